@@ -1,0 +1,25 @@
+"""Predictions that do not depend on sensitive attributes, at any scale."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairPath, FairRidge
+    from scalefair.statistics import Moments
+
+__version__ = "0.1.0.dev0"
+
+__all__ = ["FairKernelRidge", "FairKernelRidgeCV", "FairPath", "FairRidge", "Moments"]
+
+_HOMES = {"Moments": "scalefair.statistics"}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first used: scikit-learn alone would import pandas with the package.
+    if name not in __all__:
+        raise AttributeError(f"module 'scalefair' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "scalefair.estimators")), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

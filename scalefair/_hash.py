@@ -1,0 +1,71 @@
+"""Row hashes: which rows are sampled depends on their numbers alone, never on the chunking."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_WORD = 1 << 64
+_BLOCK = 1 << 20
+
+
+def row_hash(seed: int, rows: ArrayLike) -> NDArray[np.uint64]:
+    """Hash row numbers: output number `row` (from 0) of SplitMix64 seeded with `seed`.
+
+        z = seed + (row + 1) · 0x9E3779B97F4A7C15          (all modulo 2⁶⁴)
+        z = (z ^ z >> 30) · 0xBF58476D1CE4E5B9
+        z = (z ^ z >> 27) · 0x94D049BB133111EB
+        hash = z ^ z >> 31
+
+    For a fixed seed it is a bijection of 64-bit words, so distinct rows never tie. Samples that
+    people have saved depend on it: it must never change.
+
+    Parameters
+    ----------
+    seed : int
+        Taken modulo 2⁶⁴.
+    rows : array of non-negative ints
+        Global row numbers, any shape.
+
+    Returns
+    -------
+    array of uint64, shape of `rows`
+    """
+    rows = np.asarray(rows)
+    # At least one dimension: arithmetic of arrays wraps silently, that of numpy scalars warns.
+    z = np.array(rows, dtype=np.uint64, ndmin=1)
+    z *= np.uint64(_GOLDEN)
+    z += np.uint64((seed + _GOLDEN) % _WORD)
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z.reshape(rows.shape)
+
+
+def hash_uniform(seed: int, rows: ArrayLike) -> NDArray[np.float64]:
+    """Return the row hashes as numbers in [0, 1): their upper 53 bits."""
+    return np.asarray((row_hash(seed, rows) >> np.uint64(11)) * 2.0**-53)
+
+
+def smallest_hash(seed: int, first_row: int, count: int, size: int) -> NDArray[np.int64]:
+    """Among rows first_row, …, first_row + count − 1 find the `size` of the smallest hash.
+
+    The result for a union of ranges is the `size` smallest of the ranges' results: a sample that
+    can be drawn chunk by chunk, in any order, on any worker.
+
+    Returns
+    -------
+    array of int64, shape (min(size, count),)
+        Global row numbers, ascending.
+    """
+    chosen = np.empty(0, dtype=np.int64)
+    for start in range(first_row, first_row + count, _BLOCK):
+        stop = min(start + _BLOCK, first_row + count)
+        rows = np.concatenate([chosen, np.arange(start, stop, dtype=np.int64)])
+        if len(rows) > size:
+            rows = rows[np.argpartition(row_hash(seed, rows), size)[:size]]
+        chosen = rows
+    return np.sort(chosen)

@@ -1,0 +1,34 @@
+"""Compiled loops: numba and only numba, free functions on arrays.
+
+Every kernel works in place or into an array it is given, releases the GIL, may run in many
+threads at once (none is `parallel=True`), compiles on first use, and is plain Python under
+NUMBA_DISABLE_JIT=1. numba's disk cache watches only the file of the kernel itself: after an edit
+of `elementary.py`, delete `__pycache__` here.
+"""
+
+from scalefair._jit.distances import (
+    gaussian,
+    matern,
+    matern_slope,
+    pair_distances,
+    pair_products,
+    squared_norms,
+)
+from scalefair._jit.fourier import cos_phase, cos_sin
+from scalefair._jit.rows import equal_rows, laplace, laplace_contraction
+from scalefair._jit.vectors import exp_rows
+
+__all__ = [
+    "cos_phase",
+    "cos_sin",
+    "equal_rows",
+    "exp_rows",
+    "gaussian",
+    "laplace",
+    "laplace_contraction",
+    "matern",
+    "matern_slope",
+    "pair_distances",
+    "pair_products",
+    "squared_norms",
+]

@@ -1,0 +1,150 @@
+"""Gaussian and Matérn kernels from inner products, and distances between pairs of rows.
+
+The inner products X Zᵀ come from BLAS; |x - z|² = |x|² + |z|² - 2 x·z. Inputs are already divided
+by the length scale, and shifted to a common point near both X and Z: else the difference cancels.
+
+Where |x|² and |z|² agree to the last bit and the difference is within rounding (64 ulp of |x|²),
+the points are taken to be identical and their distance is exactly 0. With norms from
+`squared_norms`, which adds in the same order for every row, identical rows always qualify.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._jit._compile import kernel
+from scalefair._jit.elementary import HALF
+from scalefair._jit.vectors import exp_vector, quadratic_exp
+
+Matrix = NDArray[np.floating[Any]]
+
+ROUNDING = np.float32(2.0**-46)
+ROUNDING32 = np.float32(2.0**-17)
+ZERO = np.float32(0.0)
+
+
+@kernel
+def squared_norms(X: Matrix) -> Matrix:
+    """Return |x_i|² for the rows of X, shape (n,), in the precision of X."""
+    norms = np.zeros(X.shape[0], X.dtype)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            norms[i] += X[i, j] * X[i, j]
+    return norms
+
+
+@kernel
+def _half_squared(row: Matrix, norm: float, zz: Matrix) -> None:
+    """Replace inner products x·z_j by |x - z_j|²/2."""
+    noise = norm * (ROUNDING32 if row.itemsize == 4 else ROUNDING)
+    for j in range(row.size):
+        half = HALF * (norm + zz[j]) - row[j]
+        same = (norm == zz[j]) & (half <= noise)
+        row[j] = ZERO if same | (half < ZERO) else half
+
+
+@kernel
+def _distance(row: Matrix, norm: float, zz: Matrix, two_nu: int) -> None:
+    """Replace inner products x·z_j by √(2ν) |x - z_j|."""
+    _half_squared(row, norm, zz)
+    factor = np.float32(2 * two_nu)
+    for j in range(row.size):
+        row[j] = np.sqrt(factor * row[j])
+
+
+@kernel
+def gaussian(D: Matrix, xx: Matrix, zz: Matrix) -> None:
+    """Replace inner products by the Gaussian kernel exp(-|x_i - z_j|²/2).
+
+    Parameters
+    ----------
+    D : array of shape (k, p), C-ordered
+        X @ Z.T on entry; overwritten.
+    xx, zz : arrays of shape (k,) and (p,)
+        `squared_norms` of X and Z.
+    """
+    for i in range(D.shape[0]):
+        row = D[i]
+        _half_squared(row, xx[i], zz)
+        exp_vector(row, -1.0)
+
+
+@kernel
+def matern(D: Matrix, xx: Matrix, zz: Matrix, nu_code: int) -> None:
+    """Replace inner products by the Matérn kernel, a = √(2ν) |x_i - z_j|.
+
+    exp(-a) for ν = 1/2, (1 + a) exp(-a) for 3/2, (1 + a + a²/3) exp(-a) for 5/2.
+
+    Parameters
+    ----------
+    D, xx, zz : arrays
+        As in `gaussian`.
+    nu_code : int
+        2ν: 1, 3 or 5.
+    """
+    for i in range(D.shape[0]):
+        row = D[i]
+        _distance(row, xx[i], zz, nu_code)
+        if nu_code == 1:
+            exp_vector(row, -1.0)
+        else:
+            quadratic_exp(row, 1.0 / 3.0 if nu_code == 5 else 0.0)
+
+
+@kernel
+def matern_slope(D: Matrix, xx: Matrix, zz: Matrix, nu_code: int) -> None:
+    """Replace inner products by h = -k'(r)/r, r = |x_i - z_j|, up to a factor.
+
+    exp(-r)/r (0 where r = 0) for ν = 1/2, h/3 = exp(-a) for 3/2, 3h/5 = (1 + a) exp(-a) for 5/2.
+    ∂k/∂log θ_l = h (x_il - z_jl)²/θ_l². Arguments as in `matern`.
+    """
+    distance = np.empty(D.shape[1], D.dtype)
+    for i in range(D.shape[0]):
+        row = D[i]
+        _distance(row, xx[i], zz, nu_code)
+        if nu_code == 5:
+            quadratic_exp(row, 0.0)
+        else:
+            for j in range(row.size):
+                distance[j] = row[j]
+            exp_vector(row, -1.0)
+        if nu_code == 1:
+            for j in range(row.size):
+                row[j] = row[j] / distance[j] if distance[j] > ZERO else ZERO
+
+
+@kernel
+def pair_distances(X: Matrix, l1: bool) -> Matrix:
+    """Return the distances of all pairs i < j of rows of X, L1 or L2, shape (n(n-1)/2,).
+
+    Differences are taken before squaring, and added in the same order for every pair: the value
+    depends on the two rows only, not on their places.
+    """
+    n, d = X.shape
+    distances = np.empty(n * (n - 1) // 2)
+    position = 0
+    for i in range(n):
+        for j in range(i + 1, n):
+            total = 0.0
+            for k in range(d):
+                difference = abs(X[i, k] - X[j, k])
+                total += difference if l1 else difference * difference
+            distances[position] = total if l1 else math.sqrt(total)
+            position += 1
+    return distances
+
+
+@kernel
+def pair_products(w: Matrix) -> Matrix:
+    """Return w_i w_j of all pairs i < j, in the order of `pair_distances`."""
+    products = np.empty(w.size * (w.size - 1) // 2)
+    position = 0
+    for i in range(w.size):
+        for j in range(i + 1, w.size):
+            products[position] = w[i] * w[j]
+            position += 1
+    return products

@@ -1,0 +1,80 @@
+"""Random Fourier features from a projection, fused and in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._jit._compile import kernel
+from scalefair._jit.elementary import FAST_LIMIT
+from scalefair._jit.vectors import cos_into, count_large, repair_cos, repair_sin, sincos_into
+
+Matrix = NDArray[np.floating[Any]]
+
+BLOCK = 512
+"""Elements per step: argument and result stay in the first-level cache."""
+
+
+@kernel
+def cos_phase(P: Matrix, phase: Matrix, scale: float) -> None:
+    """Replace P by scale·cos(P + phase).
+
+    Parameters
+    ----------
+    P : array of shape (k, m), C-ordered
+        The projection X @ frequencies; overwritten.
+    phase : array of shape (m,)
+        Added to every row.
+    scale : float
+        Usually √(2/m).
+
+    Notes
+    -----
+    Within 1 ulp of scale times the cosine of the rounded sum for |P + phase| ≤ 1e5; libm's cosine
+    beyond; NaN for NaN and infinity. The result of an element does not depend on its neighbours.
+    """
+    x = np.empty(BLOCK, P.dtype)
+    for i in range(P.shape[0]):
+        for start in range(0, P.shape[1], BLOCK):
+            row = P[i, start : start + BLOCK]
+            shift = phase[start : start + BLOCK]
+            argument = x[: row.size]
+            large = 0
+            for j in range(row.size):
+                argument[j] = row[j] + shift[j]
+                large += not abs(argument[j]) <= FAST_LIMIT
+            cos_into(argument, row, scale)
+            if large > 0:
+                repair_cos(argument, row, scale)
+
+
+@kernel
+def cos_sin(P: Matrix, out: Matrix, scale: float) -> None:
+    """Write [scale·cos(P), scale·sin(P)] into `out`.
+
+    Parameters
+    ----------
+    P : array of shape (k, m), C-ordered
+        The projection X @ frequencies; left as it is.
+    out : array of shape (k, 2m), C-ordered
+        Cosines first, then sines. Must not overlap P.
+    scale : float
+        Usually 1/√m.
+
+    Notes
+    -----
+    Accuracy as in `cos_phase`.
+    """
+    m = P.shape[1]
+    for i in range(P.shape[0]):
+        for start in range(0, m, BLOCK):
+            stop = min(start + BLOCK, m)
+            x = P[i, start:stop]
+            cosine = out[i, start:stop]
+            sine = out[i, m + start : m + stop]
+            sincos_into(x, sine, cosine, scale)
+            if count_large(x) > 0:
+                repair_sin(x, sine, scale)
+                repair_cos(x, cosine, scale)

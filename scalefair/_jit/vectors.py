@@ -1,0 +1,100 @@
+"""Elementary functions along one contiguous vector, in the precision of the array.
+
+The test of `itemsize` is a constant once compiled: the other loop vanishes. All loops are free of
+branches and calls, hence vectorised; what needs care (huge arguments) comes in a second loop.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._jit._compile import kernel
+from scalefair._jit.elementary import FAST_LIMIT, ONE, exp32, exp64, sincos32, sincos64
+
+Vector = NDArray[np.floating[Any]]
+
+
+@kernel
+def count_large(x: Vector) -> int:
+    """Return how many elements are beyond the fast range, NaN included."""
+    count = 0
+    for j in range(x.size):
+        count += not abs(x[j]) <= FAST_LIMIT
+    return count
+
+
+@kernel
+def cos_into(x: Vector, out: Vector, scale: float) -> None:
+    """Write scale·cos(x) into `out`, another array than x."""
+    if x.itemsize == 4:
+        for j in range(x.size):
+            out[j] = np.float32(scale) * sincos32(x[j])[1]
+    else:
+        for j in range(x.size):
+            out[j] = scale * sincos64(x[j])[1]
+
+
+@kernel
+def sincos_into(x: Vector, sine: Vector, cosine: Vector, scale: float) -> None:
+    """Write scale·sin(x) and scale·cos(x) into two other arrays."""
+    if x.itemsize == 4:
+        for j in range(x.size):
+            s, c = sincos32(x[j])
+            sine[j] = np.float32(scale) * s
+            cosine[j] = np.float32(scale) * c
+    else:
+        for j in range(x.size):
+            s, c = sincos64(x[j])
+            sine[j] = scale * s
+            cosine[j] = scale * c
+
+
+@kernel
+def repair_cos(x: Vector, out: Vector, scale: float) -> None:
+    """Overwrite scale·cos(x) beyond the fast range: libm's, NaN where x is not finite."""
+    for j in range(x.size):
+        if not abs(x[j]) <= FAST_LIMIT:
+            out[j] = scale * math.cos(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
+
+
+@kernel
+def repair_sin(x: Vector, out: Vector, scale: float) -> None:
+    """Overwrite scale·sin(x) beyond the fast range: libm's, NaN where x is not finite."""
+    for j in range(x.size):
+        if not abs(x[j]) <= FAST_LIMIT:
+            out[j] = scale * math.sin(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
+
+
+@kernel
+def exp_vector(x: Vector, sign: float) -> None:
+    """Replace x by exp(sign·x)."""
+    if x.itemsize == 4:
+        for j in range(x.size):
+            x[j] = exp32(np.float32(sign) * x[j])
+    else:
+        for j in range(x.size):
+            x[j] = exp64(sign * x[j])
+
+
+@kernel
+def quadratic_exp(a: Vector, square: float) -> None:
+    """Replace a by (1 + a + square·a²) exp(-a)."""
+    if a.itemsize == 4:
+        for j in range(a.size):
+            b = np.float32(a[j])
+            a[j] = (ONE + b * (ONE + np.float32(square) * b)) * exp32(-b)
+    else:
+        for j in range(a.size):
+            c = a[j]
+            a[j] = (ONE + c * (ONE + square * c)) * exp64(-c)
+
+
+@kernel
+def exp_rows(P: NDArray[np.floating[Any]]) -> None:
+    """Replace P (k×m, C-ordered) by exp(P)."""
+    for i in range(P.shape[0]):
+        exp_vector(P[i], 1.0)

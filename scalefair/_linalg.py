@@ -1,0 +1,122 @@
+"""Dense linear algebra that every room uses: rank-k updates, positive solves, roots."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cython_blas, eigh
+
+from scalefair._typing import Array, Rows
+
+_LOWER, _NO_TRANSPOSE = ctypes.c_char(b"L"), ctypes.c_char(b"N")
+
+
+def _blas_routine(name: str) -> Any:
+    """Return BLAS routine `name` as a C function that runs without the interpreter lock.
+
+    SciPy's own Python wrappers of BLAS hold the lock, so that two threads with a chunk each would
+    take turns; a call through ctypes releases it.
+    """
+    capsule = cython_blas.__pyx_capi__[name]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype = ctypes.c_char_p
+    api.PyCapsule_GetName.argtypes = [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    address = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 10)(address)
+
+
+_SYRK = {
+    np.dtype(np.float64): (_blas_routine("dsyrk"), ctypes.c_double),
+    np.dtype(np.float32): (_blas_routine("ssyrk"), ctypes.c_float),
+}
+
+
+def rank_k_update(triangle: Rows, rows: Rows, keep: float = 1.0) -> None:
+    """Symmetric rank-k update in place: upper triangle of `triangle` ← keep · itself + rowsᵀ rows.
+
+    Parameters
+    ----------
+    triangle : array of shape (m, m), C-ordered
+        Its upper triangle is updated, the rest is left alone.
+    rows : array of shape (k, m), C-ordered, same dtype
+        Feature rows.
+    keep : float
+        Factor of what is there already.
+    """
+    if not (rows.flags.c_contiguous and triangle.flags.c_contiguous):
+        raise ValueError("rank_k_update needs C-ordered arrays; copy with numpy.ascontiguousarray")
+    if rows.dtype != triangle.dtype or triangle.shape != (rows.shape[1],) * 2:
+        raise ValueError(
+            f"rank_k_update got rows {rows.dtype}{rows.shape} for a triangle "
+            f"{triangle.dtype}{triangle.shape}; dtypes must agree and shapes be (k, m), (m, m)"
+        )
+    syrk, scalar = _SYRK[rows.dtype]
+    k, m = (ctypes.c_int(size) for size in rows.shape)
+    one, beta = scalar(1.0), scalar(keep)
+    # A C-ordered (k, m) array is the Fortran-ordered (m, k) matrix rowsᵀ, and Fortran's lower
+    # triangle is C's upper one.
+    at = ctypes.addressof
+    syrk(
+        at(_LOWER), at(_NO_TRANSPOSE), at(m), at(k), at(one), rows.ctypes.data, at(m),
+        at(beta), triangle.ctypes.data, at(m),
+    )  # fmt: skip
+
+
+def mirror_upper(triangle: Array) -> Array:
+    """Return the symmetric matrix whose upper triangle is given."""
+    upper = np.triu(triangle)
+    return upper + np.triu(triangle, 1).T
+
+
+class SpdSolve(NamedTuple):
+    """Solution of a symmetric positive definite system and the jitter that it needed."""
+
+    solution: Array
+    jitter: float
+
+
+def cholesky(matrix: Array, max_jitter: float = 1e-8) -> tuple[tuple[Array, bool], float]:
+    """Cholesky factor of `matrix` + jitter·I, with the least jitter of 0, 1e-14, 1e-12, … that works.
+
+    Jitter is relative to the mean of the diagonal. A matrix that needs more than `max_jitter` is
+    singular: a LinAlgError says so, and what to do.
+    """
+    scale = float(np.mean(np.diagonal(matrix))) if matrix.size else 1.0
+    jitters = [0.0, *(10.0**power for power in range(-14, 0, 2) if 10.0**power <= max_jitter)]
+    for jitter in jitters:
+        try:
+            shifted = matrix if jitter == 0 else matrix + jitter * scale * np.eye(len(matrix))
+            return cho_factor(shifted, lower=True, check_finite=False), jitter
+        except LinAlgError:
+            continue
+    raise LinAlgError(
+        f"the {matrix.shape[0]}×{matrix.shape[0]} system is singular (not positive definite even "
+        f"with a relative jitter of {max_jitter:g}); use a larger alpha or fewer features"
+    )
+
+
+def solve_spd(matrix: Array, right: Array) -> SpdSolve:
+    """Solve matrix · X = right for a symmetric positive definite matrix."""
+    factor, jitter = cholesky(matrix)
+    return SpdSolve(cho_solve(factor, right, check_finite=False), jitter)
+
+
+def positive_eigh(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues (ascending, floored at 0) and eigenvectors of a positive semi-definite matrix."""
+    values, vectors = eigh(matrix, check_finite=False, driver="evd")
+    return np.maximum(values, 0.0), vectors
+
+
+def inverse_root(matrix: Array, eps: float, cutoff: float = 1e-14) -> Array:
+    """Return T (p×r) with T Tᵀ = (matrix + eps·I)⁻¹ on the range of `matrix`.
+
+    Directions whose eigenvalue is below `cutoff` times the largest are dropped: a covariance with
+    them is rounding error, and dividing it by √eps would blow it up.
+    """
+    values, vectors = positive_eigh(matrix)
+    keep = values > cutoff * values.max(initial=0.0)
+    return np.asarray(vectors[:, keep] / np.sqrt(values[keep] + eps))

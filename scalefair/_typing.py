@@ -1,0 +1,105 @@
+"""Names that every room shares: array aliases, the chunk of rows, and the protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.floating[Any]]
+"""Feature rows, float32 or float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive rows of a data set.
+
+    Parameters
+    ----------
+    x : array or frame of shape (k, d)
+        Inputs.
+    s : array or frame of shape (k, p) or None
+        Sensitive attributes.
+    y : array of shape (k, t) or None
+        Targets.
+    weight : array of shape (k,) or None
+        Row weights; None means one each.
+    row : int
+        Global number of the first row. Samples and folds depend on it, never on the chunking.
+    """
+
+    x: Any
+    s: Any = None
+    y: Any = None
+    weight: Any = None
+    row: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.x.shape[0])
+
+
+class Mergeable(Protocol):
+    """A statistic of rows: a value with `+`; the statistic of no rows is its neutral element."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+class Accumulator(Protocol):
+    """A mutable sum over chunks, one per thread, frozen into a statistic at the end."""
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in."""
+        ...
+
+    def result(self) -> Any:
+        """Return the statistic of all rows seen."""
+        ...
+
+
+A = TypeVar("A", bound=Accumulator)
+
+
+class Source(Protocol):
+    """Where rows come from. It knows no mathematics."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, None where only a pass can tell."""
+        ...
+
+    def chunks(self, rows: int) -> Iterator[Chunk]:
+        """Yield the rows in order, at most `rows` at a time."""
+        ...
+
+    def fold(self, start: Callable[[], Accumulator], rows: int) -> Any:
+        """Feed every chunk once to accumulators made by `start`; return the sum of their results."""
+        ...
+
+    def sample(self, size: int, seed: int) -> Chunk:
+        """Return the `size` rows with the smallest hash(seed, global row number)."""
+        ...
+
+
+class FeatureMap(Protocol):
+    """An explicit map φ(x) = raw(x) @ linear_ from inputs to features.
+
+    `raw` is the part that must be evaluated on every row. `linear_` (None: identity) is a matrix
+    that can be applied to the rows or, much cheaper, once to their moments.
+    """
+
+    n_raw_: int
+    linear_: Array | None
+
+    def raw(self, X: Any, out: Rows | None = None) -> Rows:
+        """Return the rows before the linear part, written into `out` if given."""
+        ...
+
+    def transform(self, X: Any) -> Any:
+        """Return the features φ(x), one row each."""
+        ...

@@ -1,0 +1,17 @@
+"""Data with sensitive attributes: two real tables that are shipped, three synthetic ones.
+
+Nothing is downloaded. The synthetic tables come with the target they would have without bias.
+"""
+
+from scalefair.datasets._adult import load_adult
+from scalefair.datasets._communities_crime import load_communities_crime
+from scalefair.datasets._income import make_biased_income
+from scalefair.datasets._toys import make_toy1, make_toy2
+
+__all__ = [
+    "load_adult",
+    "load_communities_crime",
+    "make_biased_income",
+    "make_toy1",
+    "make_toy2",
+]

@@ -1,0 +1,80 @@
+"""What all data sets share: the shipped files, the checks of arguments, the containers."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections.abc import Sequence
+from importlib.resources import files
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from sklearn.utils import Bunch
+
+
+def read_shipped(name: str) -> str:
+    """Return the text of the shipped file `name`, given without its .gz."""
+    return gzip.decompress((files(__package__) / "data" / f"{name}.gz").read_bytes()).decode()
+
+
+def make_bunch(**items: Any) -> Bunch:
+    """Return a `sklearn.utils.Bunch`; imported here because scikit-learn imports pandas."""
+    from sklearn.utils import Bunch  # noqa: PLC0415
+
+    return Bunch(**items)
+
+
+def as_container(frame: pd.DataFrame, as_frame: bool) -> Any:
+    """Return the frame, or its values: float64 when all columns are numbers, else objects."""
+    return frame if as_frame else frame.to_numpy()
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse a value that is not one of the named choices."""
+    if not isinstance(value, str) or value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name}={value!r} is unknown; give one of {listed}.")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is not a bool: `as_frame="no"` would silently mean yes."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give True or False.")
+
+
+def check_count(name: str, value: object) -> int:
+    """Return a positive whole number as int."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give a whole number >= 1.")
+    if value < 1:
+        raise ValueError(f"{name}={value!r} is too small; give a whole number >= 1.")
+    return int(value)
+
+
+def check_number(name: str, value: object, *, kind: str = "any") -> float:
+    """Return a finite number as float; its kind is "any", "at least 0" or "above 0"."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give a finite number.")
+    number = float(value)
+    fits = {"any": True, "at least 0": number >= 0, "above 0": number > 0}[kind]
+    if not (math.isfinite(number) and fits):
+        wanted = "" if kind == "any" else f" {kind}"
+        raise ValueError(f"{name}={value!r} is out of range; give a finite number{wanted}.")
+    return number
+
+
+def check_seed(random_state: object) -> np.random.RandomState:
+    """Return a RandomState: its streams are frozen, so a seed means one table for ever."""
+    from sklearn.utils import check_random_state  # noqa: PLC0415
+
+    try:
+        rng: np.random.RandomState = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(
+            f"random_state={random_state!r} is no seed; give None, a whole number from 0 to "
+            "2**32 - 1 or a numpy.random.RandomState."
+        ) from error
+    return rng

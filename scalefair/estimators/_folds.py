@@ -1,0 +1,78 @@
+"""Folds of a cross-validation as a function of the row number."""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
+
+from scalefair._hash import row_hash
+from scalefair.statistics import Folds
+
+
+def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:
+    """Return the folds, and whether some rows are in none of them and always train.
+
+    Parameters
+    ----------
+    cv : int, splitter or iterable of (train, test)
+        A number makes that many random folds, see :func:`balanced_fold`.
+    X, y : arrays or frames
+        For splitters that look at them.
+    seed : int
+        Of the hash.
+    """
+    if isinstance(cv, Integral) and not isinstance(cv, bool):
+        count = int(cv)
+        if count < 2:
+            raise ValueError(f"cv={cv!r} is too small; give at least 2 folds")
+        if len(y) < count:
+            raise ValueError(f"cv={cv!r} makes more folds than there are rows ({len(y)})")
+        return Folds(count, partial(balanced_fold, count, seed)), False
+    fold = _fold_of_rows(cv, X, y)
+    count = int(fold.max()) + 1
+    if (fold >= 0).all():
+        return Folds(count, lambda rows: fold[rows]), False
+    fold = np.where(fold < 0, count, fold)
+    return Folds(count + 1, lambda rows: fold[rows]), True
+
+
+def balanced_fold(count: int, seed: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Fold of each row: every run of `count` rows is dealt out at random, one to each fold.
+
+    Folds are of equal size to within one row, random even where the data are sorted, and need no
+    more than the number of the row.
+    """
+    block = (rows // count)[:, None] * count + np.arange(count)
+    dealt = row_hash(seed, block.ravel()).reshape(block.shape)
+    own = np.take_along_axis(dealt, (rows % count)[:, None], axis=1)
+    return np.asarray((dealt < own).sum(axis=1))
+
+
+def _fold_of_rows(cv: Any, X: Any, y: Any) -> NDArray[np.int64]:
+    """Fold of each row, −1 for rows that are never tested."""
+    n = len(y)
+    fold = np.full(n, -1)
+    for number, (train, test) in enumerate(check_cv(cv, y).split(X, y)):
+        test = _indices(test)
+        if (fold[test] >= 0).any():
+            raise ValueError(
+                f"cv={cv!r} tests some rows twice; moments need folds that do not overlap, such as "
+                "KFold's"
+            )
+        fold[test] = number
+        if len(_indices(train)) + len(test) != n:
+            raise ValueError(
+                f"cv={cv!r} leaves rows out of training that it does not test; moments need folds "
+                "whose training rows are all the others, such as KFold's"
+            )
+    return fold
+
+
+def _indices(rows: Any) -> NDArray[np.int64]:
+    rows = np.asarray(rows)
+    return np.flatnonzero(rows) if rows.dtype == bool else rows

@@ -1,0 +1,187 @@
+"""The feature maps φ and ψ that the parameters of an estimator ask for, learnt on a sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from scalefair._checks import check_choice
+from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, ProductMap, RandomFourier
+from scalefair.maps._base import standard_deviation
+from scalefair.stream import ArraySource
+
+SAMPLE_ROWS = 2000
+"""Least number of rows that length scales and landmarks are chosen from."""
+
+EXACT_CUTOFF = 1e-13
+"""Rank cut-off where every row is a landmark."""
+
+FEATURE_MAPS = ("nystroem", "fourier", "exact", "linear")
+
+
+def sample_size(n_components: int) -> int:
+    """Rows to learn a map on: enough that duplicates do not leave landmarks out."""
+    return max(SAMPLE_ROWS, 4 * n_components)
+
+
+def input_map(estimator: Any, source: ArraySource, seed: int) -> FeatureMap:
+    """Return φ, fitted on a sample of the source."""
+    kind = estimator.feature_map
+    if kind == "exact":
+        size = source.n_rows
+    else:
+        size = sample_size(estimator.n_components)
+    sample = source.sample(size, seed)
+    phi = _unfitted_input_map(estimator, len(sample.x), seed)
+    return _fitted(phi, sample.x, sample.weight)
+
+
+def _unfitted_input_map(estimator: Any, rows: int, seed: int) -> Any:
+    kind = estimator.feature_map
+    if not isinstance(kind, str):
+        return kind
+    check_choice("feature_map", kind, FEATURE_MAPS)
+    if kind == "linear":
+        return Identity()
+    kernel = {"kernel": estimator.kernel, "length_scale": estimator.length_scale}
+    if kind == "fourier":
+        size = estimator.n_components
+        return RandomFourier(
+            **kernel, n_components=size, pairs=size % 2 == 0, random_state=seed
+        )
+    if kind == "exact":
+        return Nystroem(**kernel, n_components=rows, cutoff=EXACT_CUTOFF, random_state=seed)
+    return Nystroem(**kernel, n_components=estimator.n_components, random_state=seed)
+
+
+def _fitted(feature_map: Any, rows: Array, weight: Array | None) -> FeatureMap:
+    """Fit a copy; a map that is fitted already is used as it is."""
+    if hasattr(feature_map, "n_raw_"):
+        return feature_map  # type: ignore[no-any-return]
+    return clone(feature_map).fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
+
+
+def sensitive_map(
+    estimator: Any, source: ArraySource, categorical: NDArray[np.bool_], seed: int
+) -> FeatureMap:
+    """Return ψ, fitted on a sample of the source in which every combination of categories occurs.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its parameters about the sensitive attributes are read.
+    source : ArraySource
+        The rows.
+    categorical : array of bool of shape (p,)
+        Which columns of s are codes of categories.
+    seed : int
+        For the sample and the landmarks.
+    """
+    exact = getattr(estimator, "feature_map", None) == "exact"
+    size = source.n_rows if exact else sample_size(estimator.n_sensitive_components)
+    sample = source.sample(size, seed)
+    rows, weight = sample.s, sample.weight
+    psi = _unfitted_sensitive_map(estimator, rows, weight, categorical, exact, seed)
+    coded = _coded_columns(estimator, categorical)
+    if coded.any() and len(rows) < source.n_rows:
+        rows, weight = _with_rare_groups(source, rows, weight, coded)
+    return _fitted(psi, rows, weight)
+
+
+def _unfitted_sensitive_map(
+    estimator: Any,
+    rows: Array,
+    weight: Array | None,
+    categorical: NDArray[np.bool_],
+    exact: bool,
+    seed: int,
+) -> Any:
+    kernel = estimator.sensitive_kernel
+    if not isinstance(kernel, str) and hasattr(kernel, "raw"):
+        return kernel
+    smooth = Nystroem(
+        kernel="rbf" if kernel == "auto" else kernel,
+        length_scale=estimator.sensitive_length_scale,
+        n_components=len(rows) if exact else estimator.n_sensitive_components,
+        cutoff=EXACT_CUTOFF if exact else 1e-8,
+        random_state=seed,
+    )
+    if kernel == "categorical":
+        return OneHot()
+    if kernel == "auto":
+        smooth.length_scale = _standardized(
+            estimator.sensitive_length_scale, rows[:, ~categorical], weight
+        )
+        return _side_by_side(ProductMap, smooth, categorical)
+    if kernel == "linear":
+        return _side_by_side(ConcatMap, Identity(), categorical)
+    if categorical.any():
+        raise ValueError(
+            f"sensitive_kernel={kernel!r} needs numbers, but columns {np.flatnonzero(categorical)} "
+            "of the sensitive attributes are categories; use sensitive_kernel='auto' for mixed "
+            "attributes, or 'categorical'"
+        )
+    return smooth
+
+
+def _standardized(length_scale: Any, numeric: Array, weight: Array | None) -> Any:
+    """Length scale for columns as given that equals `length_scale` for standardised ones."""
+    if isinstance(length_scale, str):
+        return "standardized" if length_scale == "median" else length_scale
+    weight = np.ones(len(numeric)) if weight is None else weight
+    return np.asarray(length_scale, dtype=float) * standard_deviation(numeric, weight)
+
+
+def _side_by_side(kind: Any, smooth: Any, categorical: NDArray[np.bool_]) -> Any:
+    if not categorical.any():
+        return smooth
+    if categorical.all():
+        return OneHot()
+    return kind([(OneHot(), np.flatnonzero(categorical)), (smooth, np.flatnonzero(~categorical))])
+
+
+def _coded_columns(estimator: Any, categorical: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    if estimator.sensitive_kernel == "categorical":
+        return np.ones_like(categorical)
+    return categorical
+
+
+class _FirstOfEachGroup:
+    """One row of s for each combination of categories that occurs with positive weight."""
+
+    def __init__(self, coded: NDArray[np.bool_]) -> None:
+        self._coded = coded
+        self._found: list[Array] = []
+
+    def add(self, chunk: Chunk) -> None:
+        s = chunk.s if chunk.weight is None else chunk.s[np.asarray(chunk.weight) > 0]
+        self._found.append(_firsts(s, self._coded))
+
+    def result(self) -> _Groups:
+        return _Groups(_firsts(np.concatenate(self._found), self._coded), self._coded)
+
+
+class _Groups:
+    def __init__(self, rows: Array, coded: NDArray[np.bool_]) -> None:
+        self.rows, self.coded = rows, coded
+
+    def __add__(self, other: _Groups) -> _Groups:
+        return _Groups(_firsts(np.concatenate([self.rows, other.rows]), self.coded), self.coded)
+
+
+def _firsts(rows: Array, coded: NDArray[np.bool_]) -> Array:
+    _, first = np.unique(rows[:, coded], axis=0, return_index=True)
+    return rows[np.sort(first)]
+
+
+def _with_rare_groups(
+    source: ArraySource, rows: Array, weight: Array | None, coded: NDArray[np.bool_]
+) -> tuple[Array, Array | None]:
+    """Join one row of each group to the sample, so that none is left without a feature."""
+    groups = source.fold(lambda: _FirstOfEachGroup(coded), 65536).rows
+    joined = None if weight is None else np.concatenate([weight, np.ones(len(groups))])
+    return np.concatenate([rows, groups]), joined

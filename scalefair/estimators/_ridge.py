@@ -1,0 +1,245 @@
+"""What the fair ridge estimators share: data in, maps, moments, closed form, attributes out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from scalefair._checks import check_alpha, check_grid, check_penalty, check_weight_or_limit
+from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.estimators._data import (
+    Preparation,
+    TrainingData,
+    open_batch,
+    open_inputs,
+    open_training,
+)
+from scalefair.estimators._maps import sensitive_map
+from scalefair.estimators.fair_path import FairPath, default_etas
+from scalefair.maps._base import seed_of
+from scalefair.solve.limit import solve_under_limit
+from scalefair.solve.primal import solve_primal
+from scalefair.solve.system import Solution, System
+from scalefair.statistics import Moments, RowMap, accumulate
+
+PREDICT_ROWS = 2048
+
+STATE = (
+    "_preparation", "_n_targets", "_one_target", "n_features_in_", "phi_", "psi_", "moments_",
+    "_exact_rows", "kernel_",
+)  # fmt: skip
+"""What a fit learns before it solves."""
+
+
+class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """The flow of every fair ridge: `fit` reads as the method."""
+
+    phi_: FeatureMap
+    psi_: FeatureMap | None
+    moments_: Moments
+    _preparation: Preparation
+
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Fit the fair predictor.
+
+        Parameters
+        ----------
+        X : array, data frame or table of shape (n, d)
+            Inputs. Numbers are used as given; a frame with text, categories or missing values is
+            encoded.
+        y : array-like of shape (n,) or (n, t)
+            Targets.
+        sensitive_features : array, Series or frame of shape (n,) or (n, p), optional
+            Sensitive attributes: numbers, categories or both. Needed unless `sensitive_columns`
+            names them or `eta` is 0. `predict` does not need them.
+        sample_weight : array-like of shape (n,), optional
+            Weight 2 equals the row twice, in the error and in the penalty.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        fair = not self._is_ordinary()
+        data = open_training(self, X, y, sensitive_features, sample_weight, fair=fair)
+        self._learn_maps(data)
+        self.moments_ = self._moments(data)
+        self._solve()
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Add a batch of rows to those seen so far, and solve again.
+
+        The first batch fixes the encoding, the length scales and the landmarks, so it should look
+        like the rest; the moments of later batches are added exactly. Parameters as in `fit`.
+        """
+        if not hasattr(self, "moments_"):
+            return self.fit(
+                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
+            )
+        self._check_parameters()
+        data = open_batch(self, X, y, sensitive_features, sample_weight)
+        self.moments_ = self.moments_ + self._moments(data)
+        self._solve()
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Predict the targets; the sensitive attributes are not needed.
+
+        Parameters
+        ----------
+        X : array, data frame or table of shape (k, d)
+            Inputs as in `fit`.
+
+        Returns
+        -------
+        array of shape (k,) or (k, t)
+        """
+        check_is_fitted(self)
+        predictions = open_inputs(self, X).map(self._predict_chunk, PREDICT_ROWS)
+        return predictions[:, 0] if self._one_target else predictions
+
+    def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
+        """Return the accuracy–fairness path from the stored moments, without data.
+
+        Parameters
+        ----------
+        alphas : array-like of shape (A,), optional
+            Ridges; by default the one of the estimator.
+        etas : array-like of shape (E,), optional
+            Penalty weights; by default 25, from 0 to ∞.
+        """
+        check_is_fitted(self)
+        system = self._system()
+        alphas = [self._ridges()["phi"]] if alphas is None else alphas
+        alphas = check_grid("alphas", alphas)
+        grid = default_etas(system, alphas.min()) if etas is None else check_grid("etas", etas)
+        return FairPath(self, alphas, grid)
+
+    def _at(self, **parameters: Any) -> FairRidgeBase:
+        """Return a copy with other parameters, solved from the same moments."""
+        return clone(self).set_params(unfairness=None, **parameters)._with_state_of(self)
+
+    def _with_state_of(self, fitted: FairRidgeBase) -> Self:
+        """Take over the maps and moments of a fitted estimator, and solve."""
+        for name in (*STATE, "feature_names_in_"):
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
+        self._check_parameters()
+        self._solve()
+        return self
+
+    @abstractmethod
+    def _input_map(self, data: TrainingData, seed: int) -> FeatureMap:
+        """Return φ."""
+
+    @property
+    def _joins_sensitive(self) -> bool:
+        """Whether ψ(s) is part of Φ: where the model may see s as columns of X."""
+        return False
+
+    @property
+    def _features(self) -> tuple[str, ...]:
+        return ("phi", "psi") if self._joins_sensitive and self.psi_ is not None else ("phi",)
+
+    def _ridges(self) -> dict[str, float]:
+        """α as "phi", and the relative ridge of the blocks that join φ."""
+        return check_alpha(self.alpha)
+
+    def _check_parameters(self) -> None:
+        check_alpha(self.alpha)
+        check_weight_or_limit(self.eta, self.unfairness)
+        check_penalty(self.penalty, self.eps)
+
+    def _is_ordinary(self) -> bool:
+        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
+
+    def _learn_maps(self, data: TrainingData) -> None:
+        self._preparation = data.preparation
+        self._n_targets, self._one_target = data.n_targets, data.one_target
+        seed = seed_of(self.random_state)
+        self.phi_ = self._input_map(data, seed)
+        encoder = data.preparation.sensitive_encoder
+        self.psi_ = None
+        if encoder is not None:
+            self.psi_ = sensitive_map(self, data.source, encoder.categorical_, seed)
+
+    def _least_alpha(self) -> float:
+        return self._ridges()["phi"]
+
+    def _row_map(self, n_rows: int) -> RowMap:
+        # Whitening moments loses digits as machine precision over the cut-off (METHOD.md 7);
+        # whitening few rows costs no more than solving.
+        small = n_rows <= 10 * self.phi_.n_raw_
+        fine = getattr(self.phi_, "cutoff", 1.0) < 1e-8 or self._least_alpha() <= 1e-8
+        return RowMap(self.phi_, self.psi_, self._n_targets, whiten_rows=small or fine)
+
+    def _moments(self, data: TrainingData) -> Moments:
+        (moments,) = accumulate(data.source, self._row_map(data.source.n_rows))
+        return moments
+
+    def _system_options(self, ratio: float, eps: float) -> dict[str, Any]:
+        """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""
+        width = self.moments_.blocks
+        relative = {"phi": 1.0, "psi": ratio}
+        ridge = np.concatenate([np.full(width[name], relative[name]) for name in self._features])
+        return {
+            "penalty": self.penalty, "eps": eps, "ridge": ridge,
+            "fit_intercept": self.fit_intercept, "features": self._features,
+        }  # fmt: skip
+
+    def _system(self) -> System:
+        return System.build(self.moments_, **self._system_options(self._ridges()["psi"], self.eps))
+
+    def _solve(self) -> None:
+        """Set the coefficients from the moments."""
+        system, alpha = self._system(), self._ridges()["phi"]
+        eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
+        if unfairness is not None:
+            coef, self.eta_ = solve_under_limit(system, alpha, unfairness)
+        else:
+            assert eta is not None  # noqa: S101 (one of the two is given)
+            coef, self.jitter_ = solve_primal(system, alpha, eta)
+            self.eta_ = eta
+        self._set_solution(system.solution(coef))
+        without = self.psi_ is None
+        self.explained_share_ = float("nan") if without else system.explained_share(coef)
+
+    def _set_solution(self, solution: Solution) -> None:
+        coef, intercept = solution
+        self.coef_ = coef[:, 0] if self._one_target else coef.T
+        self.intercept_ = float(intercept[0]) if self._one_target else intercept
+        self.n_samples_seen_ = self.moments_.n_rows
+        self._raw_coef = self._through_linear_part(coef)
+
+    def _through_linear_part(self, coef: Array) -> dict[str, Array]:
+        """Coefficients of the raw rows of each map, so that `predict` skips the linear part."""
+        maps = {"phi": self.phi_, "psi": self.psi_}
+        parts, start = {}, 0
+        for name in self._features:
+            stop = start + self.moments_.blocks[name]
+            linear = maps[name].linear_  # type: ignore[union-attr]
+            part = coef[start:stop]
+            parts[name] = part if linear is None else linear @ part
+            start = stop
+        return parts
+
+    def _predict_chunk(self, chunk: Chunk) -> Array:
+        f = self.phi_.raw(chunk.x) @ self._raw_coef["phi"] + self.intercept_
+        if "psi" in self._raw_coef and self.psi_ is not None:
+            f = f + self.psi_.raw(chunk.s) @ self._raw_coef["psi"]
+        return np.asarray(f, dtype=np.float64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = False
+        return tags

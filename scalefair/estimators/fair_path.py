@@ -1,0 +1,151 @@
+"""The accuracy–fairness frontier of a fitted estimator, from its stored moments."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalefair import _frames
+from scalefair._checks import check_number
+from scalefair._typing import Array
+from scalefair.solve.path import Spectrum, grid
+from scalefair.solve.system import System, shares
+from scalefair.solve.validation import GridScores, mean_and_error, squared_errors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class FairPath:
+    """Every (alpha, eta) of a grid, solved and judged without looking at the data again.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Whose moments to solve for.
+    alphas, etas : arrays of shape (A,) and (E,)
+        The grid.
+    scores : GridScores or None
+        Held-out scores of the same grid, if it was cross-validated.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per (alpha, eta) with mse, r2, explained_share and hsic on the training rows, and
+        with cross-validation mse_cv, mse_cv_error, explained_share_cv, explained_share_cv_error:
+        means over the folds and their standard errors.
+    """
+
+    def __init__(
+        self, estimator: Any, alphas: Array, etas: Array, scores: GridScores | None = None
+    ) -> None:
+        self._estimator = estimator
+        self.alphas, self.etas = np.asarray(alphas, float), np.asarray(etas, float)
+        self._scores = scores
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The grid as a data frame."""
+        system = self._estimator._system()
+        columns = {
+            "alpha": np.repeat(self.alphas, len(self.etas)),
+            "eta": np.tile(self.etas, len(self.alphas)),
+            **training_columns(system, self.alphas, self.etas),
+        }
+        if self._scores is not None:
+            columns |= held_out_columns(self._scores)
+        return _frames.make_frame(columns)
+
+    def front(self) -> pd.DataFrame:
+        """Return the rows that no other row beats in both error and share, by increasing share.
+
+        Held-out numbers are compared where there are any.
+        """
+        share, error = self._criteria()
+        rows = self.table.sort_values([share, error], kind="stable")
+        best = rows[error].cummin().shift(fill_value=np.inf)
+        return rows[rows[error] < best].reset_index(drop=True)
+
+    def select(self, unfairness: float) -> pd.Series:
+        """Return the row of least error whose share is at most `unfairness`."""
+        check_number("unfairness", unfairness, 0.0, 1.0)
+        share, error = self._criteria()
+        allowed = self.table[~(self.table[share] > unfairness)]
+        if allowed.empty:
+            raise ValueError(
+                f"unfairness={unfairness!r}: no point of the path has a share that small, the least "
+                f"is {self.table[share].min():.4g}; use a finer or longer grid of etas"
+            )
+        return allowed.loc[allowed[error].idxmin()]
+
+    def estimator(self, alpha: float, eta: float) -> Any:
+        """Return a fitted estimator at (alpha, eta), from the same moments."""
+        return self._estimator._at(alpha=alpha, eta=eta)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the path; return its display."""
+        from scalefair.plots import FairPathDisplay  # noqa: PLC0415 (matplotlib is optional)
+
+        return FairPathDisplay(self.table, self.front()).plot(ax=ax)
+
+    def _criteria(self) -> tuple[str, str]:
+        held_out = self._scores is not None
+        return ("explained_share_cv", "mse_cv") if held_out else ("explained_share", "mse")
+
+    def _repr_html_(self) -> str:
+        return str(self.front()._repr_html_())
+
+
+def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
+    """Error and dependence on the training rows, for each point of the grid."""
+    coef = grid(Spectrum.of(system), alphas, etas)
+    m, t = coef.shape[2:]
+    B = np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
+    moments = system.moments
+    covariance = moments.covariance(system.features, system.features)
+    variance = np.sum(B * (covariance @ B), axis=0).reshape(-1, t)
+    errors = squared_errors(system, B, variance, moments)
+    spread = np.diagonal(moments.covariance("y", "y"))
+    explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r2 = (1 - errors / spread).mean(axis=1)
+    return {
+        "mse": errors.mean(axis=1),
+        "r2": r2,
+        "explained_share": shares(explained, variance.sum(axis=1), moments),
+        "hsic": _hsic(system, B).reshape(-1, t).sum(axis=1),
+    }
+
+
+def _hsic(system: System, B: Array) -> Array:
+    """|C_ψf|²: HSIC with a linear kernel on f."""
+    if "psi" not in system.moments.blocks:
+        return np.full(B.shape[1], np.nan)
+    return np.sum((system.moments.covariance("psi", system.features) @ B) ** 2, axis=0)
+
+
+def held_out_columns(scores: GridScores) -> dict[str, Array]:
+    """Means over the folds and their standard errors; the share is floored at 0."""
+    mse, mse_error = mean_and_error(scores.mse)
+    share, share_error = mean_and_error(scores.share)
+    return {
+        "mse_cv": mse.ravel(),
+        "mse_cv_error": mse_error.ravel(),
+        "explained_share_cv": np.maximum(share, 0.0).ravel(),
+        "explained_share_cv_error": share_error.ravel(),
+    }
+
+
+def default_etas(system: System, alpha: float, count: int = 25) -> Array:
+    """0, a log grid around the strength of the penalty, and ∞."""
+    strength = Spectrum.of(system).at(alpha).strength.max(initial=0.0)
+    unit = 1.0 / strength if strength > 0 else 1.0
+    return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
+
+
+def default_alphas(system: System, count: int = 10) -> Array:
+    """A log grid relative to the total variance of the features."""
+    scale = float(np.trace(system.gram))
+    return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)

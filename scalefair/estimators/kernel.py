@@ -1,0 +1,217 @@
+"""Fair kernel ridge regression."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from scalefair._checks import check_alpha, check_weight_or_limit
+from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.estimators._data import TrainingData, open_training
+from scalefair.estimators._exact import exact_rows
+from scalefair.estimators._maps import input_map
+from scalefair.estimators._ridge import FairRidgeBase
+
+
+def _sums_over_rows(estimator: FairKernelRidge) -> bool:
+    """Say whether rows may come in batches: the exact mode and cross-validation need all at once."""
+    if estimator.feature_map == "exact" or not hasattr(estimator, "alpha"):
+        raise AttributeError(
+            "partial_fit needs a FairKernelRidge with an explicit feature map: feature_map='exact' "
+            "and cross-validation need all rows at once"
+        )
+    return True
+
+
+class FairKernelRidge(FairRidgeBase):
+    """Kernel ridge regression whose predictions do not depend on sensitive attributes.
+
+    Minimises 1/n |y − b − Φβ|² + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where |Rᵀβ|² measures the
+    dependence between the predictions and the sensitive attributes. Only sums over rows are
+    needed, so the fit is one pass over data of any length.
+
+    Parameters
+    ----------
+    feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
+        φ. "exact" is the dense n×n solution, for validation and small n.
+    kernel : str or kernel, default="rbf"
+        "rbf", "laplace", "matern12", "matern32", "matern52", "linear", or a kernel object.
+    length_scale : float, array of shape (d,) or "median", default="median"
+        Length scale of the kernel, one per input for ARD.
+    n_components : int, default=500
+        Number of features m.
+    sensitive_kernel : str or kernel, default="auto"
+        Kernel on the sensitive attributes. "auto": categories are crossed and one-hot, numbers
+        standardised with a Gaussian kernel, both together their product.
+    sensitive_length_scale : float, array or "median", default="median"
+        Its length scale.
+    n_sensitive_components : int, default=100
+        Nyström features for sensitive attributes that are not categories.
+    alpha : float or dict, default=1e-3
+        Ridge per row: scikit-learn's `KernelRidge` has alpha = n times this one. A dict gives one
+        per block of features, ``{"phi": 1e-3, "psi": 1e-6}``.
+    eta : float or None, default=None
+        Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
+        dependence is gone. None means 1 unless `unfairness` is given.
+    unfairness : float in [0, 1] or None, default=None
+        Limit on the explained share: the share of the variance of the predictions that the
+        sensitive attributes explain. Finds eta itself.
+    penalty : {"normalized", "hsic", "nocco"}, default="normalized"
+        What is punished; see :mod:`scalefair.penalties`.
+    eps : float, default=1e-6
+        Regularisation ε of the normalised penalties.
+    fit_intercept : bool, default=True
+        Whether to fit b.
+    sensitive_columns : list of str or int, optional
+        Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
+        The model sees them, and ψ(s) joins φ(x).
+    hide_sensitive : bool, default=False
+        Whether the model may not use those columns.
+    random_state : int, RandomState or None, default=None
+        Seed for samples, landmarks and frequencies.
+
+    Attributes
+    ----------
+    coef_ : array of shape (m,) or (t, m)
+        β. Not there with ``feature_map="exact"``.
+    dual_coef_ : array of shape (n,) or (n, t)
+        With ``feature_map="exact"`` only: f(x) = k(x, X) dual_coef + intercept.
+    intercept_ : float or array of shape (t,)
+        b.
+    eta_ : float
+        The weight that was used or found.
+    explained_share_ : float
+        Explained share on the training rows; NaN where there is none.
+    moments_ : Moments
+        Statistics of the training rows, from which every other (alpha, eta) follows.
+    n_samples_seen_ : int
+        Rows of positive weight.
+
+    Notes
+    -----
+    With a linear kernel on f the penalties promise parity in expectation: E[f | s] does not depend
+    on s. The distribution of f around it may.
+
+    Examples
+    --------
+    >>> from scalefair import FairKernelRidge
+    >>> from scalefair.datasets import make_toy1
+    >>> toy = make_toy1(500, random_state=0)
+    >>> model = FairKernelRidge(unfairness=0.05, random_state=0)
+    >>> model = model.fit(toy.data, toy.target, sensitive_features=toy.sensitive_features)
+    >>> round(model.explained_share_, 6) <= 0.05
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        feature_map: Any = "nystroem",
+        kernel: Any = "rbf",
+        length_scale: Any = "median",
+        n_components: int = 500,
+        sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100,
+        alpha: Any = 1e-3,
+        eta: float | None = None,
+        unfairness: float | None = None,
+        penalty: str = "normalized",
+        eps: float = 1e-6,
+        fit_intercept: bool = True,
+        sensitive_columns: Any = None,
+        hide_sensitive: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.feature_map = feature_map
+        self.kernel = kernel
+        self.length_scale = length_scale
+        self.n_components = n_components
+        self.sensitive_kernel = sensitive_kernel
+        self.sensitive_length_scale = sensitive_length_scale
+        self.n_sensitive_components = n_sensitive_components
+        self.alpha = alpha
+        self.eta = eta
+        self.unfairness = unfairness
+        self.penalty = penalty
+        self.eps = eps
+        self.fit_intercept = fit_intercept
+        self.sensitive_columns = sensitive_columns
+        self.hide_sensitive = hide_sensitive
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Fit the fair predictor; see :meth:`FairRidge.fit` for the parameters."""
+        if not self._is_dual():
+            return super().fit(
+                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
+            )
+        self._check_parameters()
+        fair = not self._is_ordinary()
+        data = open_training(self, X, y, sensitive_features, sample_weight, fair=fair)
+        self._learn_kernels(data)
+        self._solve_dual()
+        return self
+
+    fit.__doc__ = FairRidgeBase.fit.__doc__
+
+    @available_if(_sums_over_rows)
+    def partial_fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Add a batch of rows to those seen so far; see :meth:`FairRidge.partial_fit`."""
+        return super().partial_fit(
+            X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
+        )
+
+    @property
+    def _joins_sensitive(self) -> bool:
+        return self.sensitive_columns is not None and not self.hide_sensitive
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.feature_map == "exact" and self.penalty == "nocco":
+            raise ValueError(
+                "penalty='nocco' needs finitely many features, which feature_map='exact' does not "
+                "have; use feature_map='nystroem', 'fourier' or 'linear'"
+            )
+
+    def _is_dual(self) -> bool:
+        return bool(self.feature_map == "exact" and self.unfairness is None)
+
+    def _input_map(self, data: TrainingData, seed: int) -> FeatureMap:
+        return input_map(self, data.source, seed)
+
+    def _learn_kernels(self, data: TrainingData) -> None:
+        """Learn the kernels and keep all rows: the exact mode has no explicit features."""
+        self._preparation = data.preparation
+        self._n_targets, self._one_target = data.n_targets, data.one_target
+        self._exact_rows = exact_rows(self, data)
+        self.psi_ = self._exact_rows.psi
+        self.kernel_ = self._exact_rows.kernel
+
+    def _solve_dual(self) -> None:
+        eta, _ = check_weight_or_limit(self.eta, self.unfairness)
+        assert eta is not None  # noqa: S101 (a limit does not come here)
+        rows = self._exact_rows
+        fit = rows.solve(
+            check_alpha(self.alpha)["phi"], eta, eps=self.eps, penalty=self.penalty,
+            fit_intercept=self.fit_intercept,
+        )  # fmt: skip
+        self.dual_coef_, self.eta_ = fit.dual_coef, eta
+        self.intercept_ = fit.intercept
+        self.explained_share_ = rows.explained_share(fit.dual_coef, self.eps)
+        self.n_samples_seen_ = rows.n_rows
+        if self._one_target:
+            self.dual_coef_ = fit.dual_coef[:, 0]
+            self.intercept_ = float(np.asarray(fit.intercept)[0])
+
+    def _predict_chunk(self, chunk: Chunk) -> Array:
+        if not self._is_dual():
+            return super()._predict_chunk(chunk)
+        f = self._exact_rows.cross(chunk.x, chunk.s) @ self.dual_coef_ + self.intercept_
+        return np.asarray(f.reshape(len(f), -1))

@@ -1,0 +1,216 @@
+"""Fair kernel ridge regression with cross-validated alpha and eta, in one pass."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any, Self
+
+import numpy as np
+
+from scalefair._checks import check_grid, check_number, check_penalty
+from scalefair.estimators._data import TrainingData, open_training
+from scalefair.estimators._folds import make_folds
+from scalefair.estimators._search import FoldedMoments, Found, search
+from scalefair.estimators.fair_path import FairPath, default_alphas, default_etas
+from scalefair.estimators.kernel import FairKernelRidge
+from scalefair.maps._base import seed_of
+from scalefair.solve.limit import rescale
+from scalefair.solve.path import Spectrum
+from scalefair.solve.system import System
+from scalefair.statistics import accumulate
+
+RIDGE_RATIOS = (1.0, 1e-3)
+EPS_GRID = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+
+
+class FairKernelRidgeCV(FairKernelRidge):
+    """Fair kernel ridge regression that chooses alpha and eta by cross-validation, in one pass.
+
+    The statistics are kept per fold, so that every (alpha, eta) is fitted on the other folds and
+    scored on each without looking at the data again. The final fit is on all rows.
+
+    Without a limit it takes the largest eta whose error is within one standard error of the best:
+    the fairest of the models that are as good as the best. With `unfairness` it takes the best
+    error whose share is within the limit, on the held-out folds as well as in sample.
+
+    Parameters
+    ----------
+    alphas : array-like, optional
+        Ridges to try; by default 10, relative to the variance of the features.
+    etas : array-like, optional
+        Penalty weights to try; by default 25, from 0 to ∞.
+    cv : int, splitter or iterable, default=5
+        Number of random folds, or anything that splits the rows into disjoint test sets.
+    ridge_ratios : sequence of float, default=(1.0, 1e-3)
+        Ridges to try for ψ(s) where it joins φ(x), relative to alpha.
+    eps : float or "auto", default=1e-6
+        Regularisation ε; "auto" chooses it by the held-out share.
+    feature_map, kernel, length_scale, n_components, sensitive_kernel, sensitive_length_scale, \
+    n_sensitive_components, unfairness, penalty, fit_intercept, sensitive_columns, \
+    hide_sensitive, random_state
+        As in :class:`FairKernelRidge`.
+
+    Attributes
+    ----------
+    alpha_, eta_, eps_, ridge_ratio_ : float
+        What was chosen.
+    path_ : FairPath
+        The whole grid with its held-out scores.
+    cv_results_ : dict of arrays of shape (K, A, E)
+        Error ("mse") and share ("explained_share") of each fold, and the grid ("alphas", "etas").
+    explained_share_ : float
+        Explained share on the training rows.
+    explained_share_cv_ : float
+        Held-out share: mean over the folds, corrected for chance, floored at 0.
+    explained_share_cv_error_ : float
+        Its standard error.
+    coef_, intercept_, moments_, n_samples_seen_
+        As in :class:`FairKernelRidge`.
+
+    Examples
+    --------
+    >>> from scalefair import FairKernelRidgeCV
+    >>> from scalefair.datasets import make_toy1
+    >>> toy = make_toy1(500, random_state=0)
+    >>> model = FairKernelRidgeCV(unfairness=0.05, random_state=0)
+    >>> model = model.fit(toy.data, toy.target, sensitive_features=toy.sensitive_features)
+    >>> model.explained_share_cv_ <= 0.05
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        alphas: Any = None,
+        etas: Any = None,
+        cv: Any = 5,
+        feature_map: Any = "nystroem",
+        kernel: Any = "rbf",
+        length_scale: Any = "median",
+        n_components: int = 500,
+        sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100,
+        unfairness: float | None = None,
+        penalty: str = "normalized",
+        eps: Any = 1e-6,
+        ridge_ratios: Any = RIDGE_RATIOS,
+        fit_intercept: bool = True,
+        sensitive_columns: Any = None,
+        hide_sensitive: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.alphas = alphas
+        self.etas = etas
+        self.cv = cv
+        self.feature_map = feature_map
+        self.kernel = kernel
+        self.length_scale = length_scale
+        self.n_components = n_components
+        self.sensitive_kernel = sensitive_kernel
+        self.sensitive_length_scale = sensitive_length_scale
+        self.n_sensitive_components = n_sensitive_components
+        self.unfairness = unfairness
+        self.penalty = penalty
+        self.eps = eps
+        self.ridge_ratios = ridge_ratios
+        self.fit_intercept = fit_intercept
+        self.sensitive_columns = sensitive_columns
+        self.hide_sensitive = hide_sensitive
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Fit the fair predictor; see :meth:`FairRidge.fit` for the parameters."""
+        self._check_parameters()
+        fair = not self._is_ordinary()
+        data = open_training(self, X, y, sensitive_features, sample_weight, fair=fair)
+        self._learn_maps(data)
+        moments = self._folded_moments(data)
+        self.moments_ = moments.total
+        self._take(self._search(moments))
+        return self
+
+    fit.__doc__ = FairKernelRidge.fit.__doc__
+
+    def _check_parameters(self) -> None:
+        check_penalty(self.penalty, max(self._epses()))
+        for name in ("alphas", "etas"):
+            if getattr(self, name) is not None:
+                check_grid(name, getattr(self, name))
+        check_grid("ridge_ratios", self.ridge_ratios)
+        if self.unfairness is not None:
+            check_number("unfairness", self.unfairness, 0.0, 1.0)
+
+    def _is_ordinary(self) -> bool:
+        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
+
+    def _is_dual(self) -> bool:
+        return False
+
+    def _ridges(self) -> dict[str, float]:
+        return {"phi": self.alpha_, "psi": self.ridge_ratio_}
+
+    def _least_alpha(self) -> float:
+        return np.inf if self.alphas is None else float(np.min(self.alphas))
+
+    def _epses(self) -> tuple[float, ...]:
+        if self.eps == "auto":
+            return EPS_GRID
+        return (check_number("eps", self.eps, 0.0),)
+
+    def _folded_moments(self, data: TrainingData) -> FoldedMoments:
+        source = data.source
+        folds, some_always_train = make_folds(
+            self.cv, source.x, source.y, seed_of(self.random_state)
+        )
+        parts = accumulate(source, self._row_map(source.n_rows), folds=folds)
+        held, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
+        return FoldedMoments(held, always, reduce(add, parts))
+
+    def _search(self, moments: FoldedMoments) -> Found:
+        joined = len(self._features) > 1
+        ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
+        system = System.build(moments.total, **self._system_options(ratios[0], self._epses()[0]))
+        alphas = (
+            default_alphas(system) if self.alphas is None else check_grid("alphas", self.alphas)
+        )
+        etas = self.etas
+        if etas is None:
+            etas = default_etas(system, float(alphas.min()))
+        return search(
+            moments, self._system_options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
+            epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
+        )  # fmt: skip
+
+    def _take(self, found: Found) -> None:
+        """Refit on all rows at the chosen point and set the attributes."""
+        self.alpha_, self.eta_ = found.alpha, found.eta
+        self.eps_, self.ridge_ratio_ = found.eps, found.ratio
+        system = self._system()
+        coef = Spectrum.of(system).at(self.alpha_).coef(np.array([self.eta_]))[0]
+        if self.unfairness is not None and self.eta_ > 0:
+            coef = rescale(system, coef)
+        self._set_solution(system.solution(coef))
+        self.explained_share_ = system.explained_share(coef) if self.psi_ else float("nan")
+        shares = found.shares
+        self.explained_share_cv_ = max(float(shares.mean()), 0.0)
+        self.explained_share_cv_error_ = float(shares.std(ddof=1) / np.sqrt(len(shares)))
+        self.path_ = FairPath(self, found.alphas, found.etas, found.scores)
+        self.cv_results_ = {
+            "alphas": found.alphas, "etas": found.etas,
+            "mse": found.scores.mse, "explained_share": found.scores.share,
+        }  # fmt: skip
+
+    def _system(self) -> System:
+        return System.build(self.moments_, **self._system_options(self.ridge_ratio_, self.eps_))
+
+    def _at(self, **parameters: Any) -> FairKernelRidge:
+        """Return a `FairKernelRidge` at another point, solved from the same moments."""
+        own = self.get_params(deep=False)
+        shared = {name: own[name] for name in FairKernelRidge().get_params() if name in own}
+        alpha = {"phi": parameters["alpha"], "psi": self.ridge_ratio_ * parameters["alpha"]}
+        shared |= {"eps": self.eps_, "unfairness": None, "eta": parameters["eta"], "alpha": alpha}
+        return FairKernelRidge(**shared)._with_state_of(self)

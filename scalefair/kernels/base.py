@@ -1,0 +1,268 @@
+"""What every kernel can do, and sums, products and multiples of kernels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from scalefair._typing import Array, Rows
+from scalefair.kernels.checks import LengthScale, as_adjoint, as_output, as_pair
+
+
+class Kernel(ABC):
+    """A positive semi-definite function k(x, z); frozen, hashable, comparable.
+
+    Attributes
+    ----------
+    length_scale : float or tuple of float
+        θ; empty for kernels without one.
+    metric : str
+        The distance that θ divides, "l2" or "l1": what the median heuristic should measure.
+    """
+
+    metric: ClassVar[str] = "l2"
+
+    @property
+    def length_scale(self) -> LengthScale:
+        """One number, or one per input; empty for a kernel without length scale."""
+        return ()
+
+    @property
+    def theta(self) -> Array:
+        """The length scales as an array of shape (n_hyper,), in the order of `gradient`."""
+        return np.atleast_1d(np.asarray(self.length_scale, dtype=np.float64))
+
+    def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
+        """Return the matrix k(x_i, z_j).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        Z : array of shape (p, d), default X
+        out : array of shape (n, p), C-ordered, optional
+            Written into and returned; of the precision of the result.
+
+        Returns
+        -------
+        array of shape (n, p)
+            float32 if X and Z are, else float64.
+        """
+        rows, others = as_pair(X, Z)
+        out = as_output(out, (len(rows), len(others)), (rows.dtype,))
+        self._fill(rows, others, out)
+        return out
+
+    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+        """Return Σ_ij G_ij ∂k(x_i, z_j)/∂log θ_l.
+
+        Parameters
+        ----------
+        X, Z : arrays of shape (n, d) and (p, d)
+            Z None: X.
+        G : array of shape (n, p)
+            The adjoint of the kernel matrix.
+
+        Returns
+        -------
+        array of shape (n_hyper,), float64
+            One entry for a scalar length scale, d for ARD, none for kernels without length scale.
+            No array larger than (n, p) or (n, d) is formed.
+        """
+        rows, others = as_pair(X, Z, double=True)
+        return self._gradient(rows, others, as_adjoint(G, (len(rows), len(others))))
+
+    def spectral_sample(
+        self,
+        n_features: int,
+        n_frequencies: int,
+        rng: np.random.Generator | int,
+        orthogonal: bool = False,
+    ) -> Array:
+        """Return frequencies ω with E cos(ωᵀ(x - z)) = k(x, z).
+
+        Parameters
+        ----------
+        n_features : int
+            Number of inputs d.
+        n_frequencies : int
+            Number of frequencies m.
+        rng : numpy Generator or seed
+        orthogonal : bool
+            Frequencies (times θ) orthogonal within blocks of d, each with its usual distribution.
+
+        Returns
+        -------
+        array of shape (d, m), already divided by the length scale
+        """
+        del n_features, n_frequencies, rng, orthogonal
+        raise ValueError(
+            f"{self!r} has no spectral sample: only RBF, Laplace and Matern have one; "
+            "use a Nyström map for this kernel"
+        )
+
+    @abstractmethod
+    def diag(self, X: Any) -> Rows:
+        """Return k(x_i, x_i), shape (n,)."""
+
+    @abstractmethod
+    def with_length_scale(self, theta: Any) -> Self:
+        """Return the same kernel with another length scale."""
+
+    def __add__(self, other: Kernel) -> Sum:
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel) -> Product:
+        return Product(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def _fill(self, X: Rows, Z: Rows, out: Rows) -> None:
+        raise NotImplementedError
+
+    def _gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """amplitude² · k(x, z).
+
+    Parameters
+    ----------
+    kernel : Kernel
+    amplitude : float
+        Positive. Its gradient needs no pass over the data, so `gradient` is that of the length
+        scales only.
+    """
+
+    kernel: Kernel
+    amplitude: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_kernels((self.kernel,))
+        if isinstance(self.amplitude, bool) or not np.isscalar(self.amplitude):
+            raise TypeError(f"amplitude={self.amplitude!r} must be a number")
+        if isinstance(self.amplitude, str) or not 0.0 < self.amplitude < np.inf:
+            raise ValueError(f"amplitude={self.amplitude!r} must be a positive, finite number")
+        object.__setattr__(self, "amplitude", float(self.amplitude))
+
+    @property
+    def metric(self) -> str:  # type: ignore[override]
+        """The metric of the kernel inside."""
+        return self.kernel.metric
+
+    @property
+    def length_scale(self) -> LengthScale:
+        """The length scale of the kernel inside."""
+        return self.kernel.length_scale
+
+    def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
+        """Return amplitude² k(x_i, z_j); see `Kernel.__call__`."""
+        out = self.kernel(X, Z, out)
+        out *= self.amplitude**2
+        return out
+
+    def diag(self, X: Any) -> Rows:
+        """Return amplitude² k(x_i, x_i), shape (n,)."""
+        values = self.kernel.diag(X)
+        values *= self.amplitude**2
+        return values
+
+    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+        """Return amplitude² times the gradient of the kernel inside."""
+        return self.amplitude**2 * self.kernel.gradient(X, Z, G)
+
+    def with_length_scale(self, theta: Any) -> Self:
+        """Return the same multiple of the kernel with another length scale."""
+        return replace(self, kernel=self.kernel.with_length_scale(theta))
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Combined(Kernel):
+    """Several kernels of the same inputs; length scales and gradients are concatenated."""
+
+    kernels: tuple[Kernel, ...]
+
+    def __init__(self, *kernels: Kernel) -> None:
+        _check_kernels(kernels)
+        parts: list[Kernel] = []
+        for kernel in kernels:
+            parts.extend(kernel.kernels if type(kernel) is type(self) else (kernel,))
+        object.__setattr__(self, "kernels", tuple(parts))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.kernels))})"
+
+    @property
+    def length_scale(self) -> LengthScale:
+        """All length scales, in the order of the kernels."""
+        return tuple(np.concatenate([kernel.theta for kernel in self.kernels]).tolist())
+
+    def with_length_scale(self, theta: Any) -> Self:
+        """Return the same combination; `theta` holds all length scales, as `theta` returns them."""
+        sizes = [kernel.theta.size for kernel in self.kernels]
+        values = np.atleast_1d(np.asarray(theta, dtype=np.float64))
+        if values.shape != (sum(sizes),):
+            raise ValueError(
+                f"theta has shape {values.shape}, expected ({sum(sizes)},): the length scales of "
+                "all kernels, in order"
+            )
+        pieces = np.split(values, np.cumsum(sizes)[:-1])
+        pairs = zip(self.kernels, pieces, strict=True)
+        return type(self)(*(kernel.with_length_scale(piece) for kernel, piece in pairs))
+
+
+class Sum(Combined):
+    """Sum Σ_a k_a(x, z) of kernels; also written `k1 + k2`."""
+
+    def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
+        """Return Σ_a k_a(x_i, z_j); see `Kernel.__call__`."""
+        first, *others = self.kernels
+        out = first(X, Z, out)
+        for kernel in others:
+            out += kernel(X, Z)
+        return out
+
+    def diag(self, X: Any) -> Rows:
+        """Return Σ_a k_a(x_i, x_i), shape (n,)."""
+        return reduce(np.add, [kernel.diag(X) for kernel in self.kernels])
+
+    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+        """Return the gradients of the summands, one after the other."""
+        return np.concatenate([kernel.gradient(X, Z, G) for kernel in self.kernels])
+
+
+class Product(Combined):
+    """Product Π_a k_a(x, z) of kernels; also written `k1 * k2`."""
+
+    def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
+        """Return Π_a k_a(x_i, z_j); see `Kernel.__call__`."""
+        first, *others = self.kernels
+        out = first(X, Z, out)
+        for kernel in others:
+            out *= kernel(X, Z)
+        return out
+
+    def diag(self, X: Any) -> Rows:
+        """Return Π_a k_a(x_i, x_i), shape (n,)."""
+        return reduce(np.multiply, [kernel.diag(X) for kernel in self.kernels])
+
+    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+        """Return the gradients of the factors, each with the other factors multiplied into G."""
+        values = [kernel(X, Z) for kernel in self.kernels]
+        adjoint = as_adjoint(G, values[0].shape)
+        gradients = []
+        for a, kernel in enumerate(self.kernels):
+            others = values[:a] + values[a + 1 :]
+            gradients.append(kernel.gradient(X, Z, reduce(np.multiply, others, adjoint)))
+        return np.concatenate(gradients)
+
+
+def _check_kernels(kernels: tuple[Any, ...]) -> None:
+    if not kernels:
+        raise ValueError("a sum or product needs at least one kernel, got none")
+    for kernel in kernels:
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"{kernel!r} is not a kernel; expected RBF(...), Linear(), ...")

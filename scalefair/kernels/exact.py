@@ -1,0 +1,104 @@
+"""Kernels with an exact finite feature map: linear and categorical."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair import _jit
+from scalefair._typing import Array, Rows
+from scalefair.kernels.base import Kernel
+from scalefair.kernels.checks import as_numbers, as_output, as_rows, same_columns
+
+Codes = NDArray[Any]
+
+
+class WithoutLengthScale(Kernel):
+    """A kernel with nothing to tune."""
+
+    def with_length_scale(self, theta: Any) -> Self:
+        """Return the kernel itself; `theta` must be empty."""
+        if np.size(theta) > 0:
+            raise ValueError(
+                f"{self!r} has no length scale, got {theta!r}; pass an empty tuple, "
+                "or scale the inputs"
+            )
+        return self
+
+    def gradient(self, X: Any, Z: Any, G: Any) -> Array:  # noqa: ARG002
+        """Return an empty array: there is no length scale."""
+        return np.empty(0)
+
+
+@dataclass(frozen=True)
+class Linear(WithoutLengthScale):
+    """Linear kernel xᵀz."""
+
+    def diag(self, X: Any) -> Rows:
+        """Return |x_i|², shape (n,)."""
+        rows = as_numbers(X, "X")
+        return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+    def _fill(self, X: Rows, Z: Rows, out: Rows) -> None:
+        np.matmul(X, Z.T, out=out)
+
+
+@dataclass(frozen=True)
+class Categorical(WithoutLengthScale):
+    """Equality kernel 1[x = z], over all columns: the intersection of the categories.
+
+    Works on numbers (codes), strings and objects. Missing values (NaN) equal each other: missing
+    is a category, and k(x, x) = 1 for every row.
+    """
+
+    def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
+        """Return 1 where the rows are equal, else 0; see `Kernel.__call__`.
+
+        `out` may be float32 or float64.
+        """
+        rows = as_rows(X, "X")
+        others = rows if Z is None else as_rows(Z, "Z")
+        same_columns(rows, others)
+        single = rows.dtype == np.float32 and others.dtype == np.float32
+        dtypes = (np.float32, np.float64) if single else (np.float64, np.float32)
+        out = as_output(out, (len(rows), len(others)), dtypes)
+        _jit.equal_rows(*_codes(rows, others), out)
+        return out
+
+    def diag(self, X: Any) -> Rows:
+        """Return ones, shape (n,)."""
+        rows = as_rows(X, "X")
+        return np.ones(len(rows), np.float32 if rows.dtype == np.float32 else np.float64)
+
+
+def _codes(X: Codes, Z: Codes) -> tuple[Codes, Codes]:
+    """Return X and Z as arrays of one type, int64 or float64, equal where X and Z are."""
+    for dtype in (np.int64, np.float64):
+        if np.can_cast(X.dtype, dtype) and np.can_cast(Z.dtype, dtype):
+            return X.astype(dtype, order="C"), Z.astype(dtype, order="C")
+    numbers: dict[Hashable, int] = {}
+    return _row_numbers(X, numbers), _row_numbers(Z, numbers)
+
+
+def _row_numbers(X: Codes, numbers: dict[Hashable, int]) -> Codes:
+    """Return one number per distinct row, shape (n, 1); `numbers` remembers the rows seen."""
+    rows = (tuple(_MISSING if _is_nan(value) else value for value in row) for row in X.tolist())
+    try:
+        codes = [numbers.setdefault(row, len(numbers)) for row in rows]
+    except TypeError as error:
+        raise TypeError(
+            f"Categorical compares hashable values, but a row holds something else ({error}); "
+            "convert it to strings or codes"
+        ) from None
+    return np.array(codes, dtype=np.int64).reshape(-1, 1)
+
+
+_MISSING = object()
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))

@@ -1,0 +1,76 @@
+"""The median heuristic for a length scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scalefair import _jit
+from scalefair._typing import Array
+from scalefair.kernels.checks import as_numbers
+
+MAX_ROWS = 10_000
+"""Beyond this the pairs alone need more than 400 MB; a sample gives the same length scale."""
+
+
+def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float:
+    """Return the weighted median of the non-zero distances between rows.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        A sample of rows, at most 10,000 of positive weight.
+    weight : array of shape (n,), optional
+        Row weights; a pair weighs the product. Rows of weight 0 are left out, and a row of weight
+        2 counts as the row twice, exactly.
+    metric : "l2" or "l1"
+        The kernel's distance: `kernel.metric`.
+
+    Returns
+    -------
+    float
+        The middle distance, or the mean of the two middle ones, as `numpy.median` has it.
+    """
+    if metric not in ("l2", "l1"):
+        raise ValueError(f"metric={metric!r} must be 'l2' or 'l1'; use kernel.metric")
+    rows = np.ascontiguousarray(as_numbers(X, "X"), dtype=np.float64)
+    weights = _weights(weight, len(rows))
+    rows, weights = rows[weights > 0], weights[weights > 0]
+    if len(rows) > MAX_ROWS:
+        raise ValueError(
+            f"X has {len(rows)} rows, expected at most {MAX_ROWS}; pass a sample of the rows"
+        )
+    if not np.isfinite(rows).all():
+        raise ValueError("X has NaN or infinite values in rows of positive weight; leave them out")
+    distances = _jit.pair_distances(rows, metric == "l1")
+    apart = distances > 0
+    if not apart.any():
+        raise ValueError(
+            "all rows of X with positive weight are equal, so no length scale can be found; "
+            "give length_scale as a number, or pass rows that differ"
+        )
+    return _weighted_median(distances[apart], _jit.pair_products(weights)[apart])
+
+
+def _weights(weight: Any, n: int) -> Array:
+    if weight is None:
+        return np.ones(n)
+    weights = np.asarray(weight, dtype=np.float64)
+    if weights.shape != (n,):
+        raise ValueError(
+            f"weight has shape {weights.shape}, expected ({n},): one number per row of X"
+        )
+    if not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise ValueError("weight must be finite and not negative; use 0 to leave a row out")
+    return weights
+
+
+def _weighted_median(values: Array, weights: Array) -> float:
+    """Return the value at half the total weight; the mean of two where the half falls between."""
+    order = np.argsort(values)
+    values, below = values[order], np.cumsum(weights[order])
+    half = 0.5 * below[-1]
+    lower = np.searchsorted(below, half, side="left")
+    upper = np.searchsorted(below, half, side="right")
+    return float(0.5 * (values[lower] + values[upper]))

@@ -1,0 +1,67 @@
+"""Kernels of x - z with a length scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from scalefair._typing import Array, Rows
+from scalefair.kernels.base import Kernel
+from scalefair.kernels.checks import LengthScale, as_length_scale, as_numbers
+
+
+@dataclass(frozen=True)
+class Stationary(Kernel):
+    """A function of x - z, with k(x, x) = 1 and a length scale."""
+
+    length_scale: LengthScale = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length_scale", as_length_scale(self.length_scale))
+
+    def diag(self, X: Any) -> Rows:
+        """Return ones, shape (n,)."""
+        rows = as_numbers(X, "X")
+        return np.ones(len(rows), rows.dtype)
+
+    def with_length_scale(self, theta: Any) -> Self:
+        """Return the same kernel with another length scale.
+
+        An array with one element leaves a scalar length scale scalar.
+        """
+        value = as_length_scale(theta)
+        if isinstance(self.length_scale, float) and isinstance(value, tuple) and len(value) == 1:
+            value = value[0]
+        return replace(self, length_scale=value)
+
+    def _scale_for(self, n_features: int) -> Array:
+        """Return θ, of shape () or (d,)."""
+        theta = np.asarray(self.length_scale, dtype=np.float64)
+        if theta.ndim and theta.size != n_features:
+            raise ValueError(
+                f"length_scale has {theta.size} entries for {n_features} inputs; "
+                "give one number, or one per input"
+            )
+        return theta
+
+    def _standardised(self, X: Rows, Z: Rows) -> tuple[Rows, Rows]:
+        """Return (X - c)/θ and (Z - c)/θ, with c the mean of Z.
+
+        Differences are the same, and no longer small against the rows: |x|² + |z|² - 2x·z keeps
+        its digits. X and Z identical stay one array, so that BLAS returns a symmetric product.
+        """
+        theta = self._scale_for(X.shape[1]).astype(X.dtype)
+        centre = Z.mean(axis=0, dtype=np.float64) if len(Z) else np.zeros(Z.shape[1])
+        shifted = [
+            np.subtract(rows, centre.astype(X.dtype), order="C") / theta
+            for rows in ((X,) if X is Z else (X, Z))
+        ]
+        return shifted[0], shifted[-1]
+
+    def _per_hyper(self, per_input: Array) -> Array:
+        """Return the gradient per input as it is for ARD, else its sum."""
+        if isinstance(self.length_scale, tuple):
+            return per_input
+        return np.asarray(np.sum(per_input, keepdims=True))

@@ -1,0 +1,111 @@
+"""Random Fourier features of a shift-invariant kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scalefair._jit import cos_phase, cos_sin
+from scalefair._typing import Array, Rows
+from scalefair.kernels import Kernel
+from scalefair.maps._base import BaseMap, check_count, compute_dtype, fitted_kernel, seed_of
+
+
+class RandomFourier(BaseMap):
+    """Random Fourier features: φ(x)ᵀφ(z) ≈ k(x, z) for a shift-invariant kernel.
+
+    With frequencies ω_1, …, ω_h drawn from the spectral density of k,
+
+        pairs:          φ(x) = √(1/h) [cos ω_1ᵀx, …, cos ω_hᵀx, sin ω_1ᵀx, …, sin ω_hᵀx],  h = m/2
+        random phase:   φ(x) = √(2/h) [cos(ω_1ᵀx + b_1), …, cos(ω_hᵀx + b_h)],             h = m
+
+    b uniform on [0, 2π). Both are unbiased and their error falls as 1/√m. Pairs have |φ(x)| = 1
+    exactly and, for a Gaussian kernel, the smaller variance; they need half as many projections.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default="rbf"
+        "rbf", "laplace", "matern12", "matern32", "matern52", or a kernel object, which brings its
+        own length scale.
+    length_scale : float, array of shape (d,), "median" or "standardized", default=1.0
+        See `Nystroem`.
+    n_components : int, default=500
+        Number m of features; even if `pairs`.
+    orthogonal : bool, default=False
+        Frequencies orthogonal within blocks of d, which lowers the variance. Not for Laplace.
+    pairs : bool, default=True
+        Cosine and sine of each frequency; otherwise cosines of random phase.
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    frequencies_ : array of shape (d, h)
+    phase_ : array of shape (h,) or None
+        The phases b with `pairs=False`.
+    kernel_ : Kernel
+        With the length scale that was found.
+    n_raw_ : int
+    linear_ : None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.maps import RandomFourier
+    >>> X = np.linspace(0, 1, 5)[:, None]
+    >>> RandomFourier(n_components=20, random_state=0).fit_transform(X).shape
+    (5, 20)
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "rbf",
+        length_scale: Any = 1.0,
+        *,
+        n_components: int = 500,
+        orthogonal: bool = False,
+        pairs: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.length_scale = length_scale
+        self.n_components = n_components
+        self.orthogonal = orthogonal
+        self.pairs = pairs
+        self.random_state = random_state
+
+    def _learn(self, X: Rows, weight: Array) -> None:
+        size = self._n_frequencies()
+        seed = seed_of(self.random_state)
+        rng = np.random.default_rng(seed)
+        self.kernel_ = fitted_kernel(self.kernel, self.length_scale, X, weight, seed)
+        self.frequencies_: Array = self.kernel_.spectral_sample(
+            X.shape[1], size, rng, orthogonal=self.orthogonal
+        )
+        self.phase_ = None if self.pairs else rng.uniform(0.0, 2 * np.pi, size)
+        self.n_raw_ = int(self.n_components)
+        self.linear_ = None
+
+    def _n_frequencies(self) -> int:
+        size = check_count("n_components", self.n_components)
+        if self.pairs and size % 2:
+            raise ValueError(
+                f"n_components={size} is odd but pairs=True makes a cosine and a sine of each "
+                f"frequency; give an even number, or pairs=False"
+            )
+        return size // 2 if self.pairs else size
+
+    def raw(self, X: Rows, out: Rows | None = None) -> Rows:
+        """Return the features φ(x); see `BaseMap.raw`."""
+        dtype = compute_dtype(X, out)
+        if out is None:
+            out = np.empty((X.shape[0], self.n_raw_), dtype=dtype)
+        X = X.astype(dtype, copy=False)
+        frequencies = self.frequencies_.astype(dtype, copy=False)
+        size = frequencies.shape[1]
+        if self.phase_ is None:
+            cos_sin(X @ frequencies, out, np.sqrt(1 / size))
+        else:
+            np.matmul(X, frequencies, out=out)
+            cos_phase(out, self.phase_.astype(dtype, copy=False), np.sqrt(2 / size))
+        return out

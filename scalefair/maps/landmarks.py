@@ -1,0 +1,152 @@
+"""Which rows a Nyström map stands on: uniform, k-means++ or ridge leverage scores.
+
+Everything here works on the distinct rows in lexicographic order, each with the total weight of its
+copies. The choice is therefore the same function of the seed for permuted rows, and weight 2 is
+exactly the row twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._hash import hash_uniform, smallest_hash
+from scalefair._linalg import positive_eigh
+from scalefair._typing import Array, Rows
+
+METHODS = ("uniform", "kmeans++", "leverage")
+_BLOCK_ENTRIES = 1 << 22
+
+
+def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
+    """Return the distinct rows of positive weight in lexicographic order, and their total weights.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    weight : array of shape (n,), non-negative
+
+    Returns
+    -------
+    rows : array of shape (p, d), float64
+    total : array of shape (p,)
+        Sum of the weights of the copies of each row.
+    """
+    present = weight > 0
+    rows, copy_of = np.unique(X[present].astype(np.float64), axis=0, return_inverse=True)
+    total = np.bincount(copy_of.ravel(), weights=weight[present], minlength=len(rows))
+    return rows, np.asarray(total, dtype=np.float64)
+
+
+def choose_landmarks(
+    method: str, kernel: Any, rows: Array, weight: Array, *, size: int, seed: int
+) -> NDArray[np.int64]:
+    """Choose `size` of the distinct rows as landmarks.
+
+    Parameters
+    ----------
+    method : {"uniform", "kmeans++", "leverage"}
+        See `weighted_sample`, `kmeans_plus_plus` and `ridge_leverage_scores`.
+    kernel : Kernel
+    rows, weight : arrays of shape (n, d) and (n,)
+        Distinct rows and positive weights, as `distinct_rows` returns them.
+    size : int
+        If there are no more rows than that, all of them are landmarks.
+    seed : int
+
+    Returns
+    -------
+    array of int64
+        Positions in `rows`, ascending; at most `size`.
+    """
+    if len(rows) <= size:
+        return np.arange(len(rows))
+    if method == "kmeans++":
+        return kmeans_plus_plus(kernel, rows, weight, size, seed)
+    if method == "leverage":
+        weight = ridge_leverage_scores(kernel, rows, weight, size, seed)
+    return weighted_sample(weight, size, seed)
+
+
+def weighted_sample(weight: Array, size: int, seed: int) -> NDArray[np.int64]:
+    """Draw `size` positions without replacement, each draw in proportion to the weights left.
+
+    Row i runs the exponential clock −log(1 − u_i)/w_i with u_i = hash(seed, i)/2⁶⁴; the first
+    `size` to ring are chosen. Equal weights: the rows with the smallest hash. A row of weight 2
+    rings like the earlier of two rows.
+    """
+    clock = -np.log1p(-hash_uniform(seed, np.arange(len(weight))))
+    with np.errstate(over="ignore"):
+        clock /= np.maximum(weight, np.finfo(np.float64).tiny)
+    return np.sort(np.argsort(clock, kind="stable")[:size])
+
+
+def kmeans_plus_plus(
+    kernel: Any, rows: Array, weight: Array, size: int, seed: int
+) -> NDArray[np.int64]:
+    """Seed k-means++ in the metric of the kernel, D²(x, z) = k(x, x) − 2k(x, z) + k(z, z).
+
+    The first landmark is drawn in proportion to w, each further one to w·min_z D²(x, z) over the
+    landmarks z so far. For a Gaussian kernel and neighbouring rows D² is the squared distance of
+    the inputs divided by their length scales. It stops early where no distance is left.
+    """
+    rng = np.random.default_rng(seed)
+    diag = np.asarray(kernel.diag(rows), dtype=np.float64)
+    nearest = np.full(len(rows), np.inf)
+    mass = weight / weight.sum()
+    chosen: list[int] = []
+    while len(chosen) < size and mass.any():
+        new = int(rng.choice(len(rows), p=mass / mass.sum()))
+        chosen.append(new)
+        distance = diag - 2 * kernel(rows, rows[new : new + 1])[:, 0] + diag[new]
+        np.minimum(nearest, np.maximum(distance, 0.0), out=nearest)
+        nearest[chosen] = 0.0
+        mass = weight * nearest
+    return np.sort(np.array(chosen, dtype=np.int64))
+
+
+def ridge_leverage_scores(kernel: Any, rows: Array, weight: Array, size: int, seed: int) -> Array:
+    """Approximate the ridge leverage scores ℓ_i = [B(B + γI)⁻¹]_ii of B = √w K √w.
+
+    With a pilot J of 2·size rows of the smallest hash, V = diag(w_J)·n/|J| and B_J = √V K_JJ √V,
+
+        ℓ_i ≈ w_i/γ · (k(x_i, x_i) − k_iJ √V (B_J + γI)⁻¹ √V k_Ji),
+
+    which is exact where the pilot is all rows. The ridge γ makes the effective dimension
+    tr[B_J(B_J + γI)⁻¹] half the number of landmarks, and is at least 1e-8 of the largest
+    eigenvalue of B_J. Cost O(n·size·d + n·size² + size³).
+
+    Returns
+    -------
+    array of shape (n,)
+        Scores, non-negative.
+    """
+    n = len(rows)
+    # Not the seed of the draw that follows: pilot rows would be favoured in it.
+    pilot = smallest_hash(seed + 1, 0, n, 2 * size)
+    root = np.sqrt(weight[pilot] * (n / len(pilot)))
+    values, vectors = positive_eigh(root[:, None] * kernel(rows[pilot]) * root)
+    ridge = _ridge_of_dimension(values, size / 2)
+    half = root[:, None] * vectors / np.sqrt(values + ridge)
+    scores = np.asarray(kernel.diag(rows), dtype=np.float64).copy()
+    step = max(1, _BLOCK_ENTRIES // len(pilot))
+    for start in range(0, n, step):
+        block = kernel(rows[start : start + step], rows[pilot]) @ half
+        scores[start : start + step] -= np.einsum("ij,ij->i", block, block)
+    return np.asarray(weight * np.maximum(scores, 0.0) / ridge)
+
+
+def _ridge_of_dimension(values: Array, dimension: float, floor: float = 1e-8) -> float:
+    """Solve Σ_j values_j/(values_j + γ) = dimension for γ ≥ floor · max(values), by bisection."""
+    low = max(floor * float(values.max()), np.finfo(np.float64).tiny)
+    # Σ v/(v + γ) ≤ Σ v/γ, so this γ is large enough.
+    high = max(low, float(values.sum()) / dimension)
+    for _ in range(60):
+        middle = float(np.sqrt(low * high))
+        if (values / (values + middle)).sum() > dimension:
+            low = middle
+        else:
+            high = middle
+    return high

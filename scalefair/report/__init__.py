@@ -1,0 +1,21 @@
+"""The frontier of accuracy and fairness as a page that people can read."""
+
+from scalefair.report.frontier import Frontier, fit_frontier
+from scalefair.report.groups import between_share, cross, group_table
+from scalefair.report.output import write_report
+from scalefair.report.problem import Problem, Sample, from_table
+from scalefair.report.words import as_record, headline
+
+__all__ = [
+    "Frontier",
+    "Problem",
+    "Sample",
+    "as_record",
+    "between_share",
+    "cross",
+    "fit_frontier",
+    "from_table",
+    "group_table",
+    "headline",
+    "write_report",
+]

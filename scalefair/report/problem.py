@@ -1,0 +1,187 @@
+"""A table becomes a problem: target, sensitive attributes, rows to fit and rows to judge by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair import _frames
+from scalefair._hash import smallest_hash
+from scalefair._typing import Array
+
+HELD_OUT = 0.2
+_LEAST_ROWS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows of a problem: inputs (n, d), target (n,) and sensitive attributes (n, p)."""
+
+    X: Any
+    y: Array
+    sensitive: Any
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What to predict, from what, and which attributes it should not depend on.
+
+    Parameters
+    ----------
+    source : str
+        Where the rows come from, in words.
+    target : str
+        Name of the target.
+    sensitive : sequence of str
+        Names of the sensitive attributes.
+    train, test : Sample
+        Rows to fit, and rows held out.
+    held_out : str
+        How the test rows were chosen, in words.
+    levels : pair of str, default=None
+        The two levels of a text target, read as 0 and 1.
+    code : str, default=""
+        Python that loads X, y and S.
+    """
+
+    source: str
+    target: str
+    sensitive: Sequence[str]
+    train: Sample
+    test: Sample
+    held_out: str
+    levels: tuple[str, str] | None = None
+    code: str = ""
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the target takes just the values 0 and 1."""
+        values = np.concatenate([self.train.y, self.test.y])
+        return bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def from_table(
+    table: Any,
+    *,
+    target: str,
+    sensitive: Sequence[str],
+    seed: int = 0,
+    source: str = "a table",
+    reading: str = "...",
+) -> Problem:
+    """Make a problem of a table, with a fifth of its rows held out.
+
+    Parameters
+    ----------
+    table : pandas, polars or pyarrow table of shape (n, d)
+        All columns but the target are inputs, the sensitive ones too.
+    target : str
+        A column of numbers, of booleans, or of text with two levels.
+    sensitive : sequence of str
+        Columns that the predictions should not depend on.
+    seed : int, default=0
+        Decides which rows are held out, with their row numbers alone.
+    source : str
+        Where the table comes from, in words.
+    reading : str
+        Python that reads it again as a pandas frame, with pandas as ``pd``.
+    """
+    sensitive = list(dict.fromkeys(sensitive))
+    _check_columns(table, target, sensitive)
+    y, levels = read_target(table, target)
+    n = len(y)
+    if n < _LEAST_ROWS:
+        raise ValueError(
+            f"the table has {n} rows; expected at least {_LEAST_ROWS}, of which a fifth is held "
+            "out: give more rows"
+        )
+    tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
+    trained = np.delete(np.arange(n), tested)
+    if np.ptp(y[trained]) == 0:
+        raise ValueError(
+            f"target: column {target!r} has the same value in all training rows, so there is "
+            "nothing to predict; choose another column"
+        )
+    X, S = _frames.drop_columns(table, target), _frames.take_columns(table, sensitive)
+    train, test = (_take(X, y, S, rows) for rows in (trained, tested))
+    held_out = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
+    code = _code(reading, target, sensitive, levels)
+    return Problem(source, target, sensitive, train, test, held_out, levels, code)
+
+
+def read_target(table: Any, target: str) -> tuple[Array, tuple[str, str] | None]:
+    """Return the target as numbers, and the two text levels that became 0 and 1, if any."""
+    (column,) = _frames.columns(_frames.take_columns(table, target))
+    levels = None
+    if column.kind in ("numeric", "boolean"):
+        y = column.floats()
+    elif column.kind == "categorical":
+        y, levels = _two_levels(column)
+    else:
+        raise ValueError(
+            f"target: column {target!r} holds {column.kind} values; expected numbers or two levels"
+        )
+    bad = int(np.sum(~np.isfinite(y)))
+    if bad:
+        raise ValueError(
+            f"target: column {target!r} is missing or infinite in {bad} of {len(y)} rows; leave "
+            "those rows out"
+        )
+    return y, levels
+
+
+def _two_levels(column: _frames.Column) -> tuple[Array, tuple[str, str]]:
+    codes, found = column.codes()
+    if len(found) != 2:
+        shown = ", ".join(map(repr, sorted(found)[:5])) + ", ..." * (len(found) > 5)
+        raise ValueError(
+            f"target: column {column.name!r} is text with {len(found)} levels ({shown}); expected "
+            "numbers or two levels: choose another column, or turn it into numbers"
+        )
+    low, high = sorted(found)
+    y = np.where(codes < 0, np.nan, np.equal(codes, found.index(high)))
+    return y, (low, high)
+
+
+def _check_columns(table: Any, target: str, sensitive: Sequence[str]) -> None:
+    for argument, chosen in (("target", [target]), ("sensitive", sensitive)):
+        try:
+            _frames.column_positions(table, chosen)
+        except ValueError as error:
+            raise ValueError(f"{argument}: {error}") from error
+    if not sensitive:
+        raise ValueError("sensitive: no column given; name at least one")
+    if target in sensitive:
+        raise ValueError(f"sensitive: column {target!r} is the target; name other columns")
+
+
+def _code(
+    reading: str, target: str, sensitive: Sequence[str], levels: tuple[str, str] | None
+) -> str:
+    y = (
+        f"data[{target!r}]"
+        if levels is None
+        else f"(data[{target!r}] == {levels[1]!r}).astype(int)"
+    )
+    return "\n".join(
+        [
+            "import pandas as pd",
+            "",
+            f"data = {reading}",
+            f"X, S = data.drop(columns=[{target!r}]), data[{list(sensitive)!r}]",
+            f"y = {y}",
+        ]
+    )
+
+
+def _take(X: Any, y: Array, S: Any, rows: NDArray[np.int64]) -> Sample:
+    return Sample(_frames.take_rows(X, rows), y[rows], _frames.take_rows(S, rows))

@@ -1,0 +1,148 @@
+"""Numbers and findings in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from scalefair.report.frontier import Cost, Frontier
+from scalefair.report.groups import Share, group_table
+
+ABSENT = "–"
+
+
+def number(x: float) -> str:
+    """Write a number with three significant digits."""
+    if math.isnan(x):
+        return ABSENT
+    if math.isinf(x):
+        return "∞" if x > 0 else "−∞"
+    if x != 0 and not 1e-4 <= abs(x) < 1e9:
+        return f"{x:.2e}".replace("-", "−")
+    return fixed(x, decimals(x))
+
+
+def decimals(scale: float) -> int:
+    """Return how many decimals show three significant digits of numbers of this size."""
+    if not scale or not math.isfinite(scale):
+        return 0
+    return min(max(2 - math.floor(math.log10(abs(scale))), 0), 12)
+
+
+def fixed(x: float, decimals: int) -> str:
+    """Write a number with so many decimals and thousands separators."""
+    if math.isnan(x):
+        return ABSENT
+    text = f"{x:,.{decimals}f}"
+    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
+
+
+def percent(x: float) -> str:
+    """Write a share of 1 as a percentage."""
+    if math.isnan(x):
+        return ABSENT
+    return f"{fixed(100 * x, 1).removesuffix('.0')} %"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names as a list: a, b and c."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def headline(frontier: Frontier) -> str:
+    """Say what fairness costs and what it brings, on the held-out rows, in two sentences."""
+    before, after = frontier.scores()
+    rows = f"{frontier.problem.test.n_rows:,} held-out rows"
+    if math.isnan(after.share.value):
+        return f"{_aim(frontier)}; judged on {rows} the predictions are constant."
+    verdict = f"R² goes from {fixed(before.r2, 3)} to {fixed(after.r2, 3)}"
+    shares = f"the share from {percent(before.share.value)} to {percent(after.share.value)}"
+    told = f"{_aim(frontier)} {_price(frontier.cost())}: on {rows} {verdict} and {shares}"
+    return f"{told}{_against_limit(after.share, frontier.limit)}."
+
+
+def _aim(frontier: Frontier) -> str:
+    names = listed(frontier.problem.sensitive)
+    explain = "explains" if len(frontier.problem.sensitive) == 1 else "explain"
+    what = f"the share of the variance of the predictions that {names} {explain}"
+    if frontier.limit is None:
+        return f"Reducing {what}"
+    return f"Limiting {what} to {percent(frontier.limit)}"
+
+
+def _price(cost: Cost) -> str:
+    if math.isnan(cost.value):
+        return "has no price, for the model without the penalty predicts no better than the mean"
+    if cost.low <= 0:
+        at_most = f" (at most {percent(cost.high)}, with 95 % confidence)" if cost.high > 0 else ""
+        return f"costs no measurable part of R²{at_most}"
+    interval = f"95 % interval {percent(cost.low)} to {percent(cost.high)}"
+    return f"costs {percent(cost.value)} of R² ({interval})"
+
+
+def _against_limit(share: Share, limit: float | None) -> str:
+    if limit is None or share.value <= limit:
+        return ""
+    if share.low <= limit:
+        return ", above the limit but within its sampling error"
+    return f", above the limit (95 % interval {percent(share.low)} to {percent(share.high)})"
+
+
+def refit_code(frontier: Frontier) -> str:
+    """Return Python that fits the chosen model again, on all rows."""
+    return "\n".join(
+        [
+            "from scalefair import FairKernelRidgeCV",
+            frontier.problem.code,
+            f"est = {frontier.estimator!r}",
+            "est.fit(X, y, sensitive_features=S)",
+            "",
+            "est.path_.table            # every fit of this page, as a data frame",
+            "est.path_.select(unfairness=0.02)          # another limit, without the data",
+            "est.predict(X)             # never needs S",
+        ]
+    )
+
+
+def as_record(frontier: Frontier) -> dict[str, Any]:
+    """Return the result as plain numbers, lists and text, ready for JSON; NaN becomes None."""
+    problem, estimator = frontier.problem, frontier.estimator
+    before, after = frontier.scores()
+    groups = group_table(frontier.groups, problem.test.y, frontier.before, frontier.after)
+    record = {
+        "finding": headline(frontier),
+        "data": problem.source,
+        "target": problem.target,
+        "target_levels": problem.levels,
+        "sensitive": list(problem.sensitive),
+        "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
+        "limit": frontier.limit,
+        "alpha": estimator.alpha_,
+        "eta": estimator.eta_,
+        "cost": asdict(frontier.cost()),
+        "before": _plain(before),
+        "after": _plain(after),
+        "groups": groups.to_dict("records"),
+        "notes": list(frontier.notes),
+        "seconds": frontier.seconds,
+    }
+    return {name: _finite(value) for name, value in record.items()}
+
+
+def _plain(scores: Any) -> dict[str, Any]:
+    return {**asdict(scores), "share": scores.share._asdict()}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity, and knows nothing of numpy."""
+    if isinstance(value, dict):
+        return {str(name): _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value

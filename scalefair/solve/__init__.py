@@ -1,0 +1,1 @@
+"""Solvers: free functions of moments or Gram matrices, headed by their formulas."""

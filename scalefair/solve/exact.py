@@ -1,0 +1,285 @@
+"""The dense n×n reference: fair ridge regression in its dual form, and the explained share.
+
+K and L are the Gram matrices of inputs and sensitive attributes, H the centring matrix (never
+formed), L̃ = HLH. A penalty is a positive semi-definite matrix M: L̃/n for `hsic`,
+P = L̃(L̃ + nεI)⁻¹ for `normalized`. With β = Φᵀc and K = ΦΦᵀ the objective reads
+
+    J(b, c) = 1/n |y − b − Kc|² + α cᵀKc + η/n cᵀKMKc.
+
+Weighted rows: n is the sum of the weights w, v = √w, H = I − vvᵀ/n, and vKv, vLv, vy, c/v stand
+where K, L, y, c stand above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lstsq
+
+from scalefair._linalg import positive_eigh
+from scalefair._typing import Array
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class DualFit:
+    """A fitted predictor f(x) = k(x, X) c + b.
+
+    Parameters
+    ----------
+    dual_coef : array of shape (n,) or (n, t)
+        c, zero for rows of weight zero.
+    intercept : float or array of shape (t,)
+        b, zero for a fit without intercept.
+    """
+
+    dual_coef: Array
+    intercept: Any
+
+    def predict(self, K_new: Array) -> Array:
+        """Return f at new points from K_new = k(X_new, X), shape (p, n)."""
+        return np.asarray(K_new @ self.dual_coef + self.intercept)
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """The rows that count, and how much.
+
+    Parameters
+    ----------
+    size : int
+        Number of rows given, rows of weight zero included.
+    index : array of int, shape (k,)
+        The rows of positive weight. The others are left out at once, so that not even a NaN in
+        them can matter.
+    root : array of shape (k,)
+        v, the roots of their weights.
+    """
+
+    size: int
+    index: Any
+    root: Array
+
+    @property
+    def total(self) -> float:
+        """n, the sum of the weights."""
+        return float(self.root @ self.root)
+
+    def gram(self, name: str, G: Any) -> Array:
+        """Return vGv for the Gram matrix G, shape (k, k)."""
+        G = np.asarray(G, dtype=np.float64)
+        if G.shape != (self.size, self.size):
+            raise ValueError(
+                f"{name} has shape {G.shape}, expected ({self.size}, {self.size}); "
+                "pass the Gram matrix of the training rows"
+            )
+        kept = _finite(name, G[np.ix_(self.index, self.index)])
+        # eigh reads one triangle only and would silently accept anything in the other.
+        if not np.allclose(kept, kept.T, rtol=1e-8, atol=1e-10 * np.abs(kept).max()):
+            raise ValueError(f"{name} is not symmetric; pass the kernel evaluated as k(X, X)")
+        return self.root[:, None] * kept * self.root
+
+    def values(self, name: str, a: Any) -> Array:
+        """Return va for one value or one row of values per row, shape (k,) or (k, t)."""
+        a = np.asarray(a, dtype=np.float64)
+        if a.ndim not in (1, 2) or len(a) != self.size:
+            raise ValueError(
+                f"{name} has shape {a.shape}, expected ({self.size},) or ({self.size}, t): "
+                "one entry for each row of the Gram matrix"
+            )
+        return np.asarray((_finite(name, a[self.index]).T * self.root).T)
+
+    def centre(self, a: Array) -> Array:
+        """Return Ha = a − v (vᵀa)/n: subtract the weighted mean of the rows."""
+        mean = self.root @ a / self.total
+        return a - np.multiply.outer(self.root, mean)
+
+    def centre_gram(self, G: Array) -> Array:
+        """Return HGH."""
+        return self.centre(self.centre(G).T)
+
+    def scatter(self, a: Array) -> Array:
+        """Return va at the given rows and zero at the rows left out: c from c̃."""
+        full = np.zeros((self.size, *a.shape[1:]))
+        full[self.index] = (a.T * self.root).T
+        return full
+
+
+def weighted_rows(size: int, weight: Any = None) -> WeightedRows:
+    """Check the weights of `size` rows (None: one each) and leave out the rows of weight zero."""
+    weight = np.ones(size) if weight is None else np.asarray(weight, dtype=np.float64)
+    if weight.shape != (size,):
+        raise ValueError(f"weight has shape {weight.shape}, expected ({size},): one for each row")
+    if not np.all(np.isfinite(weight)) or weight.min(initial=0.0) < 0 or not weight.any():
+        raise ValueError(
+            "weight must be finite and non-negative with a positive sum, got values from "
+            f"{weight.min(initial=0.0)} to {weight.max(initial=0.0)}; remove or repair those rows"
+        )
+    index = np.flatnonzero(weight)
+    return WeightedRows(size, index, np.sqrt(weight[index]))
+
+
+def penalty_spectrum(
+    rows: WeightedRows, L: Any, *, eps: float = 1e-6, penalty: str = "normalized"
+) -> tuple[Array, Array]:
+    """Positive eigenvalues s (r,) and eigenvectors U (k, r) of the penalty, M = U diag(s) Uᵀ.
+
+    M = L̃/n (`hsic`) or L̃(L̃ + nεI)⁻¹ (`normalized`). Eigenvalues of L̃ within rounding error of
+    zero, relative to L before centring, count as zero: their directions are noise, which a large η
+    would otherwise punish.
+    """
+    check_number("eps", eps, positive=False)
+    if penalty not in ("hsic", "normalized"):
+        raise ValueError(
+            f"penalty={penalty!r} has no dual form, expected 'normalized' or 'hsic'; 'nocco' needs "
+            "explicit features of the inputs"
+        )
+    gram = rows.gram("L", L)
+    size, n = float(np.linalg.norm(gram)), rows.total
+    # v belongs to the eigenvalue 0 and would mix with the smallest ones, whose vectors would then
+    # not be centred. Moved to the far end of the spectrum it mixes with none, and is left out.
+    moved = rows.centre_gram(gram) + 2 * size / n * np.outer(rows.root, rows.root)
+    values, vectors = positive_eigh(moved)
+    keep = values[:-1] > len(gram) * EPS * size
+    values, vectors = values[:-1][keep], vectors[:, :-1][:, keep]
+    return (values / n if penalty == "hsic" else values / (values + n * eps)), vectors
+
+
+def shrinkage(eta: float, s: Array) -> tuple[Array, Array]:
+    """Return √τ and √(1 − τ), τ = ηs/(1 + ηs), for 0 ≤ η ≤ ∞ and s > 0."""
+    rest = 1.0 / (1.0 + eta * s)
+    return np.sqrt(1.0 - rest), np.sqrt(rest)
+
+
+def fair_dual(
+    K: Any,
+    L: Any,
+    y: Any,
+    *,
+    alpha: float,
+    eta: float,
+    eps: float = 1e-6,
+    penalty: str = "normalized",
+    fit_intercept: bool = True,
+    weight: Any = None,
+) -> DualFit:
+    """Fair ridge regression in its dual form: (HK + nαI + ηMK) c = Hy, b = mean(y − Kc).
+
+    Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞; ∞ is the exact limit, in which f and
+    ψ(s) have covariance zero.
+
+    Parameters
+    ----------
+    K, L : array of shape (n, n)
+        Gram matrices of inputs and sensitive attributes.
+    y : array of shape (n,) or (n, t)
+        Targets.
+    alpha, eta, eps : float
+        Ridge (positive), weight of the penalty (may be ``numpy.inf``), and ε of `normalized`.
+    penalty : {"normalized", "hsic"}
+        What M is.
+    fit_intercept : bool
+        Whether b is fitted or zero.
+    weight : array of shape (n,) or None
+        Row weights: weight 2 is the row twice, weight 0 is the row absent.
+
+    Notes
+    -----
+    As c = Hc, HK may be read as K̃ = HKH. With A = K̃ + nαI, M = U diag(s) Uᵀ and
+    F = K̃^½ A^−½ U, Woodbury's identity gives
+
+        c = A⁻¹(y − Ud),    d = argmin |Fd − z|² + |d/√(ηs)|²,    z = K̃^½ A^−½ y.
+
+    In d = √τ g, τ = ηs/(1 + ηs), every quantity stays bounded by 1 whatever η, and the least
+    squares problem never squares its condition number, so that η = 1e8 costs no digits.
+    """
+    check_number("alpha", alpha)
+    check_number("eta", eta, positive=False, finite=False)
+    rows = weighted_rows(len(np.atleast_1d(y)), weight)
+    s, U = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    gram, target = rows.gram("K", K), rows.values("y", y)
+    if fit_intercept:
+        gram, target = rows.centre_gram(gram), rows.centre(target)
+    ridge = rows.total * alpha
+    lam, Q = positive_eigh(gram)
+    damp = np.sqrt(lam / (lam + ridge))
+    y_q, U_q = Q.T @ target, Q.T @ U
+    d = _fair_direction(eta, s, damp[:, None] * U_q, (damp * y_q.T).T)
+    c = Q @ ((y_q - U_q @ d).T / (lam + ridge)).T
+    if not fit_intercept:
+        return DualFit(rows.scatter(c), 0.0)
+    # c = Hc holds up to rounding error over α², and K would magnify the rest by its mean.
+    c = rows.scatter(rows.centre(c))
+    return DualFit(c, _intercept(rows, K, y, c))
+
+
+def explained_share(f: Any, L: Any, *, eps: float = 1e-6, weight: Any = None) -> float:
+    """Share of the variance of f that s explains: f̃ᵀPf̃ / f̃ᵀf̃, f̃ = Hf, P = L̃(L̃ + nεI)⁻¹.
+
+    Parameters
+    ----------
+    f : array of shape (n,) or (n, t)
+        Predictions; several outputs give the ratio of the traces.
+    L : array of shape (n, n)
+        Gram matrix of the sensitive attributes.
+    eps : float
+        ε; 0 makes P the projection on the functions of s.
+    weight : array of shape (n,) or None
+        Row weights.
+
+    Returns
+    -------
+    float
+        In [0, 1]; NaN where f is constant, as the share is then undefined.
+    """
+    rows = weighted_rows(len(np.atleast_1d(f)), weight)
+    scaled = rows.values("f", f)
+    centred = rows.centre(scaled).reshape(len(scaled), -1)
+    # A constant column leaves rounding error behind, whose share would be a random number.
+    noise = 16 * EPS * np.linalg.norm(scaled.reshape(centred.shape), axis=0)
+    centred = centred[:, np.linalg.norm(centred, axis=0) > noise]
+    if not centred.size:
+        return float("nan")
+    s, U = penalty_spectrum(rows, L, eps=eps)
+    return float(min(s @ np.sum((U.T @ centred) ** 2, axis=1) / np.sum(centred**2), 1.0))
+
+
+def check_number(name: str, value: float, *, positive: bool = True, finite: bool = True) -> None:
+    """Raise a ValueError unless value > 0 (≥ 0 if not `positive`), and finite where asked."""
+    low_enough = value > 0 if positive else value >= 0
+    if not low_enough or (finite and value == np.inf):
+        bound = "positive" if positive else "non-negative"
+        raise ValueError(
+            f"{name}={value} must be a {bound} {'finite ' if finite else ''}number; choose one"
+        )
+
+
+def _finite(name: str, a: Array) -> Array:
+    if not np.all(np.isfinite(a)):
+        raise ValueError(
+            f"{name} contains NaN or infinity; give those rows weight 0 or remove them"
+        )
+    return a
+
+
+def _fair_direction(eta: float, s: Array, F: Array, z: Array) -> Array:
+    """Return argmin over d of |Fd − z|² + |d/√(ηs)|², shape (r,) or (r, t)."""
+    if not len(s):
+        return np.zeros((0, *z.shape[1:]))
+    weight, rest = shrinkage(eta, s)
+    stacked = np.vstack([F * weight, np.diag(rest)])
+    right = np.concatenate([z, np.zeros((len(s), *z.shape[1:]))])
+    # FᵀF inherits the rounding error of K, so that F itself is known to √EPS only.
+    g = lstsq(stacked, right, cond=np.sqrt(EPS), check_finite=False)[0]
+    return np.asarray((weight * g.T).T)
+
+
+def _intercept(rows: WeightedRows, K: Any, y: Any, c: Array) -> Any:
+    """Return the weighted mean of y − Kc."""
+    kept = np.asarray(K, dtype=np.float64)[np.ix_(rows.index, rows.index)]
+    residual = np.asarray(y, dtype=np.float64)[rows.index] - kept @ c[rows.index]
+    mean = rows.root**2 @ residual / rows.total
+    return float(mean) if mean.ndim == 0 else mean

@@ -1,0 +1,215 @@
+"""The dense n×n reference of the fair Gaussian process.
+
+The prior of the weights is β ~ N(0, (I + (nη/σ²) RRᵀ)⁻¹), and RRᵀ = ΦᵀMΦ/n with the M of
+`scalefair.solve.exact`. So f at the training rows has the prior precision K⁻¹ + (η/σ²) M, and
+everywhere f ~ GP(0, k*),
+
+    k*(x, x') = k(x, x') − k_X(x)ᵀ (MK + (σ²/η) I)⁻¹ M k_X(x').
+
+For `hsic` M = L̃/n, so (η/σ²) M = δL̃ with δ = η/(nσ²); for `normalized` M = P. The ridge fit
+without intercept is the posterior mean at σ² = nα, hence δ = η/(n²α). The mean is zero: centre y.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular, svd
+
+from scalefair._linalg import positive_eigh
+from scalefair._typing import Array
+from scalefair.solve.exact import (
+    EPS,
+    WeightedRows,
+    check_number,
+    penalty_spectrum,
+    shrinkage,
+    weighted_rows,
+)
+
+
+@dataclass(frozen=True)
+class FairPrior:
+    """The fair kernel k*(x, x') = k(x, x') − g(x)ᵀg(x') with g(x) = Gᵀk_X(x).
+
+    Parameters
+    ----------
+    factor : array of shape (n, r)
+        G; GGᵀ = (MK + (σ²/η) I)⁻¹ M.
+    train : array of shape (n, r)
+        g at the training rows. It is KG, but computed as a root of K times orthonormal columns,
+        which keeps K − KG(KG)ᵀ positive where G itself is huge.
+    """
+
+    factor: Array
+    train: Array
+
+    def gram(self, K: Array) -> Array:
+        """Return k* at the training rows, (K⁻¹ + (η/σ²) M)⁻¹ for invertible K, shape (n, n)."""
+        return K - self.train @ self.train.T
+
+    def cross(self, K_ab: Array, K_a: Array, K_b: Array) -> Array:
+        """Return k*(A, B) from k(A, B), k(A, X) and k(B, X), shape (p, q)."""
+        return np.asarray(K_ab - (K_a @ self.factor) @ (K_b @ self.factor).T)
+
+
+def fair_prior(
+    K: Any,
+    L: Any,
+    *,
+    eta: float,
+    noise: float,
+    eps: float = 1e-6,
+    penalty: str = "normalized",
+) -> FairPrior:
+    """Fair prior covariance: k* = k − k_Xᵀ(MK + (σ²/η)I)⁻¹M k_X.
+
+    Parameters
+    ----------
+    K, L : array of shape (n, n)
+        Gram matrices of inputs and sensitive attributes.
+    eta, noise, eps : float
+        Weight of the penalty (may be ``numpy.inf``), noise variance σ², and ε of `normalized`.
+    penalty : {"normalized", "hsic"}
+        What M is.
+    """
+    rows = weighted_rows(len(np.atleast_1d(K)))
+    return _prior(rows, rows.gram("K", K), L, eta=eta, noise=noise, eps=eps, penalty=penalty)
+
+
+def fair_gram(
+    K: Any, L: Any, *, eta: float, noise: float, eps: float = 1e-6, penalty: str = "normalized"
+) -> Array:
+    """Fair Gram matrix K − K(MK + (σ²/η)I)⁻¹MK of the training rows; see `fair_prior`."""
+    prior = fair_prior(K, L, eta=eta, noise=noise, eps=eps, penalty=penalty)
+    return prior.gram(np.asarray(K, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class FairGP:
+    """Posterior of f given y = f(X) + N(0, σ²) under the prior GP(0, k*).
+
+    Parameters
+    ----------
+    dual_coef : array of shape (n,) or (n, t)
+        c of the mean k(x, X) c, zero for rows of weight zero.
+    log_evidence : float
+        log N(y | 0, k*(X, X) + σ²I), summed over the outputs.
+    rows : WeightedRows
+        Which training rows count.
+    prior : FairPrior
+        k* in weighted coordinates.
+    cholesky : array of shape (k, k)
+        Lower factor of k*(X, X) + σ²I in weighted coordinates.
+    """
+
+    dual_coef: Array
+    log_evidence: float
+    rows: WeightedRows
+    prior: FairPrior
+    cholesky: Array
+
+    def mean(self, K_new: Array) -> Array:
+        """Return E f at new points from K_new = k(X_new, X), shape (p,) or (p, t)."""
+        return np.asarray(K_new @ self.dual_coef)
+
+    def covariance(self, K_new: Array, K_new_new: Array) -> Array:
+        """Return k*(·,·) − k*_X(·)ᵀ (k*(X, X) + σ²I)⁻¹ k*_X(·), shape (p, p)."""
+        g, reduction = self._reduction(K_new)
+        return np.asarray(K_new_new - g @ g.T - reduction.T @ reduction)
+
+    def variance(self, K_new: Array, diagonal: Array) -> Array:
+        """Return the diagonal of `covariance` from k(x, x) at the new points, shape (p,)."""
+        g, reduction = self._reduction(K_new)
+        value = diagonal - np.sum(g**2, axis=1) - np.sum(reduction**2, axis=0)
+        return np.asarray(np.maximum(value, 0.0))
+
+    def _reduction(self, K_new: Array) -> tuple[Array, Array]:
+        scaled = K_new[:, self.rows.index] * self.rows.root
+        g = scaled @ self.prior.factor
+        fair = scaled - g @ self.prior.train.T
+        return g, solve_triangular(self.cholesky, fair.T, lower=True, check_finite=False)
+
+
+def fair_gp(
+    K: Any,
+    L: Any,
+    y: Any,
+    *,
+    eta: float,
+    noise: float,
+    eps: float = 1e-6,
+    penalty: str = "normalized",
+    weight: Any = None,
+) -> FairGP:
+    """Fair GP regression: an ordinary GP with the kernel k*, which depends on η/σ².
+
+    Parameters
+    ----------
+    K, L : array of shape (n, n)
+        Gram matrices of inputs (amplitude included) and sensitive attributes.
+    y : array of shape (n,) or (n, t)
+        Targets, centred by the caller; outputs are independent and share the covariance.
+    eta, noise, eps, penalty
+        As in `fair_prior`.
+    weight : array of shape (n,) or None
+        Row weights: the noise variance of a row is σ²/w, and the evidence counts a row of weight 2
+        as two rows with that target.
+    """
+    rows = weighted_rows(len(np.atleast_1d(y)), weight)
+    gram, target = rows.gram("K", K), rows.values("y", y)
+    prior = _prior(rows, gram, L, eta=eta, noise=noise, eps=eps, penalty=penalty)
+    cholesky = _cholesky(prior.gram(gram), noise)
+    a = cho_solve((cholesky, True), target, check_finite=False)
+    # k*_X(x) a = k_X(x)(a − G gᵀa): the mean needs the plain kernel only.
+    dual_coef = rows.scatter(a - prior.factor @ (prior.train.T @ a))
+    outputs = target[0].size
+    # n log σ² + log|I + K*/σ²|, n the sum of the weights, is what makes weight 2 the row twice.
+    log_det = (rows.total - len(gram)) * np.log(noise) + 2 * np.sum(np.log(np.diag(cholesky)))
+    constant = rows.total * np.log(2 * np.pi)
+    log_evidence = -0.5 * float(outputs * (constant + log_det) + np.sum(target * a))
+    return FairGP(dual_coef, log_evidence, rows, prior, cholesky)
+
+
+def _prior(
+    rows: WeightedRows,
+    gram: Array,
+    L: Any,
+    *,
+    eta: float,
+    noise: float,
+    eps: float,
+    penalty: str,
+) -> FairPrior:
+    """Return G = U√τ V Σ⁻¹/√a from the SVD  [K₁^½U√τ; √(1 − τ)] = PΣVᵀ,  K₁ = K/a, a = |K|.
+
+    τ = (ηa/σ²)s / (1 + (ηa/σ²)s) keeps every quantity bounded by 1, for η = ∞ too.
+    """
+    check_number("noise", noise)
+    check_number("eta", eta, positive=False, finite=False)
+    s, U = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    lam, Q = positive_eigh(gram)
+    scale = float(lam.max(initial=0.0)) or 1.0
+    weight, rest = shrinkage(float(eta) * scale / float(noise), s)
+    if not weight.any():
+        return FairPrior(np.zeros((len(gram), 0)), np.zeros((len(gram), 0)))
+    root = np.sqrt(lam / scale)
+    stacked = np.vstack([root[:, None] * (Q.T @ U) * weight, np.diag(rest)])
+    P, sigma, Vt = svd(stacked, full_matrices=False, check_finite=False)
+    keep = sigma > np.sqrt(EPS) * sigma.max()
+    factor = (U * weight) @ (Vt[keep].T / sigma[keep]) / np.sqrt(scale)
+    return FairPrior(factor, (Q * np.sqrt(lam)) @ P[: len(lam), keep])
+
+
+def _cholesky(gram: Array, noise: float) -> Array:
+    shifted = gram + noise * np.eye(len(gram))
+    try:
+        factor, _ = cho_factor(shifted, lower=True, check_finite=False)
+    except LinAlgError:
+        raise ValueError(
+            f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
+            f"{np.trace(gram):.3g}; use a larger noise variance"
+        ) from None
+    return np.asarray(np.tril(factor))

@@ -1,0 +1,230 @@
+"""One pass over a source: rows of [φ(x), ψ(s), y] into moments, per fold if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._linalg import mirror_upper, rank_k_update
+from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
+from scalefair.statistics.moments import Moments
+
+FoldOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+"""The fold of each row, from its global number."""
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Fold number of every row, as a function of its global row number.
+
+    Parameters
+    ----------
+    count : int
+        Number of folds.
+    of : callable
+        Maps row numbers to 0..count−1; −1 leaves a row out.
+    """
+
+    count: int
+    of: FoldOf
+
+
+ALL_ROWS = Folds(1, np.zeros_like)
+
+
+@dataclass(frozen=True)
+class RowMap:
+    """What turns a chunk into rows: the maps, the number of targets, and the dtype of φ.
+
+    Parameters
+    ----------
+    phi, psi : FeatureMap
+        Maps of the inputs and of the sensitive attributes (None: there are none).
+    n_targets : int
+        Columns of y.
+    dtype : numpy dtype
+        float64, or float32 for rows (sums are float64 in any case).
+    whiten_rows : bool
+        Apply the linear part of φ to every row instead of to the moments: n·m² more work, no
+        digits lost (METHOD.md section 7). That of ψ is always applied to the rows: it is narrow,
+        and the penalty divides by its smallest eigenvalues.
+    """
+
+    phi: FeatureMap
+    psi: FeatureMap | None = None
+    n_targets: int = 1
+    dtype: Any = np.float64
+    whiten_rows: bool = False
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """Widths of the blocks of a row."""
+        psi = {} if self.psi is None else {"psi": _width(self.psi, whiten=True)}
+        return {"phi": _width(self.phi, whiten=self.whiten_rows), **psi, "y": self.n_targets}
+
+    def phi_rows(self, x: Any, out: Rows) -> None:
+        """Write the rows of φ into `out`."""
+        if self.whiten_rows:
+            out[...] = whitened(self.phi, x)
+        else:
+            self.phi.raw(x, out=out)
+
+    def finish(self, moments: Moments) -> Moments:
+        """Apply the linear part of φ where the rows went without."""
+        return moments if self.whiten_rows else moments.transform(phi=self.phi.linear_)
+
+
+def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
+    linear = feature_map.linear_ if whiten else None
+    return int(feature_map.n_raw_ if linear is None else linear.shape[1])
+
+
+def whitened(feature_map: FeatureMap, values: Any) -> Rows:
+    """φ(x) = raw(x) @ linear_, without validation."""
+    raw = feature_map.raw(values)
+    return raw if feature_map.linear_ is None else raw @ feature_map.linear_
+
+
+class _Sums:
+    """Σ φφᵀ, Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, y, 1], for one fold."""
+
+    def __init__(self, width: int, rest: int, dtype: Any) -> None:
+        self.phi = np.zeros((width, width))
+        self.cross = np.zeros((width, rest))
+        self.rest = np.zeros((rest, rest))
+        self.n_rows = 0
+        # float32 rows: the products of a chunk are float32, their sum over chunks is float64.
+        self._chunk = None if dtype == np.float64 else np.empty_like(self.phi, dtype=dtype)
+
+    def add(self, Phi: Rows, rest: Array) -> None:
+        if self._chunk is None:
+            rank_k_update(self.phi, Phi)
+        else:
+            rank_k_update(self._chunk, Phi, keep=0.0)
+            self.phi += self._chunk
+        self.cross += Phi.T @ rest.astype(Phi.dtype, copy=False)
+        self.rest += rest.T @ rest
+
+    def moments(self, blocks: dict[str, int], shift: Array) -> Moments:
+        """Centre the sums: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
+        weight = float(self.rest[-1, -1])
+        if weight == 0:
+            return Moments.empty(blocks)
+        total = np.concatenate([self.cross[:, -1], self.rest[:-1, -1]])
+        scatter = np.block(
+            [
+                [mirror_upper(self.phi), self.cross[:, :-1]],
+                [self.cross[:, :-1].T, self.rest[:-1, :-1]],
+            ]
+        )
+        scatter -= np.outer(total, total / weight)
+        return Moments(blocks, self.n_rows, weight, shift, total / weight, scatter)
+
+
+class _FoldMoments(tuple[Moments, ...]):
+    """Moments of each fold; `+` adds fold by fold."""
+
+    def __add__(self, other: Any) -> _FoldMoments:
+        return _FoldMoments(a + b for a, b in zip(self, other, strict=True))
+
+
+class MomentAccumulator:
+    """The mutable sum of one thread."""
+
+    def __init__(self, row_map: RowMap, folds: Folds, rows: int) -> None:
+        self._map, self._folds = row_map, folds
+        self._blocks = row_map.blocks
+        width = self._blocks["phi"]
+        rest = sum(self._blocks.values()) - width + 1
+        self._phi = np.empty((rows, width), row_map.dtype)
+        self._rest = np.empty((rows, rest))
+        self._sums = [_Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
+        self._shift: Array | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in."""
+        if chunk.n_rows == 0:
+            return
+        chunk, ends = _by_fold(chunk, self._folds)
+        Phi, rest = self._rows(chunk)
+        for sums, start, stop in zip(self._sums, ends[:-1], ends[1:], strict=True):
+            if stop > start:
+                sums.add(Phi[start:stop], rest[start:stop])
+                present = slice(start, stop)
+                sums.n_rows += (
+                    stop - start
+                    if chunk.weight is None
+                    else int(np.count_nonzero(chunk.weight[present]))
+                )
+
+    def _rows(self, chunk: Chunk) -> tuple[Rows, Array]:
+        """Rows of φ and of [ψ, y, 1], shifted and multiplied by √weight."""
+        Phi, rest = self._phi[: chunk.n_rows], self._rest[: chunk.n_rows]
+        self._map.phi_rows(chunk.x, Phi)
+        width = self._blocks.get("psi", 0)
+        if self._map.psi is not None:
+            rest[:, :width] = whitened(self._map.psi, chunk.s)
+        rest[:, width:-1] = chunk.y
+        rest[:, -1] = 1.0
+        if self._shift is None:
+            # Near the mean, so that the sums do not cancel however large the mean is.
+            self._shift = np.concatenate([Phi.mean(axis=0, dtype=float), rest[:, :-1].mean(axis=0)])
+        Phi -= self._shift[: Phi.shape[1]].astype(Phi.dtype)
+        rest[:, :-1] -= self._shift[Phi.shape[1] :]
+        if chunk.weight is not None:
+            root = np.sqrt(chunk.weight)[:, None]
+            Phi *= root.astype(Phi.dtype)
+            rest *= root
+        return Phi, rest
+
+    def result(self) -> _FoldMoments:
+        """Return the moments of each fold."""
+        shift = np.zeros(sum(self._blocks.values())) if self._shift is None else self._shift
+        return _FoldMoments(sums.moments(self._blocks, shift) for sums in self._sums)
+
+
+def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:
+    """Sort the rows of a chunk by fold; return it with the ends of the folds' spans.
+
+    Sorting the inputs, which are narrow, keeps each fold's feature rows side by side.
+    """
+    if folds is ALL_ROWS:
+        return chunk, np.array([0, chunk.n_rows])
+    fold = folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows))
+    order = np.argsort(fold, kind="stable")
+    ends = np.searchsorted(fold[order], np.arange(folds.count + 1))
+    parts = (
+        None if part is None else np.ascontiguousarray(part[order])
+        for part in (chunk.x, chunk.s, chunk.y, chunk.weight)
+    )
+    return Chunk(*parts, row=chunk.row), ends
+
+
+def chunk_rows(width: int, dtype: Any) -> int:
+    """Rows per chunk: enough for BLAS, few enough that the rows in flight stay small."""
+    return int(np.clip(2**24 // (width * np.dtype(dtype).itemsize), 256, 8192))
+
+
+def accumulate(
+    source: Source, row_map: RowMap, *, folds: Folds = ALL_ROWS, rows: int | None = None
+) -> tuple[Moments, ...]:
+    """Return the moments of each fold of the source's rows, in one pass.
+
+    Parameters
+    ----------
+    source : Source
+        The rows.
+    row_map : RowMap
+        The feature maps and the dtype.
+    folds : Folds
+        Which fold a row belongs to; by default there is one, of all rows.
+    rows : int or None
+        Rows per chunk; None chooses them.
+    """
+    size = rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
+    result = source.fold(lambda: MomentAccumulator(row_map, folds, size), size)
+    return tuple(row_map.finish(moments) for moments in result)

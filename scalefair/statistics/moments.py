@@ -1,0 +1,125 @@
+"""Moments of the rows [φ(x), ψ(s), y]: small, mergeable, and all that the closed forms need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from scalefair._typing import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Weight, mean and centred scatter of rows z = [φ, ψ, y], with `+` and an empty element.
+
+    Parameters
+    ----------
+    blocks : mapping from str to int
+        Names and widths of the blocks of z, in order, such as {"phi": 500, "psi": 2, "y": 1}.
+    n_rows : int
+        Number of rows of positive weight.
+    weight : float
+        Sum of the weights: the n of every formula.
+    shift, offset : arrays of shape (p,)
+        The mean is shift + offset. Two numbers keep the digits of a mean that is large against the
+        deviation: `shift` is near the data, `offset` is the small rest.
+    scatter : array of shape (p, p)
+        Σ w (z − mean)(z − mean)ᵀ.
+    key : str
+        Fingerprint of the maps and encodings behind the rows. Only equal keys merge.
+
+    Notes
+    -----
+    `a + b` is Chan's pairwise update: with δ = mean_b − mean_a,
+    scatter = scatter_a + scatter_b + (w_a w_b / w) δδᵀ. It is exact, commutative up to rounding,
+    and `Moments.empty(blocks)` is its neutral element.
+    """
+
+    blocks: Mapping[str, int]
+    n_rows: int
+    weight: float
+    shift: Array = field(repr=False)
+    offset: Array = field(repr=False)
+    scatter: Array = field(repr=False)
+    key: str = field(default="", repr=False)
+
+    @classmethod
+    def empty(cls, blocks: Mapping[str, int], key: str = "") -> Moments:
+        """Return the moments of no rows."""
+        width = sum(blocks.values())
+        zeros = np.zeros(width)
+        return cls(dict(blocks), 0, 0.0, zeros, zeros, np.zeros((width, width)), key)
+
+    def __add__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        self._check_same_rows(other)
+        if self.weight == 0 or other.weight == 0:
+            return self if other.weight == 0 else other
+        weight = self.weight + other.weight
+        delta = (other.shift - self.shift) + (other.offset - self.offset)
+        scatter = self.scatter + other.scatter
+        scatter += np.outer(delta, delta * (self.weight * other.weight / weight))
+        offset = self.offset + delta * (other.weight / weight)
+        rows = self.n_rows + other.n_rows
+        return Moments(self.blocks, rows, weight, self.shift, offset, scatter, self.key)
+
+    def _check_same_rows(self, other: Moments) -> None:
+        if dict(self.blocks) != dict(other.blocks):
+            raise ValueError(
+                f"cannot add moments with blocks {dict(self.blocks)} and {dict(other.blocks)}; "
+                "accumulate both with the same feature maps"
+            )
+        if self.key != other.key:
+            raise ValueError(
+                "cannot add moments made with different feature maps or encodings "
+                f"(keys {self.key!r} and {other.key!r}); accumulate both with the same ones"
+            )
+
+    def _span(self, *names: str) -> Array:
+        starts = dict(zip(self.blocks, np.cumsum([0, *self.blocks.values()]), strict=False))
+        spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
+        return np.concatenate(spans) if spans else np.arange(0)
+
+    @cached_property
+    def _whole_mean(self) -> Array:
+        return self.shift + self.offset
+
+    def mean(self, *names: str) -> Array:
+        """Return the mean of the named blocks, side by side."""
+        return np.asarray(self._whole_mean[self._span(*names)])
+
+    def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
+        """Return the centred covariance of two (groups of) blocks, divided by n."""
+        at = [self._span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
+        return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
+
+    def transform(self, **linear: Array | None) -> Moments:
+        """Return the moments of rows whose named blocks are multiplied by a matrix from the right.
+
+        This is how a feature map's linear part is applied to m×m numbers instead of n×m rows.
+        """
+        names = list(self.blocks)
+        if all(linear.get(name) is None for name in names):
+            return self
+        shift, offset = (
+            np.concatenate([_times(vector[self._span(n)], linear.get(n)) for n in names])
+            for vector in (self.shift, self.offset)
+        )
+        # Only the blocks on and above the diagonal are computed: the rest is their mirror image.
+        cells = [[np.empty(0)] * len(names) for _ in names]
+        for (i, a), (j, b) in combinations_with_replacement(enumerate(names), 2):
+            cell = self.scatter[np.ix_(self._span(a), self._span(b))]
+            cells[i][j] = _times(_times(cell.T, linear.get(a)).T, linear.get(b))
+            cells[j][i] = (cells[i][j] + cells[i][j].T) / 2 if i == j else cells[i][j].T
+        blocks = {name: cells[i][i].shape[0] for i, name in enumerate(names)}
+        scatter = np.block(cells)
+        return Moments(blocks, self.n_rows, self.weight, shift, offset, scatter, self.key)
+
+
+def _times(left: Array, matrix: Array | None) -> Array:
+    return left if matrix is None else left @ matrix

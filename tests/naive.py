@@ -1,0 +1,272 @@
+"""Slow, obvious references: the definitions, with explicit features, matrices and inverses.
+
+Nothing here is clever and nothing here imports scalefair. `Phi` (n×m) and `Psi` (n×q) are the
+features of inputs and sensitive attributes, `weight` (n,) row weights, n their sum. At the end,
+small problems to try them on.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from scipy.linalg import null_space
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+
+
+def ones_if_none(weight, rows):
+    return np.ones(rows) if weight is None else np.asarray(weight, dtype=float)
+
+
+def columns(a):
+    a = np.asarray(a, dtype=float)
+    return a[:, None] if a.ndim == 1 else a
+
+
+def rbf(X, Z, length_scale=1.0):
+    """exp(−Σ (x_j − z_j)² / (2 θ_j²)); θ a number, or one per input (ARD)."""
+    theta = np.broadcast_to(length_scale, X.shape[1])
+    return np.array(
+        [[np.exp(-0.5 * np.sum(((x - z) / theta) ** 2)) for z in Z] for x in X]
+    ).reshape(len(X), len(Z))
+
+
+def centring(n):
+    """H = I − 11ᵀ/n."""
+    return np.eye(n) - np.ones((n, n)) / n
+
+
+def covariance(A, B, weight=None):
+    """Centred covariance divided by n: Aᵀ(W − wwᵀ/n)B/n, which is AᵀHB/n without weights."""
+    A, B = columns(A), columns(B)
+    w = ones_if_none(weight, len(A))
+    return A.T @ (np.diag(w) - np.outer(w, w) / w.sum()) @ B / w.sum()
+
+
+def moment(A, B, weight=None):
+    """Uncentred moment AᵀWB/n."""
+    A, B = columns(A), columns(B)
+    w = ones_if_none(weight, len(A))
+    return A.T @ np.diag(w) @ B / w.sum()
+
+
+def mean(A, weight=None):
+    w = ones_if_none(weight, len(A))
+    return w @ columns(A) / w.sum()
+
+
+def power(C, exponent):
+    """C^exponent of a symmetric positive definite matrix."""
+    values, vectors = np.linalg.eigh(C)
+    return vectors @ np.diag(values**exponent) @ vectors.T
+
+
+def factor(Phi, Psi, *, penalty="normalized", eps=1e-6, weight=None):
+    """R of the table of penalties: |Rᵀβ|² is the penalty."""
+    C_phi_psi = covariance(Phi, Psi, weight)
+    if penalty == "hsic":
+        return C_phi_psi
+    C_psi = covariance(Psi, Psi, weight)
+    R = C_phi_psi @ power(C_psi + eps * np.eye(len(C_psi)), -0.5)
+    if penalty == "normalized":
+        return R
+    assert penalty == "nocco"
+    C_phi = covariance(Phi, Phi, weight)
+    return power(C_phi + eps * np.eye(len(C_phi)), -0.5) @ R
+
+
+def objective(b, coef, Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, weight=None):
+    """J(b, β) = 1/n Σ w |y − b − Φβ|² + α|β|² + η|Rᵀβ|², summed over the outputs."""
+    y, coef = columns(y), columns(coef)
+    w = ones_if_none(weight, len(y))
+    R = factor(Phi, Psi, penalty=penalty, eps=eps, weight=weight)
+    loss = np.sum(w[:, None] * (y - b - Phi @ coef) ** 2) / w.sum()
+    return loss + alpha * np.sum(coef**2) + eta * np.sum((R.T @ coef) ** 2)
+
+
+def ridge(
+    Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, weight=None, fit_intercept=True
+):
+    """Minimiser (b, β) of J by its normal equations and an explicit inverse.
+
+    coef is (m, t) and b (t,) for y of shape (n, t); (m,) and a number for y of shape (n,).
+    """
+    R = factor(Phi, Psi, penalty=penalty, eps=eps, weight=weight)
+    cross = covariance if fit_intercept else moment
+    A = cross(Phi, Phi, weight) + alpha * np.eye(Phi.shape[1]) + eta * R @ R.T
+    coef = np.linalg.inv(A) @ cross(Phi, y, weight)
+    b = mean(y, weight) - mean(Phi, weight) @ coef if fit_intercept else np.zeros(coef.shape[1])
+    return (b[0], coef[:, 0]) if np.ndim(y) == 1 else (b, coef)
+
+
+def ridge_by_optimiser(
+    Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, weight=None, fit_intercept=True
+):
+    """Minimiser (b, β) of J for one output, by an optimiser that knows J and its gradient only."""
+    w = ones_if_none(weight, len(y))
+    R = factor(Phi, Psi, penalty=penalty, eps=eps, weight=weight)
+    settings = {"alpha": alpha, "eta": eta, "penalty": penalty, "eps": eps, "weight": weight}
+
+    def value(packed):
+        return objective(packed[0] * fit_intercept, packed[1:], Phi, Psi, y, **settings)
+
+    def gradient(packed):
+        b, coef = packed[0] * fit_intercept, packed[1:]
+        residual = w * (b + Phi @ coef - y) / w.sum()
+        slope = Phi.T @ residual + alpha * coef + eta * R @ (R.T @ coef)
+        return 2 * np.concatenate([[fit_intercept * residual.sum()], slope])
+
+    start = np.zeros(1 + Phi.shape[1])
+    # The gradient near the minimum is rounding error before `gtol` is met, so `success` says
+    # nothing; the callers compare solutions.
+    best = minimize(value, start, jac=gradient, method="BFGS", options={"gtol": 1e-12})
+    return best.x[0] * fit_intercept, best.x[1:]
+
+
+def ridge_without_covariance(Phi, Psi, y, *, alpha, weight=None, fit_intercept=True):
+    """Minimiser (b, β) of J at η = 0 among the β with C_ψφβ = 0: the limit η → ∞."""
+    cross = covariance if fit_intercept else moment
+    N = null_space(covariance(Psi, Phi, weight))
+    A = N.T @ cross(Phi, Phi, weight) @ N + alpha * np.eye(N.shape[1])
+    coef = N @ np.linalg.inv(A) @ N.T @ cross(Phi, y, weight)
+    b = mean(y, weight) - mean(Phi, weight) @ coef if fit_intercept else np.zeros(coef.shape[1])
+    return (b[0], coef[:, 0]) if np.ndim(y) == 1 else (b, coef)
+
+
+def rational(a):
+    """Array of floats as an array of exact fractions, for arithmetic without rounding."""
+    return np.vectorize(Fraction, otypes=[object])(np.asarray(a, dtype=float))
+
+
+def rational_solve(A, B):
+    """Exact solution of AX = B for arrays of fractions, by Gauss-Jordan elimination."""
+    A, B = A.copy(), B.copy()
+    for i in range(len(A)):
+        pivot = next(j for j in range(i, len(A)) if A[j, i] != 0)
+        A[[i, pivot]], B[[i, pivot]] = A[[pivot, i]], B[[pivot, i]]
+        A[i], B[i] = A[i] / A[i, i], B[i] / A[i, i]
+        for j in range(len(A)):
+            if j != i:
+                A[j], B[j] = A[j] - A[j, i] * A[i], B[j] - A[j, i] * B[i]
+    return B
+
+
+def rational_dual(K, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6):
+    """c of (HK + nαI + ηMK)c = Hy without any rounding; y of shape (n, t)."""
+    K, Psi, y, n = rational(K), rational(Psi), rational(y), len(K)
+    eye = rational(np.eye(n))
+    H = eye - Fraction(1, n)
+    L = H @ Psi @ Psi.T @ H
+    M = L / n if penalty == "hsic" else rational_solve(L + n * Fraction(eps) * eye, L)
+    system = H @ K + n * Fraction(alpha) * eye + Fraction(eta) * M @ K
+    return rational_solve(system, H @ y).astype(float)
+
+
+def penalty_matrix(L, *, penalty="normalized", eps=1e-6):
+    """M = L̃/n (hsic) or L̃(L̃ + nεI)⁻¹ (normalized), L̃ = HLH."""
+    n = len(L)
+    centred = centring(n) @ L @ centring(n)
+    if penalty == "hsic":
+        return centred / n
+    assert penalty == "normalized"
+    return centred @ np.linalg.inv(centred + n * eps * np.eye(n))
+
+
+def dual_objective(b, c, K, L, y, *, alpha, eta, penalty="normalized", eps=1e-6):
+    """J(b, c) of f = b + Kc: 1/n |y − f|² + α cᵀKc + η/n fᵀMf."""
+    M = penalty_matrix(L, penalty=penalty, eps=eps)
+    f = K @ c
+    return np.mean((y - b - f) ** 2) + alpha * c @ f + eta / len(y) * f @ M @ f
+
+
+def share(f, Psi, *, eps=1e-6, weight=None):
+    """Explained share: tr[C_fψ (C_ψ + εI)⁻¹ C_ψf] / tr C_f."""
+    C_psi = covariance(Psi, Psi, weight) + eps * np.eye(Psi.shape[1])
+    C_f_psi = covariance(f, Psi, weight)
+    explained = C_f_psi @ np.linalg.inv(C_psi) @ C_f_psi.T
+    return np.trace(explained) / np.trace(covariance(f, f, weight))
+
+
+def between_group_share(f, groups):
+    """Variance of the group means over the variance: Σ_g n_g (f̄_g − f̄)² / Σ (f − f̄)²."""
+    total = np.sum((f - f.mean()) ** 2)
+    between = sum(
+        np.sum(groups == g) * (f[groups == g].mean() - f.mean()) ** 2 for g in np.unique(groups)
+    )
+    return between / total
+
+
+def fair_prior_covariance(K, L, *, eta, noise, penalty="normalized", eps=1e-6):
+    """Prior covariance of f at the training rows: (K⁻¹ + (η/σ²)M)⁻¹; hsic: (K⁻¹ + δL̃)⁻¹."""
+    M = penalty_matrix(L, penalty=penalty, eps=eps)
+    return np.linalg.inv(np.linalg.inv(K) + eta / noise * M)
+
+
+def joint_fair_covariance(K_all, L, *, eta, noise, penalty="normalized", eps=1e-6):
+    """Fair prior covariance of f at the n training rows and any further rows, in that order.
+
+    The penalty concerns the training rows only: (K_all⁻¹ + (η/σ²) [M 0; 0 0])⁻¹.
+    """
+    M = np.zeros_like(K_all)
+    M[: len(L), : len(L)] = penalty_matrix(L, penalty=penalty, eps=eps)
+    return np.linalg.inv(np.linalg.inv(K_all) + eta / noise * M)
+
+
+def gp(K_all, L, y, *, eta, noise, penalty="normalized", eps=1e-6):
+    """Posterior mean and covariance of f at the further rows of K_all: conditional normal."""
+    n = len(L)
+    C = joint_fair_covariance(K_all, L, eta=eta, noise=noise, penalty=penalty, eps=eps)
+    gain = C[n:, :n] @ np.linalg.inv(C[:n, :n] + noise * np.eye(n))
+    return gain @ y, C[n:, n:] - gain @ C[:n, n:]
+
+
+def log_evidence(K, L, y, *, eta, noise, penalty="normalized", eps=1e-6):
+    """log N(y | 0, fair prior covariance + σ²I)."""
+    C = fair_prior_covariance(K, L, eta=eta, noise=noise, penalty=penalty, eps=eps)
+    return multivariate_normal.logpdf(y, np.zeros(len(y)), C + noise * np.eye(len(y)))
+
+
+def weight_space_gp(Phi, Psi, y, Phi_new, *, eta, noise, penalty="normalized", eps=1e-6):
+    """Mean, covariance and log evidence from A = ΦᵀΦ + σ²I + nηRRᵀ and β's prior."""
+    n, m = Phi.shape
+    R = factor(Phi, Psi, penalty=penalty, eps=eps)
+    A = Phi.T @ Phi + noise * np.eye(m) + n * eta * R @ R.T
+    inverse = np.linalg.inv(A)
+    _, logdet = np.linalg.slogdet(A)
+    _, logdet_prior = np.linalg.slogdet(np.eye(m) + n * eta / noise * R @ R.T)
+    fit = y @ y - y @ Phi @ inverse @ Phi.T @ y
+    minus_two = (n - m) * np.log(noise) + logdet - logdet_prior + fit / noise
+    minus_two += n * np.log(2 * np.pi)
+    mean_new = Phi_new @ inverse @ Phi.T @ y
+    return mean_new, noise * Phi_new @ inverse @ Phi_new.T, -0.5 * minus_two
+
+
+def close(actual, expected, tolerance):
+    """Compare relative to the largest entry: single entries may well be near zero."""
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * max(scale, 1e-300))
+
+
+def features(seed=0, n=40, m=7, q=3, outputs=None):
+    """Explicit features with non-zero means, in which s matters for x and for y."""
+    rng = np.random.default_rng(seed)
+    Psi = rng.normal(size=(n, q)) + 0.5
+    Phi = rng.normal(size=(n, m)) + 1.0
+    Phi[:, :q] += Psi
+    coef = rng.normal(size=(m, outputs) if outputs else m)
+    noise = rng.normal(size=(n, outputs) if outputs else n)
+    return Phi, Psi, 2.0 + Phi @ coef + noise
+
+
+def kernels(seed=0, n=30, length_scale=(0.5, 0.8, 1.1), sensitive_length_scale=0.7):
+    """ARD Gaussian Gram matrix of inputs, Gaussian Gram matrix of s, and a target."""
+    rng = np.random.default_rng(seed)
+    s = rng.normal(size=(n, 1))
+    X = np.hstack([rng.normal(size=(n, 2)), s + 0.3 * rng.normal(size=(n, 1))])
+    y = np.sin(X[:, 0]) + X[:, 2] + 0.1 * rng.normal(size=n) + 1.0
+    return rbf(X, X, length_scale), rbf(s, s, sensitive_length_scale), y, X
+
+
+def weights(n, seed=5):
+    return np.random.default_rng(seed).integers(1, 4, size=n) * 0.7

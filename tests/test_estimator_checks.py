@@ -1,0 +1,31 @@
+"""scikit-learn's own checks, for every estimator, ordinary and fair."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
+
+ESTIMATORS = [
+    FairRidge(eta=0),
+    FairRidge(sensitive_columns=[0]),
+    FairKernelRidge(eta=0),
+    FairKernelRidge(sensitive_columns=[0]),
+    FairKernelRidge(eta=0, feature_map="exact"),
+    FairKernelRidge(sensitive_columns=[0], feature_map="exact"),
+    FairKernelRidge(eta=0, feature_map="fourier", random_state=0),
+    FairKernelRidge(sensitive_columns=[0], feature_map="linear"),
+    FairKernelRidgeCV(etas=[0]),
+    FairKernelRidgeCV(sensitive_columns=[0]),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+def test_without_sensitive_attributes_the_default_raises():
+    with pytest.raises(ValueError, match="sensitive_features=s.*sensitive_columns"):
+        FairKernelRidge().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
