@@ -33,15 +33,15 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
 
 
-def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float | None, float | None]:
-    """Return (eta, None) or (None, unfairness); neither given means eta = 1."""
+def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | None]:
+    """Return (eta, None) or (inf, unfairness); neither given means eta = 1."""
     if eta is not None and unfairness is not None:
         raise ValueError(
             f"eta={eta!r} and unfairness={unfairness!r} are both given; eta is a weight, unfairness "
             "a limit that finds eta itself: give one of them"
         )
     if unfairness is not None:
-        return None, check_number("unfairness", unfairness, 0.0, 1.0)
+        return np.inf, check_number("unfairness", unfairness, 0.0, 1.0)
     return check_number("eta", 1.0 if eta is None else eta, 0.0), None
 
 
@@ -87,3 +87,12 @@ def check_penalty(penalty: Any, eps: Any) -> None:
     """Check the penalty's name and its ε."""
     check_choice("penalty", penalty, tuple(PENALTIES))
     _finite("eps", eps)
+
+
+def check_closed_form(penalty: str, what: str) -> None:
+    """Complain where a path or a limit is asked of a penalty that has no closed form."""
+    if penalty == "nocco_output":
+        raise ValueError(
+            f"penalty='nocco_output' has no closed form, which {what} needs; use 'normalized', whose "
+            "path goes through the same predictors"
+        )

@@ -271,9 +271,9 @@ def make_frame(data: Mapping[str, Sequence[Any] | NDArray[Any]]) -> pd.DataFrame
 
 def _pandas() -> Any:
     # Imported late: `import scalefair` must not wait for pandas.
-    import pandas  # noqa: ICN001, PLC0415
+    import pandas as pd
 
-    return pandas
+    return pd
 
 
 def _from_native(X: Any) -> Any:

@@ -40,4 +40,6 @@ PENALTIES: dict[str, Callable[[Moments, float, Features], Array]] = {
     "hsic": hsic,
     "normalized": normalized,
     "nocco": nocco,
+    # Of the output: its factor is the normalised one, divided by the variance of f when solved.
+    "nocco_output": normalized,
 }

@@ -164,7 +164,7 @@ class FairPathDisplay:
 
     def _label(self) -> None:
         kind = "held-out" if "mse_cv" in self.table else "in the sample"
-        self.ax_.set_xlabel(f"explained share of the predictions' variance ({kind})")
+        self.ax_.set_xlabel(f"explained share of the variance ({kind})")
         self.ax_.set_ylabel(f"R² ({kind})")
         self.ax_.xaxis.set_major_formatter(PercentFormatter(xmax=1.0, symbol=" %"))
         _finish(self.ax_)
@@ -203,6 +203,13 @@ class GroupDistributionDisplay:
         self.before = before
         self.after = after
         self.max_groups = max_groups
+
+    @classmethod
+    def from_predictions(
+        cls, groups: Sequence[str], before: Array, after: Array, *, ax: Axes | None = None
+    ) -> Self:
+        """Draw the predictions of two models by group."""
+        return cls(groups, before, after).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw into `ax`, or into a new pyplot figure."""
@@ -279,7 +286,8 @@ def to_svg(figure: Figure) -> str:
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "scalefair"}
     with mpl.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+        none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(out, format="svg", transparent=True, metadata=none)
     text = out.getvalue()
     return text[text.index("<svg") :]
 

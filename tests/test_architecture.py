@@ -21,13 +21,12 @@ MAX_LINES = 400
 
 LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"cli"},
-    {"report", "persistence", "datasets"},
+    {"report", "datasets"},
     {"estimators"},
     {"plots"},
     {"_checks"},
     {"solve"},
-    {"measures"},
-    {"penalties", "losses"},
+    {"penalties"},
     {"statistics"},
     {"maps", "stream", "encoding"},
     {"kernels"},

@@ -20,7 +20,9 @@ from scalefair._jit.elementary import FAST_LIMIT
 
 ROOT = Path(__file__).parents[1]
 DTYPES = [np.float64, np.float32]
-LIMIT_ULPS = {np.float64: 1.0, np.float32: 2.0}
+# Where longdouble is no longer than double, the reference itself is half a unit off.
+EXTENDED = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps
+LIMIT_ULPS = {np.float64: 0.9 if EXTENDED else 1.0, np.float32: 1.6}
 RNG = np.random.default_rng(0)
 
 
@@ -77,8 +79,8 @@ def test_reduction_survives_the_worst_cancellation():
     assert x.max() < 1e5 < x.max() + 2
     cosine, sine = cosine_and_sine(x)
     wide = x.astype(np.longdouble)
-    assert ulps(cosine, np.cos(wide)) <= 1.0
-    assert ulps(sine, np.sin(wide)) <= 1.0
+    assert ulps(cosine, np.cos(wide)) <= LIMIT_ULPS[np.float64]
+    assert ulps(sine, np.sin(wide)) <= LIMIT_ULPS[np.float64]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -113,9 +115,10 @@ def test_cosine_and_sine_of_what_is_not_finite_are_nan(dtype):
 @pytest.mark.parametrize("m", [1, 7, 600])
 def test_cos_phase_is_the_scaled_cosine_of_the_sum(dtype, m):
     P, phase = RNG.normal(0, 9, (5, m)).astype(dtype), RNG.uniform(0, 7, m).astype(dtype)
-    expected = 0.3 * np.cos((P + phase).astype(np.longdouble))
+    expected = np.longdouble(dtype(0.3)) * np.cos((P + phase).astype(np.longdouble))
     _jit.cos_phase(P, phase, 0.3)
-    assert ulps(P, expected) <= 1 + LIMIT_ULPS[dtype]
+    # A unit of the cosine may be two units of the product, which is rounded once more.
+    assert ulps(P, expected) <= 2 * LIMIT_ULPS[dtype] + 0.5
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

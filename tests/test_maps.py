@@ -329,6 +329,14 @@ def test_standardized_is_the_kernel_of_standardised_columns():
     assert_allclose(there.kernel_.length_scale, reference.kernel_.length_scale * deviation)
 
 
+def test_standardized_leaves_a_constant_column_alone():
+    # The mean of 0.1, …, 0.1 is rounded, so that a naive deviation is 1e-17, not 0.
+    X = np.column_stack([np.full(60, 0.1), ROWS[:, 0]])
+    both = Nystroem(length_scale="standardized").fit(X).kernel_.length_scale
+    one = Nystroem(length_scale="standardized").fit(X[:, 1:]).kernel_.length_scale
+    assert_allclose(both, [one / X[:, 1].std(), one])
+
+
 def test_median_uses_the_metric_of_the_kernel_and_weights():
     X = np.array([[0.0, 0.0], [3.0, 4.0], [100.0, 0.0]])
     for kernel, distance in (("rbf", 5.0), ("laplace", 7.0)):
@@ -403,9 +411,13 @@ def test_onehot_crosses_more_columns_than_an_integer_holds():
     Psi = OneHot().fit_transform(S)
     assert Psi.shape == (30, 20)
     assert_array_equal(Psi @ Psi.T, Categorical()(S))
-    changed = S.copy()
-    changed[:, [0, 100, 199]] = 1 - changed[:, [0, 100, 199]]
-    assert_array_equal(OneHot("group").fit(S).transform(changed), 0)
+    for column in (0, 100, 199):
+        # Arithmetic that wraps would forget the first columns.
+        other = S.copy()
+        other[:, column] = 1 - other[:, column]
+        assert_array_equal(OneHot("group").fit(S).transform(other), 0)
+        rows = np.vstack([S[:1], other[:1], 1 - S[:1]])
+        assert_array_equal(OneHot().fit_transform(rows).sum(axis=0), [1, 1, 1])
 
 
 def test_onehot_knows_a_category_in_single_precision():
@@ -494,6 +506,19 @@ def test_product_map_of_a_mixed_frame(whiten):
         "part0__sex=z",
         "part1__nystroem0",
     ]
+
+
+class FloatsOnly(Identity):
+    def raw(self, X, out=None):
+        assert X.dtype == np.float64
+        assert X.flags.c_contiguous
+        return super().raw(X, out)
+
+
+def test_parts_get_plain_rows_even_of_a_mixed_frame():
+    frame = pd.DataFrame({"sex": ["F", "M"], "age": [1, 2], "wage": [0.5, 0.25]})
+    phi = ConcatMap([(OneHot(), "sex"), (FloatsOnly(), ["age", "wage"])])
+    assert_array_equal(phi.fit_transform(frame), [[1, 0, 1, 0.5], [0, 1, 2, 0.25]])
 
 
 def test_composite_passes_weights_on():

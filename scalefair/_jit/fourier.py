@@ -32,8 +32,8 @@ def cos_phase(P: Matrix, phase: Matrix, scale: float) -> None:
 
     Notes
     -----
-    Within 1 ulp of scale times the cosine of the rounded sum for |P + phase| ≤ 1e5; libm's cosine
-    beyond; NaN for NaN and infinity. The result of an element does not depend on its neighbours.
+    The cosine of the rounded sum is within 1 ulp (float32: 2 ulp) for |P + phase| ≤ 1e5, libm's
+    beyond, NaN for NaN and infinity. The result of an element does not depend on its neighbours.
     """
     x = np.empty(BLOCK, P.dtype)
     for i in range(P.shape[0]):

@@ -97,8 +97,10 @@ def open_training(
     weight = None if sample_weight is None else _weights(sample_weight, X)
     preparation = _sensitive_preparation(estimator, X, sensitive_features, weight, fair=fair)
     if table:
-        inputs = preparation.visible(X)
-        encoder = TableEncoder().fit(inputs, sample_weight=weight)
+        # Rare groups of people are never pooled.
+        names, columns = estimator.feature_names_in_, preparation.sensitive_columns or []
+        keep = () if preparation.hide_sensitive else tuple(names[columns])
+        encoder = TableEncoder(keep=keep).fit(preparation.visible(X), sample_weight=weight)
         preparation = replace(preparation, encoder=encoder)
     return _training_data(preparation, X, y, sensitive_features, weight)
 

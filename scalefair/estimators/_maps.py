@@ -141,7 +141,9 @@ def _side_by_side(kind: Any, smooth: Any, categorical: NDArray[np.bool_]) -> Any
         return smooth
     if categorical.all():
         return OneHot()
-    return kind([(OneHot(), np.flatnonzero(categorical)), (smooth, np.flatnonzero(~categorical))])
+    parts = [(OneHot(), np.flatnonzero(categorical)), (smooth, np.flatnonzero(~categorical))]
+    # A product of whitened parts is narrower than a whitened product of raw ones.
+    return ProductMap(parts, whiten="rows") if kind is ProductMap else kind(parts)
 
 
 def _coded_columns(estimator: Any, categorical: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -9,7 +9,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import check_alpha, check_grid, check_penalty, check_weight_or_limit
+from scalefair._checks import (
+    check_alpha,
+    check_closed_form,
+    check_grid,
+    check_penalty,
+    check_weight_or_limit,
+)
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._data import (
     Preparation,
@@ -22,6 +28,7 @@ from scalefair.estimators._maps import sensitive_map
 from scalefair.estimators.fair_path import FairPath, default_etas
 from scalefair.maps._base import seed_of
 from scalefair.solve.limit import solve_under_limit
+from scalefair.solve.output_nocco import solve_output_nocco
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import Solution, System
 from scalefair.statistics import Moments, RowMap, accumulate
@@ -118,6 +125,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
             Penalty weights; by default 25, from 0 to ∞.
         """
         check_is_fitted(self)
+        check_closed_form(self.penalty, "a path")
         system = self._system()
         alphas = [self._ridges()["phi"]] if alphas is None else alphas
         alphas = check_grid("alphas", alphas)
@@ -158,6 +166,8 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_alpha(self.alpha)
         check_weight_or_limit(self.eta, self.unfairness)
         check_penalty(self.penalty, self.eps)
+        if self.unfairness is not None:
+            check_closed_form(self.penalty, "unfairness")
 
     def _is_ordinary(self) -> bool:
         return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
@@ -203,12 +213,13 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Set the coefficients from the moments."""
         system, alpha = self._system(), self._ridges()["phi"]
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
+        self.jitter_ = 0.0
         if unfairness is not None:
             coef, self.eta_ = solve_under_limit(system, alpha, unfairness)
+        elif self.penalty == "nocco_output":
+            coef, self.eta_ = solve_output_nocco(system, alpha, eta, self.eps), eta
         else:
-            assert eta is not None  # noqa: S101 (one of the two is given)
-            coef, self.jitter_ = solve_primal(system, alpha, eta)
-            self.eta_ = eta
+            (coef, self.jitter_), self.eta_ = solve_primal(system, alpha, eta), eta
         self._set_solution(system.solution(coef))
         without = self.psi_ is None
         self.explained_share_ = float("nan") if without else system.explained_share(coef)

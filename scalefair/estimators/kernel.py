@@ -58,8 +58,9 @@ class FairKernelRidge(FairRidgeBase):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share: the share of the variance of the predictions that the
         sensitive attributes explain. Finds eta itself.
-    penalty : {"normalized", "hsic", "nocco"}, default="normalized"
-        What is punished; see :mod:`scalefair.penalties`.
+    penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
+        What is punished: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
+        the prediction itself, the share that s explains.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
     fit_intercept : bool, default=True
@@ -174,9 +175,9 @@ class FairKernelRidge(FairRidgeBase):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.feature_map == "exact" and self.penalty == "nocco":
+        if self.feature_map == "exact" and self.penalty in ("nocco", "nocco_output"):
             raise ValueError(
-                "penalty='nocco' needs finitely many features, which feature_map='exact' does not "
+                f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' does not "
                 "have; use feature_map='nystroem', 'fourier' or 'linear'"
             )
 
@@ -196,7 +197,6 @@ class FairKernelRidge(FairRidgeBase):
 
     def _solve_dual(self) -> None:
         eta, _ = check_weight_or_limit(self.eta, self.unfairness)
-        assert eta is not None  # noqa: S101 (a limit does not come here)
         rows = self._exact_rows
         fit = rows.solve(
             check_alpha(self.alpha)["phi"], eta, eps=self.eps, penalty=self.penalty,

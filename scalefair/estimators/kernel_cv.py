@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from scalefair._checks import check_grid, check_number, check_penalty
+from scalefair._checks import check_closed_form, check_grid, check_number, check_penalty
 from scalefair.estimators._data import TrainingData, open_training
 from scalefair.estimators._folds import make_folds
 from scalefair.estimators._search import FoldedMoments, Found, search
@@ -137,6 +137,7 @@ class FairKernelRidgeCV(FairKernelRidge):
 
     def _check_parameters(self) -> None:
         check_penalty(self.penalty, max(self._epses()))
+        check_closed_form(self.penalty, "cross-validation")
         for name in ("alphas", "etas"):
             if getattr(self, name) is not None:
                 check_grid(name, getattr(self, name))

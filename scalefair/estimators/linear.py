@@ -26,8 +26,9 @@ class FairRidge(FairRidgeBase):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share: the share of the variance of the predictions that the
         sensitive attributes explain. Finds eta itself.
-    penalty : {"normalized", "hsic", "nocco"}, default="normalized"
-        What is punished; see :mod:`scalefair.penalties`.
+    penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
+        What is punished: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
+        the prediction itself, the share that s explains.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
     sensitive_kernel : str or kernel, default="auto"

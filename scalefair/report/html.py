@@ -58,7 +58,8 @@ def render(frontier: Frontier, version: str) -> str:
     return environment.get_template("template.html").render(
         frontier=frontier,
         problem=frontier.problem,
-        headline=headline(frontier),
+        headline=headline(frontier).replace(" %", "\u00a0%"),
+        shares=[scores.share for scores in frontier.scores()],
         measures=_measures(*frontier.scores()),
         path_plot=_path_plot(frontier),
         group_plot=_group_plot(frontier),
@@ -71,19 +72,13 @@ def render(frontier: Frontier, version: str) -> str:
 
 def _measures(before: Scores, after: Scores) -> list[tuple[str, str, str]]:
     """Rows of the first table: what is measured, without and with the penalty."""
-    rows = [("Explained share, between the groups", _share(before), _share(after))]
-    rows.append(("R²", fixed(before.r2, 3), fixed(after.r2, 3)))
+    rows = [("R²", fixed(before.r2, 3), fixed(after.r2, 3))]
     if before.accuracy is not None and after.accuracy is not None:
         rows.append(("Accuracy at 0.5", percent(before.accuracy), percent(after.accuracy)))
     if before.auc is not None and after.auc is not None:
         rows.append(("Area under the ROC curve", fixed(before.auc, 3), fixed(after.auc, 3)))
     rows.append(("Root mean squared error", number(before.rmse), number(after.rmse)))
     return rows
-
-
-def _share(scores: Scores) -> str:
-    value, low, high = (percent(edge) for edge in scores.share)
-    return f"{value} ({low} to {high})"
 
 
 def _front_rows(frontier: Frontier) -> list[dict[str, Any]]:
@@ -146,7 +141,7 @@ def _group_row(row: pd.Series[Any], digits: int) -> dict[str, str]:
 
 
 def _path_plot(frontier: Frontier) -> Markup:
-    figure, ax = make_figure(5.6, 4.2)
+    figure, ax = make_figure(5.0, 4.0)
     display = FairPathDisplay(frontier.table, frontier.front, frontier.chosen, frontier.limit)
     display.plot(ax)
     points = path_points(frontier.front, target_variance(frontier.table))
@@ -162,7 +157,7 @@ def _path_plot(frontier: Frontier) -> Markup:
 def _group_plot(frontier: Frontier) -> Markup:
     groups = frontier.groups
     n_drawn = min(len(groups.names), 8)
-    figure, ax = make_figure(5.6, 1.2 + 0.62 * n_drawn)
+    figure, ax = make_figure(5.0, 1.2 + 0.62 * n_drawn)
     display = GroupDistributionDisplay(groups.labels, frontier.before, frontier.after, n_drawn)
     display.plot(ax)
     return inline_svg(

@@ -58,7 +58,9 @@ def headline(frontier: Frontier) -> str:
     if math.isnan(after.share.value):
         return f"{_aim(frontier)}; judged on {rows} the predictions are constant."
     verdict = f"R² goes from {fixed(before.r2, 3)} to {fixed(after.r2, 3)}"
-    shares = f"the share from {percent(before.share.value)} to {percent(after.share.value)}"
+    # Ranges of a number explain less than the number itself: that is another share.
+    what = "the share between the groups" if frontier.groups.cut else "the share"
+    shares = f"{what} from {percent(before.share.value)} to {percent(after.share.value)}"
     told = f"{_aim(frontier)} {_price(frontier.cost())}: on {rows} {verdict} and {shares}"
     return f"{told}{_against_limit(after.share, frontier.limit)}."
 

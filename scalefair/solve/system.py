@@ -73,7 +73,7 @@ class System:
         factor = share_factor = np.zeros((len(gram), 0))
         if "psi" in moments.blocks:
             share_factor = normalized(moments, eps, features)
-            plain = penalty == "normalized"
+            plain = PENALTIES[penalty] is normalized
             factor = share_factor if plain else PENALTIES[penalty](moments, eps, features)
         ridge = np.ones(len(gram)) if ridge is None else ridge
         return cls(moments, gram, target, factor, share_factor, ridge, fit_intercept, features)

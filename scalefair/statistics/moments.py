@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,6 +10,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from scalefair import _files
 from scalefair._typing import Array
 
 
@@ -97,6 +99,45 @@ class Moments:
         """Return the centred covariance of two (groups of) blocks, divided by n."""
         at = [self._span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
         return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the moments to one file (safetensors), all or nothing."""
+        arrays = {"shift": self.shift, "offset": self.offset, "scatter": self.scatter}
+        values = {
+            "blocks": list(self.blocks.items()),
+            "n_rows": self.n_rows,
+            "weight": self.weight,
+            "key": self.key,
+        }
+        _files.write(path, "moments", arrays, values)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Moments:
+        """Read moments from a file that `save` wrote; no code runs.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, of a later version, or holds something else.
+        OSError
+            If it cannot be read.
+        """
+        arrays, values = _files.read(path, "moments")
+        try:
+            blocks = {str(name): int(width) for name, width in values["blocks"]}
+            found = cls(
+                blocks, int(values["n_rows"]), float(values["weight"]), key=str(values["key"]), **arrays
+            )
+            found._check_shapes()
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} holds no valid moments ({error})") from error
+        return found
+
+    def _check_shapes(self) -> None:
+        width = sum(self.blocks.values())
+        shapes = [part.shape for part in (self.shift, self.offset, self.scatter)]
+        if shapes != [(width,), (width,), (width, width)] or not self.weight >= 0:
+            raise ValueError(f"blocks {dict(self.blocks)} do not fit arrays of shapes {shapes}")
 
     def transform(self, **linear: Array | None) -> Moments:
         """Return the moments of rows whose named blocks are multiplied by a matrix from the right.

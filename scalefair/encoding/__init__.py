@@ -1,0 +1,28 @@
+"""Mixed columns to numbers, learnt by a fold, so that any chunking of the rows gives the same.
+
+`table_statistics` of the chunks add up; `TableEncoder.finish` and `SensitiveEncoder.finish` turn
+the sum into a fitted encoder. `fit` does the same with a single chunk.
+"""
+
+from scalefair.encoding._codes import LevelCode, NumberCode
+from scalefair.encoding._statistics import (
+    ColumnStatistics,
+    Spread,
+    TableStatistics,
+    sensitive_statistics,
+    table_statistics,
+)
+from scalefair.encoding.sensitive import SensitiveEncoder
+from scalefair.encoding.table import TableEncoder
+
+__all__ = [
+    "ColumnStatistics",
+    "LevelCode",
+    "NumberCode",
+    "SensitiveEncoder",
+    "Spread",
+    "TableEncoder",
+    "TableStatistics",
+    "sensitive_statistics",
+    "table_statistics",
+]

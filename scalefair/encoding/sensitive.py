@@ -1,0 +1,118 @@
+"""Sensitive attributes to numbers and codes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from scalefair._frames import Column, Kind, as_table, column_names, columns
+from scalefair._typing import Array
+from scalefair.encoding._codes import set_columns_in, unknown_level
+from scalefair.encoding._statistics import ColumnStatistics, TableStatistics, sensitive_statistics
+
+
+class SensitiveEncoder(TransformerMixin, BaseEstimator):
+    """Turn sensitive attributes into numbers: numbers as given, categories as integer codes.
+
+    Text, categories and booleans are replaced by the position of their level among the sorted
+    levels. Nothing is pooled, scaled or filled in: missing, infinite, constant or unknown values
+    are a ValueError, because each would quietly leave rows or attributes unprotected.
+
+    Attributes
+    ----------
+    names_ : list of str
+        Names of the columns; s0, s1, ... for input without names.
+    categorical_ : ndarray of bool of shape (p,)
+        Which columns are codes.
+    levels_ : dict of str to tuple of str
+        Sorted levels of each categorical column.
+    n_features_in_ : int
+        Number of columns p.
+    """
+
+    def fit(self, s: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002
+        """Learn the levels of `s`, of shape (n,) or (n, p); `y` is ignored."""
+        return self.finish(sensitive_statistics(s, sample_weight))
+
+    def finish(self, statistics: TableStatistics) -> Self:
+        """Become fitted from the (summed) `sensitive_statistics` of the rows."""
+        set_columns_in(self, statistics)
+        for column in statistics.columns:
+            _check_sensitive(column)
+        self.names_ = statistics.names
+        self.kinds_ = [column.kind for column in statistics.columns]
+        self.categorical_ = np.array([kind in ("categorical", "boolean") for kind in self.kinds_])
+        self.levels_ = {
+            c.name: tuple(sorted(c.levels)) if c.kind == "categorical" else ("False", "True")
+            for c, categorical in zip(statistics.columns, self.categorical_, strict=True)
+            if categorical
+        }
+        return self
+
+    def transform(self, s: Any) -> Any:
+        """Return the rows of numbers and codes, float64 of shape (n, p)."""
+        check_is_fitted(self)
+        table = as_table(s, one_column=True)
+        names = column_names(table) or self.names_
+        if table.shape[1] != self.n_features_in_ or names != self.names_:
+            raise ValueError(
+                f"sensitive columns {names if table.shape[1] == len(names) else table.shape[1]}: "
+                f"expected {self.names_}, as in fit; pass the same columns in the same order"
+            )
+        out = np.empty(table.shape)
+        for j, column in enumerate(columns(table, "s")):
+            out[:, j] = self._numbers(column, self.names_[j], self.kinds_[j])
+        return out
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
+        """Return the names of the columns."""
+        check_is_fitted(self)
+        return np.array(self.names_, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+    def _numbers(self, column: Column, name: str, kind: Kind) -> Array:
+        column = replace(column, name=name).expect(kind)
+        if kind != "categorical":
+            x = column.finite()
+            _check_sensitive_missing(name, kind, int(np.isnan(x).sum()))
+            return x
+        codes, found = column.codes()
+        _check_sensitive_missing(name, kind, int((codes < 0).sum()))
+        position = {level: i for i, level in enumerate(self.levels_[name])}
+        if strange := [level for level in found if level not in position]:
+            raise ValueError(unknown_level(name, strange[0], position))
+        return np.array([position[level] for level in found], dtype=np.float64)[codes]
+
+
+def _check_sensitive(column: ColumnStatistics) -> None:
+    _check_sensitive_missing(column.name, column.kind, column.n_missing)
+    levels = [level for level, weight in column.levels.items() if weight > 0]
+    low, high = column.spread.low, column.spread.high
+    if column.kind == "boolean":
+        low, high = bool(low), bool(high)
+    if len(levels) == 1 or low == high:
+        value = levels[0] if levels else low
+        raise ValueError(
+            f"sensitive column {column.name!r} is {value!r} in every row of positive weight, so "
+            "nothing can depend on it: drop it"
+        )
+
+
+def _check_sensitive_missing(name: str, kind: Kind, count: int) -> None:
+    if not count:
+        return
+    remedy = "give them a level of their own, such as 'unknown'"
+    if kind != "categorical":
+        remedy = "fill them in, leave the rows out, or bin the column with a level for missing"
+    raise ValueError(
+        f"sensitive column {name!r} has {count} missing value(s) (NaN or null): {remedy}"
+    )
