@@ -11,8 +11,8 @@ from scalefair._typing import Array
 from scalefair.penalties import PENALTIES
 
 MISSING_SENSITIVE = (
-    "the sensitive attributes are missing, so the fit would be silently unfair; pass them to fit as "
-    "fit(X, y, sensitive_features=s), or name columns of X in the constructor as "
+    "the sensitive attributes are missing, so the fit would be silently unfair; pass them to fit "
+    "as fit(X, y, sensitive_features=s), or name columns of X in the constructor as "
     "sensitive_columns=['sex', 'race'], or ask for an ordinary fit with eta=0"
 )
 
@@ -37,8 +37,8 @@ def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | Non
     """Return (eta, None) or (inf, unfairness); neither given means eta = 1."""
     if eta is not None and unfairness is not None:
         raise ValueError(
-            f"eta={eta!r} and unfairness={unfairness!r} are both given; eta is a weight, unfairness "
-            "a limit that finds eta itself: give one of them"
+            f"eta={eta!r} and unfairness={unfairness!r} are both given; eta is a weight, "
+            "unfairness a limit that finds eta itself: give one of them"
         )
     if unfairness is not None:
         return np.inf, check_number("unfairness", unfairness, 0.0, 1.0)
@@ -93,6 +93,6 @@ def check_closed_form(penalty: str, what: str) -> None:
     """Complain where a path or a limit is asked of a penalty that has no closed form."""
     if penalty == "nocco_output":
         raise ValueError(
-            f"penalty='nocco_output' has no closed form, which {what} needs; use 'normalized', whose "
-            "path goes through the same predictors"
+            f"penalty='nocco_output' has no closed form, which {what} needs; use 'normalized', "
+            "whose path goes through the same predictors"
         )

@@ -19,7 +19,7 @@ def _blas_routine(name: str) -> Any:
     SciPy's own Python wrappers of BLAS hold the lock, so that two threads with a chunk each would
     take turns; a call through ctypes releases it.
     """
-    capsule = cython_blas.__pyx_capi__[name]
+    capsule = cython_blas.__pyx_capi__[name]  # type: ignore[literal-required]
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype = ctypes.c_char_p
     api.PyCapsule_GetName.argtypes = [ctypes.py_object]
@@ -80,7 +80,7 @@ class SpdSolve(NamedTuple):
 
 
 def cholesky(matrix: Array, max_jitter: float = 1e-8) -> tuple[tuple[Array, bool], float]:
-    """Cholesky factor of `matrix` + jitter·I, with the least jitter of 0, 1e-14, 1e-12, … that works.
+    """Cholesky factor of `matrix` + jitter·I, with the least jitter of 0, 1e-14, 1e-12, … to do.
 
     Jitter is relative to the mean of the diagonal. A matrix that needs more than `max_jitter` is
     singular: a LinAlgError says so, and what to do.

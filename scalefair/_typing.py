@@ -78,7 +78,7 @@ class Source(Protocol):
         ...
 
     def fold(self, start: Callable[[], Accumulator], rows: int) -> Any:
-        """Feed every chunk once to accumulators made by `start`; return the sum of their results."""
+        """Feed every chunk once to accumulators that `start` makes; return the sum of results."""
         ...
 
     def sample(self, size: int, seed: int) -> Chunk:

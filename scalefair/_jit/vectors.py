@@ -54,19 +54,32 @@ def sincos_into(x: Vector, sine: Vector, cosine: Vector, scale: float) -> None:
 
 
 @kernel
+def large_positions(x: Vector) -> NDArray[np.int64]:
+    """Return where x is beyond the fast range.
+
+    A list, not a condition around the call of libm: LLVM holds a cosine to be free of side effects
+    and may compute it for every element, to drop what the condition excludes.
+    """
+    positions = np.empty(x.size, np.int64)
+    count = 0
+    for j in range(x.size):
+        positions[count] = j
+        count += not abs(x[j]) <= FAST_LIMIT
+    return positions[:count]
+
+
+@kernel
 def repair_cos(x: Vector, out: Vector, scale: float) -> None:
     """Overwrite scale·cos(x) beyond the fast range: libm's, NaN where x is not finite."""
-    for j in range(x.size):
-        if not abs(x[j]) <= FAST_LIMIT:
-            out[j] = scale * math.cos(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
+    for j in large_positions(x):
+        out[j] = scale * math.cos(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
 
 
 @kernel
 def repair_sin(x: Vector, out: Vector, scale: float) -> None:
     """Overwrite scale·sin(x) beyond the fast range: libm's, NaN where x is not finite."""
-    for j in range(x.size):
-        if not abs(x[j]) <= FAST_LIMIT:
-            out[j] = scale * math.sin(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
+    for j in large_positions(x):
+        out[j] = scale * math.sin(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
 
 
 @kernel

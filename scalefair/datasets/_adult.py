@@ -29,7 +29,7 @@ FILES = {"train": ("adult.data",), "test": ("adult.test",), "all": ("adult.data"
 
 def _read(name: str) -> pd.DataFrame:
     """Return one shipped file: the 14 columns and income; the test file opens with a comment."""
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     kinds: dict[str, object] = dict.fromkeys([*COLUMNS, "income"], "int64")
     kinds["income"] = "object"
@@ -92,7 +92,7 @@ def load_adult(
     >>> load_adult(subset="test", encoding="a9a", as_frame=False).data.shape
     (16281, 123)
     """
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     check_choice("subset", subset, tuple(FILES))
     check_choice("encoding", encoding, ("raw", "a9a"))

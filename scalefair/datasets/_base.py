@@ -22,7 +22,7 @@ def read_shipped(name: str) -> str:
 
 def make_bunch(**items: Any) -> Bunch:
     """Return a `sklearn.utils.Bunch`; imported here because scikit-learn imports pandas."""
-    from sklearn.utils import Bunch  # noqa: PLC0415
+    from sklearn.utils import Bunch
 
     return Bunch(**items)
 
@@ -68,7 +68,7 @@ def check_number(name: str, value: object, *, kind: str = "any") -> float:
 
 def check_seed(random_state: object) -> np.random.RandomState:
     """Return a RandomState: its streams are frozen, so a seed means one table for ever."""
-    from sklearn.utils import check_random_state  # noqa: PLC0415
+    from sklearn.utils import check_random_state
 
     try:
         rng: np.random.RandomState = check_random_state(random_state)

@@ -24,7 +24,7 @@ RACE = ["racepctblack", "racePctWhite", "racePctAsian", "racePctHisp"]
 
 def _read(description: str) -> pd.DataFrame:
     """Return the 122 predictive columns and the target, named by the attribute lines."""
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     lines = description.splitlines()
     names = [line.split()[1] for line in lines if line.startswith("@attribute")]

@@ -150,7 +150,7 @@ def _bias(columns: dict[str, Any]) -> Array:
 
 def _rows(start: int, stop: int, key: int) -> pd.DataFrame:
     """Return the rows start to stop of the table that belongs to `key`."""
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     columns = _columns(start, stop, key)
     fair = _fair_pay(columns)
@@ -164,7 +164,7 @@ def _rows(start: int, stop: int, key: int) -> pd.DataFrame:
 
 def _lazy_rows(n_rows: int, chunk: int, key: int) -> Any:
     """Return the table as a dask frame whose partitions are made when they are needed."""
-    import dask.dataframe as dd  # noqa: PLC0415
+    import dask.dataframe as dd
 
     starts = list(range(0, n_rows, chunk))
     stops = [min(start + chunk, n_rows) for start in starts]

@@ -61,7 +61,7 @@ class ExactRows:
 
     def cross(self, x: Array, s: Array | None) -> Array:
         """Gram matrix of the predictor's kernel between new rows and these."""
-        K = np.asarray(self.kernel(x, self.x))
+        K: Array = np.asarray(self.kernel(x, self.x), dtype=np.float64)
         if self.joined and s is not None and self.s is not None:
             K = K + self.joined * gram(self.psi, s, self.s)
         return K

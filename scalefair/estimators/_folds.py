@@ -57,15 +57,15 @@ def _fold_of_rows(cv: Any, X: Any, y: Any) -> NDArray[np.int64]:
     """Fold of each row, −1 for rows that are never tested."""
     n = len(y)
     fold = np.full(n, -1)
-    for number, (train, test) in enumerate(check_cv(cv, y).split(X, y)):
-        test = _indices(test)
+    for number, split in enumerate(check_cv(cv, y).split(X, y)):
+        train, test = (_indices(part) for part in split)
         if (fold[test] >= 0).any():
             raise ValueError(
                 f"cv={cv!r} tests some rows twice; moments need folds that do not overlap, such as "
                 "KFold's"
             )
         fold[test] = number
-        if len(_indices(train)) + len(test) != n:
+        if len(train) + len(test) != n:
             raise ValueError(
                 f"cv={cv!r} leaves rows out of training that it does not test; moments need folds "
                 "whose training rows are all the others, such as KFold's"

@@ -28,13 +28,13 @@ def sample_size(n_components: int) -> int:
     return max(SAMPLE_ROWS, 4 * n_components)
 
 
+def _is_exact(estimator: Any) -> bool:
+    return bool(getattr(estimator, "feature_map", None) == "exact")
+
+
 def input_map(estimator: Any, source: ArraySource, seed: int) -> FeatureMap:
     """Return φ, fitted on a sample of the source."""
-    kind = estimator.feature_map
-    if kind == "exact":
-        size = source.n_rows
-    else:
-        size = sample_size(estimator.n_components)
+    size = source.n_rows if _is_exact(estimator) else sample_size(estimator.n_components)
     sample = source.sample(size, seed)
     phi = _unfitted_input_map(estimator, len(sample.x), seed)
     return _fitted(phi, sample.x, sample.weight)
@@ -50,12 +50,12 @@ def _unfitted_input_map(estimator: Any, rows: int, seed: int) -> Any:
     kernel = {"kernel": estimator.kernel, "length_scale": estimator.length_scale}
     if kind == "fourier":
         size = estimator.n_components
-        return RandomFourier(
-            **kernel, n_components=size, pairs=size % 2 == 0, random_state=seed
-        )
+        return RandomFourier(**kernel, n_components=size, pairs=size % 2 == 0, random_state=seed)
     if kind == "exact":
         return Nystroem(**kernel, n_components=rows, cutoff=EXACT_CUTOFF, random_state=seed)
-    return Nystroem(**kernel, n_components=estimator.n_components, random_state=seed)
+    # Whitening amplifies rounding error by one over the root of the cut-off.
+    cutoff = 1e-8 if estimator.dtype == "float64" else 1e-5
+    return Nystroem(**kernel, n_components=estimator.n_components, cutoff=cutoff, random_state=seed)
 
 
 def _fitted(feature_map: Any, rows: Array, weight: Array | None) -> FeatureMap:
@@ -81,11 +81,10 @@ def sensitive_map(
     seed : int
         For the sample and the landmarks.
     """
-    exact = getattr(estimator, "feature_map", None) == "exact"
-    size = source.n_rows if exact else sample_size(estimator.n_sensitive_components)
+    size = source.n_rows if _is_exact(estimator) else sample_size(estimator.n_sensitive_components)
     sample = source.sample(size, seed)
     rows, weight = sample.s, sample.weight
-    psi = _unfitted_sensitive_map(estimator, rows, weight, categorical, exact, seed)
+    psi = _unfitted_sensitive_map(estimator, sample, categorical, seed)
     coded = _coded_columns(estimator, categorical)
     if coded.any() and len(rows) < source.n_rows:
         rows, weight = _with_rare_groups(source, rows, weight, coded)
@@ -93,20 +92,15 @@ def sensitive_map(
 
 
 def _unfitted_sensitive_map(
-    estimator: Any,
-    rows: Array,
-    weight: Array | None,
-    categorical: NDArray[np.bool_],
-    exact: bool,
-    seed: int,
+    estimator: Any, sample: Chunk, categorical: NDArray[np.bool_], seed: int
 ) -> Any:
-    kernel = estimator.sensitive_kernel
+    kernel, exact = estimator.sensitive_kernel, _is_exact(estimator)
     if not isinstance(kernel, str) and hasattr(kernel, "raw"):
         return kernel
     smooth = Nystroem(
         kernel="rbf" if kernel == "auto" else kernel,
         length_scale=estimator.sensitive_length_scale,
-        n_components=len(rows) if exact else estimator.n_sensitive_components,
+        n_components=sample.n_rows if exact else estimator.n_sensitive_components,
         cutoff=EXACT_CUTOFF if exact else 1e-8,
         random_state=seed,
     )
@@ -114,7 +108,7 @@ def _unfitted_sensitive_map(
         return OneHot()
     if kernel == "auto":
         smooth.length_scale = _standardized(
-            estimator.sensitive_length_scale, rows[:, ~categorical], weight
+            estimator.sensitive_length_scale, sample.s[:, ~categorical], sample.weight
         )
         return _side_by_side(ProductMap, smooth, categorical)
     if kernel == "linear":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._checks import (
     check_alpha,
+    check_choice,
     check_closed_form,
     check_grid,
     check_penalty,
@@ -33,7 +35,7 @@ from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import Solution, System
 from scalefair.statistics import Moments, RowMap, accumulate
 
-PREDICT_ROWS = 2048
+PREDICT_ROWS = 512
 
 STATE = (
     "_preparation", "_n_targets", "_one_target", "n_features_in_", "phi_", "psi_", "moments_",
@@ -111,7 +113,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         array of shape (k,) or (k, t)
         """
         check_is_fitted(self)
-        predictions = open_inputs(self, X).map(self._predict_chunk, PREDICT_ROWS)
+        predictions = open_inputs(self, X).map(self._predictor, PREDICT_ROWS)
         return predictions[:, 0] if self._one_target else predictions
 
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
@@ -134,7 +136,8 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _at(self, **parameters: Any) -> FairRidgeBase:
         """Return a copy with other parameters, solved from the same moments."""
-        return clone(self).set_params(unfairness=None, **parameters)._with_state_of(self)
+        other: FairRidgeBase = clone(self).set_params(unfairness=None, **parameters)
+        return other._with_state_of(self)
 
     def _with_state_of(self, fitted: FairRidgeBase) -> Self:
         """Take over the maps and moments of a fitted estimator, and solve."""
@@ -166,6 +169,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_alpha(self.alpha)
         check_weight_or_limit(self.eta, self.unfairness)
         check_penalty(self.penalty, self.eps)
+        check_choice("dtype", self.dtype, ("float64", "float32"))
         if self.unfairness is not None:
             check_closed_form(self.penalty, "unfairness")
 
@@ -190,7 +194,10 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # whitening few rows costs no more than solving.
         small = n_rows <= 10 * self.phi_.n_raw_
         fine = getattr(self.phi_, "cutoff", 1.0) < 1e-8 or self._least_alpha() <= 1e-8
-        return RowMap(self.phi_, self.psi_, self._n_targets, whiten_rows=small or fine)
+        single = np.dtype(self.dtype) == np.float32
+        return RowMap(
+            self.phi_, self.psi_, self._n_targets, self.dtype, whiten_rows=small or fine or single
+        )
 
     def _moments(self, data: TrainingData) -> Moments:
         (moments,) = accumulate(data.source, self._row_map(data.source.n_rows))
@@ -243,11 +250,18 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
             start = stop
         return parts
 
-    def _predict_chunk(self, chunk: Chunk) -> Array:
-        f = self.phi_.raw(chunk.x) @ self._raw_coef["phi"] + self.intercept_
-        if "psi" in self._raw_coef and self.psi_ is not None:
-            f = f + self.psi_.raw(chunk.s) @ self._raw_coef["psi"]
-        return np.asarray(f, dtype=np.float64)
+    def _predictor(self) -> Callable[[Chunk], Array]:
+        """Return f on chunks, with a buffer for the rows of φ."""
+        buffer = np.empty((PREDICT_ROWS, self.phi_.n_raw_), self.dtype)
+        coef = {name: part.astype(self.dtype) for name, part in self._raw_coef.items()}
+
+        def predict(chunk: Chunk) -> Array:
+            f = self.phi_.raw(chunk.x, out=buffer[: chunk.n_rows]) @ coef["phi"]
+            if "psi" in coef and self.psi_ is not None:
+                f = f + self.psi_.raw(chunk.s) @ coef["psi"]
+            return np.asarray(f + self.intercept_, dtype=np.float64)
+
+        return predict
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""The search of `FairKernelRidgeCV`: (α, η) on the grid, ε and the ridge of joined blocks around it."""
+"""The search of `FairKernelRidgeCV`: (α, η) on the grid, ε and the ridge ratio around it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ class FoldedMoments:
     folds: Sequence[Moments]
     always: Moments | None
     total: Moments
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """What is tried, the ε that shares are measured with, and the limit on them, if any."""
+
+    alphas: Array
+    etas: Array
+    share_eps: float
+    unfairness: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,20 +86,17 @@ def search(
     least held-out share is taken, every candidate being as good as the best anyway. All shares are
     measured with the largest ε tried, so that they compare.
     """
-    share_eps = max(epses)
+    grid = Grid(alphas, etas, max(epses), unfairness)
     found = []
     for eps in epses:
-        grids = [
-            _search_grid(moments, options(ratio, eps), alphas, etas, share_eps, unfairness, ratio)
-            for ratio in ratios
-        ]
-        reached = [grid for grid in grids if grid is not None]
+        tried = [_search_grid(moments, options(ratio, eps), grid, ratio) for ratio in ratios]
+        reached = [candidate for candidate in tried if candidate is not None]
         if reached:
-            found.append(min(reached, key=lambda grid: grid.mse))
+            found.append(min(reached, key=lambda candidate: candidate.mse))
     if not found:
         raise ValueError(
-            f"unfairness={unfairness!r} is not reached on held-out rows by any alpha and eta tried; "
-            "ask for a larger share, give more rows or features, or use eps='auto'"
+            f"unfairness={unfairness!r} is not reached on held-out rows by any alpha and eta "
+            "tried; ask for a larger share, give more rows or features, or use eps='auto'"
         )
     if unfairness is not None:
         return min(found, key=lambda grid: grid.mse)
@@ -97,27 +104,29 @@ def search(
 
 
 def _search_grid(
-    moments: FoldedMoments,
-    options: dict[str, Any],
-    alphas: Array,
-    etas: Array,
-    share_eps: float,
-    unfairness: float | None,
-    ratio: float,
+    moments: FoldedMoments, options: dict[str, Any], grid: Grid, ratio: float
 ) -> Found | None:
-    limited = unfairness is not None
-    fits = FoldFits(moments.folds, moments.always, share_eps=share_eps, rescaled=limited, **options)
+    limit = grid.unfairness
+    fits = FoldFits(
+        moments.folds,
+        moments.always,
+        share_eps=grid.share_eps,
+        rescaled=limit is not None,
+        **options,
+    )
+    alphas, etas = grid.alphas, grid.etas
     scores = fits.score(alphas, etas)
-    if unfairness is None:
-        choice: Choice | None = largest_eta_within_one_error(scores, etas)
+    choice: Choice | None
+    if limit is None:
+        choice = largest_eta_within_one_error(scores, etas)
     else:
         _check_judged(scores)
         system = System.build(moments.total, **options)
-        choice = _choose(system, scores, alphas, etas, unfairness)
+        choice = _choose(system, scores, alphas, etas, limit)
         if choice is not None and choice.eta > 0:
             etas = _refined(etas, choice.eta)
             scores = fits.score(alphas, etas)
-            choice = _choose(system, scores, alphas, etas, unfairness)
+            choice = _choose(system, scores, alphas, etas, limit)
     if choice is None:
         return None
     return Found(options["eps"], ratio, alphas, etas, scores, choice)
@@ -143,7 +152,7 @@ def _refined(etas: Array, chosen: int) -> Array:
 def _check_judged(scores: GridScores) -> None:
     if np.isnan(scores.share).all():
         raise ValueError(
-            "the folds are too small to judge the held-out share: they have no more rows than g(s) "
-            "has degrees of freedom; use fewer folds, a larger eps, fewer n_sensitive_components or "
-            "more rows"
+            "the folds are too small to judge the held-out share: they have no more rows than "
+            "g(s) has degrees of freedom; use fewer folds, a larger eps, fewer "
+            "n_sensitive_components or more rows"
         )

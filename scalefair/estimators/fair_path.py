@@ -75,10 +75,10 @@ class FairPath:
         allowed = self.table[~(self.table[share] > unfairness)]
         if allowed.empty:
             raise ValueError(
-                f"unfairness={unfairness!r}: no point of the path has a share that small, the least "
-                f"is {self.table[share].min():.4g}; use a finer or longer grid of etas"
+                f"unfairness={unfairness!r}: no point of the path has a share that small, the "
+                f"least is {self.table[share].min():.4g}; use a finer or longer grid of etas"
             )
-        return allowed.loc[allowed[error].idxmin()]
+        return allowed.iloc[int(np.argmin(allowed[error]))]
 
     def estimator(self, alpha: float, eta: float) -> Any:
         """Return a fitted estimator at (alpha, eta), from the same moments."""
@@ -86,7 +86,7 @@ class FairPath:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the path; return its display."""
-        from scalefair.plots import FairPathDisplay  # noqa: PLC0415 (matplotlib is optional)
+        from scalefair.plots import FairPathDisplay
 
         return FairPathDisplay(self.table, self.front()).plot(ax=ax)
 
@@ -95,7 +95,7 @@ class FairPath:
         return ("explained_share_cv", "mse_cv") if held_out else ("explained_share", "mse")
 
     def _repr_html_(self) -> str:
-        return str(self.front()._repr_html_())
+        return self.front().to_html()
 
 
 def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
@@ -123,7 +123,8 @@ def _hsic(system: System, B: Array) -> Array:
     """|C_ψf|²: HSIC with a linear kernel on f."""
     if "psi" not in system.moments.blocks:
         return np.full(B.shape[1], np.nan)
-    return np.sum((system.moments.covariance("psi", system.features) @ B) ** 2, axis=0)
+    covariance = system.moments.covariance("psi", system.features)
+    return np.asarray(np.sum((covariance @ B) ** 2, axis=0))
 
 
 def held_out_columns(scores: GridScores) -> dict[str, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -70,6 +71,8 @@ class FairKernelRidge(FairRidgeBase):
         The model sees them, and ψ(s) joins φ(x).
     hide_sensitive : bool, default=False
         Whether the model may not use those columns.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the feature rows; sums over rows are float64 in any case.
     random_state : int, RandomState or None, default=None
         Seed for samples, landmarks and frequencies.
 
@@ -120,10 +123,11 @@ class FairKernelRidge(FairRidgeBase):
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",
-        eps: float = 1e-6,
+        eps: Any = 1e-6,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        dtype: str = "float64",
         random_state: Any = None,
     ) -> None:
         self.feature_map = feature_map
@@ -141,6 +145,7 @@ class FairKernelRidge(FairRidgeBase):
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
+        self.dtype = dtype
         self.random_state = random_state
 
     def fit(
@@ -160,7 +165,7 @@ class FairKernelRidge(FairRidgeBase):
 
     fit.__doc__ = FairRidgeBase.fit.__doc__
 
-    @available_if(_sums_over_rows)
+    @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
     def partial_fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
     ) -> Self:
@@ -210,8 +215,12 @@ class FairKernelRidge(FairRidgeBase):
             self.dual_coef_ = fit.dual_coef[:, 0]
             self.intercept_ = float(np.asarray(fit.intercept)[0])
 
-    def _predict_chunk(self, chunk: Chunk) -> Array:
+    def _predictor(self) -> Callable[[Chunk], Array]:
         if not self._is_dual():
-            return super()._predict_chunk(chunk)
-        f = self._exact_rows.cross(chunk.x, chunk.s) @ self.dual_coef_ + self.intercept_
-        return np.asarray(f.reshape(len(f), -1))
+            return super()._predictor()
+        dual_coef = self.dual_coef_.reshape(len(self.dual_coef_), -1)
+
+        def predict(chunk: Chunk) -> Array:
+            return self._exact_rows.cross(chunk.x, chunk.s) @ dual_coef + self.intercept_
+
+        return predict

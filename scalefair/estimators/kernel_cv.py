@@ -8,7 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from scalefair._checks import check_closed_form, check_grid, check_number, check_penalty
+from scalefair._checks import (
+    check_choice,
+    check_closed_form,
+    check_grid,
+    check_number,
+    check_penalty,
+)
 from scalefair.estimators._data import TrainingData, open_training
 from scalefair.estimators._folds import make_folds
 from scalefair.estimators._search import FoldedMoments, Found, search
@@ -48,7 +54,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         Regularisation ε; "auto" chooses it by the held-out share.
     feature_map, kernel, length_scale, n_components, sensitive_kernel, sensitive_length_scale, \
     n_sensitive_components, unfairness, penalty, fit_intercept, sensitive_columns, \
-    hide_sensitive, random_state
+    hide_sensitive, dtype, random_state
         As in :class:`FairKernelRidge`.
 
     Attributes
@@ -99,6 +105,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        dtype: str = "float64",
         random_state: Any = None,
     ) -> None:
         self.alphas = alphas
@@ -118,6 +125,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
+        self.dtype = dtype
         self.random_state = random_state
 
     def fit(
@@ -138,6 +146,7 @@ class FairKernelRidgeCV(FairKernelRidge):
     def _check_parameters(self) -> None:
         check_penalty(self.penalty, max(self._epses()))
         check_closed_form(self.penalty, "cross-validation")
+        check_choice("dtype", self.dtype, ("float64", "float32"))
         for name in ("alphas", "etas"):
             if getattr(self, name) is not None:
                 check_grid(name, getattr(self, name))
@@ -158,7 +167,8 @@ class FairKernelRidgeCV(FairKernelRidge):
         return np.inf if self.alphas is None else float(np.min(self.alphas))
 
     def _epses(self) -> tuple[float, ...]:
-        if self.eps == "auto":
+        if isinstance(self.eps, str):
+            check_choice("eps", self.eps, ("auto",))
             return EPS_GRID
         return (check_number("eps", self.eps, 0.0),)
 

@@ -44,6 +44,8 @@ class FairRidge(FairRidgeBase):
         Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
     hide_sensitive : bool, default=False
         Whether the model may not use those columns.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the feature rows; sums over rows are float64 in any case.
     random_state : int, RandomState or None, default=None
         Seed for samples and landmarks.
 
@@ -87,6 +89,7 @@ class FairRidge(FairRidgeBase):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        dtype: str = "float64",
         random_state: Any = None,
     ) -> None:
         self.alpha = alpha
@@ -100,8 +103,9 @@ class FairRidge(FairRidgeBase):
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
+        self.dtype = dtype
         self.random_state = random_state
 
     def _input_map(self, data: TrainingData, seed: int) -> FeatureMap:
         del seed  # the identity has nothing to draw
-        return Identity().fit(data.source.sample(2, 0).x)  # type: ignore[no-any-return]
+        return Identity().fit(data.source.sample(2, 0).x)

@@ -104,7 +104,7 @@ def optimum_at_share(system: System, alpha: float, unfairness: float) -> Array:
 
     def fit(gap: float) -> Array:
         """Coordinates at the μ that leaves 1 + μν ≥ gap."""
-        return along / (1 - (1 - gap) * nu / nu[0])[:, None]
+        return np.asarray(along / (1 - (1 - gap) * nu / nu[0])[:, None])
 
     def excess(log_gap: float) -> float:
         return float(nu @ np.sum(fit(np.exp(log_gap)) ** 2, axis=1))

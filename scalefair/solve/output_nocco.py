@@ -33,12 +33,14 @@ class Stationary(NamedTuple):
 def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> Array:
     """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε); return β of shape (m, t)."""
     if not system.fit_intercept:
-        raise ValueError("penalty='nocco_output' needs fit_intercept=True: it is centred throughout")
+        raise ValueError(
+            "penalty='nocco_output' needs fit_intercept=True: it is centred throughout"
+        )
     spectrum = Spectrum.of(system)
     if eta == 0 or spectrum.factor.shape[1] == 0 or not spectrum.target.any():
         return spectrum.at(alpha).ridge_coef
     if np.isinf(eta):  # the share must vanish, which is the same limit as for `normalized`
-        return spectrum.at(alpha).coef(np.array([np.inf]))[0]
+        return np.asarray(spectrum.at(alpha).coef(np.array([np.inf]))[0])
 
     def excess(log_h: float) -> float:
         return stationary(spectrum, alpha, float(np.exp(log_h)), eps).eta - eta

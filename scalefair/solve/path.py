@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
-from scalefair._linalg import LinAlgError, positive_eigh
+from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.solve.primal import gain
 from scalefair.solve.system import System

@@ -18,7 +18,7 @@ class Choice(NamedTuple):
 
 
 def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
-    """Return the largest η whose error, at its own best α, is within one standard error of the best.
+    """Return the largest η whose error, at its own best α, is within one error of the best.
 
     α is chosen anew for each η: one chosen at η = 0 ruins the fair end of the path.
     """
@@ -33,7 +33,7 @@ def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
 
 
 def best_within_limit(scores: GridScores, in_sample: Array, unfairness: float) -> Choice | None:
-    """Return the best error whose share is within the limit, held out and in sample; None if none is.
+    """Return the best error whose share is within the limit, held out and in sample; or None.
 
     Parameters
     ----------

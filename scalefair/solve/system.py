@@ -96,7 +96,7 @@ class System:
 
     def explained_share(self, coef: Array) -> float:
         """tr(BᵀRRᵀB) / tr(BᵀC_φB) with the normalised R; NaN for a constant f, where it is 0/0."""
-        explained = np.sum((self.share_factor.T @ coef) ** 2)
+        explained = np.asarray(np.sum((self.share_factor.T @ coef) ** 2))
         return float(shares(explained, np.asarray(self.variance(coef)), self.moments))
 
 

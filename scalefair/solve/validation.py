@@ -94,7 +94,7 @@ def best_scale(system: System, coef: Array) -> Array:
     """a = tr(cᵀβ)/tr(βᵀCβ) for each β of shape (..., m, t); 1 where β is 0."""
     norm = np.einsum("...mt,...mt->...", coef, np.matmul(system.gram, coef))
     along = np.einsum("...mt,mt->...", coef, system.target)
-    return np.divide(along, norm, out=np.ones_like(norm), where=norm > 0)
+    return np.asarray(np.divide(along, norm, out=np.ones_like(norm), where=norm > 0))
 
 
 def held_out(fitted: System, coef: Array, fold: Moments, eps: float) -> tuple[Array, Array]:

@@ -68,8 +68,8 @@ class RowMap:
 
     def phi_rows(self, x: Any, out: Rows) -> None:
         """Write the rows of φ into `out`."""
-        if self.whiten_rows:
-            out[...] = whitened(self.phi, x)
+        if self.whiten_rows and self.phi.linear_ is not None:
+            out[...] = whitened(self.phi, x, out.dtype)
         else:
             self.phi.raw(x, out=out)
 
@@ -83,10 +83,10 @@ def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
     return int(feature_map.n_raw_ if linear is None else linear.shape[1])
 
 
-def whitened(feature_map: FeatureMap, values: Any) -> Rows:
+def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> Rows:
     """φ(x) = raw(x) @ linear_, without validation."""
-    raw = feature_map.raw(values)
-    return raw if feature_map.linear_ is None else raw @ feature_map.linear_
+    raw = feature_map.raw(values, out=np.empty((len(values), feature_map.n_raw_), dtype))
+    return raw if feature_map.linear_ is None else raw @ feature_map.linear_.astype(dtype)
 
 
 class _Sums:
@@ -197,11 +197,11 @@ def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:
     fold = folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows))
     order = np.argsort(fold, kind="stable")
     ends = np.searchsorted(fold[order], np.arange(folds.count + 1))
-    parts = (
+    x, s, y, weight = (
         None if part is None else np.ascontiguousarray(part[order])
         for part in (chunk.x, chunk.s, chunk.y, chunk.weight)
     )
-    return Chunk(*parts, row=chunk.row), ends
+    return Chunk(x, s, y, weight, chunk.row), ends
 
 
 def chunk_rows(width: int, dtype: Any) -> int:

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import combinations_with_replacement
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair import _files
 from scalefair._typing import Array
@@ -82,10 +83,10 @@ class Moments:
                 f"(keys {self.key!r} and {other.key!r}); accumulate both with the same ones"
             )
 
-    def _span(self, *names: str) -> Array:
+    def _span(self, *names: str) -> NDArray[np.intp]:
         starts = dict(zip(self.blocks, np.cumsum([0, *self.blocks.values()]), strict=False))
         spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
-        return np.concatenate(spans) if spans else np.arange(0)
+        return np.concatenate(spans)
 
     @cached_property
     def _whole_mean(self) -> Array:
@@ -126,7 +127,11 @@ class Moments:
         try:
             blocks = {str(name): int(width) for name, width in values["blocks"]}
             found = cls(
-                blocks, int(values["n_rows"]), float(values["weight"]), key=str(values["key"]), **arrays
+                blocks,
+                int(values["n_rows"]),
+                float(values["weight"]),
+                key=str(values["key"]),
+                **arrays,
             )
             found._check_shapes()
         except (KeyError, TypeError, ValueError) as error:

@@ -34,7 +34,7 @@ def available_threads() -> int:
     except AttributeError:  # not on every operating system
         cores = os.cpu_count() or 1
     blas = [library["num_threads"] for library in _controller().info()]
-    return max(1, min([cores, *blas]))
+    return max(1, int(min([cores, *blas])))
 
 
 @contextmanager

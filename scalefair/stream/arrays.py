@@ -56,8 +56,8 @@ class ArraySource:
         )
 
     def _read(self, take: Callable[[Any], Any], row: int) -> Chunk:
-        parts = (None if part is None else take(part) for part in self._parts)
-        chunk = Chunk(*parts, row=row)
+        x, s, y, weight = (None if part is None else take(part) for part in self._parts)
+        chunk = Chunk(x, s, y, weight, row)
         return chunk if self._then is None else self._then(chunk)
 
     @property
@@ -89,12 +89,16 @@ class ArraySource:
 
         return reduce(add, run_lanes(run, lanes))
 
-    def map(self, function: Callable[[Chunk], Array], rows: int) -> Array:
-        """Return function(chunk) of all chunks, stacked in row order."""
+    def map(self, start: Callable[[], Callable[[Chunk], Array]], rows: int) -> Array:
+        """Return function(chunk) of all chunks, stacked in row order.
+
+        `start` makes the function of each thread, which may keep buffers of its own.
+        """
         firsts = range(0, max(self.n_rows, 1), rows)
         lanes = min(self.n_threads or available_threads(), len(firsts))
 
         def run(lane: int) -> list[Array]:
+            function = start()
             return [function(self._span(first, rows)) for first in firsts[lane::lanes]]
 
         parts = run_lanes(run, lanes)
