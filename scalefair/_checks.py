@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,15 @@ def check_number(name: str, value: Any, low: float, high: float = np.inf) -> flo
         allowed = f"at least {low:g}" if high == np.inf else f"between {low:g} and {high:g}"
         raise ValueError(f"{name}={value!r} is out of range; it must be {allowed}")
     return float(value)
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return `value` as an int of at least 1, or raise an error that says what is expected."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give a positive integer")
+    if value < 1:
+        raise ValueError(f"{name}={value!r} must be at least 1; give a positive integer")
+    return int(value)
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -242,6 +242,24 @@ def weight_space_gp(Phi, Psi, y, Phi_new, *, eta, noise, penalty="normalized", e
     return mean_new, noise * Phi_new @ inverse @ Phi_new.T, -0.5 * minus_two
 
 
+def moment_parts(Phi, Psi, y, weight=None):
+    """Arguments of Moments of the rows [Φ, Ψ, y], by two passes in extended precision."""
+    blocks = {"phi": Phi.shape[1], "psi": Psi.shape[1], "y": columns(y).shape[1]}
+    Z = np.hstack([Phi, Psi, columns(y)]).astype(np.longdouble)
+    w = ones_if_none(weight, len(Z)).astype(np.longdouble)
+    shift = w @ Z / w.sum()
+    centred = np.sqrt(w)[:, None] * (Z - shift)
+    scatter = np.asarray(centred.T @ centred, dtype=float)
+    return {
+        "blocks": blocks,
+        "n_rows": int(np.count_nonzero(w)),
+        "weight": float(w.sum()),
+        "shift": np.asarray(shift, dtype=float),
+        "offset": np.asarray(shift - np.asarray(shift, dtype=float), dtype=float),
+        "scatter": scatter,
+    }
+
+
 def close(actual, expected, tolerance):
     """Compare relative to the largest entry: single entries may well be near zero."""
     scale = np.abs(expected).max()

@@ -15,16 +15,17 @@ from click.testing import CliRunner
 
 import scalefair
 from scalefair.cli import main
+from scalefair.report.output import write_atomically
 from scalefair.stream.files import read_table
 
-OPTIONS = ["--target", "y", "--sensitive", "s,t", "--components", "20"]
+OPTIONS = ["--target", "y", "--sensitive", "s,t", "--components", "20", "--unfairness", "0.1"]
 
 
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(0)
-    s, t, x = rng.integers(0, 2, 250), rng.integers(0, 2, 250), rng.normal(size=250)
-    y = np.round(x + s + 0.5 * t + rng.normal(size=250), 6)
+    s, t, x = rng.integers(0, 2, 500), rng.integers(0, 2, 500), rng.normal(size=500)
+    y = np.round(x + s + 0.5 * t + rng.normal(size=500), 6)
     return pd.DataFrame({"x": x, "s": np.take(["f", "m"], s), "t": np.take(["p", "q"], t), "y": y})
 
 
@@ -58,10 +59,13 @@ def test_the_main_job_writes_a_report_and_says_where(run, data, tmp_path):
     (line,) = result.stdout.splitlines()
     page = tmp_path / "out" / "report.html"
     assert line.startswith(f"{page}: Limiting the share of the variance of the predictions that s")
-    assert "50 held-out rows" in line
+    assert "100 held-out rows" in line
     finding = line.removeprefix(f"{page}: ").replace(" %", "\u00a0%")
     assert finding in page.read_text("utf-8")
     assert sorted(p.name for p in page.parent.iterdir()) == ["frontier.csv", "report.html"]
+    path = pd.read_csv(page.parent / "frontier.csv")
+    assert {"alpha", "eta", "mse_cv", "explained_share_cv"} <= {*path}
+    assert len(path) == len(path[["alpha", "eta"]].drop_duplicates()) > 100
 
 
 def test_json_is_all_that_stdout_gets_and_does_not_depend_on_the_container(run, table, tmp_path):
@@ -78,7 +82,7 @@ def test_json_is_all_that_stdout_gets_and_does_not_depend_on_the_container(run, 
         records.append(json.loads(result.stdout))
         assert records[-1]["data"] == str(tmp_path / name)
     for record in records:
-        assert record["rows"] == {"train": 200, "test": 50}
+        assert record["rows"] == {"train": 400, "test": 100}
         assert {**record, "data": 0, "seconds": 0} == {**records[0], "data": 0, "seconds": 0}
 
 
@@ -94,10 +98,10 @@ def test_the_seed_decides_and_repeats(run, data):
 def test_the_limit_is_obeyed_and_reported(run, data):
     loose, tight = (
         json.loads(run(data, *OPTIONS, "--json", "--unfairness", limit).stdout)
-        for limit in ("0.3", "0")
+        for limit in ("0.2", "0.1")
     )
-    assert tight["limit"] == 0
-    assert loose["limit"] == 0.3
+    assert tight["limit"] == 0.1
+    assert loose["limit"] == 0.2
     assert tight["after"]["share"]["value"] < loose["after"]["share"]["value"]
     assert tight["before"] == loose["before"]
 
@@ -157,7 +161,7 @@ def test_hostile_names_do_not_break_out(run, table, tmp_path):
 )
 def test_errors_are_one_line_and_exit_code_2(run, table, tmp_path, arguments, words):
     data = tmp_path / "data.csv"
-    table.assign(w=["a", "b", "c", "a", "b"] * 50).to_csv(data, index=False)
+    table.assign(w=["a", "b", "c", "a", "b"] * 100).to_csv(data, index=False)
     arguments = [argument.replace("{data}", str(data)) for argument in arguments]
     assert words in refusal(run(*arguments))
     assert not (tmp_path / "out").exists()
@@ -208,6 +212,19 @@ def test_an_interrupt_leaves_no_half_written_file(run, data, tmp_path, monkeypat
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
+    path = tmp_path / "x.txt"
+    write_atomically(path, "old")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, "new")
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]
+
+
 def test_version_and_help():
     version = CliRunner().invoke(main, ["--version"])
     assert version.stdout == f"scalefair, version {scalefair.__version__}\n"
@@ -235,14 +252,16 @@ def test_a_terminal_sees_progress_and_a_pipe_the_finding(data, tmp_path):
     os.close(terminal)
     assert len(run.stdout.splitlines()) == 1
     assert re.match(r"\[  0\.\d s\] loading", shown[0])
-    assert any("fitting the path on 200 rows" in line for line in shown)
+    assert any("fitting the path on 400 rows" in line for line in shown)
     assert shown[-1].endswith("done")
 
 
 def test_starting_does_not_wait_for_the_heavy_packages():
-    code = "import sys; import scalefair.cli; print({'pandas', 'sklearn', 'matplotlib'} & {*sys.modules})"
+    heavy = "{'pandas', 'sklearn', 'matplotlib'}"
+    code = f"import sys; import scalefair.cli; print({heavy} & {{*sys.modules}})"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert run.stdout.strip() == "set()", run.stderr
 
 
@@ -284,7 +303,6 @@ def test_missing_cells_of_a_csv_are_missing(tmp_path):
         ("text.txt", b"hello", ValueError, "not a parquet file"),
         ("short.parquet", b"PAR1" + b"\0" * 50, ValueError, "truncated"),
         ("ragged.csv", b"a,b\n1,2\n3\n", ValueError, "same cells in every line"),
-        ("latin.csv", "a,b\n1,\xe9\n".encode("latin-1") * 2, ValueError, None),
         ("gzip.csv.gz", b"not gzip", ValueError, "csv file with a header"),
     ],
 )
@@ -292,8 +310,6 @@ def test_unreadable_files_are_named(tmp_path, name, content, error, words):
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
-    if name == "latin.csv":
-        pytest.skip("pyarrow reads other encodings as bytes")
     with pytest.raises(error, match=words) as caught:
         read_table(path)
     assert str(path) in str(caught.value)

@@ -20,11 +20,9 @@ from scalefair.report import (
     from_table,
     group_table,
     headline,
-    write_report,
 )
 from scalefair.report.groups import Groups, Share
 from scalefair.report.html import render
-from scalefair.report.output import write_atomically
 from scalefair.report.words import fixed, listed, number, percent
 
 HOSTILE = '<script>alert(\'&"x"\')</script>{{ 7 * 7 }} id="y" $\\frac{'
@@ -397,23 +395,3 @@ def test_many_groups_are_cut_short_and_counted(fitted):
     groups = Groups([f"g{i}" for i in range(30)], np.arange(60) % 30, [])
     page = Page(render(replace(fitted, groups=groups), "1"))
     assert "The 10 smaller groups are not listed" in page.text
-
-
-def test_both_files_are_written(fitted, tmp_path):
-    page = write_report(fitted, tmp_path / "a" / "b", "1")
-    assert sorted(path.name for path in page.parent.iterdir()) == ["frontier.csv", "report.html"]
-    table = pd.read_csv(page.parent / "frontier.csv")
-    pd.testing.assert_frame_equal(table, fitted.table)
-
-
-def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
-    path = tmp_path / "x.txt"
-    write_atomically(path, "old")
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, "new")
-    assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]

@@ -102,7 +102,7 @@ def open_training(
         keep = () if preparation.hide_sensitive else tuple(names[columns])
         encoder = TableEncoder(keep=keep).fit(preparation.visible(X), sample_weight=weight)
         preparation = replace(preparation, encoder=encoder)
-    return _training_data(preparation, X, y, sensitive_features, weight)
+    return _training_data(estimator, preparation, X, y, sensitive_features, weight)
 
 
 def open_batch(
@@ -121,7 +121,7 @@ def open_batch(
         )
     if apart:
         _check_lengths(X, sensitive_features)
-    data = _training_data(preparation, X, y, sensitive_features, weight)
+    data = _training_data(estimator, preparation, X, y, sensitive_features, weight)
     if (data.n_targets, data.one_target) != (estimator._n_targets, estimator._one_target):
         raise ValueError(
             f"y has {data.n_targets} columns but the first batch had {estimator._n_targets}; give "
@@ -130,12 +130,17 @@ def open_batch(
     return data
 
 
-def _training_data(
-    preparation: Preparation, X: Any, y: Array, sensitive_features: Any, weight: Array | None
+def _training_data(  # noqa: PLR0917
+    estimator: Any,
+    preparation: Preparation,
+    X: Any,
+    y: Array,
+    sensitive_features: Any,
+    weight: Array | None,
 ) -> TrainingData:
     s = sensitive_features if preparation.sensitive_columns is None else None
     targets = y.reshape(len(y), -1)
-    source = ArraySource(X, s, targets, weight).then(preparation)
+    source = ArraySource(X, s, targets, weight, n_threads=estimator.n_jobs).then(preparation)
     return TrainingData(source, preparation, targets.shape[1], y.ndim == 1)
 
 
@@ -146,7 +151,7 @@ def open_inputs(estimator: Any, X: Any) -> ArraySource:
         validate_data(estimator, X, skip_check_array=True, reset=False)
     else:
         X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
-    return ArraySource(X).then(preparation)
+    return ArraySource(X, n_threads=estimator.n_jobs).then(preparation)
 
 
 def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:

@@ -65,7 +65,7 @@ def _fold_of_rows(cv: Any, X: Any, y: Any) -> NDArray[np.int64]:
                 "KFold's"
             )
         fold[test] = number
-        if len(train) + len(test) != n:
+        if not np.array_equal(np.sort(np.concatenate([train, test])), np.arange(n)):
             raise ValueError(
                 f"cv={cv!r} leaves rows out of training that it does not test; moments need folds "
                 "whose training rows are all the others, such as KFold's"

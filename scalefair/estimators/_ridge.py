@@ -14,6 +14,7 @@ from scalefair._checks import (
     check_alpha,
     check_choice,
     check_closed_form,
+    check_count,
     check_grid,
     check_penalty,
     check_weight_or_limit,
@@ -169,9 +170,15 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_alpha(self.alpha)
         check_weight_or_limit(self.eta, self.unfairness)
         check_penalty(self.penalty, self.eps)
-        check_choice("dtype", self.dtype, ("float64", "float32"))
+        self._check_engine()
         if self.unfairness is not None:
             check_closed_form(self.penalty, "unfairness")
+
+    def _check_engine(self) -> None:
+        check_choice("dtype", self.dtype, ("float64", "float32"))
+        for name in ("chunk_rows", "n_jobs"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
 
     def _is_ordinary(self) -> bool:
         return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
@@ -200,7 +207,8 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )
 
     def _moments(self, data: TrainingData) -> Moments:
-        (moments,) = accumulate(data.source, self._row_map(data.source.n_rows))
+        row_map = self._row_map(data.source.n_rows)
+        (moments,) = accumulate(data.source, row_map, rows=self.chunk_rows)
         return moments
 
     def _system_options(self, ratio: float, eps: float) -> dict[str, Any]:

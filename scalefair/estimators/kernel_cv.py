@@ -54,7 +54,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         Regularisation ε; "auto" chooses it by the held-out share.
     feature_map, kernel, length_scale, n_components, sensitive_kernel, sensitive_length_scale, \
     n_sensitive_components, unfairness, penalty, fit_intercept, sensitive_columns, \
-    hide_sensitive, dtype, random_state
+    hide_sensitive, dtype, chunk_rows, n_jobs, random_state
         As in :class:`FairKernelRidge`.
 
     Attributes
@@ -106,6 +106,8 @@ class FairKernelRidgeCV(FairKernelRidge):
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
         dtype: str = "float64",
+        chunk_rows: int | None = None,
+        n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.alphas = alphas
@@ -126,6 +128,8 @@ class FairKernelRidgeCV(FairKernelRidge):
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
         self.dtype = dtype
+        self.chunk_rows = chunk_rows
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def fit(
@@ -146,7 +150,7 @@ class FairKernelRidgeCV(FairKernelRidge):
     def _check_parameters(self) -> None:
         check_penalty(self.penalty, max(self._epses()))
         check_closed_form(self.penalty, "cross-validation")
-        check_choice("dtype", self.dtype, ("float64", "float32"))
+        self._check_engine()
         for name in ("alphas", "etas"):
             if getattr(self, name) is not None:
                 check_grid(name, getattr(self, name))
@@ -177,7 +181,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         folds, some_always_train = make_folds(
             self.cv, source.x, source.y, seed_of(self.random_state)
         )
-        parts = accumulate(source, self._row_map(source.n_rows), folds=folds)
+        parts = accumulate(source, self._row_map(source.n_rows), folds=folds, rows=self.chunk_rows)
         held, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
         return FoldedMoments(held, always, reduce(add, parts))
 

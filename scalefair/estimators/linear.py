@@ -46,6 +46,10 @@ class FairRidge(FairRidgeBase):
         Whether the model may not use those columns.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the feature rows; sums over rows are float64 in any case.
+    chunk_rows : int or None, default=None
+        Rows per chunk; None chooses them so that the rows in flight fit the cache.
+    n_jobs : int or None, default=None
+        Chunks in flight at once, each in a thread; None: one per core that BLAS may use.
     random_state : int, RandomState or None, default=None
         Seed for samples and landmarks.
 
@@ -90,6 +94,8 @@ class FairRidge(FairRidgeBase):
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
         dtype: str = "float64",
+        chunk_rows: int | None = None,
+        n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.alpha = alpha
@@ -104,6 +110,8 @@ class FairRidge(FairRidgeBase):
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
         self.dtype = dtype
+        self.chunk_rows = chunk_rows
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _input_map(self, data: TrainingData, seed: int) -> FeatureMap:

@@ -54,16 +54,19 @@ def least_eta(slice_: AlphaSlice, unfairness: float) -> float | None:
     if not slice_.shares(np.array([0.0]))[0] > unfairness:  # also where the share is undefined
         return 0.0
     etas = _scan(slice_)
-    above = np.flatnonzero(slice_.shares(etas) > max(unfairness, ROUNDING))
-    last = int(above.max(initial=0))
+    # An undefined share, of an f that is constant but for rounding, is not within a limit.
+    above = np.flatnonzero(~(slice_.shares(etas) <= max(unfairness, ROUNDING)))
+    last = int(above.max(initial=-1))
     if last == len(etas) - 1:
         return None
-    low, high = etas[last], etas[last + 1]
-    if unfairness == 0 or not np.isfinite(high):
+    if unfairness == 0 or not np.isfinite(etas[last + 1]):
         return np.inf if np.isinf(etas[-1]) else None
+    if last < 0:  # the ridge fit exceeds the limit by rounding error only
+        return float(etas[0])
+    low, high = etas[last], etas[last + 1]
 
     def excess(log_eta: float) -> float:
-        return float(slice_.shares(np.exp([log_eta]))[0] - unfairness)
+        return float(np.nan_to_num(slice_.shares(np.exp([log_eta]))[0] - unfairness, nan=1.0))
 
     # The upper end of the bracket satisfies the limit to the last bit.
     root = brentq(excess, np.log(low), np.log(high), xtol=1e-13, rtol=1e-15)
@@ -109,7 +112,8 @@ def optimum_at_share(system: System, alpha: float, unfairness: float) -> Array:
     def excess(log_gap: float) -> float:
         return float(nu @ np.sum(fit(np.exp(log_gap)) ** 2, axis=1))
 
-    if nu[0] >= 0 or excess(np.log(1e-15)) > 0:
+    # Not by the sign of nu[0], which is rounding error where C is singular.
+    if unfairness <= least_share(system) or excess(np.log(1e-15)) > 0:
         raise ValueError(_out_of_reach(system, unfairness))
     root = brentq(excess, np.log(1e-15), 0.0, xtol=1e-14, rtol=1e-15)
     return np.asarray(basis @ fit(float(np.exp(root))))

@@ -91,10 +91,12 @@ class AlphaSlice:
         at = self.coordinates(etas)
         spectrum = self.spectrum
         explained = np.sum(np.matmul(spectrum.share_factor.T, at) ** 2, axis=(1, 2))
-        variance = np.sum(spectrum.values[:, None] * at**2, axis=(1, 2))
-        variance -= np.sum(np.matmul(spectrum.mean, at) ** 2, axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(variance > 0, explained / variance, np.nan)
+        square = np.sum(spectrum.values[:, None] * at**2, axis=(1, 2))
+        variance = square - np.sum(np.matmul(spectrum.mean, at) ** 2, axis=1)
+        # What is left of f where the penalty reaches all of it is rounding error of the ridge fit.
+        ridge = np.sum(spectrum.values[:, None] * self.ridge**2)
+        constant = variance <= np.maximum(1e-15 * square, 1e-20 * ridge)
+        return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))
 
 
 def grid(spectrum: Spectrum, alphas: Array, etas: Array) -> Array:

@@ -89,14 +89,26 @@ def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> R
     return raw if feature_map.linear_ is None else raw @ feature_map.linear_.astype(dtype)
 
 
-class _Sums:
-    """Σ φφᵀ, Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, y, 1], for one fold."""
+class CrossSums:
+    """Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, y, 1]."""
 
-    def __init__(self, width: int, rest: int, dtype: Any) -> None:
-        self.phi = np.zeros((width, width))
+    def __init__(self, width: int, rest: int) -> None:
         self.cross = np.zeros((width, rest))
         self.rest = np.zeros((rest, rest))
         self.n_rows = 0
+
+    def add(self, Phi: Rows, rest: Array) -> None:
+        self.cross += Phi.T @ rest.astype(Phi.dtype, copy=False)
+        self.rest += rest.T @ rest
+        self.n_rows += int(np.count_nonzero(rest[:, -1]))
+
+
+class _Sums(CrossSums):
+    """The same and Σ φφᵀ, for one fold."""
+
+    def __init__(self, width: int, rest: int, dtype: Any) -> None:
+        super().__init__(width, rest)
+        self.phi = np.zeros((width, width))
         # float32 rows: the products of a chunk are float32, their sum over chunks is float64.
         self._chunk = None if dtype == np.float64 else np.empty_like(self.phi, dtype=dtype)
 
@@ -106,8 +118,7 @@ class _Sums:
         else:
             rank_k_update(self._chunk, Phi, keep=0.0)
             self.phi += self._chunk
-        self.cross += Phi.T @ rest.astype(Phi.dtype, copy=False)
-        self.rest += rest.T @ rest
+        super().add(Phi, rest)
 
     def moments(self, blocks: dict[str, int], shift: Array) -> Moments:
         """Centre the sums: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
@@ -132,40 +143,28 @@ class _FoldMoments(tuple[Moments, ...]):
         return _FoldMoments(a + b for a, b in zip(self, other, strict=True))
 
 
-class MomentAccumulator:
-    """The mutable sum of one thread."""
+class RowBuffer:
+    """The rows of one thread, chunk by chunk: φ and [ψ, y, 1], shifted, multiplied by √weight."""
 
-    def __init__(self, row_map: RowMap, folds: Folds, rows: int) -> None:
-        self._map, self._folds = row_map, folds
-        self._blocks = row_map.blocks
-        width = self._blocks["phi"]
-        rest = sum(self._blocks.values()) - width + 1
-        self._phi = np.empty((rows, width), row_map.dtype)
-        self._rest = np.empty((rows, rest))
-        self._sums = [_Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
+    def __init__(self, row_map: RowMap, rows: int) -> None:
+        self._map = row_map
+        self.blocks = row_map.blocks
+        self.width = self.blocks["phi"]
+        self.rest_width = sum(self.blocks.values()) - self.width + 1
+        self._phi = np.empty((rows, self.width), row_map.dtype)
+        self._rest = np.empty((rows, self.rest_width))
         self._shift: Array | None = None
 
-    def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
-        if chunk.n_rows == 0:
-            return
-        chunk, ends = _by_fold(chunk, self._folds)
-        Phi, rest = self._rows(chunk)
-        for sums, start, stop in zip(self._sums, ends[:-1], ends[1:], strict=True):
-            if stop > start:
-                sums.add(Phi[start:stop], rest[start:stop])
-                present = slice(start, stop)
-                sums.n_rows += (
-                    stop - start
-                    if chunk.weight is None
-                    else int(np.count_nonzero(chunk.weight[present]))
-                )
+    @property
+    def shift(self) -> Array:
+        """What was subtracted from the rows: the mean of the first chunk."""
+        return np.zeros(sum(self.blocks.values())) if self._shift is None else self._shift
 
-    def _rows(self, chunk: Chunk) -> tuple[Rows, Array]:
-        """Rows of φ and of [ψ, y, 1], shifted and multiplied by √weight."""
+    def fill(self, chunk: Chunk) -> tuple[Rows, Array]:
+        """Return the rows of a chunk, valid until the next."""
         Phi, rest = self._phi[: chunk.n_rows], self._rest[: chunk.n_rows]
         self._map.phi_rows(chunk.x, Phi)
-        width = self._blocks.get("psi", 0)
+        width = self.blocks.get("psi", 0)
         if self._map.psi is not None:
             rest[:, :width] = whitened(self._map.psi, chunk.s)
         rest[:, width:-1] = chunk.y
@@ -173,18 +172,38 @@ class MomentAccumulator:
         if self._shift is None:
             # Near the mean, so that the sums do not cancel however large the mean is.
             self._shift = np.concatenate([Phi.mean(axis=0, dtype=float), rest[:, :-1].mean(axis=0)])
-        Phi -= self._shift[: Phi.shape[1]].astype(Phi.dtype)
-        rest[:, :-1] -= self._shift[Phi.shape[1] :]
+        Phi -= self._shift[: self.width].astype(Phi.dtype)
+        rest[:, :-1] -= self._shift[self.width :]
         if chunk.weight is not None:
             root = np.sqrt(chunk.weight)[:, None]
             Phi *= root.astype(Phi.dtype)
             rest *= root
         return Phi, rest
 
+
+class MomentAccumulator:
+    """The mutable sum of one thread."""
+
+    def __init__(self, row_map: RowMap, folds: Folds, rows: int) -> None:
+        self._folds = folds
+        self._buffer = RowBuffer(row_map, rows)
+        width, rest = self._buffer.width, self._buffer.rest_width
+        self._sums = [_Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in."""
+        if chunk.n_rows == 0:
+            return
+        chunk, ends = _by_fold(chunk, self._folds)
+        Phi, rest = self._buffer.fill(chunk)
+        for sums, start, stop in zip(self._sums, ends[:-1], ends[1:], strict=True):
+            if stop > start:
+                sums.add(Phi[start:stop], rest[start:stop])
+
     def result(self) -> _FoldMoments:
         """Return the moments of each fold."""
-        shift = np.zeros(sum(self._blocks.values())) if self._shift is None else self._shift
-        return _FoldMoments(sums.moments(self._blocks, shift) for sums in self._sums)
+        blocks, shift = self._buffer.blocks, self._buffer.shift
+        return _FoldMoments(sums.moments(blocks, shift) for sums in self._sums)
 
 
 def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:

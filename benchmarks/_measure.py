@@ -1,0 +1,70 @@
+"""Ratios in one interleaved run, and peak memory in a process of its own."""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+FULL = os.environ.get("SCALEFAIR_BENCH") == "full"
+"""Full size, results kept; else a smoke run that only shows that nothing is broken."""
+
+
+def size(full: int, smoke: int) -> int:
+    """Return the full size, or the small one of a smoke run."""
+    return full if FULL else smoke
+
+
+def ratio(
+    benchmark: Any, ours: Callable[[], Any], reference: Callable[[], Any], rounds: int = 5
+) -> float:
+    """Return the median time of `ours` over that of `reference`, run by turns.
+
+    Whatever else the machine is doing then falls on both alike.
+    """
+    reference(), ours()  # compile, load, touch memory
+    times = []
+
+    def timed_reference() -> None:
+        start = perf_counter()
+        reference()
+        times.append(perf_counter() - start)
+
+    benchmark.pedantic(ours, setup=timed_reference, rounds=rounds if FULL else 1)
+    found = float(benchmark.stats.stats.median / median(times)) if benchmark.stats else 0.0
+    benchmark.extra_info |= {"ratio": found, "reference_seconds": median(times)}
+    return found
+
+
+def keep(name: str, value: float, target: str, **more: Any) -> None:
+    """Append one line to results/core.csv, in a full run."""
+    line = {"what": name, "value": f"{value:.4g}", "target": target, **more}
+    print(f"\n{line}")
+    if not FULL:
+        return
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / "core.csv"
+    lines = [] if not path.exists() else list(csv.DictReader(path.open()))
+    lines = [old for old in lines if old["what"] != name] + [line]
+    fields = ["what", "value", "target", "seconds", "reference_seconds"]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fields, restval="", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(sorted(lines, key=lambda old: old["what"]))
+
+
+def peak_megabytes(code: str, *arguments: Any) -> float:
+    """Return the peak resident memory of Python code run in a fresh process."""
+    report = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    command = [sys.executable, "-c", f"{code}\n{report}", *map(str, arguments)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    unit = 1024**2 if platform.system() == "Darwin" else 1024
+    return int(done.stdout.split()[-1]) / unit
