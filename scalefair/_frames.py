@@ -210,6 +210,16 @@ def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
     return _as_array(X)[rows]
 
 
+def stack_rows(tables: Sequence[Any]) -> Any:
+    """Return the tables one below the other, in the container of the first."""
+    frames = [_from_native(table) for table in tables]
+    if isinstance(frames[0], nw.DataFrame):
+        return nw.to_native(nw.concat(frames, how="vertical"))
+    if isinstance(frames[0], nw.Series):
+        return nw.to_native(nw.concat([f.to_frame() for f in frames], how="vertical"))
+    return np.concatenate([_as_array(table) for table in tables])
+
+
 def column_positions(X: Any, chosen: str | int | Iterable[str | int]) -> list[int]:
     """Return the positions of columns given by name or position.
 

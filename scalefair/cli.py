@@ -34,7 +34,7 @@ class _OneLineErrors(click.Group):
             _fail("interrupted", 130)
         except click.ClickException as error:
             _fail(error.format_message(), 2)
-        except (ValueError, TypeError, OSError, ImportError) as error:
+        except (ValueError, OSError, ImportError) as error:
             if "--debug" in arguments:
                 raise
             _fail(_remedied(error), 2)

@@ -303,6 +303,7 @@ def test_missing_cells_of_a_csv_are_missing(tmp_path):
         ("text.txt", b"hello", ValueError, "not a parquet file"),
         ("short.parquet", b"PAR1" + b"\0" * 50, ValueError, "truncated"),
         ("ragged.csv", b"a,b\n1,2\n3\n", ValueError, "same cells in every line"),
+        ("latin.csv", b"a,b\n1,\xe9\n", ValueError, "column 'b' is not UTF-8"),
         ("gzip.csv.gz", b"not gzip", ValueError, "csv file with a header"),
     ],
 )

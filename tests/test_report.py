@@ -266,8 +266,10 @@ def test_the_headline_carries_the_numbers(fitted):
 def test_the_headline_tells_apart_what_can_happen(fitted):
     y, n = fitted.problem.test.y, fitted.problem.test.n_rows
     same = replace(fitted, after=fitted.before)
-    assert "costs no measurable part of R²:" in headline(same)
+    assert "costs nothing" in headline(same)
     assert "above the limit (95 % interval" in headline(same)
+    better = replace(fitted, after=0.9 * fitted.before + 0.1 * y)
+    assert "costs no measurable part of R² (95 % interval −" in headline(better)
     useless = replace(fitted, before=-y)
     assert "no better than the mean" in headline(useless)
     constant = replace(fitted, after=np.full(n, y.mean()))

@@ -86,8 +86,10 @@ def sensitive_map(
     rows, weight = sample.s, sample.weight
     psi = _unfitted_sensitive_map(estimator, sample, categorical, seed)
     coded = _coded_columns(estimator, categorical)
-    if coded.any() and len(rows) < source.n_rows:
-        rows, weight = _with_rare_groups(source, rows, weight, coded)
+    if coded.any():
+        if len(rows) < source.n_rows:
+            rows, weight = _with_rare_groups(source, rows, weight, coded)
+        _check_groups(rows, coded, source)
     return _fitted(psi, rows, weight)
 
 
@@ -177,7 +179,24 @@ def _firsts(rows: Array, coded: NDArray[np.bool_]) -> Array:
 def _with_rare_groups(
     source: ArraySource, rows: Array, weight: Array | None, coded: NDArray[np.bool_]
 ) -> tuple[Array, Array | None]:
-    """Join one row of each group to the sample, so that none is left without a feature."""
+    """Join one row of each group that the sample lacks: none is left without a feature.
+
+    Groups that it has are not joined again: they would count twice in the length scales.
+    """
     groups = source.fold(lambda: _FirstOfEachGroup(coded), 65536).rows
-    joined = None if weight is None else np.concatenate([weight, np.ones(len(groups))])
-    return np.concatenate([rows, groups]), joined
+    all_rows = np.concatenate([rows, groups])
+    _, first = np.unique(all_rows[:, coded], axis=0, return_index=True)
+    kept = np.concatenate([np.arange(len(rows)), np.sort(first[first >= len(rows)])])
+    joined = None if weight is None else np.concatenate([weight, np.ones(len(kept) - len(rows))])
+    return all_rows[kept], joined
+
+
+def _check_groups(rows: Array, coded: NDArray[np.bool_], source: ArraySource) -> None:
+    """Complain where the categories tell all rows apart: then any prediction depends on them."""
+    n = source.n_rows if source.weight is None else int(np.count_nonzero(source.weight))
+    if len(_firsts(rows, coded)) >= n:
+        raise ValueError(
+            f"every row is its own group: the categories in columns {np.flatnonzero(coded)} of the "
+            f"sensitive attributes have {n} combinations in {n} rows, so that no prediction could "
+            "be fair; leave identifiers out, merge rare levels, or pass numbers as numbers"
+        )

@@ -216,12 +216,12 @@ class FairKernelRidge(FairRidgeBase):
             fit_intercept=self.fit_intercept,
         )  # fmt: skip
         self.dual_coef_, self.eta_ = fit.dual_coef, eta
-        self.intercept_ = fit.intercept
-        self.explained_share_ = rows.explained_share(fit.dual_coef, self.eps)
+        self.intercept_ = np.zeros(self._n_targets) + fit.intercept
+        self.explained_share_ = rows.explained_share(fit, self.eps)
         self.n_samples_seen_ = rows.n_rows
         if self._one_target:
             self.dual_coef_ = fit.dual_coef[:, 0]
-            self.intercept_ = float(np.asarray(fit.intercept)[0])
+            self.intercept_ = float(self.intercept_[0])
 
     def _predictor(self) -> Callable[[Chunk], Array]:
         if not self._is_dual():

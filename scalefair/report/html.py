@@ -54,7 +54,7 @@ def render(frontier: Frontier, version: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": percent, "listed": listed}
+    environment.filters |= {"number": number, "percent": _unbroken, "listed": listed}
     return environment.get_template("template.html").render(
         frontier=frontier,
         problem=frontier.problem,
@@ -68,6 +68,10 @@ def render(frontier: Frontier, version: str) -> str:
         code=refit_code(frontier),
         version=version,
     )
+
+
+def _unbroken(x: float) -> str:
+    return percent(x).replace(" ", "\u00a0")
 
 
 def _measures(before: Scores, after: Scores) -> list[tuple[str, str, str]]:
@@ -178,8 +182,7 @@ def inline_svg(figure: Figure, name: str, label: str) -> Markup:
         tag = match.group()
         for colour, variable in _VARIABLES.items():
             tag = tag.replace(colour, f"var(--{variable})")
-        tag = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", tag)
-        return re.sub(r"font: ?([\d.]+)px [^;\"]*", r"font-size: \1px", tag)
+        return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", tag)
 
     svg = _TAG.sub(adapt, to_svg(figure))
     head = re.sub(r' (?:width|height)="[^"]*"', "", svg[: svg.index(">")])

@@ -63,6 +63,11 @@ class Problem:
     code: str = ""
 
     @property
+    def sees_sensitive(self) -> bool:
+        """Whether the sensitive attributes are among the inputs."""
+        return {*self.sensitive} <= {*(_frames.column_names(self.train.X) or ())}
+
+    @property
     def is_binary(self) -> bool:
         """Whether the target takes just the values 0 and 1."""
         values = np.concatenate([self.train.y, self.test.y])

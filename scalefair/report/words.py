@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from scalefair.report.frontier import Cost, Frontier
+import numpy as np
+
+from scalefair.report.frontier import Frontier
 from scalefair.report.groups import Share, group_table
 
 ABSENT = "–"
@@ -61,7 +63,7 @@ def headline(frontier: Frontier) -> str:
     # Ranges of a number explain less than the number itself: that is another share.
     what = "the share between the groups" if frontier.groups.cut else "the share"
     shares = f"{what} from {percent(before.share.value)} to {percent(after.share.value)}"
-    told = f"{_aim(frontier)} {_price(frontier.cost())}: on {rows} {verdict} and {shares}"
+    told = f"{_aim(frontier)} {_price(frontier)}: on {rows} {verdict} and {shares}"
     return f"{told}{_against_limit(after.share, frontier.limit)}."
 
 
@@ -74,14 +76,14 @@ def _aim(frontier: Frontier) -> str:
     return f"Limiting {what} to {percent(frontier.limit)}"
 
 
-def _price(cost: Cost) -> str:
+def _price(frontier: Frontier) -> str:
+    cost = frontier.cost()
+    if np.array_equal(frontier.before, frontier.after):
+        return "costs nothing, for cross-validation finds it so without any penalty"
     if math.isnan(cost.value):
         return "has no price, for the model without the penalty predicts no better than the mean"
-    if cost.low <= 0:
-        at_most = f" (at most {percent(cost.high)}, with 95 % confidence)" if cost.high > 0 else ""
-        return f"costs no measurable part of R²{at_most}"
-    interval = f"95 % interval {percent(cost.low)} to {percent(cost.high)}"
-    return f"costs {percent(cost.value)} of R² ({interval})"
+    part = "no measurable part" if cost.low <= 0 else percent(cost.value)
+    return f"costs {part} of R² (95 % interval {percent(cost.low)} to {percent(cost.high)})"
 
 
 def _against_limit(share: Share, limit: float | None) -> str:

@@ -73,6 +73,17 @@ class RowMap:
         else:
             self.phi.raw(x, out=out)
 
+    def psi_rows(self, chunk: Chunk) -> Array:
+        """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
+        if self.psi is None:
+            return np.empty((chunk.n_rows, 0))
+        if chunk.weight is None or np.all(chunk.weight):
+            return whitened(self.psi, chunk.s)
+        counted = np.flatnonzero(chunk.weight)
+        rows = np.zeros((chunk.n_rows, self.blocks["psi"]))
+        rows[counted] = whitened(self.psi, np.asarray(chunk.s)[counted])
+        return rows
+
     def finish(self, moments: Moments) -> Moments:
         """Apply the linear part of φ where the rows went without."""
         return moments if self.whiten_rows else moments.transform(phi=self.phi.linear_)
@@ -165,8 +176,7 @@ class RowBuffer:
         Phi, rest = self._phi[: chunk.n_rows], self._rest[: chunk.n_rows]
         self._map.phi_rows(chunk.x, Phi)
         width = self.blocks.get("psi", 0)
-        if self._map.psi is not None:
-            rest[:, :width] = whitened(self._map.psi, chunk.s)
+        rest[:, :width] = self._map.psi_rows(chunk)
         rest[:, width:-1] = chunk.y
         rest[:, -1] = 1.0
         if self._shift is None:

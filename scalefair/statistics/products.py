@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk, Source
 from scalefair.statistics.accumulate import CrossSums, RowBuffer, RowMap, chunk_rows
@@ -112,13 +110,19 @@ class CrossAccumulator:
 
 
 class ProductAccumulator:
-    """Σ w (r − μ)(r − μ)ᵀ V over the rows r of one thread; V has shape (m, k)."""
+    """Σ w (r − μ)(r − μ)ᵀ V over the rows r of one thread; V has shape (m, k).
+
+    Both products are taken transposed: for few columns BLAS is up to twice as fast with them lying
+    along the rows.
+    """
 
     def __init__(self, row_map: RowMap, mean: Array, V: Array, rows: int) -> None:
         self._map = row_map
-        self._mean, self._V = mean.astype(row_map.dtype), V.astype(row_map.dtype)
+        self._mean = mean.astype(row_map.dtype)
+        self._transposed = np.ascontiguousarray(V.T, dtype=row_map.dtype)
         self._rows = np.empty((rows, len(V)), row_map.dtype)
-        self._total = np.zeros(V.shape)
+        self._product = np.empty_like(self._transposed)
+        self._total = np.zeros(V.shape[::-1])
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
@@ -127,14 +131,15 @@ class ProductAccumulator:
         rows = self._rows[: chunk.n_rows]
         self._map.phi_rows(chunk.x, rows)
         rows -= self._mean
-        values = rows @ self._V
+        values = self._transposed @ rows.T
         if chunk.weight is not None:
-            values *= np.asarray(chunk.weight)[:, None]
-        self._total += rows.T @ values
+            values *= np.asarray(chunk.weight, dtype=values.dtype)
+        np.matmul(values, rows, out=self._product)
+        self._total += self._product
 
     def result(self) -> Array:
         """Return the sum over all rows seen."""
-        return self._total
+        return self._total.T
 
 
 def gram_times(

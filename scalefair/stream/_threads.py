@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -58,9 +58,19 @@ def one_blas_thread() -> Iterator[None]:
                 _limit.restore_original_limits()
 
 
-def run_lanes(work: Callable[[int], T], lanes: int) -> Sequence[T]:
-    """Return [work(0), …, work(lanes − 1)], each in a thread of its own."""
+def run_lanes(work: Callable[[int], T], lanes: int, stop: Event) -> list[T]:
+    """Return [work(0), …, work(lanes − 1)], each in a thread of its own.
+
+    `stop` is set as soon as one of them fails or the user interrupts; workers that look at it then
+    end early instead of finishing their rows.
+    """
     if lanes == 1:
         return [work(0)]
     with one_blas_thread(), ThreadPoolExecutor(lanes) as pool:
-        return list(pool.map(work, range(lanes)))
+        futures = [pool.submit(work, lane) for lane in range(lanes)]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            raise

@@ -73,7 +73,14 @@ def _read_file(path: Path) -> pa.Table:
 
 def _read_csv(path: Path) -> pa.Table:
     missing = pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
-    return pyarrow.csv.read_csv(path, convert_options=missing)
+    table = pyarrow.csv.read_csv(path, convert_options=missing)
+    # pyarrow reads text that is not UTF-8 as bytes, without a word.
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            raise ValueError(
+                f"{path}: column {field.name!r} is not UTF-8; convert the file to UTF-8"
+            )
+    return table
 
 
 @contextmanager
