@@ -96,7 +96,8 @@ def search(
     if not found:
         raise ValueError(
             f"unfairness={unfairness!r} is not reached on held-out rows by any alpha and eta "
-            "tried; ask for a larger share, give more rows or features, or use eps='auto'"
+            f"tried, the least held-out share is {_least_share(moments, options, grid):.3g}; ask "
+            "for more than that, give more rows or features, or use eps='auto'"
         )
     if unfairness is not None:
         return min(found, key=lambda grid: grid.mse)
@@ -130,6 +131,16 @@ def _search_grid(
     if choice is None:
         return None
     return Found(options["eps"], ratio, alphas, etas, scores, choice)
+
+
+def _least_share(
+    moments: FoldedMoments, options: Callable[[float, float], dict[str, Any]], grid: Grid
+) -> float:
+    fits = FoldFits(
+        moments.folds, moments.always, share_eps=grid.share_eps, **options(1.0, grid.share_eps)
+    )
+    mean = fits.score(grid.alphas, grid.etas).share.mean(axis=0)
+    return float(np.nanmin(mean, initial=np.inf))
 
 
 def _choose(

@@ -17,7 +17,7 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.solve.path import AlphaSlice, Spectrum
 from scalefair.solve.primal import NULL
-from scalefair.solve.system import System
+from scalefair.solve.system import System, best_scale
 
 SCAN = np.logspace(-12, 15, 325)
 """η in units of 1 / (strength of the strongest direction): 12 a decade."""
@@ -88,9 +88,8 @@ def _scan(slice_: AlphaSlice) -> Array:
 
 
 def rescale(system: System, coef: Array) -> Array:
-    """β ← aβ with a = tr(cᵀβ) / tr(βᵀCβ), the scale of least error."""
-    norm = float(np.sum(coef * (system.gram @ coef)))
-    return coef * (float(np.sum(system.target * coef)) / norm) if norm > 0 else coef
+    """β ← aβ with the scale of least error."""
+    return coef * float(best_scale(system, coef))
 
 
 def optimum_at_share(system: System, alpha: float, unfairness: float) -> Array:

@@ -46,8 +46,11 @@ def best_within_limit(scores: GridScores, in_sample: Array, unfairness: float) -
     """
     mean = scores.mse.mean(axis=0)
     share = np.maximum(scores.share.mean(axis=0), 0.0)
-    # A constant prediction (NaN) explains nothing and is within every limit.
     outside = (share > unfairness) | (in_sample > unfairness + 1e-9)
+    # The share of a constant prediction is undefined: it is no answer unless all are constant.
+    undefined = np.isnan(share) | np.isnan(in_sample)
+    if not undefined.all():
+        outside |= undefined
     if outside.all():
         return None
     position = np.unravel_index(np.argmin(np.where(outside, np.inf, mean)), mean.shape)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.penalties import PENALTIES, Features, normalized
@@ -101,7 +102,24 @@ class System:
 
 
 def shares(explained: Array, variance: Array, moments: Moments) -> Array:
-    """explained / variance, NaN where f is constant: where its variance is rounding error of y."""
-    size = float(np.sum(np.diagonal(moments.covariance("y", "y")) + moments.mean("y") ** 2))
-    constant = variance <= 1e-24 * size
+    """explained / variance, NaN where f is constant."""
+    constant = is_constant(variance, moments)
     return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))
+
+
+def is_constant(variance: Array, moments: Moments) -> NDArray[np.bool_]:
+    """Say whether a variance of f is no more than rounding error of y."""
+    size = float(np.sum(np.diagonal(moments.covariance("y", "y")) + moments.mean("y") ** 2))
+    return np.asarray(variance <= 1e-24 * size)
+
+
+def best_scale(system: System, coef: Array) -> Array:
+    """a = tr(cᵀβ)/tr(βᵀCβ), the scale of least error, for each β of shape (..., m, t).
+
+    It is free under a limit on the share, which does not depend on it. A constant f keeps its
+    scale: there is only rounding error to blow up.
+    """
+    norm = np.einsum("...mt,...mt->...", coef, np.matmul(system.gram, coef))
+    along = np.einsum("...mt,mt->...", coef, system.target)
+    constant = is_constant(norm, system.moments)
+    return np.where(constant, 1.0, along / np.where(constant, 1.0, norm))

@@ -14,7 +14,7 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.penalties import Features, normalized
 from scalefair.solve.path import Spectrum, grid
-from scalefair.solve.system import System, shares
+from scalefair.solve.system import System, best_scale, shares
 from scalefair.statistics import Moments
 
 
@@ -88,13 +88,6 @@ class FoldFits:
                 coef = coef * best_scale(system, coef)[..., None, None]
             scores.append(held_out(system, coef, fold, self._eps))
         return GridScores(*(np.stack(part) for part in zip(*scores, strict=True)))
-
-
-def best_scale(system: System, coef: Array) -> Array:
-    """a = tr(cᵀβ)/tr(βᵀCβ) for each β of shape (..., m, t); 1 where β is 0."""
-    norm = np.einsum("...mt,...mt->...", coef, np.matmul(system.gram, coef))
-    along = np.einsum("...mt,mt->...", coef, system.target)
-    return np.asarray(np.divide(along, norm, out=np.ones_like(norm), where=norm > 0))
 
 
 def held_out(fitted: System, coef: Array, fold: Moments, eps: float) -> tuple[Array, Array]:

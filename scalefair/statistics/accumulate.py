@@ -121,7 +121,7 @@ class _Sums(CrossSums):
         super().__init__(width, rest)
         self.phi = np.zeros((width, width))
         # float32 rows: the products of a chunk are float32, their sum over chunks is float64.
-        self._chunk = None if dtype == np.float64 else np.empty_like(self.phi, dtype=dtype)
+        self._chunk = None if dtype == np.float64 else np.zeros_like(self.phi, dtype=dtype)
 
     def add(self, Phi: Rows, rest: Array) -> None:
         if self._chunk is None:
