@@ -30,6 +30,8 @@ class Chunk:
         Row weights; None means one each.
     row : int
         Global number of the first row. Samples and folds depend on it, never on the chunking.
+    where : str
+        The file or partition the rows come from, for error messages.
     """
 
     x: Any
@@ -37,6 +39,7 @@ class Chunk:
     y: Any = None
     weight: Any = None
     row: int = 0
+    where: str = ""
 
     @property
     def n_rows(self) -> int:

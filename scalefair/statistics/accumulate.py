@@ -168,7 +168,7 @@ class RowBuffer:
 
     @property
     def shift(self) -> Array:
-        """What was subtracted from the rows: the mean of the first chunk."""
+        """What was subtracted from the rows: the mean of the first chunk that counts."""
         return np.zeros(sum(self.blocks.values())) if self._shift is None else self._shift
 
     def fill(self, chunk: Chunk) -> tuple[Rows, Array]:
@@ -179,16 +179,23 @@ class RowBuffer:
         rest[:, :width] = self._map.psi_rows(chunk)
         rest[:, width:-1] = chunk.y
         rest[:, -1] = 1.0
-        if self._shift is None:
+        if self._shift is None and (chunk.weight is None or np.any(chunk.weight)):
             # Near the mean, so that the sums do not cancel however large the mean is.
-            self._shift = np.concatenate([Phi.mean(axis=0, dtype=float), rest[:, :-1].mean(axis=0)])
-        Phi -= self._shift[: self.width].astype(Phi.dtype)
-        rest[:, :-1] -= self._shift[self.width :]
+            self._shift = _mean_of_counted(Phi, rest[:, :-1], chunk.weight)
+        Phi -= self.shift[: self.width].astype(Phi.dtype)
+        rest[:, :-1] -= self.shift[self.width :]
         if chunk.weight is not None:
             root = np.sqrt(chunk.weight)[:, None]
             Phi *= root.astype(Phi.dtype)
             rest *= root
         return Phi, rest
+
+
+def _mean_of_counted(Phi: Rows, rest: Array, weight: Array | None) -> Array:
+    """Mean of the rows of positive weight, that of φ rounded to the dtype it is subtracted in."""
+    counted = slice(None) if weight is None else np.flatnonzero(weight)
+    mean = Phi[counted].mean(axis=0, dtype=float).astype(Phi.dtype)
+    return np.concatenate([mean, rest[counted].mean(axis=0)])
 
 
 class MomentAccumulator:
