@@ -228,19 +228,20 @@ def test_float32_rows_agree_to_float32(offset, n_threads):
     Phi, Psi, y, weight = problem(300, offset=offset)
     Phi = Phi.astype(np.float32)
     single = moments_of(Phi, Psi, y, weight, rows=20, n_threads=n_threads, dtype=np.float32)
-    assert_same(single, reference(Phi.astype(float), Psi, y, weight), 1e-6)
+    expected = reference(Phi.astype(float), Psi, y, weight)
+    assert_same(single, expected, 1e-6)
     assert single.scatter.dtype == np.float64
     # ψ and y do not pass through float32.
-    exact = naive.covariance(Psi, y, weight)
+    exact = expected.covariance("psi", "y")
     np.testing.assert_allclose(single.covariance("psi", "y"), exact, rtol=0, atol=1e-12)
 
 
-def test_float32_sums_do_not_drift():
-    """Ten thousand chunks of ones: a float32 sum of their squares would stop growing."""
-    n = 20_000
-    Phi = np.tile(np.array([[1.0], [-1.0]], np.float32), (n // 2, 1))
-    moments = moments_of(Phi, Phi.astype(float), Phi.astype(float), rows=2, dtype=np.float32)
-    assert moments.covariance("phi", "phi") == 1.0
+def test_sums_over_chunks_are_float64():
+    """Added to 2e8 in float32, a chunk's 2 would be lost, and so would all that follow."""
+    sign = np.tile([[1.0], [-1.0]], (1001, 1))
+    Phi = np.where(np.arange(2002)[:, None] < 2, 1e4, 1.0) * sign
+    moments = moments_of(Phi.astype(np.float32), Phi, Phi, rows=2, dtype=np.float32)
+    np.testing.assert_allclose(moments.scatter[0, 0], 2e8 + 2000, rtol=1e-12)
 
 
 @pytest.mark.parametrize("n_landmarks", [10, 40])

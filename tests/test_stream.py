@@ -221,7 +221,7 @@ def test_an_error_in_a_lane_comes_out_and_the_limit_is_given_back(two_blas_threa
         return lane
 
     with pytest.raises(RuntimeError, match="lane 1 broke"):
-        run_lanes(work, 3)
+        run_lanes(work, 3, threading.Event())
     assert blas_threads() == two_blas_threads
 
 
@@ -233,6 +233,6 @@ def test_lanes_run_side_by_side_with_blas_held(two_blas_threads):
         barrier.wait()
         return lane, set(blas_threads())
 
-    assert run_lanes(work, 3) == [(lane, {1}) for lane in range(3)]
+    assert run_lanes(work, 3, threading.Event()) == [(lane, {1}) for lane in range(3)]
     # One lane leaves BLAS its threads.
-    assert run_lanes(lambda lane: blas_threads(), 1) == [two_blas_threads]
+    assert run_lanes(lambda lane: blas_threads(), 1, threading.Event()) == [two_blas_threads]
