@@ -80,16 +80,30 @@ def check_alpha(alpha: Any) -> dict[str, float]:
     return {"psi": JOINED_RIDGE, **relative, "phi": ridges["phi"]}
 
 
-def check_grid(name: str, values: Any) -> Array:
-    """Return the values of a grid, non-negative numbers, as an array."""
-    grid = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    if grid.ndim != 1 or grid.size == 0 or not (grid >= 0).all():
-        raise ValueError(f"{name}={values!r} must be a list of non-negative numbers, at least one")
+def check_flag(name: str, value: Any) -> None:
+    """Complain unless `value` is True or False: any text, even "no", would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give True or False")
+
+
+def check_grid(name: str, values: Any, low: float = 0.0, high: float = np.inf) -> Array:
+    """Return the values of a grid, numbers in [low, high], as an array."""
+    try:
+        grid = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        grid = np.empty(0)
+    if grid.ndim != 1 or grid.size == 0 or not ((low <= grid) & (grid <= high)).all():
+        kind = ("finite " if high < np.inf else "") + ("positive" if low > 0 else "non-negative")
+        raise ValueError(f"{name}={values!r} must be a list of {kind} numbers, at least one")
     return grid
 
 
+FINITE = float(np.finfo(np.float64).max)
+TINY = float(np.finfo(np.float64).tiny)
+
+
 def _finite(name: str, value: Any) -> float:
-    return check_number(name, value, 0.0, np.finfo(float).max)
+    return check_number(name, value, 0.0, FINITE)
 
 
 def check_penalty(penalty: Any, eps: Any) -> None:

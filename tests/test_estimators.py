@@ -97,7 +97,8 @@ def test_exact_mode_is_the_dense_solution(kernel, penalty, outputs, weighted, fi
 @pytest.mark.parametrize("penalty", ["hsic", "normalized", "nocco"])
 @pytest.mark.parametrize("sensitive_kernel", ["linear", "categorical", "rbf", "auto"])
 @pytest.mark.parametrize(
-    ("outputs", "weighted", "fit_intercept"), [(None, False, True), (2, True, True), (2, True, False)]
+    ("outputs", "weighted", "fit_intercept"),
+    [(None, False, True), (2, True, True), (2, True, False)],
 )
 def test_fair_ridge_minimises_the_objective(
     penalty, sensitive_kernel, outputs, weighted, fit_intercept
@@ -137,7 +138,9 @@ def test_sensitive_columns_join_the_features_with_their_own_ridge(penalty):
     options = {"alpha": 1e-2, "eta": 2.0, "penalty": penalty, "eps": 1e-3}
     frame = pd.DataFrame(X, columns=["p", "q", "r"]).assign(g=groups)
     model = FairKernelRidge(
-        sensitive_columns=["g"], length_scale=1.5, **{**options, "alpha": {"phi": 1e-2, "psi": 1e-1}}
+        sensitive_columns=["g"],
+        length_scale=1.5,
+        **{**options, "alpha": {"phi": 1e-2, "psi": 1e-1}},
     ).fit(frame, y)
     Phi = model.phi_.transform(model._preparation.inputs(frame))
     Psi = model.psi_.transform(codes)
@@ -162,7 +165,9 @@ def test_finite_maps_equal_the_dense_path(penalty, joined):
     weight = naive.weights(len(X))
 
     def predictions(**more):
-        return FairKernelRidge(**options, **more).fit(X, y, sample_weight=weight, **fit).predict(new)
+        return (
+            FairKernelRidge(**options, **more).fit(X, y, sample_weight=weight, **fit).predict(new)
+        )
 
     exact = predictions(feature_map="exact")
     naive.close(predictions(feature_map="nystroem"), exact, 1e-7)
@@ -258,9 +263,7 @@ def test_row_order_does_not_matter(name):
     order = np.random.default_rng(2).permutation(len(X))
     mixed = sensitive("mixed", s, groups)
     straight = clone(ESTIMATORS[name]).fit(X, y, sensitive_features=mixed)
-    permuted = clone(ESTIMATORS[name]).fit(
-        X[order], y[order], sensitive_features=mixed.iloc[order]
-    )
+    permuted = clone(ESTIMATORS[name]).fit(X[order], y[order], sensitive_features=mixed.iloc[order])
     naive.close(permuted.predict(new), straight.predict(new), 1e-9)
 
 

@@ -295,7 +295,11 @@ def test_without_sensitive_attributes_there_is_no_psi():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_same_pass_gives_the_same_bits(n_threads, dtype):
     rng = np.random.default_rng(0)
-    Phi, Psi, y = rng.normal(size=(4000, 40)), rng.normal(size=(4000, 3)), rng.normal(size=(4000, 1))
+    Phi, Psi, y = (
+        rng.normal(size=(4000, 40)),
+        rng.normal(size=(4000, 3)),
+        rng.normal(size=(4000, 1)),
+    )
     run = partial(moments_of, Phi, Psi, y, rows=128, n_threads=n_threads, dtype=dtype)
     first = run()
     for again in (run() for _ in range(5)):
@@ -307,7 +311,11 @@ def test_two_passes_at_once_are_right_and_give_blas_back():
     blas = ThreadpoolController().select(user_api="blas")
     before = [library["num_threads"] for library in blas.info()]
     rng = np.random.default_rng(0)
-    Phi, Psi, y = rng.normal(size=(3000, 30)), rng.normal(size=(3000, 2)), rng.normal(size=(3000, 1))
+    Phi, Psi, y = (
+        rng.normal(size=(3000, 30)),
+        rng.normal(size=(3000, 2)),
+        rng.normal(size=(3000, 1)),
+    )
     expected = moments_of(Phi, Psi, y, rows=100, n_threads=2).scatter
     barrier, found = Barrier(2, timeout=10), []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -24,11 +25,14 @@ def blas_threads():
     return [lib["num_threads"] for lib in ThreadpoolController().select(user_api="blas").info()]
 
 
-@pytest.fixture
-def two_blas_threads():
-    """A known limit to come back to, whatever the machine."""
-    with threadpool_limits(2, user_api="blas"):
+@pytest.fixture(params=["as the machine has them", "as the user limits them"])
+def usual_threads(request):
+    """Threads of BLAS to come back to."""
+    limit = None if request.param.startswith("as the machine") else 2
+    before = blas_threads()
+    with threadpool_limits(limit, user_api="blas") if limit else nullcontext():
         yield blas_threads()
+    assert blas_threads() == before
 
 
 class Seen(tuple):
@@ -55,7 +59,12 @@ def same(chunk):
 
 @given(n=SIZES, rows=SIZES)
 def test_chunks_are_the_rows_in_order(n, rows):
-    x, s, y, w = RNG.normal(size=(n, 2)), RNG.normal(size=(n, 1)), RNG.normal(size=(n, 1)), np.ones(n)
+    x, s, y, w = (
+        RNG.normal(size=(n, 2)),
+        RNG.normal(size=(n, 1)),
+        RNG.normal(size=(n, 1)),
+        np.ones(n),
+    )
     chunks = list(ArraySource(x, s, y, w).chunks(rows))
     assert [chunk.row for chunk in chunks] == list(range(0, n, rows))
     assert all(1 <= chunk.n_rows <= rows for chunk in chunks)
@@ -168,16 +177,16 @@ def test_threads_follow_the_limit_of_blas():
     assert available_threads() >= 1
 
 
-def test_blas_is_held_inside_and_given_back(two_blas_threads):
+def test_blas_is_held_inside_and_given_back(usual_threads):
     with one_blas_thread():
         assert set(blas_threads()) == {1}
         with one_blas_thread():
             assert set(blas_threads()) == {1}
         assert set(blas_threads()) == {1}
-    assert blas_threads() == two_blas_threads
+    assert blas_threads() == usual_threads
 
 
-def test_the_limit_lasts_until_the_last_of_overlapping_users_leaves(two_blas_threads):
+def test_the_limit_lasts_until_the_last_of_overlapping_users_leaves(usual_threads):
     entered, leave = threading.Event(), threading.Event()
 
     def other():
@@ -192,10 +201,10 @@ def test_the_limit_lasts_until_the_last_of_overlapping_users_leaves(two_blas_thr
     assert set(blas_threads()) == {1}  # the other one is still inside
     leave.set()
     thread.join()
-    assert blas_threads() == two_blas_threads
+    assert blas_threads() == usual_threads
 
 
-def test_folds_in_two_threads_at_once_give_back_the_limit(two_blas_threads):
+def test_folds_in_two_threads_at_once_give_back_the_limit(usual_threads):
     barrier = threading.Barrier(2, timeout=10)
     results = []
 
@@ -211,10 +220,10 @@ def test_folds_in_two_threads_at_once_give_back_the_limit(two_blas_threads):
     for thread in threads:
         thread.join()
     assert results == [40] * 40
-    assert blas_threads() == two_blas_threads
+    assert blas_threads() == usual_threads
 
 
-def test_an_error_in_a_lane_comes_out_and_the_limit_is_given_back(two_blas_threads):
+def test_an_error_in_a_lane_comes_out_and_the_limit_is_given_back(usual_threads):
     def work(lane):
         if lane == 1:
             raise RuntimeError("lane 1 broke")
@@ -222,10 +231,33 @@ def test_an_error_in_a_lane_comes_out_and_the_limit_is_given_back(two_blas_threa
 
     with pytest.raises(RuntimeError, match="lane 1 broke"):
         run_lanes(work, 3, threading.Event())
-    assert blas_threads() == two_blas_threads
+    assert blas_threads() == usual_threads
 
 
-def test_lanes_run_side_by_side_with_blas_held(two_blas_threads):
+def test_a_lane_that_fails_stops_the_others_at_once():
+    stop, stopped = threading.Event(), []
+
+    def work(lane):
+        if lane == 2:
+            raise RuntimeError("lane 2 broke")
+        stopped.append(stop.wait(10))
+
+    with pytest.raises(RuntimeError, match="lane 2 broke"):
+        run_lanes(work, 3, stop)
+    assert stopped == [True, True]
+
+
+def test_a_user_limit_in_the_same_thread_is_lowered_and_given_back():
+    """threadpoolctl obeys only the thread that set a limit, be it the user's."""
+    before = blas_threads()
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread():
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {2}
+    assert blas_threads() == before
+
+
+def test_lanes_run_side_by_side_with_blas_held(usual_threads):
     """All lanes must be inside at once, or the barrier breaks."""
     barrier = threading.Barrier(3, timeout=10)
 
@@ -235,4 +267,4 @@ def test_lanes_run_side_by_side_with_blas_held(two_blas_threads):
 
     assert run_lanes(work, 3, threading.Event()) == [(lane, {1}) for lane in range(3)]
     # One lane leaves BLAS its threads.
-    assert run_lanes(lambda lane: blas_threads(), 1, threading.Event()) == [two_blas_threads]
+    assert run_lanes(lambda lane: blas_threads(), 1, threading.Event()) == [usual_threads]

@@ -147,8 +147,12 @@ def _training_data(  # noqa: PLR0917
 def open_inputs(estimator: Any, X: Any) -> ArraySource:
     """Validate the argument of `predict`; return the source of its numeric chunks."""
     preparation: Preparation = estimator._preparation
+    if not estimator._joins_sensitive:
+        # Then s is not needed, and may be missing or of a level never seen.
+        preparation = replace(preparation, sensitive_encoder=None)
     if preparation.encoder is not None:
         validate_data(estimator, X, skip_check_array=True, reset=False)
+        X = X if hasattr(X, "shape") else np.array(X, dtype=object)
     else:
         X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
     return ArraySource(X, n_threads=estimator.n_jobs).then(preparation)
@@ -162,12 +166,22 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
         check_consistent_length(X, y)
         if len(y) < 2:
             raise ValueError(f"X has {len(y)} sample(s), at least 2 are needed to fit")
-        return X, np.asarray(y, dtype=np.float64)
+        return X, _target(y)
     X, y = validate_data(
         estimator, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True,
         y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1,
     )  # fmt: skip
-    return X, np.asarray(y, dtype=np.float64)
+    return X, _target(y)
+
+
+def _target(y: Any) -> Array:
+    try:
+        return np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"y has values that are not numbers (dtype {y.dtype}); give numbers, such as 0 and 1 "
+            "for two classes"
+        ) from None
 
 
 def _weights(sample_weight: Any, X: Any) -> Array:
@@ -196,9 +210,7 @@ def _sensitive_preparation(
             f"sensitive_columns={columns!r} and sensitive_features are both given; name columns of "
             "X or pass the attributes apart, not both"
         )
-    names = getattr(estimator, "feature_names_in_", None)
-    names = None if names is None else list(names)
-    positions = _frames.resolve_columns(columns, names, _frames.n_columns(X))
+    positions = _positions(columns, getattr(estimator, "feature_names_in_", None), X)
     if hide and len(positions) == _frames.n_columns(X):
         raise ValueError(
             "hide_sensitive=True leaves no input: every column of X is in sensitive_columns"
@@ -207,7 +219,29 @@ def _sensitive_preparation(
     return Preparation(None, encoder, positions, hide)
 
 
+def _positions(columns: Any, names: Any, X: Any) -> list[int]:
+    """Return the positions of `sensitive_columns`, in errors called by that name."""
+    names = None if names is None else list(names)
+    try:
+        found = _frames.resolve_columns(columns, names, _frames.n_columns(X))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"sensitive_columns={columns!r}: {error}") from None
+    if not found or len(set(found)) < len(found):
+        raise ValueError(
+            f"sensitive_columns={columns!r} must name at least one column of X, and none twice; for "
+            "an ordinary fit use sensitive_columns=None and eta=0"
+        )
+    return found
+
+
 def _check_lengths(X: Any, s: Any) -> None:
+    if isinstance(s, str) or not hasattr(s, "__len__") or getattr(s, "shape", None) == ():
+        raise TypeError(
+            f"sensitive_features={s!r} is a {type(s).__name__}; give an array, Series or frame with "
+            "one row for each row of X, or name columns of X in sensitive_columns"
+        )
+    if 0 in getattr(s, "shape", ())[1:]:
+        raise ValueError("sensitive_features has no columns; give at least one attribute")
     if _frames.n_rows(X) != _frames.n_rows(s):
         raise ValueError(
             f"sensitive_features has {_frames.n_rows(s)} rows but X has {_frames.n_rows(X)}; give "

@@ -35,6 +35,10 @@ def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:
         return Folds(count, partial(balanced_fold, count, seed)), False
     fold = _fold_of_rows(cv, X, y)
     count = int(fold.max()) + 1
+    if count < 2:
+        raise ValueError(
+            f"cv={cv!r} makes {count} fold, which has no standard error; give at least 2 folds"
+        )
     if (fold >= 0).all():
         return Folds(count, lambda rows: fold[rows]), False
     fold = np.where(fold < 0, count, fold)

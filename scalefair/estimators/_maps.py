@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from scalefair._checks import check_choice
+from scalefair._checks import check_choice, check_count
 from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.kernels import Kernel
+from scalefair.kernels.named import NAMES
 from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, ProductMap, RandomFourier
 from scalefair.maps._base import standard_deviation
 from scalefair.stream import ArraySource
@@ -21,6 +23,49 @@ EXACT_CUTOFF = 1e-13
 """Rank cut-off where every row is a landmark."""
 
 FEATURE_MAPS = ("nystroem", "fourier", "exact", "linear")
+
+
+def check_maps(estimator: Any) -> None:
+    """Check the parameters that choose φ and ψ, by the names that users know them by."""
+    _check_kernel("sensitive_kernel", estimator.sensitive_kernel, "auto")
+    _check_scale("sensitive_length_scale", estimator.sensitive_length_scale)
+    check_count("n_sensitive_components", estimator.n_sensitive_components)
+    if not hasattr(estimator, "feature_map"):
+        return
+    if isinstance(estimator.feature_map, str):
+        check_choice("feature_map", estimator.feature_map, FEATURE_MAPS)
+    elif not hasattr(estimator.feature_map, "raw"):
+        raise TypeError(
+            f"feature_map={estimator.feature_map!r} is neither a name nor a feature map; choose "
+            f"one of {', '.join(FEATURE_MAPS)}, or give a map of scalefair.maps"
+        )
+    _check_kernel("kernel", estimator.kernel)
+    _check_scale("length_scale", estimator.length_scale)
+    check_count("n_components", estimator.n_components)
+
+
+def _check_kernel(name: str, value: Any, *more: str) -> None:
+    if isinstance(value, str):
+        check_choice(name, value, (*more, *NAMES))
+    elif not isinstance(value, Kernel) and not (more and hasattr(value, "raw")):
+        raise TypeError(
+            f"{name}={value!r} is a {type(value).__name__}; give one of "
+            f"{', '.join((*more, *NAMES))}, or a kernel of scalefair.kernels"
+        )
+
+
+def _check_scale(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        check_choice(name, value, ("median", "standardized"))
+        return
+    try:
+        scale = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        scale = np.array(np.nan)
+    if scale.ndim > 1 or not ((scale > 0) & np.isfinite(scale)).all():
+        raise ValueError(
+            f"{name}={value!r} must be 'median', a positive number, or one per column"
+        )
 
 
 def sample_size(n_components: int) -> int:
@@ -44,7 +89,6 @@ def _unfitted_input_map(estimator: Any, rows: int, seed: int) -> Any:
     kind = estimator.feature_map
     if not isinstance(kind, str):
         return kind
-    check_choice("feature_map", kind, FEATURE_MAPS)
     if kind == "linear":
         return Identity()
     kernel = {"kernel": estimator.kernel, "length_scale": estimator.length_scale}

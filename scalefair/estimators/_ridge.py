@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -11,10 +12,13 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._checks import (
+    FINITE,
+    MISSING_SENSITIVE,
     check_alpha,
     check_choice,
     check_closed_form,
     check_count,
+    check_flag,
     check_grid,
     check_penalty,
     check_weight_or_limit,
@@ -27,7 +31,7 @@ from scalefair.estimators._data import (
     open_inputs,
     open_training,
 )
-from scalefair.estimators._maps import sensitive_map
+from scalefair.estimators._maps import check_maps, sensitive_map
 from scalefair.estimators.fair_path import FairPath, default_etas
 from scalefair.maps._base import seed_of
 from scalefair.solve.limit import solve_under_limit
@@ -40,9 +44,21 @@ PREDICT_ROWS = 512
 
 STATE = (
     "_preparation", "_n_targets", "_one_target", "n_features_in_", "phi_", "psi_", "moments_",
-    "_exact_rows", "kernel_",
+    "_exact_rows", "_raw_coef", "kernel_",
 )  # fmt: skip
 """What a fit learns before it solves."""
+
+
+@contextmanager
+def _all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Undo what a failed fit has set: an estimator is fitted wholly, as before, or not at all."""
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -75,13 +91,25 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         -------
         self
         """
-        self._check_parameters()
-        fair = not self._is_ordinary()
-        data = open_training(self, X, y, sensitive_features, sample_weight, fair=fair)
+        with _all_or_nothing(self):
+            self._check_parameters()
+            self._forget()
+            fair = not self._is_ordinary()
+            data = open_training(self, X, y, sensitive_features, sample_weight, fair=fair)
+            self._learn(data)
+        return self
+
+    def _learn(self, data: TrainingData) -> None:
+        """Set all that a fit learns from valid rows."""
         self._learn_maps(data)
         self.moments_ = self._moments(data)
         self._solve()
-        return self
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit has learnt: one in another mode sets other attributes."""
+        for name in [*vars(self)]:
+            if name.endswith("_") or name in STATE:
+                delattr(self, name)
 
     def partial_fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
@@ -95,10 +123,11 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return self.fit(
                 X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
             )
-        self._check_parameters()
-        data = open_batch(self, X, y, sensitive_features, sample_weight)
-        self.moments_ = self.moments_ + self._moments(data)
-        self._solve()
+        with _all_or_nothing(self):
+            self._check_parameters()
+            data = open_batch(self, X, y, sensitive_features, sample_weight)
+            self.moments_ = self.moments_ + self._moments(data)
+            self._solve()
         return self
 
     def predict(self, X: Any) -> Array:
@@ -129,15 +158,26 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_closed_form(self.penalty, "a path")
+        if not hasattr(self, "moments_"):
+            raise ValueError(
+                "a path is solved from moments, which feature_map='exact' does without; use "
+                "feature_map='nystroem' with at least as many n_components as rows, or unfairness="
+            )
         system = self._system()
         alphas = [self._ridges()["phi"]] if alphas is None else alphas
-        alphas = check_grid("alphas", alphas)
-        grid = default_etas(system, alphas.min()) if etas is None else check_grid("etas", etas)
+        alphas = check_grid("alphas", alphas, high=FINITE)
+        if etas is None:
+            etas = [0.0] if self.psi_ is None else default_etas(system, alphas.min())
+        grid = check_grid("etas", etas)
+        if self.psi_ is None and grid.any():
+            raise ValueError(MISSING_SENSITIVE)
         return FairPath(self, alphas, grid)
 
-    def _at(self, **parameters: Any) -> FairRidgeBase:
-        """Return a copy with other parameters, solved from the same moments."""
-        other: FairRidgeBase = clone(self).set_params(unfairness=None, **parameters)
+    def _at(self, alpha: Any, eta: float) -> FairRidgeBase:
+        """Return a copy at another point, solved from the same moments."""
+        if isinstance(self.alpha, dict) and not isinstance(alpha, dict):
+            alpha = {"phi": alpha, "psi": self._ridges()["psi"] * alpha}
+        other: FairRidgeBase = clone(self).set_params(unfairness=None, alpha=alpha, eta=eta)
         return other._with_state_of(self)
 
     def _with_state_of(self, fitted: FairRidgeBase) -> Self:
@@ -175,7 +215,10 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
             check_closed_form(self.penalty, "unfairness")
 
     def _check_engine(self) -> None:
+        check_maps(self)
         check_choice("dtype", self.dtype, ("float64", "float32"))
+        for name in ("fit_intercept", "hide_sensitive"):
+            check_flag(name, getattr(self, name))
         for name in ("chunk_rows", "n_jobs"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
@@ -226,6 +269,8 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _solve(self) -> None:
         """Set the coefficients from the moments."""
+        if self.psi_ is None and not self._is_ordinary():
+            raise ValueError(MISSING_SENSITIVE)
         system, alpha = self._system(), self._ridges()["phi"]
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
         self.jitter_ = 0.0

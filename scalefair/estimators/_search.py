@@ -161,9 +161,10 @@ def _refined(etas: Array, chosen: int) -> Array:
 
 
 def _check_judged(scores: GridScores) -> None:
-    if np.isnan(scores.share).all():
+    # NaN at some points is a constant prediction; in a whole fold nothing can be said.
+    if np.isnan(scores.share).all(axis=(1, 2)).any():
         raise ValueError(
-            "the folds are too small to judge the held-out share: they have no more rows than "
-            "g(s) has degrees of freedom; use fewer folds, a larger eps, fewer "
+            "a fold of cv is too small to judge the held-out share: it has no more rows than g(s) "
+            "has degrees of freedom; use fewer folds, a larger eps, fewer "
             "n_sensitive_components or more rows"
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scalefair import _frames
-from scalefair._checks import check_number
+from scalefair._checks import MISSING_SENSITIVE, check_number
 from scalefair._typing import Array
 from scalefair.solve.path import Spectrum, grid
 from scalefair.solve.system import System, shares
@@ -41,7 +42,8 @@ class FairPath:
     def __init__(
         self, estimator: Any, alphas: Array, etas: Array, scores: GridScores | None = None
     ) -> None:
-        self._estimator = estimator
+        # A copy, which shares the arrays: the path stays what it is when the estimator is refitted.
+        self._estimator = copy(estimator)
         self.alphas, self.etas = np.asarray(alphas, float), np.asarray(etas, float)
         self._scores = scores
 
@@ -71,6 +73,8 @@ class FairPath:
     def select(self, unfairness: float) -> pd.Series:
         """Return the row of least error whose share is at most `unfairness`."""
         check_number("unfairness", unfairness, 0.0, 1.0)
+        if self._estimator.psi_ is None:
+            raise ValueError(MISSING_SENSITIVE)
         share, error = self._criteria()
         allowed = self.table[~(self.table[share] > unfairness)]
         if allowed.empty:
@@ -109,6 +113,8 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
     errors = squared_errors(system, B, variance, moments)
     spread = np.diagonal(moments.covariance("y", "y"))
     explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
+    if "psi" not in moments.blocks:
+        explained = np.full_like(explained, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         r2 = (1 - errors / spread).mean(axis=1)
     return {

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from scalefair._checks import check_alpha, check_weight_or_limit
 from scalefair._typing import Array, Chunk, FeatureMap
-from scalefair.estimators._data import TrainingData, open_training
+from scalefair.estimators._data import TrainingData
 from scalefair.estimators._exact import exact_rows
 from scalefair.estimators._maps import input_map
 from scalefair.estimators._ridge import FairRidgeBase
@@ -156,23 +156,6 @@ class FairKernelRidge(FairRidgeBase):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
-    ) -> Self:
-        """Fit the fair predictor; see :meth:`FairRidge.fit` for the parameters."""
-        if not self._is_dual():
-            return super().fit(
-                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
-            )
-        self._check_parameters()
-        fair = not self._is_ordinary()
-        data = open_training(self, X, y, sensitive_features, sample_weight, fair=fair)
-        self._learn_kernels(data)
-        self._solve_dual()
-        return self
-
-    fit.__doc__ = FairRidgeBase.fit.__doc__
-
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
     def partial_fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
@@ -188,10 +171,14 @@ class FairKernelRidge(FairRidgeBase):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.feature_map == "exact" and self.penalty in ("nocco", "nocco_output"):
+        self._check_finite_map()
+
+    def _check_finite_map(self) -> None:
+        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        if exact and self.penalty in ("nocco", "nocco_output"):
             raise ValueError(
-                f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' does not "
-                "have; use feature_map='nystroem', 'fourier' or 'linear'"
+                f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
+                "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
             )
 
     def _is_dual(self) -> bool:
@@ -199,6 +186,13 @@ class FairKernelRidge(FairRidgeBase):
 
     def _input_map(self, data: TrainingData, seed: int) -> FeatureMap:
         return input_map(self, data.source, seed)
+
+    def _learn(self, data: TrainingData) -> None:
+        if not self._is_dual():
+            super()._learn(data)
+            return
+        self._learn_kernels(data)
+        self._solve_dual()
 
     def _learn_kernels(self, data: TrainingData) -> None:
         """Learn the kernels and keep all rows: the exact mode has no explicit features."""
@@ -224,7 +218,8 @@ class FairKernelRidge(FairRidgeBase):
             self.intercept_ = float(self.intercept_[0])
 
     def _predictor(self) -> Callable[[Chunk], Array]:
-        if not self._is_dual():
+        # What was fitted decides, not the parameters, which may have been set anew since.
+        if not hasattr(self, "dual_coef_"):
             return super()._predictor()
         dual_coef = self.dual_coef_.reshape(len(self.dual_coef_), -1)
 

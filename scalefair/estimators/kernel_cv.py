@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from scalefair._checks import (
+    FINITE,
+    TINY,
     check_choice,
     check_closed_form,
     check_grid,
     check_number,
     check_penalty,
 )
-from scalefair.estimators._data import TrainingData, open_training
+from scalefair.estimators._data import TrainingData
 from scalefair.estimators._folds import make_folds
 from scalefair.estimators._search import FoldedMoments, Found, search
 from scalefair.estimators.fair_path import FairPath, default_alphas, default_etas
@@ -132,29 +134,22 @@ class FairKernelRidgeCV(FairKernelRidge):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
-    ) -> Self:
-        """Fit the fair predictor; see :meth:`FairRidge.fit` for the parameters."""
-        self._check_parameters()
-        fair = not self._is_ordinary()
-        data = open_training(self, X, y, sensitive_features, sample_weight, fair=fair)
+    def _learn(self, data: TrainingData) -> None:
         self._learn_maps(data)
         moments = self._folded_moments(data)
         self.moments_ = moments.total
         self._take(self._search(moments))
-        return self
-
-    fit.__doc__ = FairKernelRidge.fit.__doc__
 
     def _check_parameters(self) -> None:
         check_penalty(self.penalty, max(self._epses()))
         check_closed_form(self.penalty, "cross-validation")
         self._check_engine()
-        for name in ("alphas", "etas"):
-            if getattr(self, name) is not None:
-                check_grid(name, getattr(self, name))
-        check_grid("ridge_ratios", self.ridge_ratios)
+        self._check_finite_map()
+        if self.alphas is not None:
+            check_grid("alphas", self.alphas, high=FINITE)
+        if self.etas is not None:
+            check_grid("etas", self.etas)
+        check_grid("ridge_ratios", self.ridge_ratios, low=TINY, high=FINITE)
         if self.unfairness is not None:
             check_number("unfairness", self.unfairness, 0.0, 1.0)
 
@@ -183,6 +178,11 @@ class FairKernelRidgeCV(FairKernelRidge):
         )
         parts = accumulate(source, self._row_map(source.n_rows), folds=folds, rows=self.chunk_rows)
         held, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
+        if not all(fold.weight for fold in held):
+            raise ValueError(
+                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
+                "fewer folds, or leave those rows out"
+            )
         return FoldedMoments(held, always, reduce(add, parts))
 
     def _search(self, moments: FoldedMoments) -> Found:
@@ -222,10 +222,11 @@ class FairKernelRidgeCV(FairKernelRidge):
     def _system(self) -> System:
         return System.build(self.moments_, **self._system_options(self.ridge_ratio_, self.eps_))
 
-    def _at(self, **parameters: Any) -> FairKernelRidge:
+    def _at(self, alpha: Any, eta: float) -> FairKernelRidge:
         """Return a `FairKernelRidge` at another point, solved from the same moments."""
         own = self.get_params(deep=False)
         shared = {name: own[name] for name in FairKernelRidge().get_params() if name in own}
-        alpha = {"phi": parameters["alpha"], "psi": self.ridge_ratio_ * parameters["alpha"]}
-        shared |= {"eps": self.eps_, "unfairness": None, "eta": parameters["eta"], "alpha": alpha}
+        if len(self._features) > 1 and not isinstance(alpha, dict):
+            alpha = {"phi": alpha, "psi": self.ridge_ratio_ * alpha}
+        shared |= {"eps": self.eps_, "unfairness": None, "eta": eta, "alpha": alpha}
         return FairKernelRidge(**shared)._with_state_of(self)

@@ -85,7 +85,9 @@ class FoldFits:
         for fold, system, spectrum in zip(self._folds, self._systems, self._spectra, strict=True):
             coef = grid(spectrum, alphas, etas)
             if self._rescaled:
-                coef = coef * best_scale(system, coef)[..., None, None]
+                # Without penalty the limit is not active, and the ridge fit stays as it is.
+                scale = np.where(etas > 0, best_scale(system, coef), 1.0)
+                coef = coef * scale[..., None, None]
             scores.append(held_out(system, coef, fold, self._eps))
         return GridScores(*(np.stack(part) for part in zip(*scores, strict=True)))
 
@@ -140,7 +142,7 @@ def corrected_share(raw: Array, fold: Moments, eps: float) -> Array:
     degrees of freedom, and nothing can be said.
     """
     if "psi" not in fold.blocks:
-        return raw
+        return np.full_like(raw, np.nan)
     values, _ = positive_eigh(fold.covariance("psi", "psi"))
     real = values[values > 1e-14 * values.max(initial=0.0)]
     freedom = float(np.sum(real / (real + eps)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 T = TypeVar("T")
 _lock = Lock()
 _users = 0
-_limit: Any = None
+_keeper: _Keeper | None = None
 
 
 @cache
@@ -37,6 +37,32 @@ def available_threads() -> int:
     return max(1, int(min([cores, *blas])))
 
 
+class _Keeper:
+    """A thread that holds BLAS to one thread until it is let go.
+
+    threadpoolctl lets only the thread that set a limit lift it (since 3.8, silently), and of two
+    fits in two threads the first to begin need not be the last to end.
+    """
+
+    def __init__(self) -> None:
+        self._leave, held = Event(), Event()
+        self._thread = Thread(target=self._hold, args=(held,), daemon=True)
+        self._thread.start()
+        held.wait()
+
+    def _hold(self, held: Event) -> None:
+        try:
+            with _controller().limit(limits=1):
+                held.set()
+                self._leave.wait()
+        finally:
+            held.set()
+
+    def let_go(self) -> None:
+        self._leave.set()
+        self._thread.join()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread while at least one caller is inside.
@@ -44,18 +70,20 @@ def one_blas_thread() -> Iterator[None]:
     The limit is global to the process. Callers are counted, so that two fits in two threads do not
     restore each other's limit.
     """
-    global _users, _limit  # noqa: PLW0603
+    global _users, _keeper  # noqa: PLW0603
     with _lock:
         _users += 1
         if _users == 1:
-            _limit = _controller().limit(limits=1)
+            _keeper = _Keeper()
     try:
-        yield
+        # Where the caller holds a limit of its own, the keeper is powerless and the caller is not.
+        with _controller().limit(limits=1):
+            yield
     finally:
         with _lock:
             _users -= 1
-            if _users == 0:
-                _limit.restore_original_limits()
+            if _users == 0 and _keeper is not None:
+                _keeper.let_go()
 
 
 def run_lanes(work: Callable[[int], T], lanes: int, stop: Event) -> list[T]:
@@ -69,7 +97,9 @@ def run_lanes(work: Callable[[int], T], lanes: int, stop: Event) -> list[T]:
     with one_blas_thread(), ThreadPoolExecutor(lanes) as pool:
         futures = [pool.submit(work, lane) for lane in range(lanes)]
         try:
-            wait(futures, return_when=FIRST_EXCEPTION)
+            ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            if any(future.exception() for future in ended):
+                stop.set()  # before the results of the others are waited for
             return [future.result() for future in futures]
         except BaseException:
             stop.set()
