@@ -5,13 +5,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairPath, FairRidge
+    from scalefair.persistence import load, save
     from scalefair.statistics import Moments
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["FairKernelRidge", "FairKernelRidgeCV", "FairPath", "FairRidge", "Moments"]
+__all__ = [
+    "FairKernelRidge",
+    "FairKernelRidgeCV",
+    "FairPath",
+    "FairRidge",
+    "Moments",
+    "load",
+    "save",
+]
 
-_HOMES = {"Moments": "scalefair.statistics"}
+_HOMES = {
+    "Moments": "scalefair.statistics",
+    "load": "scalefair.persistence",
+    "save": "scalefair.persistence",
+}
 
 
 def __getattr__(name: str) -> Any:

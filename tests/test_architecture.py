@@ -21,7 +21,7 @@ MAX_LINES = 400
 
 LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"cli"},
-    {"report", "datasets"},
+    {"report", "persistence", "datasets"},
     {"estimators"},
     {"plots"},
     {"_checks"},

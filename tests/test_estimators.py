@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 
 from scalefair import FairKernelRidge, FairRidge
+from scalefair.encoding import TableEncoder
 from scalefair.maps import Nystroem, OneHot
 from tests import naive
 
@@ -142,9 +142,8 @@ def test_sensitive_columns_join_the_features_with_their_own_ridge(penalty):
         length_scale=1.5,
         **{**options, "alpha": {"phi": 1e-2, "psi": 1e-1}},
     ).fit(frame, y)
-    Phi = model.phi_.transform(model._preparation.inputs(frame))
+    Phi = model.phi_.transform(TableEncoder().fit_transform(frame))
     Psi = model.psi_.transform(codes)
-    # |β_ψ|² with ridge 10·α is |√10 β_ψ|² with ridge α: the features are divided by √10.
     joined = np.hstack([Phi, Psi])
     R = naive.factor(joined, Psi, penalty=penalty, eps=1e-3)
     ridge = np.diag(np.repeat([1e-2, 1e-1], [Phi.shape[1], Psi.shape[1]]))
@@ -235,7 +234,9 @@ ATTRIBUTES = ["numeric", "groups", "mixed"]
 
 
 def sensitive(kind, s, groups):
-    return {"numeric": s, "groups": groups, "mixed": pd.DataFrame({"s": s, "g": groups})}[kind]
+    if kind == "mixed":
+        return pd.DataFrame({"s": s, "g": groups})
+    return {"numeric": s, "groups": groups}[kind]
 
 
 @pytest.mark.parametrize("kind", ATTRIBUTES)
@@ -267,18 +268,18 @@ def test_row_order_does_not_matter(name):
     naive.close(permuted.predict(new), straight.predict(new), 1e-9)
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_chunking_does_not_matter(name, monkeypatch):
+def test_chunks_and_threads_do_not_matter(name, n_jobs):
     X, y, s, groups, _ = rows(n=60)
     mixed = sensitive("mixed", s, groups)
     whole = clone(ESTIMATORS[name]).fit(X, y, sensitive_features=mixed)
-    expected = whole.predict(X)
-    pieces = import_module("scalefair.statistics.accumulate")
-    monkeypatch.setattr(pieces, "chunk_rows", lambda *_: 7)
-    monkeypatch.setattr("scalefair.estimators._ridge.PREDICT_ROWS", 13)
-    naive.close(whole.predict(X), expected, 1e-13)
-    chunked = clone(ESTIMATORS[name]).fit(X, y, sensitive_features=mixed)
-    naive.close(chunked.predict(X), expected, 1e-9)
+    chunked = clone(ESTIMATORS[name]).set_params(chunk_rows=7, n_jobs=n_jobs)
+    chunked.fit(X, y, sensitive_features=mixed)
+    naive.close(chunked.predict(X), whole.predict(X), 1e-9)
+    many = np.tile(X, (30, 1))
+    pieces = [chunked.predict(many[start : start + 700]) for start in range(0, len(many), 700)]
+    naive.close(np.concatenate(pieces), np.tile(whole.predict(X), 30), 1e-9)
 
 
 @pytest.mark.parametrize("penalty", ["hsic", "normalized"])
@@ -287,6 +288,8 @@ def test_chunking_does_not_matter(name, monkeypatch):
 def test_the_limit_is_met_exactly_and_at_the_best_scale(penalty, kind, unfairness):
     X, y, s, groups, _ = rows(n=80)
     attributes = sensitive(kind, s, groups)
+    columns = {"numeric": [s], "groups": [encoded(groups)], "mixed": [s, encoded(groups)]}
+    numbers = np.column_stack(columns[kind])
     for model in (
         FairKernelRidge(unfairness=unfairness, penalty=penalty, alpha=1e-4, eps=1e-3),
         FairKernelRidge(
@@ -294,7 +297,6 @@ def test_the_limit_is_met_exactly_and_at_the_best_scale(penalty, kind, unfairnes
         ),
     ):
         model.fit(X, y, sensitive_features=attributes)
-        numbers = model._preparation.sensitive(X, attributes)
         f = model.predict(X)
         assert 0 < model.eta_ < np.inf
         assert model.explained_share_ == pytest.approx(unfairness, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Moments are those of the rows: for any chunking, order, threads, weights, folds and merge tree."""
+"""Moments are those of the rows, for any chunking, order, threads, weights, folds and merges."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_empty_is_neutral():
         np.testing.assert_array_equal(sum_.mean("phi", "psi", "y"), moments.mean("phi", "psi", "y"))
         assert (sum_.n_rows, sum_.weight) == (moments.n_rows, moments.weight)
     assert (empty + empty).weight == 0
-    Phi, Psi, y, weight = problem()
+    Phi, Psi, y, _ = problem()
     none = moments_of(Phi, Psi, y, np.zeros(len(y)))
     assert (none.n_rows, none.weight) == (0, 0.0)
     assert_same(none + moments, moments)

@@ -228,8 +228,8 @@ def _positions(columns: Any, names: Any, X: Any) -> list[int]:
         raise type(error)(f"sensitive_columns={columns!r}: {error}") from None
     if not found or len(set(found)) < len(found):
         raise ValueError(
-            f"sensitive_columns={columns!r} must name at least one column of X, and none twice; for "
-            "an ordinary fit use sensitive_columns=None and eta=0"
+            f"sensitive_columns={columns!r} must name at least one column of X, and none twice; "
+            "for an ordinary fit use sensitive_columns=None and eta=0"
         )
     return found
 
@@ -237,8 +237,8 @@ def _positions(columns: Any, names: Any, X: Any) -> list[int]:
 def _check_lengths(X: Any, s: Any) -> None:
     if isinstance(s, str) or not hasattr(s, "__len__") or getattr(s, "shape", None) == ():
         raise TypeError(
-            f"sensitive_features={s!r} is a {type(s).__name__}; give an array, Series or frame with "
-            "one row for each row of X, or name columns of X in sensitive_columns"
+            f"sensitive_features={s!r} is a {type(s).__name__}; give an array, Series or frame "
+            "with one row for each row of X, or name columns of X in sensitive_columns"
         )
     if 0 in getattr(s, "shape", ())[1:]:
         raise ValueError("sensitive_features has no columns; give at least one attribute")

@@ -63,9 +63,7 @@ def _check_scale(name: str, value: Any) -> None:
     except (TypeError, ValueError):
         scale = np.array(np.nan)
     if scale.ndim > 1 or not ((scale > 0) & np.isfinite(scale)).all():
-        raise ValueError(
-            f"{name}={value!r} must be 'median', a positive number, or one per column"
-        )
+        raise ValueError(f"{name}={value!r} must be 'median', a positive number, or one per column")
 
 
 def sample_size(n_components: int) -> int:

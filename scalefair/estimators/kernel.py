@@ -210,12 +210,12 @@ class FairKernelRidge(FairRidgeBase):
             fit_intercept=self.fit_intercept,
         )  # fmt: skip
         self.dual_coef_, self.eta_ = fit.dual_coef, eta
-        self.intercept_ = np.zeros(self._n_targets) + fit.intercept
+        intercept = np.zeros(self._n_targets) + fit.intercept
+        self.intercept_ = float(intercept[0]) if self._one_target else intercept
         self.explained_share_ = rows.explained_share(fit, self.eps)
         self.n_samples_seen_ = rows.n_rows
         if self._one_target:
             self.dual_coef_ = fit.dual_coef[:, 0]
-            self.intercept_ = float(self.intercept_[0])
 
     def _predictor(self) -> Callable[[Chunk], Array]:
         # What was fitted decides, not the parameters, which may have been set anew since.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,9 @@ Operator = Callable[[Array], Array]
 
 RANK = 512
 """Default rank of the preconditioner."""
+
+SAMPLE_ROWS = 4
+"""Rows of the sample that aims the preconditioner, for each of its ranks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +117,11 @@ class StreamedSystem(System):
         ridge = np.ones(len(gram)) if ridge is None else ridge
         return cls(moments, gram, target, factor, share_factor, ridge, fit_intercept, features)
 
+    def sampled(self, size: int, seed: int) -> StreamedSystem:
+        """Return the system with the C_φ of a sample of the rows."""
+        phi = self.gram.phi.sampled(size, seed)
+        return replace(self, gram=replace(self.gram, phi=phi))
+
     def scaled_gram(self, V: Array) -> Array:
         """D^(−1/2) C D^(−1/2) V, one pass."""
         scale = 1.0 / np.sqrt(self.ridge)[:, None]
@@ -137,13 +145,18 @@ class Sketch:
 
     @classmethod
     def of(cls, system: StreamedSystem, rank: int | None = None, seed: int = 0) -> Sketch:
-        """Draw the sketch in one pass of `rank` columns."""
+        """Draw the sketch in one pass of `rank` columns.
+
+        They are random, but first multiplied by the Gram matrix of a sample of the rows: as good
+        as a second pass, and next to free.
+        """
         m = len(system.gram)
         size = min(m, RANK if rank is None else rank)
         if size == 0:
             return cls(np.zeros(0), np.zeros((m, 0)))
-        rng = np.random.default_rng(seed)
-        probe = np.linalg.qr(rng.standard_normal((m, size)))[0]
+        sample = system.sampled(SAMPLE_ROWS * size, seed)
+        probe = np.random.default_rng(seed).standard_normal((m, size))
+        probe = np.linalg.qr(sample.scaled_gram(probe))[0]
         return cls.from_product(probe, system.scaled_gram(probe))
 
     @classmethod
@@ -225,3 +238,92 @@ def block_cg(
 
 def _largest(columns: Array) -> float:
     return float(np.linalg.norm(columns, axis=0).max(initial=0.0))
+
+
+class IterativeFit(NamedTuple):
+    """Solutions at one α, and what they took.
+
+    Parameters
+    ----------
+    slice : AlphaSlice
+        Every η at this α, as `Spectrum.at` gives it; its spectrum is that of the subspace
+        which all of these solutions lie in, so it is good for this α only.
+    n_iter : int
+        Passes over the rows, without those for the sketch and the moments.
+    residual : float
+        Largest relative residual, of all right-hand sides.
+    """
+
+    slice: AlphaSlice
+    n_iter: int
+    residual: float
+
+
+def solve_iterative(
+    system: StreamedSystem,
+    alpha: float,
+    *,
+    sketch: Sketch | None = None,
+    tol: float = 1e-9,
+    max_iter: int = 200,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> IterativeFit:
+    """Solve (C + αD + ηRRᵀ) β = c for one α and every η, without forming C.
+
+    Parameters
+    ----------
+    system : StreamedSystem
+        The system.
+    alpha : float
+        α > 0.
+    sketch : Sketch or None
+        The preconditioner, which is the same for every α; None draws one.
+    tol : float
+        Relative residual of each right-hand side, in the norm of the preconditioner.
+    max_iter : int
+        Most passes; a ConvergenceWarning says so if they are not enough.
+    seed : int
+        Seed of the sketch.
+    progress : callable or None
+        Called with the number of each iteration and the largest relative residual.
+    """
+    sketch = Sketch.of(system, seed=seed) if sketch is None else sketch
+    T = sketch.whiten(alpha)
+    scale = 1.0 / np.sqrt(system.ridge)[:, None]
+    target = T(scale * system.target)
+    size = np.linalg.norm(target, axis=0)
+    U, s, _ = svd(T(scale * system.factor), full_matrices=False, check_finite=False)
+    U, s = U[:, s > 1e-15 * s.max(initial=0)], s[s > 1e-15 * s.max(initial=0)]
+    right = np.concatenate([target / np.where(size > 0, size, 1.0), U], axis=1)
+
+    def operator(V):
+        W = T(V)
+        return T(system.scaled_gram(W) + alpha * W)
+
+    found = block_cg(operator, right, tol, max_iter, progress)
+    Z = found.solution
+    Y = T(Z)
+    CY = system.scaled_gram(Y)
+    H = right - T(CY + alpha * Y)
+    t = target.shape[1]
+    K = U.T @ Z[:, t:] + Z[:, t:].T @ H[:, t:]
+    rhs = U.T @ Z[:, :t] + Z[:, t:].T @ H[:, :t]
+    strength, turn = positive_eigh(s[:, None] * (K + K.T) / 2 * s)
+    along = turn.T @ (s[:, None] * rhs * size)
+    YCY = Y.T @ CY
+    values, E = positive_eigh((YCY + YCY.T) / 2)
+    basis = scale * (Y @ E)
+    mean = basis.T @ system.mean * (not system.fit_intercept)
+    spectrum = Spectrum(
+        values,
+        basis,
+        basis.T @ system.target,
+        basis.T @ system.factor,
+        basis.T @ system.share_factor,
+        mean,
+    )
+    slice_ = AlphaSlice(
+        spectrum, alpha, E.T[:, :t] * size, E.T[:, t:] @ (s[:, None] * turn), strength, along
+    )
+    return IterativeFit(slice_, found.n_iter, float(np.linalg.norm(H, axis=0).max(initial=0)))

@@ -73,7 +73,7 @@ class RowMap:
         else:
             self.phi.raw(x, out=out)
 
-    def psi_rows(self, chunk: Chunk) -> Array:
+    def psi_rows(self, chunk: Chunk) -> Rows:
         """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
         if self.psi is None:
             return np.empty((chunk.n_rows, 0))

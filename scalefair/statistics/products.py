@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from scalefair._typing import Array, Chunk, Source
 from scalefair.statistics.accumulate import CrossSums, RowBuffer, RowMap, chunk_rows
 from scalefair.statistics.moments import Moments
+from scalefair.stream import ArraySource
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +188,13 @@ class StreamedGram:
     def linear(self) -> Array | None:
         """The linear part of φ, where the rows go without."""
         return None if self.row_map.whiten_rows else self.row_map.phi.linear_
+
+    def sampled(self, size: int, seed: int) -> StreamedGram:
+        """Return the same of `size` rows alone, which are held in memory."""
+        chunk = self.source.sample(size, seed)
+        weight = chunk.n_rows if chunk.weight is None else float(np.sum(chunk.weight))
+        source = ArraySource(chunk.x, weight=chunk.weight)
+        return replace(self, source=source, weight=weight)
 
     def __matmul__(self, V: Array) -> Array:
         T = self.linear
