@@ -7,10 +7,12 @@ if TYPE_CHECKING:
     from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairPath, FairRidge
     from scalefair.persistence import load, save
     from scalefair.statistics import Moments
+    from scalefair.stream import BatchSource, scan_csv, scan_parquet
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "BatchSource",
     "FairKernelRidge",
     "FairKernelRidgeCV",
     "FairPath",
@@ -18,12 +20,17 @@ __all__ = [
     "Moments",
     "load",
     "save",
+    "scan_csv",
+    "scan_parquet",
 ]
 
 _HOMES = {
+    "BatchSource": "scalefair.stream",
     "Moments": "scalefair.statistics",
     "load": "scalefair.persistence",
     "save": "scalefair.persistence",
+    "scan_csv": "scalefair.stream",
+    "scan_parquet": "scalefair.stream",
 }
 
 

@@ -359,6 +359,19 @@ def test_pickled_estimators_predict_the_same_bits(name):
     assert again.get_params().keys() == model.get_params().keys()
 
 
+def test_a_refit_in_another_mode_forgets_the_first():
+    X, y, s, _, new = rows()
+    model = FairKernelRidge(length_scale=1.2, random_state=0)
+    for feature_map, target in (("exact", y), ("linear", -y), ("exact", y**2), ("nystroem", y)):
+        model.set_params(feature_map=feature_map).fit(X, target, sensitive_features=s)
+        fresh = clone(model).fit(X, target, sensitive_features=s)
+        assert vars(model).keys() == vars(fresh).keys()
+        np.testing.assert_array_equal(model.predict(new), fresh.predict(new))
+        # What was fitted predicts, whatever is set for the next fit.
+        fresh.set_params(feature_map="fourier", unfairness=0.1, eta=None)
+        np.testing.assert_array_equal(fresh.predict(new), model.predict(new))
+
+
 def test_batches_add_up_to_all_rows():
     X, y, s, groups, new = rows(n=60, outputs=2)
     weight = naive.weights(len(X))

@@ -191,7 +191,7 @@ def test_infinite_eta_with_one_hot_groups():
         f = Phi @ coef[:, 0]
         gaps = [f[groups == g].mean() - f.mean() for g in range(4)]
         assert np.abs(gaps).max() < 1e-11
-        assert f.std() > 1
+        assert f.std() > 0.1
 
 
 @pytest.mark.parametrize("ridge", [None, BLOCK_RIDGE])

@@ -6,19 +6,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from narwhals.dependencies import is_into_dataframe
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _check_y,
-    check_consistent_length,
-    validate_data,
-)
 
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE
 from scalefair._typing import Array, Chunk
-from scalefair.encoding import SensitiveEncoder, TableEncoder
-from scalefair.stream import ArraySource
+from scalefair.encoding import SensitiveEncoder, TableEncoder, TableStatistics
+from scalefair.estimators import _rows
+from scalefair.estimators._learn import Learned, Learner
+from scalefair.estimators._rows import Rows, open_rows
+from scalefair.estimators._validate import positions
+from scalefair.maps._base import seed_of
+from scalefair.stream import ChunkSource
+
+LEARN_ROWS = 65536
+"""Rows per chunk where no features are computed."""
 
 
 @dataclass(frozen=True)
@@ -42,208 +43,172 @@ class Preparation:
     sensitive_columns: list[int] | None = None
     hide_sensitive: bool = False
 
-    def visible(self, X: Any) -> Any:
-        """Return the columns that the model may see."""
-        if self.hide_sensitive and self.sensitive_columns is not None:
-            return _frames.drop_columns(X, self.sensitive_columns)
-        return X
+    def split(self, chunk: Chunk) -> Chunk:
+        """Take the sensitive attributes from the columns of x, and hide them if so asked."""
+        if self.sensitive_columns is None:
+            return chunk
+        s = _frames.take_columns(chunk.x, self.sensitive_columns)
+        x = chunk.x
+        if self.hide_sensitive:
+            x = _frames.drop_columns(x, self.sensitive_columns)
+        return replace(chunk, x=x, s=s)
 
-    def inputs(self, X: Any) -> Array:
-        """Return the numeric inputs of the model."""
-        X = self.visible(X)
+    def encode(self, chunk: Chunk) -> Chunk:
+        """Turn x and s of a split chunk into numbers."""
+        x, s = chunk.x, chunk.s
         if self.encoder is not None:
-            return np.asarray(self.encoder.transform(X))
-        return np.ascontiguousarray(X)
+            x = np.asarray(self.encoder.transform(x))
+        elif isinstance(x, np.ndarray):
+            x = np.ascontiguousarray(x)
+        else:
+            x = _frames.to_numpy(x)
+        if s is not None:
+            s = None if self.sensitive_encoder is None else self.sensitive_encoder.transform(s)
+        return replace(chunk, x=x, s=s)
 
-    def sensitive(self, X: Any, s: Any = None) -> Array | None:
-        """Return the numeric sensitive attributes, from the columns of X or given apart."""
-        if self.sensitive_encoder is None:
-            return None
-        if self.sensitive_columns is not None:
-            s = _frames.take_columns(X, self.sensitive_columns)
-        return None if s is None else np.asarray(self.sensitive_encoder.transform(s))
-
-    def __call__(self, chunk: Chunk) -> Chunk:
-        """Return the chunk with numeric x and s."""
-        return replace(chunk, x=self.inputs(chunk.x), s=self.sensitive(chunk.x, chunk.s))
+    def applied_to(self, source: ChunkSource) -> ChunkSource:
+        """Return the source of split and encoded chunks."""
+        return source.then(self.split).then(self.encode)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Validated training rows: the source of numeric chunks and how they are made."""
+    """Training rows, and what the first pass over them found.
 
-    source: ArraySource
+    Parameters
+    ----------
+    source : ChunkSource
+        Of numeric chunks.
+    preparation : Preparation
+        How they are made.
+    n_targets : int
+        Columns of y.
+    one_target : bool
+        Whether y has one dimension.
+    n_rows, n_present : int
+        Number of rows, and of those that weigh anything.
+    seed : int
+        Of the sample.
+    sample : Chunk
+        Numeric rows that length scales and landmarks are learnt from.
+    groups : array of shape (g, p) or None
+        Numeric s of one row for each combination of categories.
+    """
+
+    source: ChunkSource
     preparation: Preparation
     n_targets: int
     one_target: bool
+    n_rows: int
+    n_present: int
+    seed: int
+    sample: Chunk
+    groups: Array | None
 
 
-def open_training(
-    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, *, fair: bool
+def open_training(  # noqa: PLR0917
+    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, size: int | None
 ) -> TrainingData:
-    """Validate the arguments of `fit`; set `n_features_in_` and `feature_names_in_`.
+    """Validate the arguments of `fit` and make the first pass over the rows.
 
     Parameters
     ----------
     estimator : estimator
-        Its `sensitive_columns` and `hide_sensitive` are read.
+        Its parameters about the sensitive attributes are read; `n_features_in_` and
+        `feature_names_in_` are set.
     X, y, sensitive_features, sample_weight
         As in `fit`.
-    fair : bool
-        Whether the fit needs sensitive attributes.
+    size : int or None
+        Rows to sample; None: all.
     """
-    table = is_into_dataframe(X) and not _frames.is_all_numeric(X)
-    X, y = _validated(estimator, X, y, table=table, reset=True)
-    weight = None if sample_weight is None else _weights(sample_weight, X)
-    preparation = _sensitive_preparation(estimator, X, sensitive_features, weight, fair=fair)
-    if table:
-        # Rare groups of people are never pooled.
-        names, columns = estimator.feature_names_in_, preparation.sensitive_columns or []
-        keep = () if preparation.hide_sensitive else tuple(names[columns])
-        encoder = TableEncoder(keep=keep).fit(preparation.visible(X), sample_weight=weight)
-        preparation = replace(preparation, encoder=encoder)
-    return _training_data(estimator, preparation, X, y, sensitive_features, weight)
+    given = sensitive_features is not None or _rows.has_sensitive(X)
+    rows = open_rows(estimator, X, y, sensitive_features, sample_weight, reset=True)
+    preparation = _sensitive_columns(estimator, given=given)
+    seed = seed_of(estimator.random_state)
+    split = rows.source.then(preparation.split)
+    every = estimator.sensitive_kernel == "categorical"
+    learned: Learned = split.fold(
+        lambda: Learner(size, seed, encode=rows.table, checked=rows.checked, every=every),
+        LEARN_ROWS,
+    )
+    learned.check()
+    preparation = _with_encoders(preparation, rows, learned)
+    sample = preparation.encode(learned.sample.chunk())
+    groups = None
+    if learned.groups.rows is not None and preparation.sensitive_encoder is not None:
+        groups = np.asarray(preparation.sensitive_encoder.transform(learned.groups.rows))
+    return TrainingData(
+        preparation.applied_to(rows.source), preparation, sample.y.shape[1], rows.one_target,
+        learned.n_rows, learned.n_present, seed, sample, groups,
+    )  # fmt: skip
 
 
 def open_batch(
     estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
-) -> TrainingData:
-    """Validate the arguments of a later `partial_fit`, prepared as the first batch was."""
+) -> ChunkSource:
+    """Return the numeric chunks of a later `partial_fit`, prepared as the first batch was."""
     preparation: Preparation = estimator._preparation
-    table = preparation.encoder is not None
-    X, y = _validated(estimator, X, y, table=table, reset=False)
-    weight = None if sample_weight is None else _weights(sample_weight, X)
     apart = preparation.sensitive_encoder is not None and preparation.sensitive_columns is None
     if apart != (sensitive_features is not None):
         raise ValueError(
             "sensitive_features must be given to every partial_fit or to none; the first batch "
             f"came {'with' if apart else 'without'} them"
         )
-    if apart:
-        _check_lengths(X, sensitive_features)
-    data = _training_data(estimator, preparation, X, y, sensitive_features, weight)
-    if (data.n_targets, data.one_target) != (estimator._n_targets, estimator._one_target):
+    rows = open_rows(estimator, X, y, sensitive_features, sample_weight, reset=False)
+    source = preparation.applied_to(rows.source)
+    n_targets = next(rows.source.chunks(1)).y.shape[1]
+    if n_targets != estimator._n_targets:
         raise ValueError(
-            f"y has {data.n_targets} columns but the first batch had {estimator._n_targets}; give "
-            "every batch the same targets"
+            f"y has {n_targets} columns but the first batch had {estimator._n_targets}; give every "
+            "batch the same targets"
         )
-    return data
+    return source
 
 
-def _training_data(  # noqa: PLR0917
-    estimator: Any,
-    preparation: Preparation,
-    X: Any,
-    y: Array,
-    sensitive_features: Any,
-    weight: Array | None,
-) -> TrainingData:
-    s = sensitive_features if preparation.sensitive_columns is None else None
-    targets = y.reshape(len(y), -1)
-    source = ArraySource(X, s, targets, weight, n_threads=estimator.n_jobs).then(preparation)
-    return TrainingData(source, preparation, targets.shape[1], y.ndim == 1)
-
-
-def open_inputs(estimator: Any, X: Any) -> ArraySource:
+def open_inputs(estimator: Any, X: Any) -> ChunkSource:
     """Validate the argument of `predict`; return the source of its numeric chunks."""
     preparation: Preparation = estimator._preparation
     if not estimator._joins_sensitive:
         # Then s is not needed, and may be missing or of a level never seen.
         preparation = replace(preparation, sensitive_encoder=None)
-    if preparation.encoder is not None:
-        validate_data(estimator, X, skip_check_array=True, reset=False)
-        X = X if hasattr(X, "shape") else np.array(X, dtype=object)
-    else:
-        X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
-    return ArraySource(X, n_threads=estimator.n_jobs).then(preparation)
+    return preparation.applied_to(_rows.open_inputs(estimator, X))
 
 
-def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:
-    """Return X and y, checked; a table that will be encoded keeps its container."""
-    if table:
-        validate_data(estimator, X, skip_check_array=True, reset=reset)
-        y = _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
-        check_consistent_length(X, y)
-        if len(y) < 2:
-            raise ValueError(f"X has {len(y)} sample(s), at least 2 are needed to fit")
-        return X, _target(y)
-    X, y = validate_data(
-        estimator, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True,
-        y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1,
-    )  # fmt: skip
-    return X, _target(y)
-
-
-def _target(y: Any) -> Array:
-    try:
-        return np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"y has values that are not numbers (dtype {y.dtype}); give numbers, such as 0 and 1 "
-            "for two classes"
-        ) from None
-
-
-def _weights(sample_weight: Any, X: Any) -> Array:
-    weight = _check_sample_weight(
-        sample_weight, np.empty((_frames.n_rows(X), 1)), dtype=np.float64, ensure_non_negative=True
-    )
-    if not weight.any():
-        raise ValueError("sample_weight is zero for every row; at least one must be positive")
-    return np.asarray(weight)
-
-
-def _sensitive_preparation(
-    estimator: Any, X: Any, sensitive_features: Any, weight: Array | None, *, fair: bool
-) -> Preparation:
+def _sensitive_columns(estimator: Any, *, given: bool) -> Preparation:
+    """Find the sensitive attributes: columns of X, given apart, or none in an ordinary fit."""
     columns, hide = estimator.sensitive_columns, estimator.hide_sensitive
     if columns is None:
-        if sensitive_features is None:
-            if fair:
-                raise ValueError(MISSING_SENSITIVE)
-            return Preparation()
-        _check_lengths(X, sensitive_features)
-        encoder = SensitiveEncoder().fit(sensitive_features, sample_weight=weight)
-        return Preparation(sensitive_encoder=encoder)
-    if sensitive_features is not None:
+        if not given and not estimator._is_ordinary():
+            raise ValueError(MISSING_SENSITIVE)
+        return Preparation()
+    if given:
         raise ValueError(
             f"sensitive_columns={columns!r} and sensitive_features are both given; name columns of "
             "X or pass the attributes apart, not both"
         )
-    positions = _positions(columns, getattr(estimator, "feature_names_in_", None), X)
-    if hide and len(positions) == _frames.n_columns(X):
+    width = estimator.n_features_in_
+    found = positions(columns, getattr(estimator, "feature_names_in_", None), width)
+    if hide and len(found) == width:
         raise ValueError(
             "hide_sensitive=True leaves no input: every column of X is in sensitive_columns"
         )
-    encoder = SensitiveEncoder().fit(_frames.take_columns(X, positions), sample_weight=weight)
-    return Preparation(None, encoder, positions, hide)
+    return Preparation(None, None, found, hide)
 
 
-def _positions(columns: Any, names: Any, X: Any) -> list[int]:
-    """Return the positions of `sensitive_columns`, in errors called by that name."""
-    names = None if names is None else list(names)
-    try:
-        found = _frames.resolve_columns(columns, names, _frames.n_columns(X))
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"sensitive_columns={columns!r}: {error}") from None
-    if not found or len(set(found)) < len(found):
-        raise ValueError(
-            f"sensitive_columns={columns!r} must name at least one column of X, and none twice; "
-            "for an ordinary fit use sensitive_columns=None and eta=0"
-        )
-    return found
+def _with_encoders(preparation: Preparation, rows: Rows, learned: Learned) -> Preparation:
+    if rows.table and not _all_numeric(learned.x):
+        # Rare groups of people are never pooled. By position: not every frame has names.
+        keep = () if preparation.hide_sensitive else tuple(preparation.sensitive_columns or ())
+        encoder = TableEncoder(keep=keep).finish(learned.x)
+        preparation = replace(preparation, encoder=encoder)
+    if learned.s.columns:
+        encoder = SensitiveEncoder().finish(learned.s)
+        preparation = replace(preparation, sensitive_encoder=encoder)
+    return preparation
 
 
-def _check_lengths(X: Any, s: Any) -> None:
-    if isinstance(s, str) or not hasattr(s, "__len__") or getattr(s, "shape", None) == ():
-        raise TypeError(
-            f"sensitive_features={s!r} is a {type(s).__name__}; give an array, Series or frame "
-            "with one row for each row of X, or name columns of X in sensitive_columns"
-        )
-    if 0 in getattr(s, "shape", ())[1:]:
-        raise ValueError("sensitive_features has no columns; give at least one attribute")
-    if _frames.n_rows(X) != _frames.n_rows(s):
-        raise ValueError(
-            f"sensitive_features has {_frames.n_rows(s)} rows but X has {_frames.n_rows(X)}; give "
-            "one row of sensitive attributes for each row of X, in the same order"
-        )
+def _all_numeric(statistics: TableStatistics) -> bool:
+    return all(
+        column.kind in ("numeric", "boolean") and not column.n_missing
+        for column in statistics.columns
+    )

@@ -14,7 +14,7 @@ from scalefair.estimators._data import TrainingData
 from scalefair.estimators._maps import sensitive_map
 from scalefair.kernels import Kernel
 from scalefair.maps import ConcatMap, Identity, ProductMap
-from scalefair.maps._base import fitted_kernel, seed_of
+from scalefair.maps._base import fitted_kernel
 from scalefair.solve.exact import DualFit, explained_share, fair_dual
 
 
@@ -94,14 +94,10 @@ class ExactRows:
 
 def exact_rows(estimator: Any, data: TrainingData) -> ExactRows:
     """Learn the kernels of an estimator in exact mode, and keep the rows."""
-    rows = next(data.source.chunks(data.source.n_rows))
+    rows = data.sample
     weight = np.ones(rows.n_rows) if rows.weight is None else rows.weight
-    seed = seed_of(estimator.random_state)
-    kernel = fitted_kernel(estimator.kernel, estimator.length_scale, rows.x, weight, seed)
-    psi = None
-    if data.preparation.sensitive_encoder is not None:
-        categorical = data.preparation.sensitive_encoder.categorical_
-        psi = sensitive_map(estimator, data.source, categorical, seed)
+    kernel = fitted_kernel(estimator.kernel, estimator.length_scale, rows.x, weight, data.seed)
+    psi = sensitive_map(estimator, data)
     seen = psi is not None and estimator._joins_sensitive
     joined = 1.0 / check_alpha(estimator.alpha)["psi"] if seen else 0.0
     return ExactRows(kernel, psi, rows.x, rows.s, rows.y, rows.weight, joined)

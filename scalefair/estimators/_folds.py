@@ -21,8 +21,8 @@ def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:
     ----------
     cv : int, splitter or iterable of (train, test)
         A number makes that many random folds, see :func:`balanced_fold`.
-    X, y : arrays or frames
-        For splitters that look at them.
+    X, y : arrays, frames or ranges
+        For splitters that look at them; ranges of the right length where rows are not in memory.
     seed : int
         Of the hash.
     """
@@ -61,6 +61,8 @@ def _fold_of_rows(cv: Any, X: Any, y: Any) -> NDArray[np.int64]:
     """Fold of each row, −1 for rows that are never tested."""
     n = len(y)
     fold = np.full(n, -1)
+    if isinstance(X, range):
+        X = y = np.empty((n, 1))
     for number, split in enumerate(check_cv(cv, y).split(X, y)):
         train, test = (_indices(part) for part in split)
         if (fold[test] >= 0).any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,41 @@ import numpy as np
 from scalefair import _frames
 from scalefair._typing import Array, Chunk
 from scalefair.encoding import TableStatistics, sensitive_statistics, table_statistics
-from scalefair.stream._source import Sample, Sampler
+from scalefair.stream import Sample, Sampler
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """One row of s for each combination of categories; `+` joins two such tables.
+
+    Parameters
+    ----------
+    rows : frame, array or None
+        None where there are no categories.
+    every : bool
+        Whether numbers are categories, too.
+    """
+
+    rows: Any = None
+    every: bool = False
+
+    @classmethod
+    def of(cls, s: Any, every: bool) -> Groups:
+        """Return the first row of each combination in s."""
+        table = _frames.as_table(s, one_column=True)
+        columns = _frames.columns(table)
+        codes: list[Any] = [column.codes()[0] for column in columns if column.kind == "categorical"]
+        numbers = [c for c in columns if c.kind == "boolean" or (every and c.kind == "numeric")]
+        codes += [column.floats() for column in numbers]
+        if not codes or _frames.n_rows(table) == 0:
+            return cls(None, every)
+        _, first = np.unique(np.column_stack(codes), axis=0, return_index=True)
+        return cls(_frames.take_rows(table, np.sort(first)), every)
+
+    def __add__(self, other: Groups) -> Groups:
+        if self.rows is None or other.rows is None:
+            return self if other.rows is None else other
+        return Groups.of(_frames.stack_rows([self.rows, other.rows]), self.every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,31 +54,44 @@ class Learned:
 
     Parameters
     ----------
-    n_rows : int
-        Number of rows.
+    n_rows, n_present : int
+        Number of rows, and of those that weigh anything.
+    weight : float
+        Sum of their weights.
     x, s : TableStatistics
         Of the columns of the inputs (empty where they are used as given) and of the sensitive
         attributes.
-    groups : frame or array
-        One row of s for each combination of categories.
+    groups : Groups
+        The combinations of categories in s.
     sample : Sample
         Rows chosen by their number.
     """
 
     n_rows: int
+    n_present: int
+    weight: float
     x: TableStatistics
     s: TableStatistics
-    groups: Any
+    groups: Groups
     sample: Sample
 
     def __add__(self, other: Learned) -> Learned:
         return Learned(
             self.n_rows + other.n_rows,
+            self.n_present + other.n_present,
+            self.weight + other.weight,
             self.x + other.x,
             self.s + other.s,
-            _join_groups(self.groups, other.groups),
+            self.groups + other.groups,
             self.sample + other.sample,
         )
+
+    def check(self) -> None:
+        """Complain of too few rows, or of none that counts."""
+        if self.n_rows < 2:
+            raise ValueError(f"X has {self.n_rows} sample(s), at least 2 are needed to fit")
+        if self.weight == 0:
+            raise ValueError("sample_weight is zero for every row; at least one must be positive")
 
 
 class Learner:
@@ -51,19 +99,26 @@ class Learner:
 
     Parameters
     ----------
-    size, seed : int
+    size : int or None
+        Of the sample; None: all rows.
+    seed : int
         Of the sample.
     encode : bool
-        Whether the inputs are a table whose columns must be understood; otherwise they are
-        numbers, and checked to be finite.
+        Whether the inputs are a table whose columns must be understood; else they are numbers.
+    checked : bool
+        Whether numbers are known to be finite.
+    every : bool
+        Whether numeric sensitive attributes are categories, too.
     """
 
-    def __init__(self, size: int, seed: int, *, encode: bool) -> None:
-        self._encode = encode
-        self._n_rows = 0
+    def __init__(
+        self, size: int | None, seed: int, *, encode: bool, checked: bool, every: bool
+    ) -> None:
+        self._encode, self._checked = encode, checked
+        self._n_rows, self._n_present, self._weight = 0, 0, 0.0
         self._x = self._s = TableStatistics()
-        self._groups: Any = None
-        self._sampler = Sampler(size, seed)
+        self._groups = Groups(None, every)
+        self._sampler = Sampler(sys.maxsize if size is None else size, seed)
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in; an error says where they come from."""
@@ -76,53 +131,40 @@ class Learner:
 
     def _add(self, chunk: Chunk) -> None:
         self._n_rows += chunk.n_rows
-        check_finite("y", chunk.y)
-        check_finite("sample_weight", chunk.weight)
+        weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+        self._n_present += int(np.count_nonzero(weight))
+        self._weight += float(weight.sum())
         if self._encode:
             self._x = self._x + table_statistics(chunk.x, chunk.weight)
-        else:
-            check_finite("X", chunk.x)
+        elif not self._checked:
+            check_finite("X", np.asarray(chunk.x))
         if chunk.s is not None:
             self._s = self._s + sensitive_statistics(chunk.s, chunk.weight)
-            present = chunk.s if chunk.weight is None else _present(chunk.s, chunk.weight)
-            self._groups = _join_groups(self._groups, _firsts(present))
+            self._groups = self._groups + Groups.of(_present(chunk), self._groups.every)
         self._sampler.add(chunk)
 
     def result(self) -> Learned:
         """Return what all rows seen have told."""
-        return Learned(self._n_rows, self._x, self._s, self._groups, self._sampler.result())
+        sample = self._sampler.result()
+        return Learned(
+            self._n_rows, self._n_present, self._weight, self._x, self._s, self._groups, sample
+        )
 
 
-def check_finite(name: str, values: Array | None) -> None:
+def _present(chunk: Chunk) -> Any:
+    """The sensitive attributes of the rows that count."""
+    if chunk.weight is None or (chunk.weight > 0).all():
+        return chunk.s
+    return _frames.take_rows(chunk.s, np.flatnonzero(chunk.weight > 0))
+
+
+def check_finite(name: str, values: Array) -> None:
     """Raise a ValueError that names the first column with NaN or infinity."""
-    if values is None or np.isfinite(values).all():
+    finite = np.isfinite(values)
+    if finite.all():
         return
-    finite = np.isfinite(values.reshape(len(values), -1))
     column = int(np.flatnonzero(~finite.all(axis=0))[0])
-    which = f"{name}, column {column}," if values.ndim > 1 else name
     raise ValueError(
-        f"{which} has {int((~finite[:, column]).sum())} value(s) that are NaN or infinite; fill "
-        "them in, or leave those rows out"
+        f"{name} has {int((~finite[:, column]).sum())} value(s) in column {column} that are NaN or "
+        "infinite; fill them in, or leave those rows out"
     )
-
-
-def _present(s: Any, weight: Array) -> Any:
-    return _frames.take_rows(s, np.flatnonzero(np.asarray(weight) > 0))
-
-
-def _firsts(s: Any) -> Any:
-    """Rows of s that are the first of their combination of categories; None without categories."""
-    table = _frames.as_table(s, one_column=True)
-    kinds = _frames.columns(table)
-    codes = [column.codes()[0] for column in kinds if column.kind == "categorical"]
-    codes += [column.floats().astype(int) for column in kinds if column.kind == "boolean"]
-    if not codes or _frames.n_rows(table) == 0:
-        return None
-    _, first = np.unique(np.column_stack(codes), axis=0, return_index=True)
-    return _frames.take_rows(table, np.sort(first))
-
-
-def _join_groups(a: Any, b: Any) -> Any:
-    if a is None or b is None:
-        return a if b is None else b
-    return _firsts(_frames.stack_rows([a, b]))

@@ -10,11 +10,11 @@ from sklearn.base import clone
 
 from scalefair._checks import check_choice, check_count
 from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.estimators._data import TrainingData
 from scalefair.kernels import Kernel
 from scalefair.kernels.named import NAMES
 from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, ProductMap, RandomFourier
 from scalefair.maps._base import standard_deviation
-from scalefair.stream import ArraySource
 
 SAMPLE_ROWS = 2000
 """Least number of rows that length scales and landmarks are chosen from."""
@@ -66,21 +66,23 @@ def _check_scale(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value!r} must be 'median', a positive number, or one per column")
 
 
-def sample_size(n_components: int) -> int:
-    """Rows to learn a map on: enough that duplicates do not leave landmarks out."""
-    return max(SAMPLE_ROWS, 4 * n_components)
+def sample_size(estimator: Any) -> int | None:
+    """Rows to learn the maps on: enough that duplicates leave no landmark out; None: all."""
+    if _is_exact(estimator):
+        return None
+    most = max(getattr(estimator, "n_components", 0), estimator.n_sensitive_components)
+    return max(SAMPLE_ROWS, 4 * int(most))
 
 
 def _is_exact(estimator: Any) -> bool:
-    return bool(getattr(estimator, "feature_map", None) == "exact")
+    kind = getattr(estimator, "feature_map", None)
+    return isinstance(kind, str) and kind == "exact"
 
 
-def input_map(estimator: Any, source: ArraySource, seed: int) -> FeatureMap:
-    """Return φ, fitted on a sample of the source."""
-    size = source.n_rows if _is_exact(estimator) else sample_size(estimator.n_components)
-    sample = source.sample(size, seed)
-    phi = _unfitted_input_map(estimator, len(sample.x), seed)
-    return _fitted(phi, sample.x, sample.weight)
+def input_map(estimator: Any, data: TrainingData) -> FeatureMap:
+    """Return φ, fitted on the sample."""
+    phi = _unfitted_input_map(estimator, data.sample.n_rows, data.seed)
+    return _fitted(phi, data.sample.x, data.sample.weight)
 
 
 def _unfitted_input_map(estimator: Any, rows: int, seed: int) -> Any:
@@ -107,31 +109,17 @@ def _fitted(feature_map: Any, rows: Array, weight: Array | None) -> FeatureMap:
     return clone(feature_map).fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
 
 
-def sensitive_map(
-    estimator: Any, source: ArraySource, categorical: NDArray[np.bool_], seed: int
-) -> FeatureMap:
-    """Return ψ, fitted on a sample of the source in which every combination of categories occurs.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Its parameters about the sensitive attributes are read.
-    source : ArraySource
-        The rows.
-    categorical : array of bool of shape (p,)
-        Which columns of s are codes of categories.
-    seed : int
-        For the sample and the landmarks.
-    """
-    size = source.n_rows if _is_exact(estimator) else sample_size(estimator.n_sensitive_components)
-    sample = source.sample(size, seed)
-    rows, weight = sample.s, sample.weight
-    psi = _unfitted_sensitive_map(estimator, sample, categorical, seed)
-    coded = _coded_columns(estimator, categorical)
-    if coded.any():
-        if len(rows) < source.n_rows:
-            rows, weight = _with_rare_groups(source, rows, weight, coded)
-        _check_groups(rows, coded, source)
+def sensitive_map(estimator: Any, data: TrainingData) -> FeatureMap | None:
+    """Return ψ, fitted on the sample and one row of each group; None without attributes."""
+    encoder = data.preparation.sensitive_encoder
+    if encoder is None:
+        return None
+    psi = _unfitted_sensitive_map(estimator, data.sample, encoder.categorical_, data.seed)
+    rows, weight = data.sample.s, data.sample.weight
+    if data.groups is not None:
+        coded = encoder.categorical_ | (estimator.sensitive_kernel == "categorical")
+        _check_groups(data, coded)
+        rows, weight = _with_rare_groups(rows, weight, data.groups, coded)
     return _fitted(psi, rows, weight)
 
 
@@ -184,48 +172,13 @@ def _side_by_side(kind: Any, smooth: Any, categorical: NDArray[np.bool_]) -> Any
     return ProductMap(parts, whiten="rows") if kind is ProductMap else kind(parts)
 
 
-def _coded_columns(estimator: Any, categorical: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    if estimator.sensitive_kernel == "categorical":
-        return np.ones_like(categorical)
-    return categorical
-
-
-class _FirstOfEachGroup:
-    """One row of s for each combination of categories that occurs with positive weight."""
-
-    def __init__(self, coded: NDArray[np.bool_]) -> None:
-        self._coded = coded
-        self._found: list[Array] = []
-
-    def add(self, chunk: Chunk) -> None:
-        s = chunk.s if chunk.weight is None else chunk.s[np.asarray(chunk.weight) > 0]
-        self._found.append(_firsts(s, self._coded))
-
-    def result(self) -> _Groups:
-        return _Groups(_firsts(np.concatenate(self._found), self._coded), self._coded)
-
-
-class _Groups:
-    def __init__(self, rows: Array, coded: NDArray[np.bool_]) -> None:
-        self.rows, self.coded = rows, coded
-
-    def __add__(self, other: _Groups) -> _Groups:
-        return _Groups(_firsts(np.concatenate([self.rows, other.rows]), self.coded), self.coded)
-
-
-def _firsts(rows: Array, coded: NDArray[np.bool_]) -> Array:
-    _, first = np.unique(rows[:, coded], axis=0, return_index=True)
-    return rows[np.sort(first)]
-
-
 def _with_rare_groups(
-    source: ArraySource, rows: Array, weight: Array | None, coded: NDArray[np.bool_]
+    rows: Array, weight: Array | None, groups: Array, coded: NDArray[np.bool_]
 ) -> tuple[Array, Array | None]:
     """Join one row of each group that the sample lacks: none is left without a feature.
 
     Groups that it has are not joined again: they would count twice in the length scales.
     """
-    groups = source.fold(lambda: _FirstOfEachGroup(coded), 65536).rows
     all_rows = np.concatenate([rows, groups])
     _, first = np.unique(all_rows[:, coded], axis=0, return_index=True)
     kept = np.concatenate([np.arange(len(rows)), np.sort(first[first >= len(rows)])])
@@ -233,10 +186,10 @@ def _with_rare_groups(
     return all_rows[kept], joined
 
 
-def _check_groups(rows: Array, coded: NDArray[np.bool_], source: ArraySource) -> None:
+def _check_groups(data: TrainingData, coded: NDArray[np.bool_]) -> None:
     """Complain where the categories tell all rows apart: then any prediction depends on them."""
-    n = source.n_rows if source.weight is None else int(np.count_nonzero(source.weight))
-    if len(_firsts(rows, coded)) >= n:
+    n = 0 if data.groups is None else len(data.groups)
+    if n >= data.n_present:
         raise ValueError(
             f"every row is its own group: the categories in columns {np.flatnonzero(coded)} of the "
             f"sensitive attributes have {n} combinations in {n} rows, so that no prediction could "

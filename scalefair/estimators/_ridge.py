@@ -31,14 +31,14 @@ from scalefair.estimators._data import (
     open_inputs,
     open_training,
 )
-from scalefair.estimators._maps import check_maps, sensitive_map
+from scalefair.estimators._maps import check_maps, sample_size, sensitive_map
 from scalefair.estimators.fair_path import FairPath, default_etas
-from scalefair.maps._base import seed_of
 from scalefair.solve.limit import solve_under_limit
 from scalefair.solve.output_nocco import solve_output_nocco
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import Solution, System
 from scalefair.statistics import Moments, RowMap, accumulate
+from scalefair.stream import ChunkSource
 
 PREDICT_ROWS = 512
 
@@ -76,11 +76,12 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, data frame or table of shape (n, d)
+        X : array, data frame, dask collection, scan or batches of shape (n, d)
             Inputs. Numbers are used as given; a frame with text, categories or missing values is
-            encoded.
+            encoded. Rows that are not in memory (dask, :func:`scalefair.scan_parquet`,
+            :class:`scalefair.BatchSource`) are read chunk by chunk, twice.
         y : array-like of shape (n,) or (n, t)
-            Targets.
+            Targets; columns of the same scan, if X is one.
         sensitive_features : array, Series or frame of shape (n,) or (n, p), optional
             Sensitive attributes: numbers, categories or both. Needed unless `sensitive_columns`
             names them or `eta` is 0. `predict` does not need them.
@@ -94,15 +95,14 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         with _all_or_nothing(self):
             self._check_parameters()
             self._forget()
-            fair = not self._is_ordinary()
-            data = open_training(self, X, y, sensitive_features, sample_weight, fair=fair)
-            self._learn(data)
+            size = sample_size(self)
+            self._learn(open_training(self, X, y, sensitive_features, sample_weight, size))
         return self
 
     def _learn(self, data: TrainingData) -> None:
         """Set all that a fit learns from valid rows."""
         self._learn_maps(data)
-        self.moments_ = self._moments(data)
+        self.moments_ = self._moments(data.source, data.n_rows)
         self._solve()
 
     def _forget(self) -> None:
@@ -125,8 +125,8 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         with _all_or_nothing(self):
             self._check_parameters()
-            data = open_batch(self, X, y, sensitive_features, sample_weight)
-            self.moments_ = self.moments_ + self._moments(data)
+            source = open_batch(self, X, y, sensitive_features, sample_weight)
+            self.moments_ = self.moments_ + self._moments(source, source.n_rows)
             self._solve()
         return self
 
@@ -135,12 +135,13 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, data frame or table of shape (k, d)
+        X : array, data frame, dask collection, scan or batches of shape (k, d)
             Inputs as in `fit`.
 
         Returns
         -------
         array of shape (k,) or (k, t)
+            A dask array, not yet computed, for a dask collection.
         """
         check_is_fitted(self)
         predictions = open_inputs(self, X).map(self._predictor, PREDICT_ROWS)
@@ -190,7 +191,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self
 
     @abstractmethod
-    def _input_map(self, data: TrainingData, seed: int) -> FeatureMap:
+    def _input_map(self, data: TrainingData) -> FeatureMap:
         """Return φ."""
 
     @property
@@ -229,29 +230,24 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _learn_maps(self, data: TrainingData) -> None:
         self._preparation = data.preparation
         self._n_targets, self._one_target = data.n_targets, data.one_target
-        seed = seed_of(self.random_state)
-        self.phi_ = self._input_map(data, seed)
-        encoder = data.preparation.sensitive_encoder
-        self.psi_ = None
-        if encoder is not None:
-            self.psi_ = sensitive_map(self, data.source, encoder.categorical_, seed)
+        self.phi_ = self._input_map(data)
+        self.psi_ = sensitive_map(self, data)
 
     def _least_alpha(self) -> float:
         return self._ridges()["phi"]
 
-    def _row_map(self, n_rows: int) -> RowMap:
+    def _row_map(self, n_rows: int | None) -> RowMap:
         # Whitening moments loses digits as machine precision over the cut-off (METHOD.md 7);
         # whitening few rows costs no more than solving.
-        small = n_rows <= 10 * self.phi_.n_raw_
+        small = n_rows is not None and n_rows <= 10 * self.phi_.n_raw_
         fine = getattr(self.phi_, "cutoff", 1.0) < 1e-8 or self._least_alpha() <= 1e-8
         single = np.dtype(self.dtype) == np.float32
         return RowMap(
             self.phi_, self.psi_, self._n_targets, self.dtype, whiten_rows=small or fine or single
         )
 
-    def _moments(self, data: TrainingData) -> Moments:
-        row_map = self._row_map(data.source.n_rows)
-        (moments,) = accumulate(data.source, row_map, rows=self.chunk_rows)
+    def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:
+        (moments,) = accumulate(source, self._row_map(n_rows), rows=self.chunk_rows)
         return moments
 
     def _system_options(self, ratio: float, eps: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from scalefair.estimators._ridge import FairRidgeBase
 
 
 def _sums_over_rows(estimator: FairKernelRidge) -> bool:
-    """Say whether rows may come in batches: the exact mode and cross-validation need all at once."""
+    """Say whether rows may come in batches: not in exact mode, nor for cross-validation."""
     if estimator.feature_map == "exact" or not hasattr(estimator, "alpha"):
         raise AttributeError(
             "partial_fit needs a FairKernelRidge with an explicit feature map: feature_map='exact' "
@@ -184,8 +184,8 @@ class FairKernelRidge(FairRidgeBase):
     def _is_dual(self) -> bool:
         return bool(self.feature_map == "exact" and self.unfairness is None)
 
-    def _input_map(self, data: TrainingData, seed: int) -> FeatureMap:
-        return input_map(self, data.source, seed)
+    def _input_map(self, data: TrainingData) -> FeatureMap:
+        return input_map(self, data)
 
     def _learn(self, data: TrainingData) -> None:
         if not self._is_dual():

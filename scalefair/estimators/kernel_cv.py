@@ -22,11 +22,11 @@ from scalefair.estimators._folds import make_folds
 from scalefair.estimators._search import FoldedMoments, Found, search
 from scalefair.estimators.fair_path import FairPath, default_alphas, default_etas
 from scalefair.estimators.kernel import FairKernelRidge
-from scalefair.maps._base import seed_of
 from scalefair.solve.limit import rescale
 from scalefair.solve.path import Spectrum
 from scalefair.solve.system import System
 from scalefair.statistics import accumulate
+from scalefair.stream import ArraySource
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -173,10 +173,12 @@ class FairKernelRidgeCV(FairKernelRidge):
 
     def _folded_moments(self, data: TrainingData) -> FoldedMoments:
         source = data.source
-        folds, some_always_train = make_folds(
-            self.cv, source.x, source.y, seed_of(self.random_state)
-        )
-        parts = accumulate(source, self._row_map(source.n_rows), folds=folds, rows=self.chunk_rows)
+        # Not the seed of the sample: landmarks must not gather in one fold.
+        X, y = getattr(source, "x", None), getattr(source, "y", None)
+        if not isinstance(source, ArraySource):
+            X = y = range(data.n_rows)
+        folds, some_always_train = make_folds(self.cv, X, y, data.seed + 1)
+        parts = accumulate(source, self._row_map(data.n_rows), folds=folds, rows=self.chunk_rows)
         held, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
         if not all(fold.weight for fold in held):
             raise ValueError(

@@ -114,6 +114,5 @@ class FairRidge(FairRidgeBase):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _input_map(self, data: TrainingData, seed: int) -> FeatureMap:
-        del seed  # the identity has nothing to draw
-        return Identity().fit(data.source.sample(2, 0).x)
+    def _input_map(self, data: TrainingData) -> FeatureMap:
+        return Identity().fit(data.sample.x)

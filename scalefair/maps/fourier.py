@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
 from scalefair._jit import cos_phase, cos_sin
 from scalefair._typing import Array, Rows
 from scalefair.kernels import Kernel
-from scalefair.maps._base import BaseMap, check_count, compute_dtype, fitted_kernel, seed_of
+from scalefair.maps._base import check_count, compute_dtype, fitted_kernel, seed_of
+from scalefair.maps._gradient import LengthScaleMap
 
 
-class RandomFourier(BaseMap):
+class RandomFourier(LengthScaleMap):
     """Random Fourier features: φ(x)ᵀφ(z) ≈ k(x, z) for a shift-invariant kernel.
 
     With frequencies ω_1, …, ω_h drawn from the spectral density of k,
@@ -109,3 +111,39 @@ class RandomFourier(BaseMap):
             np.matmul(X, frequencies, out=out)
             cos_phase(out, self.phase_.astype(dtype, copy=False), np.sqrt(2 / size))
         return out
+
+    def with_length_scale(self, theta: Any) -> Self:
+        """Return a fitted copy with other length scales; frequencies times θ stay the same."""
+        other = copy(self)
+        other.kernel_ = self.kernel_.with_length_scale(theta)
+        old, new = self.kernel_.theta, other.kernel_.theta
+        inputs = len(self.frequencies_)
+        if new.size not in (1, inputs):
+            raise ValueError(
+                f"theta has {new.size} entries for {inputs} inputs; give one number, or one per "
+                "input"
+            )
+        other.frequencies_ = self.frequencies_ * (old / new)[:, None]
+        return other
+
+    def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
+        """Contract with ∂(xᵀω_j)/∂log θ_l = −x_l ω_lj; see `LengthScaleMap.raw_gradient`."""
+        dProjection = self._through_cosine(X, raw, dRaw)
+        per_input = -np.sum(self.frequencies_ * (X.T @ dProjection), axis=1)
+        return per_input.sum(keepdims=True) if self.kernel_.theta.size == 1 else per_input
+
+    def _through_cosine(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
+        """Return the adjoint of the projection X @ frequencies, shape (k, h)."""
+        size = self.frequencies_.shape[1]
+        if self.phase_ is None:
+            cosine, sine = raw[:, :size], raw[:, size:]
+            return np.asarray(cosine * dRaw[:, size:] - sine * dRaw[:, :size])
+        slope = X @ self.frequencies_
+        # −sin(a) = cos(a + π/2)
+        cos_phase(slope, self.phase_ + np.pi / 2, np.sqrt(2 / size))
+        slope *= dRaw
+        return slope
+
+    def linear_gradient(self, product: Array) -> Array:  # noqa: ARG002
+        """Return zeros: there is no linear part."""
+        return np.zeros(self.kernel_.theta.size)

@@ -7,6 +7,7 @@ least share that any β reaches.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.optimize import brentq
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.solve.path import AlphaSlice, Spectrum
-from scalefair.solve.primal import NULL
+from scalefair.solve.primal import NULL, solve_primal
 from scalefair.solve.system import System, best_scale
 
 SCAN = np.logspace(-12, 15, 325)
@@ -59,7 +60,7 @@ def least_eta(slice_: AlphaSlice, unfairness: float) -> float | None:
     last = int(above.max(initial=-1))
     if last == len(etas) - 1:
         return None
-    if unfairness == 0 or not np.isfinite(etas[last + 1]):
+    if unfairness <= ROUNDING or not np.isfinite(etas[last + 1]):
         return np.inf if np.isinf(etas[-1]) else None
     if last < 0:  # the ridge fit exceeds the limit by rounding error only
         return float(etas[0])
@@ -99,6 +100,10 @@ def optimum_at_share(system: System, alpha: float, unfairness: float) -> Array:
     optimum is β = (A + μ(RRᵀ − uC))⁻¹c with A = C + α and the μ at which the limit is met. Where
     A = I and RRᵀ − uC = diag(ν), βᵢ = gᵢ/(1 + μνᵢ), and the excess Σνβ² falls with μ.
     """
+    if max(unfairness, ROUNDING) < least_share(system):
+        raise ValueError(_out_of_reach(system, unfairness))
+    if unfairness <= ROUNDING:  # the cone is a plane, where μ → ∞
+        return solve_primal(replace(system, factor=system.share_factor), alpha, np.inf)[0]
     cov = system.moments.covariance(system.features, system.features)
     cone = system.share_factor @ system.share_factor.T - unfairness * cov
     nu, basis = eigh(cone, system.gram + alpha * np.diag(system.ridge))
@@ -111,8 +116,7 @@ def optimum_at_share(system: System, alpha: float, unfairness: float) -> Array:
     def excess(log_gap: float) -> float:
         return float(nu @ np.sum(fit(np.exp(log_gap)) ** 2, axis=1))
 
-    # Not by the sign of nu[0], which is rounding error where C is singular.
-    if unfairness <= least_share(system) or excess(np.log(1e-15)) > 0:
+    if nu[0] >= 0 or excess(np.log(1e-15)) > 0:
         raise ValueError(_out_of_reach(system, unfairness))
     root = brentq(excess, np.log(1e-15), 0.0, xtol=1e-14, rtol=1e-15)
     return np.asarray(basis @ fit(float(np.exp(root))))

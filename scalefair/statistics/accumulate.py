@@ -109,6 +109,7 @@ class CrossSums:
         self.n_rows = 0
 
     def add(self, Phi: Rows, rest: Array) -> None:
+        """Count rows in that are shifted and multiplied by √weight."""
         self.cross += Phi.T @ rest.astype(Phi.dtype, copy=False)
         self.rest += rest.T @ rest
         self.n_rows += int(np.count_nonzero(rest[:, -1]))

@@ -94,7 +94,8 @@ class CrossAccumulator:
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
         if chunk.n_rows > 0:
-            self._sums.add(*self._buffer.fill(chunk))
+            Phi, rest = self._buffer.fill(chunk)
+            self._sums.add(Phi.astype(np.float64, copy=False), rest)
 
     def result(self) -> CrossMoments:
         """Return the moments of all rows seen."""
@@ -118,24 +119,30 @@ class ProductAccumulator:
     """
 
     def __init__(self, row_map: RowMap, mean: Array, V: Array, rows: int) -> None:
-        self._map = row_map
-        self._mean = mean.astype(row_map.dtype)
-        self._transposed = np.ascontiguousarray(V.T, dtype=row_map.dtype)
-        self._rows = np.empty((rows, len(V)), row_map.dtype)
+        self._map, self._mean = row_map, mean
+        self._transposed = np.ascontiguousarray(V.T)
+        self._centred = np.empty((rows, len(V)))
+        # float32 rows are multiplied as float64: rounded products would be another matrix in each
+        # iteration, and their rounding error is divided by α.
+        self._rows = (
+            self._centred
+            if row_map.dtype == np.float64
+            else np.empty_like(self._centred, dtype=row_map.dtype)
+        )
         self._product = np.empty_like(self._transposed)
-        self._total = np.zeros(V.shape[::-1])
+        self._total = np.zeros_like(self._transposed)
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
         if chunk.n_rows == 0:
             return
-        rows = self._rows[: chunk.n_rows]
+        rows, centred = self._rows[: chunk.n_rows], self._centred[: chunk.n_rows]
         self._map.phi_rows(chunk.x, rows)
-        rows -= self._mean
-        values = self._transposed @ rows.T
+        np.subtract(rows, self._mean, out=centred)
+        values = self._transposed @ centred.T
         if chunk.weight is not None:
-            values *= np.asarray(chunk.weight, dtype=values.dtype)
-        np.matmul(values, rows, out=self._product)
+            values *= np.asarray(chunk.weight)
+        np.matmul(values, centred, out=self._product)
         self._total += self._product
 
     def result(self) -> Array:

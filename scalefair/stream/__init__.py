@@ -1,5 +1,21 @@
 """Where rows come from. Knows no mathematics."""
 
+from scalefair.stream._source import ChunkSource, Sample, Sampler
 from scalefair.stream.arrays import ArraySource
+from scalefair.stream.batches import BatchSource
+from scalefair.stream.dask import DaskSource, is_dask
+from scalefair.stream.files import FileSource, Scan, scan_csv, scan_parquet
 
-__all__ = ["ArraySource"]
+__all__ = [
+    "ArraySource",
+    "BatchSource",
+    "ChunkSource",
+    "DaskSource",
+    "FileSource",
+    "Sample",
+    "Sampler",
+    "Scan",
+    "is_dask",
+    "scan_csv",
+    "scan_parquet",
+]

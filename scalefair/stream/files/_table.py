@@ -1,9 +1,7 @@
-"""Tables on disk: parquet files, folders of them, and csv. The home of pyarrow."""
+"""A whole table in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -11,8 +9,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from scalefair.stream.files._base import explained
+from scalefair.stream.files._csv import CSV_ENDINGS, CsvFiles, convert_options, refuse_bytes
+from scalefair.stream.files._parquet import PARQUET_ENDINGS, ParquetFiles, is_index
+from scalefair.stream.files._paths import find_files
+
 _MAGIC = b"PAR1"
-_CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 
 
 def read_table(path: str | PathLike[str]) -> pa.Table:
@@ -47,10 +49,10 @@ def read_table(path: str | PathLike[str]) -> pa.Table:
 
 
 def _read_folder(path: Path) -> pa.Table:
-    if not any(path.rglob("*.parquet")):
-        raise ValueError(f"{path}: the folder holds no .parquet file; give a file, or its folder")
-    with _explained(path, "a folder of parquet files with the same columns"):
-        return pyarrow.parquet.read_table(path)
+    files = ParquetFiles(find_files(path, None, PARQUET_ENDINGS))
+    schema = files.schema(files.columns)
+    tables = [table for _, table in files.tables(schema.names, 2**20)]
+    return pa.concat_tables([schema.empty_table(), *tables])
 
 
 def _read_file(path: Path) -> pa.Table:
@@ -59,37 +61,21 @@ def _read_file(path: Path) -> pa.Table:
     if not head:
         raise ValueError(f"{path}: the file is empty; give a parquet or csv file with rows")
     if head == _MAGIC:
-        with _explained(path, "a complete parquet file (is it truncated?)"):
+        with explained(path, ParquetFiles.expected):
             # As a single file: folders named like "a=1" above it are not columns.
-            return pyarrow.parquet.ParquetFile(path).read()
-    if not path.name.lower().endswith(_CSV_ENDINGS):
+            table = pa.parquet.ParquetFile(path).read()
+            return table.drop_columns([name for name in table.column_names if is_index(name)])
+    if not path.name.lower().endswith(CSV_ENDINGS):
         raise ValueError(
             f"{path}: not a parquet file, and its name does not end with .csv; give a parquet "
             "file, a folder of them or a csv file"
         )
-    with _explained(path, "a csv file with a header and the same cells in every line"):
+    with explained(path, CsvFiles.expected):
         return _read_csv(path)
 
 
 def _read_csv(path: Path) -> pa.Table:
-    missing = pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
-    table = pyarrow.csv.read_csv(path, convert_options=missing)
-    # pyarrow reads text that is not UTF-8 as bytes, without a word.
+    table = pa.csv.read_csv(path, convert_options=convert_options())
     for field in table.schema:
-        if pa.types.is_binary(field.type):
-            raise ValueError(
-                f"{path}: column {field.name!r} is not UTF-8; convert the file to UTF-8"
-            )
+        refuse_bytes(str(path), field)
     return table
-
-
-@contextmanager
-def _explained(path: Path, expected: str) -> Iterator[None]:
-    """Turn pyarrow's complaints about the content into a ValueError that names the file."""
-    try:
-        yield
-    except (FileNotFoundError, PermissionError):
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"{path}: cannot be read as {expected}: {reason}") from error

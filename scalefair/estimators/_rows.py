@@ -1,0 +1,131 @@
+"""Whatever users pass as X, y, s and weights, as one source of chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from narwhals.dependencies import is_into_dataframe
+from sklearn.utils.validation import validate_data
+
+from scalefair import _frames
+from scalefair.estimators._validate import check_lengths, validated, weights
+from scalefair.stream import (
+    ArraySource,
+    BatchSource,
+    ChunkSource,
+    DaskSource,
+    FileSource,
+    Scan,
+    is_dask,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A source of chunks as given, and what is known of their columns before they are read.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        The rows.
+    table : bool
+        Whether x comes in frames, whose columns must be understood first; else in arrays.
+    checked : bool
+        Whether x is known to be finite.
+    one_target : bool
+        Whether y has one dimension.
+    """
+
+    source: ChunkSource
+    table: bool
+    checked: bool
+    one_target: bool
+
+
+def is_stream(X: Any) -> bool:
+    """Say whether the rows of X are not in memory."""
+    return is_dask(X) or isinstance(X, Scan | BatchSource)
+
+
+def has_sensitive(X: Any) -> bool:
+    """Say whether X brings its own sensitive attributes, as batches may."""
+    return isinstance(X, BatchSource) and next(X.chunks(1)).s is not None
+
+
+def open_rows(
+    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, *, reset: bool
+) -> Rows:
+    """Return the rows of `fit` (`reset`) or of a later batch; set or check the names of columns."""
+    if is_stream(X):
+        return _open_stream(estimator, X, y, sensitive_features, sample_weight, reset=reset)
+    table = is_into_dataframe(X) and not _frames.is_all_numeric(X)
+    if not reset:
+        table = estimator._preparation.encoder is not None
+    X, y = validated(estimator, X, y, table=table, reset=reset)
+    if sensitive_features is not None:
+        check_lengths(X, sensitive_features)
+    weight = weights(sample_weight, X)
+    source = ArraySource(
+        X, sensitive_features, y.reshape(len(y), -1), weight, n_threads=estimator.n_jobs
+    )
+    return Rows(source, table, not table, y.ndim == 1)
+
+
+def _open_stream(estimator: Any, X: Any, y: Any, s: Any, weight: Any, *, reset: bool) -> Rows:
+    if isinstance(X, BatchSource):
+        if any(part is not None for part in (y, s, weight)):
+            raise ValueError(
+                "y, sensitive_features and sample_weight come with the batches of a BatchSource; "
+                "give None"
+            )
+        first = next(X.chunks(65536))
+        check_columns(estimator, first.x, reset=reset)
+        return Rows(X, is_into_dataframe(first.x), False, first.y.shape[1] == 1)
+    check_columns(estimator, X, reset=reset)
+    source = stream_source(X, s, y, weight, estimator.n_jobs)
+    return Rows(source, not _is_array(X), False, _is_one_target(y))
+
+
+def stream_source(X: Any, s: Any, y: Any, weight: Any, n_threads: int | None) -> ChunkSource:
+    """Return the source for rows in files or in dask collections."""
+    if isinstance(X, Scan):
+        return FileSource(X, s, y, weight, n_threads=n_threads)
+    return DaskSource(X, s, y, weight)
+
+
+def open_inputs(estimator: Any, X: Any) -> ChunkSource:
+    """Return the rows of `predict`, checked to have the columns of `fit`."""
+    if isinstance(X, BatchSource):
+        check_columns(estimator, next(X.chunks(65536)).x, reset=False)
+        return X
+    if is_stream(X):
+        check_columns(estimator, X, reset=False)
+        return stream_source(X, None, None, None, estimator.n_jobs)
+    if estimator._preparation.encoder is not None:
+        validate_data(estimator, X, skip_check_array=True, reset=False)
+        X = X if hasattr(X, "shape") else np.array(X, dtype=object)
+    else:
+        X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
+    return ArraySource(X, n_threads=estimator.n_jobs)
+
+
+def check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
+    """Let scikit-learn set or check `n_features_in_` and `feature_names_in_`, by a look-alike."""
+    names = getattr(X, "columns", None)
+    if names is None:
+        names = _frames.column_names(X)
+    width = int(X.shape[1]) if names is None else len(names)
+    alike: Any = np.empty((0, width))
+    if names is not None:
+        alike = _frames.make_frame({str(name): np.empty(0) for name in names})
+    validate_data(estimator, alike, skip_check_array=True, reset=reset)
+
+
+def _is_array(X: Any) -> bool:
+    return not hasattr(X, "columns")
+
+
+def _is_one_target(y: Any) -> bool:
+    return len(y.columns) == 1 if isinstance(y, Scan) else getattr(y, "ndim", 1) == 1

@@ -1,0 +1,155 @@
+"""Which files a path means, in which order, and what the names of their folders say."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike, fspath
+from typing import Any
+from urllib.parse import unquote
+
+import fsspec
+from fsspec.implementations.arrow import ArrowFSWrapper
+from fsspec.implementations.local import LocalFileSystem
+
+PathOrPaths = str | PathLike[str] | Iterable[str | PathLike[str]]
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_HIDDEN = ("_", ".")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Files in the order of their rows.
+
+    Parameters
+    ----------
+    filesystem : fsspec filesystem
+        Where they are.
+    paths : tuple of str
+        Their paths in it.
+    keys : tuple of dict
+        For each file the columns that its folders give: {"a": "1"} for ``a=1/part.parquet``.
+    """
+
+    filesystem: Any
+    paths: tuple[str, ...]
+    keys: tuple[dict[str, str | None], ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names for people: local paths as they are, others with their protocol."""
+        return tuple(_name(self.filesystem, path) for path in self.paths)
+
+
+def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> Found:
+    """Return the files that `path` means.
+
+    Parameters
+    ----------
+    path : str, path, or list of them
+        Files, folders (all files below with one of the `endings`, except those whose name or
+        folder begins with "_" or "."), patterns with ``*``, ``?`` and ``[]``, or URLs.
+    filesystem : fsspec or pyarrow filesystem, or None
+        Where to look; None: as the URL says, otherwise on this machine.
+    endings : tuple of str
+        Endings of the names of files in folders.
+
+    Returns
+    -------
+    Found
+        Folders and patterns in natural order, part.2 before part.10, which is the order they were
+        written in; a list in the order given.
+    """
+    places = [_place(item, filesystem) for item in _listed(path)]
+    fs = places[0][0]
+    if any(_protocol(other) != _protocol(fs) for other, _ in places):
+        raise ValueError(f"path={path!r} lies on several filesystems; give files of one of them")
+    found = [pair for _, place in places for pair in _expand(fs, place, endings)]
+    paths = tuple(file for file, _ in found)
+    twice = first_repeated(paths)
+    if twice is not None:
+        raise ValueError(f"{_name(fs, twice)}: listed twice, so that its rows would count twice")
+    return Found(fs, paths, tuple(_keys(file, base) for file, base in found))
+
+
+def first_repeated(items: Iterable[str]) -> str | None:
+    """Return the first item that occurs twice, if any does."""
+    return next((item for item, count in Counter(items).items() if count > 1), None)
+
+
+def _listed(path: PathOrPaths) -> list[str]:
+    items = [path] if isinstance(path, str | PathLike) else path
+    if not isinstance(items, Iterable) or isinstance(items, bytes):
+        raise TypeError(f"path={path!r} is a {type(path).__name__}; give a path or a list of paths")
+    listed = [fspath(item) for item in items]
+    if not listed:
+        raise ValueError(f"path={path!r} names no file; give at least one")
+    return listed
+
+
+def _place(path: str, filesystem: Any) -> tuple[Any, str]:
+    if filesystem is None:
+        fs, place = fsspec.core.url_to_fs(path)
+        return fs, str(place)
+    if not isinstance(filesystem, fsspec.AbstractFileSystem):
+        filesystem = ArrowFSWrapper(filesystem)
+    return filesystem, str(filesystem._strip_protocol(path))
+
+
+def _protocol(fs: Any) -> Any:
+    return type(fs), fs.protocol
+
+
+def _expand(fs: Any, path: str, endings: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return (file, folder below which names like a=1 count) for each file, in order."""
+    if fs.isfile(path):
+        return [(path, path)]
+    if fs.isdir(path):
+        files = [file for file in _visible(fs.find(path), path) if file.endswith(endings)]
+        if not files:
+            raise ValueError(
+                f"{_name(fs, path)}: the folder holds no {endings[0]} file; give a file, or its "
+                "folder"
+            )
+        return [(file, path) for file in files]
+    first = re.search(r"[*?\[]", path)
+    if first is None:
+        raise FileNotFoundError(f"{_name(fs, path)}: no such file or folder; check the path")
+    base = path[: first.start()].rpartition("/")[0]
+    matches = _visible(fs.glob(path), base)
+    if not matches:
+        raise FileNotFoundError(f"{_name(fs, path)}: the pattern matches no file; check the path")
+    return [(file, base) for match in matches for file, _ in _expand(fs, match, endings)]
+
+
+def _visible(files: Iterable[str], base: str) -> list[str]:
+    def shown(file: str) -> bool:
+        names = file.removeprefix(base).split("/")
+        return not any(name.startswith(_HIDDEN) for name in names)
+
+    return sorted(filter(shown, files), key=_natural)
+
+
+def _natural(path: str) -> tuple[list[str | int], str]:
+    parts = re.split(r"(\d+)", path)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)], path
+
+
+def _keys(file: str, base: str) -> dict[str, str | None]:
+    return dict(_pairs(file.removeprefix(base).split("/")[:-1]))
+
+
+def _pairs(folders: list[str]) -> Iterator[tuple[str, str | None]]:
+    for folder in folders:
+        name, equals, value = folder.partition("=")
+        if equals:
+            yield unquote(name), None if value == _NO_VALUE else unquote(value)
+
+
+def _name(fs: Any, path: str) -> str:
+    own = isinstance(fs, LocalFileSystem | ArrowFSWrapper)
+    return path if own else str(fs.unstrip_protocol(path))
