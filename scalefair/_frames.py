@@ -122,18 +122,9 @@ def kinds_differ(name: str, kind: Kind, other: Kind) -> str:
 
 
 def as_table(X: Any, *, one_column: bool = False) -> Any:
-    """Return `X` as a numeric 2-D array or a narwhals data frame.
+    """Return `X`, of shape (n, d), as a numeric 2-D array or a narwhals data frame.
 
-    Parameters
-    ----------
-    X : array-like, data frame or table of shape (n, d)
-        With `one_column` also a Series or a 1-D array-like, read as one column.
-    one_column : bool
-        Whether 1-D input is accepted.
-
-    Returns
-    -------
-    ndarray of shape (n, d) or narwhals DataFrame
+    With `one_column` also a Series or a 1-D array-like is accepted, and read as one column.
     """
     table = _from_native(X)
     if isinstance(table, nw.LazyFrame):
@@ -198,7 +189,8 @@ def slice_rows(X: Any, start: int, stop: int) -> Any:
     """Return rows start..stop-1, in the container they came in."""
     frame = _from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
-        return nw.to_native(frame[start:stop])
+        # numpy's integers are not slice bounds everywhere: polars would return all rows.
+        return nw.to_native(frame[int(start) : int(stop)])
     return X[start:stop]
 
 

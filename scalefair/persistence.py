@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair import _files, encoding, estimators, kernels, maps
+from scalefair._digest import attributes
 from scalefair.encoding import _statistics
 from scalefair.estimators import _data, _exact
 from scalefair.solve import validation
@@ -126,18 +127,11 @@ class _Writer:
         self.objects.append({"class": name})
         state = {
             key: self.state(item, f"{where}.{key}")
-            for key, item in _attributes(value).items()
+            for key, item in attributes(value).items()
             if key not in SKIPPED
         }
         self.objects[number]["state"] = state
         return {"object": number}
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """Attributes of an object, with or without __slots__."""
-    if hasattr(value, "__dict__"):
-        return dict(vars(value))
-    return {name: getattr(value, name) for name in type(value).__slots__}
 
 
 class _Reader:

@@ -30,7 +30,7 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"statistics"},
     {"maps", "stream", "encoding"},
     {"kernels"},
-    {"_linalg", "_jit", "_files", "_frames", "_hash"},
+    {"_linalg", "_jit", "_files", "_frames", "_hash", "_digest"},
     {"_typing"},
 ]
 DEPTH = {room: depth for depth, layer in enumerate(LAYERS) for room in layer}
@@ -41,7 +41,7 @@ HOMES = {
     "distributed": ("stream/",),
     "matplotlib": ("plots.py",),
     "pandas": ("_frames.py", "datasets/"),
-    "pyarrow": ("stream/files.py", "_frames.py"),
+    "pyarrow": ("stream/files/", "_frames.py"),
 }
 LAZY_HOMES = {"dask": ("datasets/",)}
 LIGHT = ("dask", "distributed", "pandas", "matplotlib")

@@ -139,11 +139,34 @@ def test_hidden_columns_are_not_used(name):
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(sex=groups)
     hidden = clone(ESTIMATORS[name]).set_params(sensitive_columns=["sex"], hide_sensitive=True)
     expected = hidden.fit(frame, y).predict(frame)
+    # What remains is numeric, and used as given.
+    naive.close(expected, predictions(name, X, y, sensitive_features=groups), 1e-9)
     for other in (np.roll(groups, 1), "never seen", None):
         np.testing.assert_array_equal(hidden.predict(frame.assign(sex=other)), expected)
+    with pytest.raises(ValueError, match=r"X has 1 value.* in column 1 .*NaN or infinite; fill"):
+        hidden.predict(frame.assign(b=np.where(np.arange(60) == 3, np.nan, X[:, 1])))
     seen = clone(ESTIMATORS[name]).set_params(sensitive_columns=["sex"]).fit(frame, y)
     changed = seen.predict(frame.assign(sex=np.roll(groups, 1)))
     assert not np.allclose(changed, seen.predict(frame))
+
+
+def test_batches_of_tables_with_hidden_columns_add_up():
+    X, y, _, groups = rows()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(sex=groups)
+    hidden = FairRidge(sensitive_columns=["sex"], hide_sensitive=True)
+    whole = clone(hidden).fit(frame, y)
+    for start, stop in ((0, 25), (25, 40), (40, 60)):
+        hidden.partial_fit(frame[start:stop], y[start:stop])
+    naive.close(hidden.coef_, whole.coef_, 1e-10)
+    kept = hidden.moments_
+    with pytest.raises(ValueError, match=r"X has 60 value.* in column 0 .*NaN or infinite"):
+        hidden.partial_fit(frame.assign(a=np.nan), y)
+    assert hidden.moments_ is kept
+    mixed, target = mixed_frame()
+    model = FairKernelRidge(sensitive_columns=["sex"], random_state=0)
+    model.partial_fit(mixed[:50], target[:50]).partial_fit(mixed[50:], target[50:])
+    assert model.n_samples_seen_ == 80
+    assert model.score(mixed, target) > 0.3
 
 
 @pytest.mark.parametrize("name", ["kernel", "exact", "cv"])

@@ -151,7 +151,7 @@ def test_a_number_of_folds_means_balanced_random_folds():
     X, y, groups = rows(n=62)
     options = {"feature_map": "linear", "alphas": ALPHAS, "etas": ETAS, "random_state": 7}
     model = FairKernelRidgeCV(cv=4, **options).fit(X, y, sensitive_features=groups)
-    fold = balanced_fold(4, 7, np.arange(62))
+    fold = balanced_fold(4, 7 + 1, np.arange(62))  # not the seed of the sample
     assert sorted(np.bincount(fold)) == [15, 15, 16, 16]
     assert len(set(map(tuple, fold[:60].reshape(15, 4)))) > 5
     same = FairKernelRidgeCV(cv=PredefinedSplit(fold), **options)

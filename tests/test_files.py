@@ -162,6 +162,8 @@ def test_a_scan_is_a_selection_of_columns(tmp_path):
     for wrong in ([], ["y", "y"]):
         with pytest.raises(ValueError, match="each only once"):
             data[wrong]
+    with pytest.raises(ValueError, match="n=-1; expected a number of rows"):
+        data.head(-1)
     with pytest.raises(TypeError, match="not iterable"):
         list(data)
 

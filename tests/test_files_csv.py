@@ -108,6 +108,7 @@ def test_len_asks_for_a_count(tmp_path):
     data = scan_csv(tmp_path / "a.csv")
     with pytest.raises(TypeError, match=r"count_rows\(\) reads it once"):
         len(data)
+    assert data  # an answer that needs no count
     assert data["t"].count_rows() == 2
     assert len(data) == len(data["x"]) == 2
     assert data.head(1).num_rows == 1
@@ -140,6 +141,13 @@ def test_types_are_those_of_the_first_rows(tmp_path, small_blocks):
     with pytest.raises(ValueError, match=r"column 'e': .*'now'"):
         scan_csv(path)["e"].count_rows()
     assert scan_csv(path, column_types={"e": pa.string()})["e"].count_rows() == 41
+    path.write_text(f"x,t,e\n{lines}1,v\n")
+    with pytest.raises(ValueError, match=r"a\.csv: .*the same cells in every line.*Expected 3"):
+        scan_csv(path)["x"].count_rows()
+    data = scan_csv(path)
+    path.write_text("x,t,e\n")
+    with pytest.raises(ValueError, match=r"a\.csv: the table has no rows"):
+        list(FileSource(data).chunks(9))
 
 
 def test_what_is_in_memory_has_the_length_of_the_files(tmp_path):

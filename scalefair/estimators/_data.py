@@ -9,10 +9,11 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE
+from scalefair._digest import digest
 from scalefair._typing import Array, Chunk
 from scalefair.encoding import SensitiveEncoder, TableEncoder, TableStatistics
 from scalefair.estimators import _rows
-from scalefair.estimators._learn import Learned, Learner
+from scalefair.estimators._learn import Learned, Learner, check_finite
 from scalefair.estimators._rows import Rows, open_rows
 from scalefair.estimators._validate import positions
 from scalefair.maps._base import seed_of
@@ -43,6 +44,16 @@ class Preparation:
     sensitive_columns: list[int] | None = None
     hide_sensitive: bool = False
 
+    @property
+    def key(self) -> str:
+        """Fingerprints of the encodings and of the columns they are applied to."""
+        columns = f"{self.sensitive_columns} hidden={self.hide_sensitive}"
+        encoder, sensitive = (
+            "none" if part is None else digest(part)
+            for part in (self.encoder, self.sensitive_encoder)
+        )
+        return f"encoding={encoder};sensitive={sensitive};columns={columns}"
+
     def split(self, chunk: Chunk) -> Chunk:
         """Take the sensitive attributes from the columns of x, and hide them if so asked."""
         if self.sensitive_columns is None:
@@ -58,10 +69,10 @@ class Preparation:
         x, s = chunk.x, chunk.s
         if self.encoder is not None:
             x = np.asarray(self.encoder.transform(x))
-        elif isinstance(x, np.ndarray):
-            x = np.ascontiguousarray(x)
         else:
-            x = _frames.to_numpy(x)
+            x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else _frames.to_numpy(x)
+            # Rows of a stream, or next to hidden columns, nobody has looked at yet.
+            check_finite("X", x)
         if s is not None:
             s = None if self.sensitive_encoder is None else self.sensitive_encoder.transform(s)
         return replace(chunk, x=x, s=s)

@@ -130,6 +130,36 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._solve()
         return self
 
+    def collect(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Moments:
+        """Return the moments of more rows, made with the maps of this fitted estimator.
+
+        Nothing is added to the estimator: parts can be collected on different machines or days,
+        saved, added up with `+`, and solved with :meth:`solve_from`. Parameters as in `fit`.
+        """
+        check_is_fitted(self)
+        self._check_has_moments("collect")
+        source = open_batch(self, X, y, sensitive_features, sample_weight)
+        return self._moments(source, source.n_rows)
+
+    def solve_from(self, moments: Moments) -> Self:
+        """Replace the moments of this fitted estimator by others and solve again.
+
+        Parameters
+        ----------
+        moments : Moments
+            Made with the same maps, by :meth:`collect`; or the sum of several such.
+        """
+        check_is_fitted(self)
+        self._check_has_moments("solve_from")
+        Moments.empty(self.moments_.blocks, self.moments_.key) + moments  # complains of others
+        with _all_or_nothing(self):
+            self._check_parameters()
+            self.moments_ = moments
+            self._solve()
+        return self
+
     def predict(self, X: Any) -> Array:
         """Predict the targets; the sensitive attributes are not needed.
 
@@ -159,11 +189,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_closed_form(self.penalty, "a path")
-        if not hasattr(self, "moments_"):
-            raise ValueError(
-                "a path is solved from moments, which feature_map='exact' does without; use "
-                "feature_map='nystroem' with at least as many n_components as rows, or unfairness="
-            )
+        self._check_has_moments("path")
         system = self._system()
         alphas = [self._ridges()["phi"]] if alphas is None else alphas
         alphas = check_grid("alphas", alphas, high=FINITE)
@@ -173,6 +199,13 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.psi_ is None and grid.any():
             raise ValueError(MISSING_SENSITIVE)
         return FairPath(self, alphas, grid)
+
+    def _check_has_moments(self, what: str) -> None:
+        if not hasattr(self, "moments_"):
+            raise ValueError(
+                f"{what} needs moments, which feature_map='exact' does without; use "
+                "feature_map='nystroem' with at least as many n_components as rows, or unfairness="
+            )
 
     def _at(self, alpha: Any, eta: float) -> FairRidgeBase:
         """Return a copy at another point, solved from the same moments."""
@@ -243,8 +276,9 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         fine = getattr(self.phi_, "cutoff", 1.0) < 1e-8 or self._least_alpha() <= 1e-8
         single = np.dtype(self.dtype) == np.float32
         return RowMap(
-            self.phi_, self.psi_, self._n_targets, self.dtype, whiten_rows=small or fine or single
-        )
+            self.phi_, self.psi_, self._n_targets, self.dtype,
+            whiten_rows=small or fine or single, preparation=self._preparation.key,
+        )  # fmt: skip
 
     def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:
         (moments,) = accumulate(source, self._row_map(n_rows), rows=self.chunk_rows)

@@ -62,7 +62,7 @@ def open_rows(
         return _open_stream(estimator, X, y, sensitive_features, sample_weight, reset=reset)
     table = is_into_dataframe(X) and not _frames.is_all_numeric(X)
     if not reset:
-        table = estimator._preparation.encoder is not None
+        table = _is_table(estimator._preparation, X)
     X, y = validated(estimator, X, y, table=table, reset=reset)
     if sensitive_features is not None:
         check_lengths(X, sensitive_features)
@@ -103,12 +103,18 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
     if is_stream(X):
         check_columns(estimator, X, reset=False)
         return stream_source(X, None, None, None, estimator.n_jobs)
-    if estimator._preparation.encoder is not None:
+    if _is_table(estimator._preparation, X):
         validate_data(estimator, X, skip_check_array=True, reset=False)
         X = X if hasattr(X, "shape") else np.array(X, dtype=object)
     else:
         X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
     return ArraySource(X, n_threads=estimator.n_jobs)
+
+
+def _is_table(preparation: Any, X: Any) -> bool:
+    """Say whether X keeps its container: it is encoded, or its hidden columns may be no numbers."""
+    hides = preparation.hide_sensitive and is_into_dataframe(X)
+    return preparation.encoder is not None or hides
 
 
 def check_columns(estimator: Any, X: Any, *, reset: bool) -> None:

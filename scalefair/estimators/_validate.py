@@ -22,7 +22,7 @@ def validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tu
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
         check_consistent_length(X, y)
-        if len(y) < 2:
+        if reset and len(y) < 2:
             raise ValueError(f"X has {len(y)} sample(s), at least 2 are needed to fit")
         return X, _target(y)
     X, y = validate_data(

@@ -76,7 +76,7 @@ class FairPath:
         if self._estimator.psi_ is None:
             raise ValueError(MISSING_SENSITIVE)
         share, error = self._criteria()
-        allowed = self.table[~(self.table[share] > unfairness)]
+        allowed = self.table[self.table[share] <= unfairness]
         if allowed.empty:
             raise ValueError(
                 f"unfairness={unfairness!r}: no point of the path has a share that small, the "

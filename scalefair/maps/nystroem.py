@@ -202,8 +202,8 @@ class Nystroem(LengthScaleMap):
         """
         if self.whitening != "cholesky" or self.linear_ is None:
             raise ValueError(
-                f"whitening={self.whitening!r} has no gradient in the length scales, since its rank "
-                "jumps; use Nystroem(whitening='cholesky')"
+                f"whitening={self.whitening!r} has no gradient in the length scales, since its "
+                "rank jumps; use Nystroem(whitening='cholesky')"
             )
         half = np.tril(product.T)
         half[np.diag_indices_from(half)] /= 2

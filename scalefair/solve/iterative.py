@@ -152,7 +152,7 @@ def _solve(whitened: _Whitened, tol: float, max_iter: int, progress: Progress | 
 def _slice(whitened: _Whitened, solved: _Solved) -> AlphaSlice:
     """Every η at this α, in coordinates of the space that the solutions span.
 
-    U'M⁻¹U is taken as UᵀZ + Zᵀ(U − MZ), whose error is the square of that of Z.
+    UᵀM⁻¹U is taken as UᵀZ + Zᵀ(U − MZ), whose error is the square of that of Z.
     """
     system, roots, t = whitened.system, whitened.roots[:, None], len(whitened.length)
     Z = solved.Z[:, t:]

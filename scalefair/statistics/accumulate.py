@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._digest import digest
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
 from scalefair.statistics.moments import Moments
+
+BLOCK = 128
+"""Rows whose features are computed at a time: few enough to stay in the cache of a core."""
 
 FoldOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """The fold of each row, from its global number."""
@@ -25,15 +29,15 @@ class Folds:
     ----------
     count : int
         Number of folds.
-    of : callable
-        Maps row numbers to 0..count−1; −1 leaves a row out.
+    of : callable or None
+        Maps row numbers to 0..count−1; −1 leaves a row out. None: all rows are in fold 0.
     """
 
     count: int
-    of: FoldOf
+    of: FoldOf | None
 
 
-ALL_ROWS = Folds(1, np.zeros_like)
+ALL_ROWS = Folds(1, None)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class RowMap:
         Apply the linear part of φ to every row instead of to the moments: n·m² more work, no
         digits lost (METHOD.md section 7). That of ψ is always applied to the rows: it is narrow,
         and the penalty divides by its smallest eigenvalues.
+    preparation : str
+        Fingerprints of what happens to the data before the maps see it.
     """
 
     phi: FeatureMap
@@ -59,6 +65,7 @@ class RowMap:
     n_targets: int = 1
     dtype: Any = np.float64
     whiten_rows: bool = False
+    preparation: str = "encoding=none"
 
     @property
     def blocks(self) -> dict[str, int]:
@@ -85,8 +92,16 @@ class RowMap:
         return rows
 
     def finish(self, moments: Moments) -> Moments:
-        """Apply the linear part of φ where the rows went without."""
-        return moments if self.whiten_rows else moments.transform(phi=self.phi.linear_)
+        """Apply the linear part of φ where the rows went without; sign with the maps' key."""
+        if not self.whiten_rows:
+            moments = moments.transform(phi=self.phi.linear_)
+        return replace(moments, key=self.key)
+
+    @property
+    def key(self) -> str:
+        """Fingerprints of all that turns data into rows; only moments of equal keys add up."""
+        psi = "none" if self.psi is None else digest(self.psi)
+        return f"phi={digest(self.phi)};psi={psi};{self.preparation}"
 
 
 def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
@@ -174,16 +189,16 @@ class RowBuffer:
 
     def fill(self, chunk: Chunk) -> tuple[Rows, Array]:
         """Return the rows of a chunk, valid until the next."""
-        Phi, rest = self._phi[: chunk.n_rows], self._rest[: chunk.n_rows]
-        self._map.phi_rows(chunk.x, Phi)
-        width = self.blocks.get("psi", 0)
-        rest[:, :width] = self._map.psi_rows(chunk)
-        rest[:, width:-1] = chunk.y
-        rest[:, -1] = 1.0
-        if self._shift is None and (chunk.weight is None or np.any(chunk.weight)):
-            # Near the mean, so that the sums do not cancel however large the mean is.
-            self._shift = _mean_of_counted(Phi, rest[:, :-1], chunk.weight)
-        Phi -= self.shift[: self.width].astype(Phi.dtype)
+        rest = self._fill_rest(chunk)
+        if self._shift is None:
+            self._shift = self._first_mean(chunk, rest)
+        Phi = self._phi[: chunk.n_rows]
+        shift = self.shift[: self.width].astype(Phi.dtype)
+        # Block by block: a block is mapped and shifted while it is in the cache.
+        for start in range(0, chunk.n_rows, BLOCK):
+            block = slice(start, start + BLOCK)
+            self._map.phi_rows(chunk.x[block], Phi[block])
+            Phi[block] -= shift
         rest[:, :-1] -= self.shift[self.width :]
         if chunk.weight is not None:
             root = np.sqrt(chunk.weight)[:, None]
@@ -191,12 +206,26 @@ class RowBuffer:
             rest *= root
         return Phi, rest
 
+    def _fill_rest(self, chunk: Chunk) -> Array:
+        rest, width = self._rest[: chunk.n_rows], self.blocks.get("psi", 0)
+        rest[:, :width] = self._map.psi_rows(chunk)
+        rest[:, width:-1] = chunk.y
+        rest[:, -1] = 1.0
+        return rest
 
-def _mean_of_counted(Phi: Rows, rest: Array, weight: Array | None) -> Array:
-    """Mean of the rows of positive weight, that of φ rounded to the dtype it is subtracted in."""
-    counted = slice(None) if weight is None else np.flatnonzero(weight)
-    mean = Phi[counted].mean(axis=0, dtype=float).astype(Phi.dtype)
-    return np.concatenate([mean, rest[counted].mean(axis=0)])
+    def _first_mean(self, chunk: Chunk, rest: Array) -> Array | None:
+        """Mean of the first rows that count, φ rounded to the dtype it is subtracted in.
+
+        Near the mean of all, so that the sums do not cancel however large that is.
+        """
+        counted = np.arange(chunk.n_rows) if chunk.weight is None else np.flatnonzero(chunk.weight)
+        if not len(counted):
+            return None
+        first = counted[:256]
+        Phi = np.empty((len(first), self.width), self._phi.dtype)
+        self._map.phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
+        mean = Phi.mean(axis=0, dtype=float).astype(Phi.dtype)
+        return np.concatenate([mean, rest[first, :-1].mean(axis=0)])
 
 
 class MomentAccumulator:
@@ -229,7 +258,7 @@ def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:
 
     Sorting the inputs, which are narrow, keeps each fold's feature rows side by side.
     """
-    if folds is ALL_ROWS:
+    if folds.of is None:
         return chunk, np.array([0, chunk.n_rows])
     fold = folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows))
     order = np.argsort(fold, kind="stable")

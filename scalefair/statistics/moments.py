@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,8 @@ class Moments:
     scatter : array of shape (p, p)
         Σ w (z − mean)(z − mean)ᵀ.
     key : str
-        Fingerprint of the maps and encodings behind the rows. Only equal keys merge.
+        Fingerprints of the maps and encodings behind the rows, as "name=fingerprint;…". Only
+        equal keys merge.
 
     Notes
     -----
@@ -77,10 +79,13 @@ class Moments:
                 f"cannot add moments with blocks {dict(self.blocks)} and {dict(other.blocks)}; "
                 "accumulate both with the same feature maps"
             )
-        if self.key != other.key:
+        unsigned = any(part.weight == 0 and not part.key for part in (self, other))
+        if self.key != other.key and not unsigned:
+            mine, others = (set(key.split(";")) for key in (self.key, other.key))
+            differ = sorted({part.split("=")[0] for part in mine ^ others})
             raise ValueError(
-                "cannot add moments made with different feature maps or encodings "
-                f"(keys {self.key!r} and {other.key!r}); accumulate both with the same ones"
+                f"cannot add moments made with different settings: {', '.join(differ)} differ "
+                f"(keys {self.key!r} and {other.key!r}); accumulate both with the same fitted estimator"
             )
 
     def _span(self, *names: str) -> NDArray[np.intp]:
@@ -100,6 +105,23 @@ class Moments:
         """Return the centred covariance of two (groups of) blocks, divided by n."""
         at = [self._span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
         return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
+
+    @staticmethod
+    def accumulate(source: Any, phi: Any, psi: Any = None) -> Moments:
+        """Return the moments of [φ(x), ψ(s), y] of the numeric chunks of a source, in one pass.
+
+        Parameters
+        ----------
+        source : ChunkSource
+            Such as :class:`scalefair.stream.ArraySource`.
+        phi, psi : fitted feature maps
+            Of :mod:`scalefair.maps`; without ψ there is no block "psi".
+        """
+        from scalefair.statistics.accumulate import RowMap, accumulate
+
+        n_targets = next(source.chunks(1)).y.shape[1]
+        (moments,) = accumulate(source, RowMap(phi, psi, n_targets))
+        return moments
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the moments to one file (safetensors), all or nothing."""

@@ -121,6 +121,9 @@ def deal(chunks: Iterator[Chunk], run: Callable[[Iterator[Chunk]], T], lanes: in
         queued = iter(queues[lane].get, None)
         try:
             return run(until(stop, queued))
+        except BaseException:
+            stop.set()  # before the queue is drained, or the reader would read on to the end
+            raise
         finally:
             for _ in queued:  # where it ended early: let the reader finish its put
                 pass

@@ -1,0 +1,196 @@
+"""The evidence maximised over noise and amplitude at fixed η and length scales, without a pass.
+
+At a ratio τ = σ²/a² the best noise is known, σ² = misfit/(nt), or the bound next to it. What is
+left is a smooth function of log τ alone. It is scanned, since it may have several maxima, and each
+is refined to a root of its exact slope.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from sklearn.exceptions import ConvergenceWarning
+
+from scalefair.solve.gaussian import GaussianPoint
+from scalefair.solve.gaussian_system import GaussianSlice, GaussianSystem
+
+Bounds = tuple[float, float]
+
+NOISE_BOUNDS = (1e-8, 1e2)
+"""Default bounds of σ², in units of the variance of y."""
+
+AMPLITUDE_BOUNDS = (1e-3, 1e3)
+"""Default bounds of a, in units of the standard deviation of y."""
+
+PER_DECADE = 3
+"""Points of the scan: the curve is made of sigmoids in log τ, two decades wide."""
+
+MEANING = {
+    ("noise", 0): "the features fit y almost exactly, or rows repeat; the variance is a guess",
+    ("noise", 1): "y varies more than its bounds allow",
+    ("amplitude", 0): "y shows no signal that these features follow; predictions are nearly flat",
+    ("amplitude", 1): "the features vary too little, usually for too large length scales",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Where the evidence is largest.
+
+    Parameters
+    ----------
+    point : GaussianPoint
+        The process there, with its evidence and gradient.
+    at_bounds : tuple of str
+        One sentence for each of noise and amplitude that ran to a bound.
+    """
+
+    point: GaussianPoint
+    at_bounds: tuple[str, ...]
+
+    @property
+    def noise(self) -> float:
+        """σ²."""
+        return self.point.noise
+
+    @property
+    def amplitude(self) -> float:
+        """a."""
+        return self.point.amplitude
+
+
+def profile_noise(
+    system: GaussianSystem,
+    eta: float = 0.0,
+    *,
+    noise_bounds: Bounds | None = None,
+    amplitude_bounds: Bounds | None = None,
+    warn: bool = True,
+) -> Profile:
+    """Maximise the log evidence over noise and amplitude.
+
+    Parameters
+    ----------
+    system : GaussianSystem
+        The statistics.
+    eta : float
+        0 ≤ η ≤ ∞, held: it weighs fairness against squared error in the units of y, whatever the
+        noise and amplitude that are found.
+    noise_bounds, amplitude_bounds : (float, float) or None
+        Least and largest σ² and a; equal ones fix it. None: 1e-8 to 1e2 times the variance of y,
+        1e-3 to 1e3 times its standard deviation.
+    warn : bool
+        Warn (`ConvergenceWarning`) about values at a bound; `at_bounds` tells in any case.
+
+    Raises
+    ------
+    ValueError
+        If y is constant, so that the evidence has no maximum, or bounds are not ordered.
+    """
+    box = _box(system, noise_bounds, amplitude_bounds)
+    point = _Curve(system, float(eta), box).best()
+    profile = Profile(point, _sentences(point, box))
+    if warn:
+        for sentence in profile.at_bounds:
+            warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
+    return profile
+
+
+@dataclass(frozen=True)
+class _Box:
+    noise: Bounds
+    amplitude: Bounds
+    ratio: Bounds
+
+
+def _box(system: GaussianSystem, noise: Bounds | None, amplitude: Bounds | None) -> _Box:
+    variance = system.square / (system.n * system.outputs)
+    mean = float(np.mean(system.moments.mean("y") ** 2))
+    if variance <= 1e-28 * mean:
+        raise ValueError(
+            "y is constant, so that any noise explains it and the evidence has no maximum; a "
+            "Gaussian process needs a target that varies"
+        )
+    low, high = _bounds("noise_bounds", noise, NOISE_BOUNDS, variance)
+    least, most = _bounds("amplitude_bounds", amplitude, AMPLITUDE_BOUNDS, np.sqrt(variance))
+    ratio = max(low / most**2, system.least_ratio), high / least**2
+    if not ratio[0] <= ratio[1]:
+        raise ValueError(
+            f"noise_bounds={(low, high)} drown in the rounding error of features with amplitude at "
+            f"least {least:g}; allow a noise of {system.least_ratio * least**2:.3g}"
+        )
+    return _Box((low, high), (least, most), ratio)
+
+
+def _bounds(name: str, given: Bounds | None, default: Bounds, unit: float) -> Bounds:
+    low, high = (unit * default[0], unit * default[1]) if given is None else map(float, given)
+    if not 0 < low <= high < np.inf:
+        raise ValueError(
+            f"{name}={given!r} must be two positive numbers, the smaller first; equal ones fix it"
+        )
+    return low, high
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """−2 log evidence at the best noise, as a function of log τ."""
+
+    system: GaussianSystem
+    eta: float
+    box: _Box
+
+    def best(self) -> GaussianPoint:
+        """Return the least of all valleys and ends."""
+        low, high = np.log(self.box.ratio)
+        steps = max(2, int(np.ceil(PER_DECADE * (high - low) / np.log(10))))
+        grid = np.linspace(low, high, steps + 1) if low < high else np.array([low])
+        slopes = np.array([self.slope(x) for x in grid])
+        found = [
+            brentq(self.slope, grid[i], grid[i + 1], xtol=1e-12)
+            for i in np.flatnonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
+        ]
+        ends = [*grid[:1][slopes[:1] >= 0], *grid[-1:][slopes[-1:] <= 0]]
+        return max((self.point(x) for x in [*found, *ends]), key=lambda point: point.log_evidence)
+
+    def point(self, log_ratio: float) -> GaussianPoint:
+        """Return the process at τ and the best noise."""
+        at = self.system.slice(float(np.exp(log_ratio)), self.eta)
+        return GaussianPoint(at, self._noise(at)[0])
+
+    def slope(self, log_ratio: float) -> float:
+        """Return the total derivative in log τ: continuous, whichever bound is active."""
+        at = self.system.slice(float(np.exp(log_ratio)), self.eta)
+        noise, tied = self._noise(at)
+        t = self.system.outputs
+        slope = t * at.log_det_slopes[0] + at.misfit_slopes[0] / noise
+        return float(slope + tied * (t * self.system.n - at.misfit / noise))
+
+    def _noise(self, at: GaussianSlice) -> tuple[float, bool]:
+        """Return the best noise within bounds, and whether the amplitude's bound ties it to τ."""
+        free = at.misfit / (self.system.n * self.system.outputs)
+        low, high = (at.ratio * bound**2 for bound in self.box.amplitude)
+        wanted = np.clip(free, *self.box.noise)
+        # At the ends of the range of τ the two intervals meet in a point, up to rounding.
+        noise = np.clip(np.clip(wanted, low, high), *self.box.noise)
+        return float(noise), not low < wanted < high
+
+
+def _sentences(point: GaussianPoint, box: _Box) -> tuple[str, ...]:
+    values = {"noise": point.noise, "amplitude": point.amplitude}
+    bounds = {"noise": box.noise, "amplitude": box.amplitude}
+    hits = [
+        (name, end)
+        for name, value in values.items()
+        for end in (0, 1)
+        if bounds[name][0] < bounds[name][1] and abs(np.log(value / bounds[name][end])) < 1e-6
+    ]
+    if not hits and point.slice.ratio <= box.ratio[0] * (1 + 1e-6) < box.ratio[1]:
+        hits = [("noise", 0)]
+    return tuple(
+        f"{name}={values[name]:.3g} ran to its {('lower', 'upper')[end]} bound: "
+        f"{MEANING[name, end]}; widen {name}_bounds, fix it, or look at the data"
+        for name, end in hits
+    )

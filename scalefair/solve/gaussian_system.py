@@ -1,0 +1,220 @@
+"""The fair Gaussian process in weight space: one decomposition for all hyperparameters but θ.
+
+METHOD.md section 5. The features φ have an amplitude a, f(x) = ȳ + aφ(x)ᵀw with the prior
+w ~ N(0, (I + (nη/σ²) a²RRᵀ)⁻¹), and y − ȳ has noise of variance σ². R is that of the features
+without amplitude. In β = aw, with the ratio τ = σ²/a²,
+
+    β ~ N(0, σ² P⁻¹),    P = τI + nηRRᵀ,    A = ΦᵀΦ + P
+    mean β = A⁻¹Φᵀy,     cov β = σ² A⁻¹
+    −2 log evidence = n log 2πσ² + log|A| − log|P| + (yᵀy − yᵀΦA⁻¹Φᵀy)/σ²
+
+per output. So η is held in the units of the ridge objective J: it weighs the variance of f that s
+explains against the squared error, whatever σ² and a are, and the mean is the ridge fit without
+intercept at α = τ/n and the same η. The prior of f in turn tightens as σ² falls, as η/σ².
+
+With ΦᵀΦ = VΛVᵀ and R = U diag(s) Wᵀ, all that depends on τ and η goes through one matrix of q
+columns, with orthonormal columns once decomposed,
+
+    [√τ (Λ+τ)^(−1/2) VᵀU √c]   [Q₁]
+    [        √(1 − c)       ] = [Q₂] T,    c = ρ/(1 + ρ),  ρ = (nη/τ) s²,
+
+    log|A| − log|P| = Σ log(1 + λ/τ) + 2 Σ log|T_kk|,    A⁻¹ = S(I − Q₁Q₁ᵀ)Sᵀ,  S = V(Λ+τ)^(−1/2)
+
+in which every number is bounded by 1 for any η. η = ∞ is the limit: β lives on {β : Rᵀβ = 0}. Its
+evidence is finite; as directions of R below a relative cut-off count as none, it jumps where
+length scales change the numerical rank of R. Learn them with a finite η.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from scalefair._linalg import inverse_root, positive_eigh
+from scalefair._typing import Array
+from scalefair.solve.exact import EPS, check_number
+from scalefair.solve.primal import NULL
+from scalefair.statistics import Moments
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianSystem:
+    """What the moments say, in the eigenbasis V of ΦᵀΦ; the O(m³) work of a set of features.
+
+    Parameters
+    ----------
+    moments : Moments
+        Moments of [φ, ψ, y]; without a block "psi" there is no penalty.
+    values, basis : arrays of shape (m,) and (m, m)
+        Λ and V of ΦᵀΦ, uncentred.
+    target : array of shape (m, t)
+        VᵀΦᵀ(y − ȳ).
+    strength, directions : arrays of shape (r,) and (m, r)
+        s and VᵀU of the factor R.
+    right : array of shape (q, r)
+        TW, where R = C_φψT: what joins the rows of ψ to the directions.
+    """
+
+    moments: Moments
+    values: Array
+    basis: Array
+    target: Array
+    strength: Array
+    directions: Array
+    right: Array
+
+    @classmethod
+    def build(
+        cls, moments: Moments, *, penalty: str = "normalized", eps: float = 1e-6
+    ) -> GaussianSystem:
+        """Decompose the statistics; `penalty` is "normalized" or "hsic"."""
+        _check_moments(moments)
+        n, mean = moments.weight, moments.mean("phi")
+        gram = n * (moments.covariance("phi", "phi") + np.outer(mean, mean))
+        values, basis = positive_eigh(gram)
+        target = basis.T @ (n * moments.covariance("phi", "y"))
+        root = sensitive_root(moments, penalty, eps)
+        crossed = np.zeros((len(gram), 0))
+        if "psi" in moments.blocks:
+            crossed = basis.T @ moments.covariance("phi", "psi") @ root
+        directions, strength, right = np.linalg.svd(crossed, full_matrices=False)
+        return cls(moments, values, basis, target, strength, directions, root @ right.T)
+
+    @property
+    def n(self) -> float:
+        """Sum of the weights."""
+        return self.moments.weight
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs t, which share the hyperparameters."""
+        return int(self.target.shape[1])
+
+    @cached_property
+    def square(self) -> float:
+        """Σ w|y − ȳ|², over all outputs."""
+        return float(self.n * np.trace(self.moments.covariance("y", "y")))
+
+    @property
+    def least_ratio(self) -> float:
+        """σ²/a² below which the noise drowns in the rounding error of ΦᵀΦ."""
+        return 4 * EPS * float(self.values.max(initial=0.0))
+
+    def slice(self, ratio: float, eta: float) -> GaussianSlice:
+        """Return all that depends on τ = σ²/a² and η."""
+        check_number("eta", eta, positive=False, finite=False)
+        root, rest, lift = _shrinkage(self.n * eta / ratio, self.strength)
+        scale = 1.0 / np.sqrt(self.values + ratio)
+        upper = np.sqrt(ratio) * scale[:, None] * self.directions * root
+        Q, triangle = np.linalg.qr(np.vstack([upper, np.diag(rest)]))
+        m = len(scale)
+        return GaussianSlice(self, ratio, scale, root, rest, lift, Q[:m], Q[m:], triangle)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianSlice:
+    """The process at one τ = σ²/a² and η, for any σ².
+
+    Parameters
+    ----------
+    system : GaussianSystem
+    ratio : float
+        τ.
+    scale : array of shape (m,)
+        (Λ + τ)^(−1/2).
+    root, rest, lift : arrays of shape (r,)
+        √c, √(1 − c) and √c/s.
+    upper, lower, triangle : arrays of shape (m, r), (r, r) and (r, r)
+        Q₁, Q₂ and T.
+    """
+
+    system: GaussianSystem
+    ratio: float
+    scale: Array
+    root: Array
+    rest: Array
+    lift: Array
+    upper: Array
+    lower: Array
+    triangle: Array
+
+    @cached_property
+    def scaled_target(self) -> Array:
+        """z = (Λ + τ)^(−1/2) VᵀΦᵀy, shape (m, t)."""
+        return np.asarray(self.scale[:, None] * self.system.target)
+
+    @cached_property
+    def along(self) -> Array:
+        """Q₁ᵀz: what the penalty takes away, shape (r, t)."""
+        return np.asarray(self.upper.T @ self.scaled_target)
+
+    @cached_property
+    def coordinates(self) -> Array:
+        """Mean of β in the eigenbasis, VᵀA⁻¹Φᵀy, shape (m, t)."""
+        return np.asarray(self.scale[:, None] * (self.scaled_target - self.upper @ self.along))
+
+    @cached_property
+    def log_det(self) -> float:
+        """log|A| − log|P|."""
+        unfair = np.sum(np.log1p(self.system.values / self.ratio))
+        return float(unfair + 2 * np.sum(np.log(np.abs(np.diagonal(self.triangle)))))
+
+    @cached_property
+    def misfit(self) -> float:
+        """yᵀy − yᵀΦA⁻¹Φᵀy, over all outputs."""
+        explained = np.sum(self.scaled_target**2) - np.sum(self.along**2)
+        return max(self.system.square - float(explained), 0.0)
+
+    @property
+    def degrees(self) -> float:
+        """tr(ΦᵀΦA⁻¹), the effective number of parameters."""
+        kept = 1.0 - np.sum(self.upper**2, axis=1)
+        return float(np.sum(self.system.values * self.scale**2 * kept))
+
+    @property
+    def log_det_slopes(self) -> Array:
+        """∂log_det/∂log τ and ∂log_det/∂log η."""
+        in_eta = float(np.sum(self.rest**2) - np.sum(self.lower**2))
+        return np.array([-self.degrees - in_eta, in_eta])
+
+    @property
+    def misfit_slopes(self) -> Array:
+        """∂misfit/∂log τ and ∂misfit/∂log η."""
+        penalty = np.sum((self.lower @ self.along) ** 2)
+        return np.array([self.ratio * np.sum(self.coordinates**2), penalty])
+
+
+def sensitive_root(moments: Moments, penalty: str, eps: float) -> Array:
+    """Return T of R = C_φψT, which does not depend on φ: I (`hsic`) or (C_ψ + εI)^(−1/2)."""
+    check_number("eps", eps, positive=False)
+    if penalty not in ("hsic", "normalized"):
+        raise ValueError(
+            f"penalty={penalty!r} has no Gaussian process prior here; choose 'normalized' or 'hsic'"
+        )
+    width = moments.blocks.get("psi", 0)
+    if penalty == "hsic" or width == 0:
+        return np.eye(width)
+    return inverse_root(moments.covariance("psi", "psi"), eps)
+
+
+def _shrinkage(weight: float, strength: Array) -> tuple[Array, Array, Array]:
+    """Return √c, √(1 − c) and √c/s with c = ρ/(1 + ρ), ρ = weight·s², for 0 ≤ weight ≤ ∞."""
+    if np.isinf(weight):
+        real = strength**2 > NULL * np.max(strength**2, initial=0.0)
+        lift = np.where(real, 1.0 / np.where(real, strength, 1.0), 0.0)
+        return real.astype(float), 1.0 - real, lift
+    root = np.sqrt(weight)
+    rest = 1.0 / np.hypot(1.0, root * strength)
+    return root * strength * rest, rest, root * rest
+
+
+def _check_moments(moments: Moments) -> None:
+    if not moments.weight > 0:
+        raise ValueError("the moments hold no rows of positive weight; accumulate some rows first")
+    if not (np.isfinite(moments.scatter).all() and np.isfinite(moments.shift).all()):
+        raise ValueError(
+            "the moments contain NaN or infinity, so that there is no evidence; look for huge or "
+            "missing values among the inputs and targets"
+        )
