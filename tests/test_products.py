@@ -52,7 +52,7 @@ class TestCrossMoments:
         source = ArraySource(X, S, Y, weight)
         (whole,) = accumulate(source, self.row_map)
         cross, _ = stream_moments(source, self.row_map)
-        assert (cross.n_rows, cross.blocks) == (whole.n_rows, whole.blocks)
+        assert (cross.n_rows, cross.blocks, cross.key) == (whole.n_rows, whole.blocks, whole.key)
         np.testing.assert_allclose(cross.weight, whole.weight, rtol=1e-14)
         naive.close(cross.mean("phi", "psi", "y"), whole.mean("phi", "psi", "y"), 1e-11)
         pairs = [(("phi", "psi"), "y"), ("phi", ("psi", "y")), ("psi", ("phi", "psi"))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -37,7 +38,7 @@ from scalefair.solve.limit import solve_under_limit
 from scalefair.solve.output_nocco import solve_output_nocco
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import Solution, System
-from scalefair.statistics import Moments, RowMap, accumulate
+from scalefair.statistics import Checkpoint, Moments, RowMap, accumulate
 from scalefair.stream import ChunkSource
 
 PREDICT_ROWS = 512
@@ -281,8 +282,13 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )  # fmt: skip
 
     def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:
-        (moments,) = accumulate(source, self._row_map(n_rows), rows=self.chunk_rows)
+        (moments,) = accumulate(
+            source, self._row_map(n_rows), rows=self.chunk_rows, checkpoint=self._checkpoint()
+        )
         return moments
+
+    def _checkpoint(self) -> Checkpoint | None:
+        return None if self.checkpoint is None else Checkpoint(Path(self.checkpoint))
 
     def _system_options(self, ratio: float, eps: float) -> dict[str, Any]:
         """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""

@@ -77,6 +77,9 @@ class FairKernelRidge(FairRidgeBase):
         Rows per chunk; None chooses them so that the rows in flight fit the cache.
     n_jobs : int or None, default=None
         Chunks in flight at once, each in a thread; None: one per core that BLAS may use.
+    checkpoint : path or None, default=None
+        File that keeps the sums of a long fit, written every minute. A fit that crashed goes on
+        from it, with the same data, parameters and an int as `random_state`.
     random_state : int, RandomState or None, default=None
         Seed for samples, landmarks and frequencies.
 
@@ -134,6 +137,7 @@ class FairKernelRidge(FairRidgeBase):
         dtype: str = "float64",
         chunk_rows: int | None = None,
         n_jobs: int | None = None,
+        checkpoint: Any = None,
         random_state: Any = None,
     ) -> None:
         self.feature_map = feature_map
@@ -154,6 +158,7 @@ class FairKernelRidge(FairRidgeBase):
         self.dtype = dtype
         self.chunk_rows = chunk_rows
         self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
         self.random_state = random_state
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]

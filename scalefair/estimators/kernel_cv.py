@@ -56,7 +56,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         Regularisation ε; "auto" chooses it by the held-out share.
     feature_map, kernel, length_scale, n_components, sensitive_kernel, sensitive_length_scale, \
     n_sensitive_components, unfairness, penalty, fit_intercept, sensitive_columns, \
-    hide_sensitive, dtype, chunk_rows, n_jobs, random_state
+    hide_sensitive, dtype, chunk_rows, n_jobs, checkpoint, random_state
         As in :class:`FairKernelRidge`.
 
     Attributes
@@ -110,6 +110,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         dtype: str = "float64",
         chunk_rows: int | None = None,
         n_jobs: int | None = None,
+        checkpoint: Any = None,
         random_state: Any = None,
     ) -> None:
         self.alphas = alphas
@@ -132,6 +133,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         self.dtype = dtype
         self.chunk_rows = chunk_rows
         self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
         self.random_state = random_state
 
     def _learn(self, data: TrainingData) -> None:
@@ -178,7 +180,10 @@ class FairKernelRidgeCV(FairKernelRidge):
         if not isinstance(source, ArraySource):
             X = y = range(data.n_rows)
         folds, some_always_train = make_folds(self.cv, X, y, data.seed + 1)
-        parts = accumulate(source, self._row_map(data.n_rows), folds=folds, rows=self.chunk_rows)
+        row_map = self._row_map(data.n_rows)
+        parts = accumulate(
+            source, row_map, folds=folds, rows=self.chunk_rows, checkpoint=self._checkpoint()
+        )
         held, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
         if not all(fold.weight for fold in held):
             raise ValueError(

@@ -50,6 +50,9 @@ class FairRidge(FairRidgeBase):
         Rows per chunk; None chooses them so that the rows in flight fit the cache.
     n_jobs : int or None, default=None
         Chunks in flight at once, each in a thread; None: one per core that BLAS may use.
+    checkpoint : path or None, default=None
+        File that keeps the sums of a long fit, written every minute. A fit that crashed goes on
+        from it, with the same data, parameters and an int as `random_state`.
     random_state : int, RandomState or None, default=None
         Seed for samples and landmarks.
 
@@ -96,6 +99,7 @@ class FairRidge(FairRidgeBase):
         dtype: str = "float64",
         chunk_rows: int | None = None,
         n_jobs: int | None = None,
+        checkpoint: Any = None,
         random_state: Any = None,
     ) -> None:
         self.alpha = alpha
@@ -112,6 +116,7 @@ class FairRidge(FairRidgeBase):
         self.dtype = dtype
         self.chunk_rows = chunk_rows
         self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
         self.random_state = random_state
 
     def _input_map(self, data: TrainingData) -> FeatureMap:

@@ -130,7 +130,11 @@ class RandomFourier(LengthScaleMap):
         """Contract with ∂(xᵀω_j)/∂log θ_l = −x_l ω_lj; see `LengthScaleMap.raw_gradient`."""
         dProjection = self._through_cosine(X, raw, dRaw)
         per_input = -np.sum(self.frequencies_ * (X.T @ dProjection), axis=1)
-        return per_input.sum(keepdims=True) if self.kernel_.theta.size == 1 else per_input
+        return np.asarray(np.sum(per_input, keepdims=True) if self._one_scale else per_input)
+
+    @property
+    def _one_scale(self) -> bool:
+        return self.kernel_.theta.size == 1
 
     def _through_cosine(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
         """Return the adjoint of the projection X @ frequencies, shape (k, h)."""

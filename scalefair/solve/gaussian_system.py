@@ -204,7 +204,7 @@ def _shrinkage(weight: float, strength: Array) -> tuple[Array, Array, Array]:
     if np.isinf(weight):
         real = strength**2 > NULL * np.max(strength**2, initial=0.0)
         lift = np.where(real, 1.0 / np.where(real, strength, 1.0), 0.0)
-        return real.astype(float), 1.0 - real, lift
+        return real.astype(np.float64), (~real).astype(np.float64), lift
     root = np.sqrt(weight)
     rest = 1.0 / np.hypot(1.0, root * strength)
     return root * strength * rest, rest, root * rest

@@ -55,8 +55,11 @@ def least_eta(slice_: AlphaSlice, unfairness: float) -> float | None:
     if not slice_.shares(np.array([0.0]))[0] > unfairness:  # also where the share is undefined
         return 0.0
     etas = _scan(slice_)
+    shares = slice_.shares(etas)
+    # Once f is constant but for rounding, what is left of it at the far end is rounding, too.
+    shares[-1] = np.nan if np.isnan(shares).any() else shares[-1]
     # An undefined share, of an f that is constant but for rounding, is not within a limit.
-    above = np.flatnonzero(~(slice_.shares(etas) <= max(unfairness, ROUNDING)))
+    above = np.flatnonzero(~(shares <= max(unfairness, ROUNDING)))
     last = int(above.max(initial=-1))
     if last == len(etas) - 1:
         return None

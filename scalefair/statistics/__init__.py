@@ -1,6 +1,7 @@
 """Moments of the rows [φ(x), ψ(s), y], and the pass that accumulates them."""
 
 from scalefair.statistics.accumulate import Folds, RowMap, accumulate
-from scalefair.statistics.moments import Moments
+from scalefair.statistics.checkpoint import Checkpoint
+from scalefair.statistics.moments import FoldMoments, Moments
 
-__all__ = ["Folds", "Moments", "RowMap", "accumulate"]
+__all__ = ["Checkpoint", "FoldMoments", "Folds", "Moments", "RowMap", "accumulate"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from scalefair._digest import digest
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
-from scalefair.statistics.moments import Moments
+from scalefair.statistics.checkpoint import Checkpoint
+from scalefair.statistics.moments import FoldMoments, Moments
 
 BLOCK = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
@@ -97,6 +99,10 @@ class RowMap:
             moments = moments.transform(phi=self.phi.linear_)
         return replace(moments, key=self.key)
 
+    def finished(self, folds: FoldMoments) -> FoldMoments:
+        """Finish the moments of each fold."""
+        return FoldMoments(self.finish(moments) for moments in folds)
+
     @property
     def key(self) -> str:
         """Fingerprints of all that turns data into rows; only moments of equal keys add up."""
@@ -161,13 +167,6 @@ class _Sums(CrossSums):
         )
         scatter -= np.outer(total, total / weight)
         return Moments(blocks, self.n_rows, weight, shift, total / weight, scatter)
-
-
-class _FoldMoments(tuple[Moments, ...]):
-    """Moments of each fold; `+` adds fold by fold."""
-
-    def __add__(self, other: Any) -> _FoldMoments:
-        return _FoldMoments(a + b for a, b in zip(self, other, strict=True))
 
 
 class RowBuffer:
@@ -247,10 +246,10 @@ class MomentAccumulator:
             if stop > start:
                 sums.add(Phi[start:stop], rest[start:stop])
 
-    def result(self) -> _FoldMoments:
+    def result(self) -> FoldMoments:
         """Return the moments of each fold."""
         blocks, shift = self._buffer.blocks, self._buffer.shift
-        return _FoldMoments(sums.moments(blocks, shift) for sums in self._sums)
+        return FoldMoments(sums.moments(blocks, shift) for sums in self._sums)
 
 
 def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:
@@ -276,8 +275,13 @@ def chunk_rows(width: int, dtype: Any) -> int:
 
 
 def accumulate(
-    source: Source, row_map: RowMap, *, folds: Folds = ALL_ROWS, rows: int | None = None
-) -> tuple[Moments, ...]:
+    source: Source,
+    row_map: RowMap,
+    *,
+    folds: Folds = ALL_ROWS,
+    rows: int | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> FoldMoments:
     """Return the moments of each fold of the source's rows, in one pass.
 
     Parameters
@@ -290,7 +294,34 @@ def accumulate(
         Which fold a row belongs to; by default there is one, of all rows.
     rows : int or None
         Rows per chunk; None chooses them.
+    checkpoint : Checkpoint or None
+        Where to keep the sums of a long pass, so that it can go on after a crash.
     """
     size = rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
-    result = source.fold(lambda: MomentAccumulator(row_map, folds, size), size)
-    return tuple(row_map.finish(moments) for moments in result)
+
+    def start() -> MomentAccumulator:
+        return MomentAccumulator(row_map, folds, size)
+
+    if checkpoint is None:
+        return row_map.finished(source.fold(start, size))
+    return accumulate_with_checkpoints(source, row_map, start, size, checkpoint)
+
+
+def accumulate_with_checkpoints(
+    source: Any, row_map: RowMap, start: Callable[[], Any], size: int, checkpoint: Checkpoint
+) -> FoldMoments:
+    """The same, with the sums so far written to a file every so often.
+
+    A file that is there already is where an earlier pass over the same rows stopped; its rows are
+    not counted again. It goes once the pass is complete.
+    """
+    total, first_row = checkpoint.read(row_map.key)
+    written = monotonic()
+    for sums, next_row in source.rounds(start, size, checkpoint.chunks, first_row):
+        part = row_map.finished(sums)
+        total = part if total is None else total + part
+        if monotonic() - written >= checkpoint.seconds:
+            checkpoint.write(total, next_row)
+            written = monotonic()
+    checkpoint.remove()
+    return row_map.finished(start().result()) if total is None else total

@@ -7,7 +7,7 @@ so that ∂L/∂Φ = ΦG₁ + yg₂ᵀ + HΨG₃ with small adjoints. Each chunk
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from scalefair.statistics.accumulate import RowMap, chunk_rows
 
 class LengthScaleMap(FeatureMap, Protocol):
     """A feature map that knows how its rows and its linear part change with log θ."""
+
+    kernel_: Any
 
     def raw_gradient(self, X: Any, raw: Rows, dRaw: Array) -> Array:
         """Return Σ_ij dRaw_ij ∂raw_ij/∂log θ_l of some rows, shape (n_hyper,)."""
@@ -85,8 +87,7 @@ class GradientAccumulator:
     """The sum over rows of one thread: Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l."""
 
     def __init__(self, row_map: RowMap, adjoint: RowAdjoint, rows: int) -> None:
-        self._map, self._adjoint = row_map, adjoint
-        self._phi: Any = row_map.phi
+        self._map, self._adjoint, self._phi = row_map, adjoint, _with_gradient(row_map.phi)
         self._raw = np.empty((rows, self._phi.n_raw_))
         self._total: Array = np.zeros(self._phi.kernel_.theta.size)
 
@@ -97,7 +98,7 @@ class GradientAccumulator:
         raw = self._phi.raw(chunk.x, out=self._raw[: chunk.n_rows])
         self._total += self._phi.raw_gradient(chunk.x, raw, self._raw_adjoint(chunk, raw))
 
-    def _raw_adjoint(self, chunk: Chunk, raw: Array) -> Array:
+    def _raw_adjoint(self, chunk: Chunk, raw: Rows) -> Array:
         rest = self._map.psi_rows(chunk), chunk.y, chunk.weight
         linear = self._phi.linear_
         if linear is None or not self._map.whiten_rows:
@@ -133,20 +134,20 @@ def length_scale_gradient(
     array of shape (n_hyper,)
         One entry for a scalar length scale, d for one per input.
     """
-    phi: LengthScaleMap = _with_gradient(row_map.phi)
+    phi = _with_gradient(row_map.phi)
     # Before the pass: a map without this gradient is found out at once.
     at_once = phi.linear_gradient(adjoint.product)
-    fused = phi.linear_ is not None and not row_map.whiten_rows
-    per_row = adjoint.before(phi.linear_) if fused else adjoint  # type: ignore[arg-type]
+    if phi.linear_ is not None and not row_map.whiten_rows:
+        adjoint = adjoint.before(phi.linear_)
     size = rows or chunk_rows(phi.n_raw_, np.float64)
-    by_rows = source.fold(lambda: GradientAccumulator(row_map, per_row, size), size)
+    by_rows = source.fold(lambda: GradientAccumulator(row_map, adjoint, size), size)
     return np.asarray(by_rows + at_once)
 
 
-def _with_gradient(phi: Any) -> Any:
+def _with_gradient(phi: FeatureMap) -> LengthScaleMap:
     if not hasattr(phi, "raw_gradient"):
         raise TypeError(
             f"{type(phi).__name__} has no length scales to take a gradient in; use RandomFourier, "
             "or Nystroem with whitening='cholesky'"
         )
-    return phi
+    return cast("LengthScaleMap", phi)

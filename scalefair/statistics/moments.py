@@ -85,7 +85,7 @@ class Moments:
             differ = sorted({part.split("=")[0] for part in mine ^ others})
             raise ValueError(
                 f"cannot add moments made with different settings: {', '.join(differ)} differ "
-                f"(keys {self.key!r} and {other.key!r}); accumulate both with the same fitted estimator"
+                f"(keys {self.key!r} and {other.key!r}); accumulate both with the same maps"
             )
 
     def _span(self, *names: str) -> NDArray[np.intp]:
@@ -125,14 +125,7 @@ class Moments:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the moments to one file (safetensors), all or nothing."""
-        arrays = {"shift": self.shift, "offset": self.offset, "scatter": self.scatter}
-        values = {
-            "blocks": list(self.blocks.items()),
-            "n_rows": self.n_rows,
-            "weight": self.weight,
-            "key": self.key,
-        }
-        _files.write(path, "moments", arrays, values)
+        _files.write(path, "moments", *self.state())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Moments:
@@ -147,17 +140,28 @@ class Moments:
         """
         arrays, values = _files.read(path, "moments")
         try:
-            blocks = {str(name): int(width) for name, width in values["blocks"]}
-            found = cls(
-                blocks,
-                int(values["n_rows"]),
-                float(values["weight"]),
-                key=str(values["key"]),
-                **arrays,
-            )
-            found._check_shapes()
+            return cls.of_state(arrays, values)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} holds no valid moments ({error})") from error
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return the moments as named arrays and JSON-able values."""
+        arrays = {"shift": self.shift, "offset": self.offset, "scatter": self.scatter}
+        values = {
+            "blocks": list(self.blocks.items()),
+            "n_rows": self.n_rows,
+            "weight": self.weight,
+            "key": self.key,
+        }
+        return arrays, values
+
+    @classmethod
+    def of_state(cls, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Moments:
+        """Return the moments that `state` describes, their shapes checked."""
+        blocks = {str(name): int(width) for name, width in values["blocks"]}
+        rows, weight, key = int(values["n_rows"]), float(values["weight"]), str(values["key"])
+        found = cls(blocks, rows, weight, key=key, **arrays)
+        found._check_shapes()
         return found
 
     def _check_shapes(self) -> None:
@@ -191,3 +195,10 @@ class Moments:
 
 def _times(left: Array, matrix: Array | None) -> Array:
     return left if matrix is None else left @ matrix
+
+
+class FoldMoments(tuple[Moments, ...]):
+    """Moments of each fold; `+` adds fold by fold."""
+
+    def __add__(self, other: Any) -> FoldMoments:
+        return FoldMoments(a + b for a, b in zip(self, other, strict=True))

@@ -227,4 +227,4 @@ def stream_moments(
     size = rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
     raw: CrossMoments = source.fold(lambda: CrossAccumulator(row_map, size), size)
     gram = StreamedGram(source, row_map, raw.mean("phi"), raw.weight, rows)
-    return raw.transform(phi=gram.linear), gram
+    return replace(raw.transform(phi=gram.linear), key=row_map.key), gram

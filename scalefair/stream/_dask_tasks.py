@@ -22,6 +22,10 @@ from scalefair.stream._threads import one_blas_thread
 from scalefair.stream.arrays import ArraySource
 
 _GRAPH_SIZE = "distributed.admin.large-graph-warning-threshold"
+_LOST = (
+    "the dask scheduler at {address} was lost, or lost what it was given ({reason}); start it "
+    "again if need be, connect anew (scalefair.stream.dask.connect) and repeat"
+)
 
 
 class Tasks(dict[Any, Any]):
@@ -215,8 +219,7 @@ def map_rows(shared: Shared, block: Chunk, shape: tuple[int, ...]) -> Array:
 
 def total(results: list[Any]) -> Any:
     """Return the sum of results."""
-    with one_blas_thread():
-        return reduce(add, results)
+    return reduce(add, results)
 
 
 def _report(topic: str, row: int) -> None:
@@ -239,19 +242,18 @@ def explained(client: Any) -> Iterator[None]:
     from distributed.client import ClosedClientError
     from distributed.comm.core import CommClosedError
 
-    address = client.scheduler.address
+    address = getattr(client.scheduler, "address", "of a closed client")
+    if client.status != "running":  # dask would wait for it as long as for a new connection
+        raise ConnectionError(_LOST.format(address=address, reason=f"client {client.status}"))
     try:
         yield
     except KilledWorker as error:
         raise RuntimeError(
-            f"dask gave up: {error}. Workers that run out of memory are killed: make partitions "
+            f"dask gave up: {error} Workers that run out of memory are killed: make partitions "
             "smaller, or give workers fewer threads or more memory"
         ) from error
     except (CancelledError, ClosedClientError, CommClosedError) as error:
-        raise ConnectionError(
-            f"the dask scheduler at {address} was lost, or it lost what it was given: {error}; "
-            "start it again, connect (scalefair.stream.dask.connect) and repeat"
-        ) from error
+        raise ConnectionError(_LOST.format(address=address, reason=error)) from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain, islice
 from operator import add
 from queue import Queue
 from threading import Event
@@ -65,14 +66,33 @@ class ChunkSource(ABC):
         Chunk i goes to lane i modulo the number of threads, whichever thread is quicker, so that
         the same data give the same bits every time.
         """
+        return reduce(add, self._run(self._folder(start), rows))
 
+    def _folder(self, start: Callable[[], Accumulator]) -> Callable[[Iterator[Chunk]], Any]:
         def run(chunks: Iterator[Chunk]) -> Any:
             accumulator = start()
             for chunk in chunks:
                 accumulator.add(self._changed(chunk))
             return accumulator.result()
 
-        return reduce(add, self._run(run, rows))
+        return run
+
+    def rounds(
+        self, start: Callable[[], Accumulator], rows: int, chunks: int, first_row: int = 0
+    ) -> Iterator[tuple[Any, int]]:
+        """Fold so many chunks at a time, in one pass; yield each sum and the row that comes next.
+
+        Between two rounds every row before that one has been counted and none after it.
+        """
+        reading = from_row(first_row, self._read(rows))
+        lanes = self.n_threads or available_threads()
+        ahead = next(reading, None)
+        while ahead is not None:
+            ends = [first_row]
+            part = noted(ends, chain([ahead], islice(reading, chunks - 1)))
+            sums = deal(part, self._folder(start), lanes)
+            ahead = next(reading, None)
+            yield reduce(add, sums), ends[-1]
 
     def map(self, start: Callable[[], Callable[[Chunk], Array]], rows: int) -> Array:
         """Return function(chunk) of all chunks, stacked in row order.
@@ -132,6 +152,28 @@ def deal(chunks: Iterator[Chunk], run: Callable[[Iterator[Chunk]], T], lanes: in
         return read() if number == lanes else work(number)
 
     return run_lanes(role, lanes + 1, stop)[:lanes]
+
+
+def from_row(first_row: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks from a row on, the first one cut if need be."""
+    for chunk in chunks:
+        skip = first_row - chunk.row
+        if skip <= 0:
+            yield chunk
+        elif skip < chunk.n_rows:
+            parts = (chunk.x, chunk.s, chunk.y, chunk.weight)
+            x, s, y, weight = (
+                None if part is None else _frames.slice_rows(part, skip, chunk.n_rows)
+                for part in parts
+            )
+            yield Chunk(x, s, y, weight, first_row, chunk.where)
+
+
+def noted(ends: list[int], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks and note the row after each."""
+    for chunk in chunks:
+        ends.append(chunk.row + chunk.n_rows)
+        yield chunk
 
 
 def until(stop: Event, chunks: Iterator[Chunk]) -> Iterator[Chunk]:

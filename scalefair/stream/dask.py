@@ -64,7 +64,7 @@ def connect(address: str, *, timeout: float = 10.0, security: Any = None) -> Any
         return Client(  # type: ignore[no-untyped-call]
             address, timeout=timeout, security=security
         )
-    except OSError as error:
+    except (OSError, TypeError) as error:  # TypeError: tls:// without certificates
         raise ConnectionError(
             f"no dask scheduler answered at {address} within {timeout:g} s; check the address, "
             "that the scheduler runs, and the certificates if it uses TLS"

@@ -1,0 +1,135 @@
+"""A long pass that crashes goes on where it stopped, and counts no row twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scalefair import BatchSource, FairKernelRidge, FairKernelRidgeCV
+from scalefair.maps import Identity
+from scalefair.statistics import Checkpoint, RowMap, accumulate
+from scalefair.stream import ArraySource
+
+N = 1000
+
+
+def problem():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    return X, X[:, :1] + rng.normal(size=(N, 1))
+
+
+class Crash(Exception):
+    pass
+
+
+class Watched:
+    """A change that counts the rows that pass, and may fail at one of them."""
+
+    def __init__(self, fail_at=None):
+        self.fail_at, self.seen = fail_at, []
+
+    def __call__(self, chunk):
+        if self.fail_at is not None and chunk.row >= self.fail_at:
+            raise Crash
+        self.seen.extend(range(chunk.row, chunk.row + chunk.n_rows))
+        return chunk
+
+
+def source(change, n_threads):
+    X, y = problem()
+    return ArraySource(X, None, y, n_threads=n_threads).then(change)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("fail_at", [0, 35, 400, 990])
+def test_a_crashed_pass_goes_on(fail_at, n_threads, tmp_path):
+    X, y = problem()
+    row_map = RowMap(Identity().fit(X))
+    (expected,) = accumulate(ArraySource(X, None, y), row_map)
+    checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=3)
+    with pytest.raises(Crash):
+        accumulate(source(Watched(fail_at), n_threads), row_map, rows=10, checkpoint=checkpoint)
+    _, kept = checkpoint.read(row_map.key)
+    assert kept == fail_at // 30 * 30
+    second = Watched()
+    (moments,) = accumulate(source(second, n_threads), row_map, rows=10, checkpoint=checkpoint)
+    assert sorted(second.seen) == list(range(kept, N))
+    assert moments.n_rows == N
+    np.testing.assert_allclose(moments.scatter, expected.scatter, rtol=1e-11, atol=1e-9)
+    assert not (tmp_path / "c").exists()
+
+
+def test_other_chunks_may_read_the_rest(tmp_path):
+    X, y = problem()
+    row_map = RowMap(Identity().fit(X))
+    checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=2)
+    with pytest.raises(Crash):
+        accumulate(source(Watched(500), 2), row_map, rows=7, checkpoint=checkpoint)
+    (moments,) = accumulate(source(Watched(), 1), row_map, rows=64, checkpoint=checkpoint)
+    (expected,) = accumulate(ArraySource(X, None, y), row_map)
+    assert moments.n_rows == N
+    np.testing.assert_allclose(moments.scatter, expected.scatter, rtol=1e-11, atol=1e-9)
+
+
+def test_other_maps_refuse_the_file(tmp_path):
+    X, _ = problem()
+    checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=2)
+    row_map = RowMap(Identity().fit(X))
+    with pytest.raises(Crash):
+        accumulate(source(Watched(500), 1), row_map, rows=10, checkpoint=checkpoint)
+    other = replace(row_map, preparation="encoding=another")
+    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        accumulate(source(Watched(), 1), other, rows=10, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("cls", [FairKernelRidge, FairKernelRidgeCV])
+def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
+    monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
+    X, y = problem()
+    s = X[:, 0] + 1
+    passes = []
+
+    def batches(fail):
+        passes.append(0)
+        for start in range(0, N, 50):
+            if fail and len(passes) == fail and start == 600:
+                raise Crash
+            passes[-1] += 50
+            rows = slice(start, start + 50)
+            yield X[rows], y[rows, 0], s[rows], None
+
+    parameters = {"n_components": 20, "random_state": 0, "chunk_rows": 50}
+    expected = cls(**parameters).fit(X, y[:, 0], sensitive_features=s)
+    model = cls(**parameters, checkpoint=tmp_path / "c")
+    last = _passes_of_a_fit(cls, parameters, X, y, s)
+    passes.clear()
+    with pytest.raises(Crash):
+        model.fit(BatchSource(lambda: batches(last)), None)
+    assert (tmp_path / "c").exists()
+    assert not hasattr(model, "coef_")
+    passes.clear()
+    model.fit(BatchSource(lambda: batches(0)), None)
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-9, atol=1e-10)
+    assert model.n_samples_seen_ == N
+    assert not (tmp_path / "c").exists()
+
+
+def _eager(init):
+    return lambda self, path: init(self, path, seconds=0.0, chunks=2)
+
+
+def _passes_of_a_fit(cls, parameters, X, y, s):
+    """How often a fit begins to read: the last time is the pass that sums."""
+    count = []
+
+    def batches():
+        count.append(1)
+        for start in range(0, N, 50):
+            rows = slice(start, start + 50)
+            yield X[rows], y[rows, 0], s[rows], None
+
+    cls(**parameters).fit(BatchSource(batches), None)
+    return len(count)
