@@ -1,4 +1,4 @@
-"""Real clusters: processes over TCP, started by dask's own command line, that come and go."""
+"""Clusters in this process, and real ones: processes over TCP that come and go."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from pathlib import Path
 from threading import Thread
 from uuid import uuid4
 
+import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
-from distributed import LocalCluster, Security
+from distributed import Client, LocalCluster, Security
 
 from scalefair.maps import RandomFourier
 from scalefair.statistics import RowMap, accumulate
 from scalefair.stream import ArraySource
 from scalefair.stream.dask import DaskSource, connect
 
-pytestmark = [pytest.mark.slow]
 HERE = "127.0.0.1"
 LIMIT = 120
 """Seconds after which a test that should have ended is a hang."""
@@ -186,6 +188,69 @@ class Marked:
         return Workers()
 
 
+@pytest.fixture(scope="module")
+def client():
+    """Two workers in this process: quick, and graphs are pickled all the same."""
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    )
+    with cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+def test_a_client_computes(client):
+    """Given, or active; and what is in the memory of its workers stays there."""
+    frame = dd.from_pandas(pd.DataFrame(Y), npartitions=3)
+    given = DaskSource(da.from_array(X, 700), y=frame, client=client)
+    check_moments(accumulate(given, ROW_MAP))
+    held = client.persist(da.from_array(X, 700))
+    with client.as_current():
+        source = DaskSource(held, y=frame, rows_per_task=500)
+        assert source._cluster() is client
+        assert source._n_threads() == 2
+        check_moments(accumulate(source, ROW_MAP))
+        lazy = DaskSource(held).map(lambda: lambda c: c.x[:, 0], 30)
+        np.testing.assert_array_equal(lazy.compute(), X[:, 0])
+        with dask.config.set(scheduler="threads"):
+            assert source._cluster() is None
+    assert source._cluster() is None
+
+
+def test_progress_counts_tasks_up(client):
+    calls = []
+    progress = lambda *counts: calls.append(counts)  # noqa: E731
+    x = da.from_array(X, 400)
+    DaskSource(x, client=client, rows_per_task=400, progress=progress).fold(Workers, 100)
+    deadline = time.monotonic() + 10
+    while len(calls) < 10 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert calls == [(done, 10) for done in range(1, 11)]
+
+
+class Fails(Counter):
+    def add(self, chunk):
+        raise ValueError(f"{chunk.where} is bad")
+
+
+def test_errors_of_tasks_come_as_they_are(client):
+    with pytest.raises(ValueError, match="partition 0 is bad"):
+        DaskSource(da.from_array(X, N), client=client).fold(Fails, N)
+
+
+def test_large_maps_do_not_set_off_the_warning_about_large_graphs(client):
+    heavy = np.zeros(2_000_000)
+    source = DaskSource(da.from_array(X, 500), client=client)
+    assert source.fold(lambda: (heavy, Workers())[1], 500).total() == 8
+
+
+def test_no_scheduler_at_the_address_is_an_error_in_time():
+    begin = time.monotonic()
+    with pytest.raises(ConnectionError, match=r"tcp://127\.0\.0\.1:1 within 1 s"):
+        connect(f"tcp://{HERE}:1", timeout=1)
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.slow
 def test_two_workers_over_tcp_unpickle_the_maps_once_each(start, tmp_path):
     cluster, client = start(2)
     check_moments(ends(lambda: accumulate(source(client), ROW_MAP, rows=20))[0])
@@ -197,6 +262,7 @@ def test_two_workers_over_tcp_unpickle_the_maps_once_each(start, tmp_path):
     assert marks == dict.fromkeys(pids, 1)
 
 
+@pytest.mark.slow
 def test_a_local_cluster_of_processes(tmp_path):
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
@@ -208,6 +274,7 @@ def test_a_local_cluster_of_processes(tmp_path):
         np.testing.assert_array_equal(computed, 2 * X[:, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_tls(start, tmp_path):
     key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
@@ -228,6 +295,7 @@ def test_tls(start, tmp_path):
         connect(cluster.address, timeout=2)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle(start):
     cluster, client = start(2)
     victim = cluster.workers[0]
@@ -239,6 +307,7 @@ def test_a_worker_killed_in_the_middle(start):
     check_moments(ends(lambda: accumulate(source(client), ROW_MAP, rows=20))[0])
 
 
+@pytest.mark.slow
 def test_a_worker_added_late_helps(start):
     cluster, client = start(1)
     late = when(2, cluster.add_worker)
@@ -252,6 +321,7 @@ def test_a_worker_added_late_helps(start):
     assert len(chunks) == 2
 
 
+@pytest.mark.slow
 def test_a_slow_worker_gets_fewer_tasks(start):
     cluster, client = start(1)
     slow = cluster.add_worker("--no-nanny", env={"SCALEFAIR_SLOW": "1"})
@@ -270,6 +340,7 @@ class Glutton(Workers):
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_worker_out_of_memory_is_an_error_that_says_so(start):
     _, client = start(
         1,
@@ -281,6 +352,7 @@ def test_a_worker_out_of_memory_is_an_error_that_says_so(start):
     assert "out of memory" in str(error)
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_is_an_error_in_time(start):
     cluster, client = start(2)
     address = cluster.address
@@ -294,6 +366,7 @@ def test_a_lost_scheduler_is_an_error_in_time(start):
     assert seconds < 5
 
 
+@pytest.mark.slow
 def test_a_dead_address_is_an_error_within_ten_seconds():
     error, seconds = ends(lambda: connect(f"tcp://{HERE}:1"))
     assert isinstance(error, ConnectionError)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import cloudpickle
@@ -16,7 +15,6 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController
@@ -26,7 +24,7 @@ from scalefair.statistics import Folds, RowMap, accumulate
 from scalefair.stream import ArraySource
 from scalefair.stream._dask_parts import spans
 from scalefair.stream._dask_tasks import total
-from scalefair.stream.dask import FAN_IN, LEAST_ROWS, MOST_ROWS, DaskSource, connect, is_dask
+from scalefair.stream.dask import FAN_IN, LEAST_ROWS, MOST_ROWS, DaskSource, is_dask
 
 N = 1000
 RNG = np.random.default_rng(0)
@@ -45,15 +43,6 @@ def in_this_thread():
     """Most tests need no threads; those that do ask for them."""
     with dask.config.set(scheduler="sync"):
         yield
-
-
-@pytest.fixture(scope="module")
-def client():
-    cluster = LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    )
-    with cluster, Client(cluster, set_as_default=False) as client:
-        yield client
 
 
 def numeric(chunk):
@@ -174,6 +163,21 @@ def test_fold_feeds_every_row_once_in_order_with_its_number(x, cuts, task):
     chunks = list(source.chunks(4))
     assert [(c.row, c.where) for c in chunks] == [(c.row, c.where) for c in seen]
     assert source.n_rows == n
+
+
+@given(x=LENGTHS, task=st.integers(1, 9), chunks=st.integers(1, 5), first=st.integers(0, 40))
+@settings(deadline=None, max_examples=20)
+def test_rounds_are_a_fold_that_can_go_on_from_any_row(x, task, chunks, first):
+    rows = np.arange(sum(x))
+    source = DaskSource(da.from_array(rows[:, None], (tuple(x), 1)), rows_per_task=task)
+    with dask.config.set(num_workers=2):
+        rounds = list(source.rounds(Recorder, 4, chunks, first))
+    seen = [chunk for part, _ in rounds for chunk in part]
+    assert [row for chunk in seen for row in chunk.x[:, 0]] == rows[first:].tolist()
+    for part, end in rounds:
+        assert part[-1].row + part[-1].n_rows == end
+    sizes = [sum(chunk.n_rows for chunk in part) for part, _ in rounds]
+    assert all(size >= 4 * chunks for size in sizes[:-1])
 
 
 @given(x=LENGTHS, split=st.integers(1, 12), join=st.integers(1, 12))
@@ -361,57 +365,15 @@ def test_parquet_keeps_its_partitions_however_few_columns_are_counted(tmp_path):
     assert len(source._table.parts["x"].lengths) == 20
 
 
-def test_progress_counts_tasks_up(client):
-    for where in (None, client):
-        calls = []
-        source = DaskSource(
-            da.from_array(X, 100),
-            client=where,
-            rows_per_task=100,
-            progress=lambda *counts, calls=calls: calls.append(counts),
-        )
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_progress_counts_tasks_up(scheduler):
+    calls = []
+    source = DaskSource(
+        da.from_array(X, 100), rows_per_task=100, progress=lambda *counts: calls.append(counts)
+    )
+    with dask.config.set(scheduler=scheduler):
         source.fold(Recorder, 50)
-        deadline = time.monotonic() + 5
-        while len(calls) < 10 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert calls == [(done, 10) for done in range(1, 11)]
-
-
-def test_a_client_computes(client):
-    """Given, or active; and what is in the memory of its workers stays there."""
-    expected = accumulate(ArraySource(X, S, Y, W), ROW_MAP)[0]
-    parts = (da.from_array(X, 100), FRAMES["s"], da.from_array(Y, 170), W)
-    close(accumulate(DaskSource(*parts, client=client).then(numeric), ROW_MAP)[0], expected)
-    held = client.persist(da.from_array(X, 100))
-    with client.as_current(), dask.config.set(scheduler=None):
-        source = DaskSource(held, *parts[1:], rows_per_task=50).then(numeric)
-        assert source._cluster() is client
-        assert source._n_threads() == 2
-        close(accumulate(source, ROW_MAP)[0], expected)
-        lazy = DaskSource(held).map(lambda: lambda c: c.x[:, 0], 30)
-        np.testing.assert_array_equal(lazy.compute(), X[:, 0])
-
-
-def test_errors_of_tasks_come_through_the_cluster_as_they_are(client):
-    class Fails(Recorder):
-        def add(self, chunk):
-            raise ValueError(f"{chunk.where} is bad")
-
-    with pytest.raises(ValueError, match="partition 0 is bad"):
-        DaskSource(da.from_array(X, 500), client=client).fold(Fails, 500)
-
-
-def test_large_maps_do_not_set_off_the_warning_about_large_graphs(client):
-    heavy = np.zeros(2_000_000)
-    source = DaskSource(da.from_array(X, 500), client=client)
-    assert len(source.fold(lambda: (heavy, Recorder())[1], 500)) == 2
-
-
-def test_no_scheduler_at_the_address_is_an_error_in_time():
-    start = time.monotonic()
-    with pytest.raises(ConnectionError, match=r"tcp://127\.0\.0\.1:1 within 1 s"):
-        connect("tcp://127.0.0.1:1", timeout=1)
-    assert time.monotonic() - start < 5
+    assert calls == [(done, 10) for done in range(1, 11)]
 
 
 def test_is_dask_does_not_import_dask(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from scalefair.solve.gaussian_system import GaussianSystem
 from scalefair.statistics import Moments, RowMap, accumulate
 from scalefair.statistics.gradient import length_scale_gradient
 from scalefair.stream import ArraySource
+from scalefair.stream.dask import DaskSource
 from tests import naive
 from tests.naive import close, features
 from tests.test_gaussian import central, moments_of
@@ -249,6 +252,17 @@ def test_chunks_and_threads_do_not_matter(name, whiten_rows):
     for size in (1, 7, 59):
         close(length_scale_gradient(source, rows, adjoint, rows=size), whole, 1e-9)
     close(length_scale_gradient(source_of(n_threads=2), rows, adjoint, rows=7), whole, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["pairs", "nystroem"])
+def test_dask_gives_the_same_gradient(name):
+    parts = [da.from_array(part, chunks=(17, *part.shape[1:])) for part in problem()]
+    rows, source = row_map(MAPS[name]), source_of()
+    adjoint = row_adjoint(evidence_point(source, rows))
+    expected = length_scale_gradient(source, rows, adjoint)
+    with dask.config.set(scheduler="synchronous"):
+        found = length_scale_gradient(DaskSource(*parts, rows_per_task=20), rows, adjoint)
+    close(found, expected, 1e-9)
 
 
 @pytest.mark.parametrize("name", ["pairs", "nystroem"])

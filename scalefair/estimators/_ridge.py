@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
+from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._checks import (
@@ -33,12 +34,22 @@ from scalefair.estimators._data import (
     open_training,
 )
 from scalefair.estimators._maps import check_maps, sample_size, sensitive_map
+from scalefair.estimators._progress import watched
 from scalefair.estimators.fair_path import FairPath, default_etas
 from scalefair.solve.limit import solve_under_limit
 from scalefair.solve.output_nocco import solve_output_nocco
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import Solution, System
-from scalefair.statistics import Checkpoint, Moments, RowMap, accumulate
+from scalefair.statistics import (
+    ALL_ROWS,
+    Checkpoint,
+    FoldMoments,
+    Folds,
+    Moments,
+    RowMap,
+    accumulate,
+    chunk_rows,
+)
 from scalefair.stream import ChunkSource
 
 PREDICT_ROWS = 512
@@ -62,7 +73,7 @@ def _all_or_nothing(estimator: Any) -> Iterator[None]:
         raise
 
 
-class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """The flow of every fair ridge: `fit` reads as the method."""
 
     phi_: FeatureMap
@@ -70,6 +81,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
     moments_: Moments
     _preparation: Preparation
 
+    @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
     ) -> Self:
@@ -96,8 +108,11 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         with _all_or_nothing(self):
             self._check_parameters()
             self._forget()
+            task = self._init_callback_context(max_subtasks=None)
+            task.call_on_fit_task_begin(estimator=self)
             size = sample_size(self)
             self._learn(open_training(self, X, y, sensitive_features, sample_weight, size))
+            task.call_on_fit_task_end(estimator=self)
         return self
 
     def _learn(self, data: TrainingData) -> None:
@@ -121,9 +136,8 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         like the rest; the moments of later batches are added exactly. Parameters as in `fit`.
         """
         if not hasattr(self, "moments_"):
-            return self.fit(
-                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
-            )
+            self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+            return self
         with _all_or_nothing(self):
             self._check_parameters()
             source = open_batch(self, X, y, sensitive_features, sample_weight)
@@ -282,10 +296,17 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )  # fmt: skip
 
     def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:
-        (moments,) = accumulate(
-            source, self._row_map(n_rows), rows=self.chunk_rows, checkpoint=self._checkpoint()
-        )
+        (moments,) = self._accumulate(source, n_rows)
         return moments
+
+    def _accumulate(
+        self, source: ChunkSource, n_rows: int | None, folds: Folds = ALL_ROWS
+    ) -> FoldMoments:
+        row_map = self._row_map(n_rows)
+        rows = self.chunk_rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
+        kept = self._checkpoint()
+        with watched(self, source, rows, n_rows) as told:
+            return accumulate(told, row_map, folds=folds, rows=rows, checkpoint=kept)
 
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(Path(self.checkpoint))

@@ -8,10 +8,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from scalefair._checks import check_alpha, check_weight_or_limit
+from scalefair._checks import check_alpha, check_choice, check_weight_or_limit
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._exact import exact_rows
+from scalefair.estimators._iterative import SOLVERS, is_iterative, solve_streamed
 from scalefair.estimators._maps import input_map
 from scalefair.estimators._ridge import FairRidgeBase
 
@@ -50,6 +51,10 @@ class FairKernelRidge(FairRidgeBase):
         Its length scale.
     n_sensitive_components : int, default=100
         Nyström features for sensitive attributes that are not categories.
+    solver : {"auto", "direct", "iterative"}, default="auto"
+        "direct" sums m×m moments in one pass and solves in closed form. "iterative" is for wide
+        maps: preconditioned conjugate gradients, one pass per iteration, O(nm) each, no m×m
+        matrix, and so no path or partial_fit. "auto" takes it from 8,000 features on.
     alpha : float or dict, default=1e-3
         Ridge per row: scikit-learn's `KernelRidge` has alpha = n times this one. A dict gives one
         per block of features, ``{"phi": 1e-3, "psi": 1e-6}``.
@@ -126,6 +131,7 @@ class FairKernelRidge(FairRidgeBase):
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
+        solver: str = "auto",
         alpha: Any = 1e-3,
         eta: float | None = None,
         unfairness: float | None = None,
@@ -147,6 +153,7 @@ class FairKernelRidge(FairRidgeBase):
         self.sensitive_kernel = sensitive_kernel
         self.sensitive_length_scale = sensitive_length_scale
         self.n_sensitive_components = n_sensitive_components
+        self.solver = solver
         self.alpha = alpha
         self.eta = eta
         self.unfairness = unfairness
@@ -178,6 +185,10 @@ class FairKernelRidge(FairRidgeBase):
         super()._check_parameters()
         self._check_finite_map()
 
+    def _check_engine(self) -> None:
+        super()._check_engine()
+        check_choice("solver", getattr(self, "solver", "direct"), SOLVERS)
+
     def _check_finite_map(self) -> None:
         exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
         if exact and self.penalty in ("nocco", "nocco_output"):
@@ -193,11 +204,16 @@ class FairKernelRidge(FairRidgeBase):
         return input_map(self, data)
 
     def _learn(self, data: TrainingData) -> None:
-        if not self._is_dual():
-            super()._learn(data)
+        if self._is_dual():
+            self._learn_kernels(data)
+            self._solve_dual()
             return
-        self._learn_kernels(data)
-        self._solve_dual()
+        self._learn_maps(data)
+        if is_iterative(self.solver, self.phi_.n_raw_):
+            solve_streamed(self, data)
+            return
+        self.moments_ = self._moments(data.source, data.n_rows)
+        self._solve()
 
     def _learn_kernels(self, data: TrainingData) -> None:
         """Learn the kernels and keep all rows: the exact mode has no explicit features."""

@@ -25,7 +25,6 @@ from scalefair.estimators.kernel import FairKernelRidge
 from scalefair.solve.limit import rescale
 from scalefair.solve.path import Spectrum
 from scalefair.solve.system import System
-from scalefair.statistics import accumulate
 from scalefair.stream import ArraySource
 
 RIDGE_RATIOS = (1.0, 1e-3)
@@ -180,10 +179,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         if not isinstance(source, ArraySource):
             X = y = range(data.n_rows)
         folds, some_always_train = make_folds(self.cv, X, y, data.seed + 1)
-        row_map = self._row_map(data.n_rows)
-        parts = accumulate(
-            source, row_map, folds=folds, rows=self.chunk_rows, checkpoint=self._checkpoint()
-        )
+        parts = self._accumulate(source, data.n_rows, folds)
         held, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
         if not all(fold.weight for fold in held):
             raise ValueError(

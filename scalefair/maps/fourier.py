@@ -140,13 +140,14 @@ class RandomFourier(LengthScaleMap):
         """Return the adjoint of the projection X @ frequencies, shape (k, h)."""
         size = self.frequencies_.shape[1]
         if self.phase_ is None:
-            cosine, sine = raw[:, :size], raw[:, size:]
-            return np.asarray(cosine * dRaw[:, size:] - sine * dRaw[:, :size])
+            slope = raw[:, :size] * dRaw[:, size:]
+            slope -= raw[:, size:] * dRaw[:, :size]
+            return np.asarray(slope)
         slope = X @ self.frequencies_
         # −sin(a) = cos(a + π/2)
         cos_phase(slope, self.phase_ + np.pi / 2, np.sqrt(2 / size))
         slope *= dRaw
-        return slope
+        return np.asarray(slope)
 
     def linear_gradient(self, product: Array) -> Array:  # noqa: ARG002
         """Return zeros: there is no linear part."""

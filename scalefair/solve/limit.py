@@ -46,7 +46,14 @@ def solve_under_limit(system: System, alpha: float, unfairness: float) -> Limite
     if eta == 0:
         return LimitedFit(slice_.ridge_coef, 0.0)
     if eta is None:
-        return LimitedFit(rescale(system, optimum_at_share(system, alpha, unfairness)), np.inf)
+        coef = rescale(system, optimum_at_share(system, alpha, unfairness))
+        if np.isnan(system.explained_share(coef)):
+            raise ValueError(
+                f"unfairness={unfairness:g} leaves nothing but a constant prediction at "
+                f"alpha={alpha:g}; ask for more than that, use a smaller alpha, or give the model "
+                "more or other features"
+            )
+        return LimitedFit(coef, np.inf)
     return LimitedFit(rescale(system, slice_.coef(np.array([eta]))[0]), eta)
 
 

@@ -1,7 +1,16 @@
 """Moments of the rows [φ(x), ψ(s), y], and the pass that accumulates them."""
 
-from scalefair.statistics.accumulate import Folds, RowMap, accumulate
+from scalefair.statistics.accumulate import ALL_ROWS, Folds, RowMap, accumulate, chunk_rows
 from scalefair.statistics.checkpoint import Checkpoint
 from scalefair.statistics.moments import FoldMoments, Moments
 
-__all__ = ["Checkpoint", "FoldMoments", "Folds", "Moments", "RowMap", "accumulate"]
+__all__ = [
+    "ALL_ROWS",
+    "Checkpoint",
+    "FoldMoments",
+    "Folds",
+    "Moments",
+    "RowMap",
+    "accumulate",
+    "chunk_rows",
+]

@@ -139,7 +139,8 @@ def length_scale_gradient(
     at_once = phi.linear_gradient(adjoint.product)
     if phi.linear_ is not None and not row_map.whiten_rows:
         adjoint = adjoint.before(phi.linear_)
-    size = rows or chunk_rows(phi.n_raw_, np.float64)
+    # Four arrays of that width are in flight: raw rows, their adjoint, and two of the kernel's.
+    size = rows or chunk_rows(4 * phi.n_raw_, np.float64)
     by_rows = source.fold(lambda: GradientAccumulator(row_map, adjoint, size), size)
     return np.asarray(by_rows + at_once)
 

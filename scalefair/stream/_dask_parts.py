@@ -40,6 +40,14 @@ def spans(lengths: Sequence[int], split: int, join: int) -> list[Span]:
     return found or [[(0, 0, 0)]]
 
 
+def spans_from(first_row: int, found: list[Span]) -> list[Span]:
+    """Return what is left of the spans from a row on."""
+    left = [
+        [(i, max(first, first_row), end) for i, first, end in s if end > first_row] for s in found
+    ]
+    return [span for span in left if span]
+
+
 class Part:
     """x, s, y or weight: partitions of dask, or rows in memory as the only partition.
 

@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Accumulator, Array, Chunk
-from scalefair.stream._dask_parts import Span, Table, first_column, keys_of, optimized, spans
+from scalefair.stream._dask_parts import (
+    Span,
+    Table,
+    first_column,
+    keys_of,
+    optimized,
+    spans,
+    spans_from,
+)
 from scalefair.stream._dask_tasks import (
     Job,
     Tasks,
@@ -133,12 +141,33 @@ class DaskSource(ChunkSource):
         A task feeds its rows in order to one accumulator; a tree of tasks adds the results up, in
         an order that does not depend on who is quicker. `start` goes once to each worker.
         """
+        return self._fold(start, rows, self._spans(rows))
+
+    def rounds(
+        self, start: Callable[[], Accumulator], rows: int, chunks: int, first_row: int = 0
+    ) -> Iterator[tuple[Any, int]]:
+        """Fold so many chunks at a time, or one task per thread if that is more.
+
+        Yield each sum and the row that comes next.
+        """
+        group: list[Span] = []
+        left = spans_from(first_row, self._spans(rows))
+        least = self._n_threads()
+        for i, span in enumerate(left):
+            group.append(span)
+            end = span[-1][-1]
+            full = len(group) >= least and end - group[0][0][1] >= chunks * rows
+            if full or i == len(left) - 1:
+                yield self._fold(start, rows, group), end
+                group = []
+
+    def _fold(self, start: Callable[[], Accumulator], rows: int, found: list[Span]) -> Any:
         tasks = Tasks("fold")
         job = Job(start, self._changes, rows, tasks.name if self.progress else None)
         shared = tasks.share(job)
         results = [
             tasks.add(fold_rows, shared, self._table.rows(span, tasks), key=(tasks.name, "rows", i))
-            for i, span in enumerate(self._spans(rows))
+            for i, span in enumerate(found)
         ]
         tasks.count = len(results)
         while len(results) > 1:
@@ -188,6 +217,12 @@ class DaskSource(ChunkSource):
             chunks=(tuple(known), *((width,) for width in shape)),
             meta=np.empty((0,) * (1 + len(shape))),
         )
+
+    def watched(self, progress: Callable[[int, int], Any]) -> DaskSource:
+        """Return the same rows with `progress` told of the tasks of every pass."""
+        other = copy(self)
+        other.progress = progress
+        return other
 
     def sample(self, size: int, seed: int) -> Chunk:
         """Return the `size` rows of positive weight with the smallest hash(seed, row number)."""

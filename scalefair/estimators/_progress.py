@@ -1,0 +1,62 @@
+"""The steps of a fit, as scikit-learn's callbacks see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import ceil
+from threading import Lock
+from typing import Any
+
+from scalefair._typing import Chunk
+from scalefair.stream import ChunkSource, DaskSource
+
+
+@contextmanager
+def watched(
+    estimator: Any, source: ChunkSource, rows: int, n_rows: int | None
+) -> Iterator[ChunkSource]:
+    """Give the source back, with the estimator's callbacks told of every chunk that is read.
+
+    On a dask cluster they are told of its tasks as they finish.
+    """
+    if not getattr(estimator, "_skl_callbacks", None):
+        yield source
+    elif isinstance(source, DaskSource):
+        with steps(estimator, "tasks", None) as tell:
+            yield source.watched(lambda _done, _all: tell())
+    else:
+        count = None if n_rows is None else ceil(n_rows / rows)
+        with steps(estimator, "chunks", count) as tell:
+            yield source.then(_Told(tell))
+
+
+class _Told:
+    """Passes chunks on and tells of each."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        self._tell()
+        return chunk
+
+
+@contextmanager
+def steps(estimator: Any, name: str, count: int | None) -> Iterator[Callable[[], None]]:
+    """Give a function that tells the callbacks of one more of `count` steps, from any thread."""
+    if not getattr(estimator, "_skl_callbacks", None):
+        yield lambda: None
+        return
+    whole = estimator._callback_fit_ctx.subcontext(task_name=name, max_subtasks=count)
+    whole.call_on_fit_task_begin(estimator=estimator)
+    lock = Lock()
+
+    def tell() -> None:
+        with lock:
+            step = whole.subcontext(task_name=name)
+            step.call_on_fit_task_begin(estimator=estimator)
+            step.call_on_fit_task_end(estimator=estimator)
+
+    yield tell
+    whole.call_on_fit_task_end(estimator=estimator)

@@ -1,0 +1,92 @@
+"""Wide maps: the iterative solver behind the same estimator; progress through callbacks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scalefair import FairKernelRidge, FairKernelRidgeCV
+from scalefair.estimators._iterative import WIDE, is_iterative
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 4))
+    s = (X[:, 0] > 0).astype(str)
+    return X, np.sin(X).sum(axis=1) + (X[:, 0] > 0), s
+
+
+def model(**parameters):
+    return FairKernelRidge(
+        feature_map="fourier", n_components=120, length_scale=2.0, alpha=1e-4, random_state=0,
+        **parameters,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fair", [{"eta": 0.0}, {"eta": 1.0}, {"eta": np.inf}, {"unfairness": 0.02}]
+)
+@pytest.mark.parametrize("penalty", ["normalized", "hsic"])
+def test_both_solvers_agree(fair, penalty, data):
+    X, y, s = data
+    direct = model(solver="direct", penalty=penalty, **fair).fit(X, y, sensitive_features=s)
+    iterative = model(solver="iterative", penalty=penalty, **fair).fit(X, y, sensitive_features=s)
+    np.testing.assert_allclose(iterative.predict(X), direct.predict(X), atol=1e-6)
+    assert iterative.explained_share_ == pytest.approx(direct.explained_share_, abs=1e-6)
+    assert iterative.n_samples_seen_ == 800
+
+
+def test_auto_chooses_by_the_number_of_features():
+    assert is_iterative("auto", WIDE)
+    assert not is_iterative("auto", WIDE - 1)
+    assert is_iterative("iterative", 10)
+    assert not is_iterative("direct", 10 * WIDE)
+
+
+def test_what_needs_the_moments_says_so(data):
+    X, y, s = data
+    fitted = model(solver="iterative", eta=1.0).fit(X, y, sensitive_features=s)
+    with pytest.raises(ValueError, match="solver='direct'"):
+        fitted.path()
+    with pytest.raises(ValueError, match="solver='direct'"):
+        model(solver="iterative", penalty="nocco").fit(X, y, sensitive_features=s)
+    with pytest.raises(ValueError, match="solver='magic'"):
+        model(solver="magic").fit(X, y, sensitive_features=s)
+
+
+class Recorder:
+    """A callback of scikit-learn's that notes what it is told."""
+
+    def __init__(self):
+        self.begun, self.ended = [], []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        self.begun.append(context.task_name)
+
+    def on_fit_task_end(self, estimator, context):
+        self.ended.append(context.task_name)
+
+
+@pytest.mark.parametrize("cls", [FairKernelRidge, FairKernelRidgeCV])
+def test_callbacks_hear_of_every_chunk(cls, data):
+    X, y, s = data
+    recorder = Recorder()
+    fitted = cls(n_components=20, chunk_rows=100).set_callbacks(recorder)
+    fitted.fit(X, y, sensitive_features=s)
+    assert recorder.begun.count("chunks") == 1 + 8  # the pass and its chunks
+    assert sorted(recorder.begun) == sorted(recorder.ended)
+
+
+def test_callbacks_hear_of_every_iteration(data):
+    X, y, s = data
+    recorder = Recorder()
+    fitted = model(solver="iterative", eta=1.0).set_callbacks(recorder)
+    fitted.fit(X, y, sensitive_features=s)
+    assert recorder.begun.count("iterations") == 1 + fitted.n_iter_
