@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -53,6 +54,9 @@ from scalefair.statistics import (
 from scalefair.stream import ChunkSource
 
 PREDICT_ROWS = 512
+
+FEW = 2e10
+"""Rows × features² that are whitened row by row: a fraction of a second."""
 
 STATE = (
     "_preparation", "_n_targets", "_one_target", "n_features_in_", "phi_", "psi_", "moments_",
@@ -189,7 +193,7 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
             A dask array, not yet computed, for a dask collection.
         """
         check_is_fitted(self)
-        predictions = open_inputs(self, X).map(self._predictor, PREDICT_ROWS)
+        predictions = open_inputs(self, X).map(self._predictor(), PREDICT_ROWS)
         return predictions[:, 0] if self._one_target else predictions
 
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
@@ -285,9 +289,9 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
         return self._ridges()["phi"]
 
     def _row_map(self, n_rows: int | None) -> RowMap:
-        # Whitening moments loses digits as machine precision over the cut-off (METHOD.md 7);
-        # whitening few rows costs no more than solving.
-        small = n_rows is not None and n_rows <= 10 * self.phi_.n_raw_
+        # Whitening moments loses digits as machine precision over the cut-off (METHOD.md 7).
+        width = self.phi_.n_raw_
+        small = n_rows is not None and n_rows * width**2 <= FEW
         fine = getattr(self.phi_, "cutoff", 1.0) < 1e-8 or self._least_alpha() <= 1e-8
         single = np.dtype(self.dtype) == np.float32
         return RowMap(
@@ -360,21 +364,29 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
             start = stop
         return parts
 
-    def _predictor(self) -> Callable[[Chunk], Array]:
-        """Return f on chunks, with a buffer for the rows of φ."""
-        buffer = np.empty((PREDICT_ROWS, self.phi_.n_raw_), self.dtype)
+    def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
+        """Return what makes f on chunks: only what is needed for it, since dask sends it around."""
         coef = {name: part.astype(self.dtype) for name, part in self._raw_coef.items()}
-
-        def predict(chunk: Chunk) -> Array:
-            f = self.phi_.raw(chunk.x, out=buffer[: chunk.n_rows]) @ coef["phi"]
-            if "psi" in coef and self.psi_ is not None:
-                f = f + self.psi_.raw(chunk.s) @ coef["psi"]
-            return np.asarray(f + self.intercept_, dtype=np.float64)
-
-        return predict
+        psi = self.psi_ if "psi" in coef else None
+        return partial(_start_predicting, self.phi_, psi, coef, self.intercept_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = False
         return tags
+
+
+def _start_predicting(
+    phi: FeatureMap, psi: FeatureMap | None, coef: dict[str, Array], intercept: Any
+) -> Callable[[Chunk], Array]:
+    """Return f = φ(x)β + ψ(s)γ + b on chunks, with a buffer for the rows of φ."""
+    buffer = np.empty((PREDICT_ROWS, phi.n_raw_), coef["phi"].dtype)
+
+    def predict(chunk: Chunk) -> Array:
+        f = phi.raw(chunk.x, out=buffer[: chunk.n_rows]) @ coef["phi"]
+        if psi is not None:
+            f = f + psi.raw(chunk.s) @ coef["psi"]
+        return np.asarray(f + intercept, dtype=np.float64)
+
+    return predict

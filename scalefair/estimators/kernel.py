@@ -238,13 +238,14 @@ class FairKernelRidge(FairRidgeBase):
         if self._one_target:
             self.dual_coef_ = fit.dual_coef[:, 0]
 
-    def _predictor(self) -> Callable[[Chunk], Array]:
+    def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
         # What was fitted decides, not the parameters, which may have been set anew since.
         if not hasattr(self, "dual_coef_"):
             return super()._predictor()
         dual_coef = self.dual_coef_.reshape(len(self.dual_coef_), -1)
+        rows, intercept = self._exact_rows, self.intercept_
 
         def predict(chunk: Chunk) -> Array:
-            return self._exact_rows.cross(chunk.x, chunk.s) @ dual_coef + self.intercept_
+            return rows.cross(chunk.x, chunk.s) @ dual_coef + intercept
 
-        return predict
+        return lambda: predict

@@ -74,17 +74,32 @@ class RowAdjoint:
             adjoint *= weight[:, None]
         return adjoint
 
-    def before(self, linear: Array) -> RowAdjoint:
-        """Return the adjoint of the rows before the linear part, ∂L/∂raw = (∂L/∂Φ) linearᵀ.
+    def through(self, linear: Array, *, whitened: bool) -> RowAdjoint:
+        """Return the adjoint whose `rows` are ∂L/∂raw = (∂L/∂Φ) linearᵀ, where Φ = raw @ linear.
 
-        Its method `rows` takes those rows too; `product` stays that of the features.
+        Parameters
+        ----------
+        linear : array of shape (n_raw, m)
+        whitened : bool
+            Its `rows` take Φ; otherwise they take the raw rows, which saves a product but squares
+            the condition number of `linear`.
         """
-        G1 = linear @ self.G1 @ linear.T
+        G1 = self.G1 @ linear.T
+        G1 = G1 if whitened else linear @ G1
         return replace(self, G1=G1, g2=linear @ self.g2, G3=self.G3 @ linear.T)
 
 
 class GradientAccumulator:
-    """The sum over rows of one thread: Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l."""
+    """The sum over rows of one thread: Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l.
+
+    Parameters
+    ----------
+    row_map : RowMap
+    adjoint : RowAdjoint
+        Of the raw rows of φ: it went through the linear part already.
+    rows : int
+        Most rows of a chunk.
+    """
 
     def __init__(self, row_map: RowMap, adjoint: RowAdjoint, rows: int) -> None:
         self._map, self._adjoint, self._phi = row_map, adjoint, _with_gradient(row_map.phi)
@@ -96,14 +111,10 @@ class GradientAccumulator:
         if chunk.n_rows == 0:
             return
         raw = self._phi.raw(chunk.x, out=self._raw[: chunk.n_rows])
-        self._total += self._phi.raw_gradient(chunk.x, raw, self._raw_adjoint(chunk, raw))
-
-    def _raw_adjoint(self, chunk: Chunk, raw: Rows) -> Array:
-        rest = self._map.psi_rows(chunk), chunk.y, chunk.weight
-        linear = self._phi.linear_
-        if linear is None or not self._map.whiten_rows:
-            return self._adjoint.rows(raw, *rest)
-        return np.asarray(self._adjoint.rows(raw @ linear, *rest) @ linear.T)
+        linear = self._phi.linear_ if self._map.whiten_rows else None
+        Phi = raw if linear is None else raw @ linear
+        dRaw = self._adjoint.rows(Phi, self._map.psi_rows(chunk), chunk.y, chunk.weight)
+        self._total += self._phi.raw_gradient(chunk.x, raw, dRaw)
 
     def result(self) -> Array:
         """Return the gradient of the rows seen, shape (n_hyper,)."""
@@ -121,9 +132,10 @@ def length_scale_gradient(
         The rows.
     row_map : RowMap
         The maps that the moments behind `adjoint` were accumulated with. φ must be a map with
-        length scales (`RandomFourier`, or `Nystroem` with `whitening="cholesky"`). With
-        `whiten_rows` its linear part is applied to the rows, at three times the work, without the
-        loss of digits of METHOD.md section 7. Always in float64.
+        length scales (`RandomFourier`, or `Nystroem` with `whitening="cholesky"`). Without
+        `whiten_rows` moments and gradient are good as long as σ²/a² is far above n·1e-16/cutoff,
+        which learning does not know beforehand: prefer to whiten the rows of a `Nystroem` map.
+        The dtype plays no part: gradients are float64.
     adjoint : RowAdjoint
         ∂L/∂Φ of any rows.
     rows : int or None
@@ -137,8 +149,8 @@ def length_scale_gradient(
     phi = _with_gradient(row_map.phi)
     # Before the pass: a map without this gradient is found out at once.
     at_once = phi.linear_gradient(adjoint.product)
-    if phi.linear_ is not None and not row_map.whiten_rows:
-        adjoint = adjoint.before(phi.linear_)
+    if phi.linear_ is not None:
+        adjoint = adjoint.through(phi.linear_, whitened=row_map.whiten_rows)
     # Four arrays of that width are in flight: raw rows, their adjoint, and two of the kernel's.
     size = rows or chunk_rows(4 * phi.n_raw_, np.float64)
     by_rows = source.fold(lambda: GradientAccumulator(row_map, adjoint, size), size)
