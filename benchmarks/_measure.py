@@ -52,7 +52,7 @@ def keep(name: str, value: float, target: str, **more: Any) -> None:
         return
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "core.csv"
-    lines = [] if not path.exists() else list(csv.DictReader(path.open()))
+    lines = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
     lines = [old for old in lines if old["what"] != name] + [line]
     fields = ["what", "value", "target", "seconds", "reference_seconds"]
     with path.open("w", newline="") as file:

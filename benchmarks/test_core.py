@@ -13,6 +13,8 @@ from benchmarks._problems import (
     LENGTH_SCALE,
     N_FEATURES,
     bare_calls,
+    bare_calls_with_blas_threads,
+    bare_projection,
     fourier_map,
     nystroem_map,
     table,
@@ -40,16 +42,23 @@ def record(benchmark, name, value, target):
 
 
 def test_fourier_fit_against_bare_blas(benchmark, data):
-    X, y, _ = data
+    X, _, _ = data
     fit = fitter(data, fourier_map(X))
-    value = ratio(benchmark, fit, bare_calls(X, y, N_FEATURES))
+    value = ratio(benchmark, fit, bare_calls(X, N_FEATURES))
     record(benchmark, "Fourier fit / bare BLAS calls", value, "<= 1.15")
 
 
+def test_threads_of_chunks_against_threads_of_blas(benchmark, data):
+    X, _, _ = data
+    other = bare_calls_with_blas_threads(X, N_FEATURES)
+    value = ratio(benchmark, bare_calls(X, N_FEATURES), other)
+    record(benchmark, "bare calls: chunk threads / BLAS threads", value, "the quicker is used")
+
+
 def test_nystroem_fit_against_bare_blas(benchmark, data):
-    X, y, _ = data
+    X, _, _ = data
     fit = fitter(data, nystroem_map(X))
-    value = ratio(benchmark, fit, bare_calls(X, y, N_FEATURES))
+    value = ratio(benchmark, fit, bare_calls(X, N_FEATURES))
     record(benchmark, "Nyström fit / bare BLAS calls", value, "<= 1.25")
 
 
@@ -94,15 +103,5 @@ def test_path_against_one_fit(benchmark, data):
 def test_predict_against_projection(benchmark, data):
     X, _, _ = data
     model = fitter(data, fourier_map(X))()
-    frequencies = np.asarray(model.phi_.frequencies_)
-    rows = 2_000
-    Phi = np.empty((rows, N_FEATURES))
-    coef = np.ones(N_FEATURES)
-
-    def projection():
-        for start in range(0, len(X) - rows + 1, rows):
-            np.matmul(X[start : start + rows], frequencies, out=Phi)
-            Phi @ coef
-
-    value = ratio(benchmark, lambda: model.predict(X), projection)
+    value = ratio(benchmark, lambda: model.predict(X), bare_projection(X, N_FEATURES))
     record(benchmark, "predict / bare projection", value, "<= 1.5")

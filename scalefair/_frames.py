@@ -187,6 +187,8 @@ def n_rows(X: Any) -> int:
 
 def slice_rows(X: Any, start: int, stop: int) -> Any:
     """Return rows start..stop-1, in the container they came in."""
+    if isinstance(X, np.ndarray):
+        return X[start:stop]
     frame = _from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
         # numpy's integers are not slice bounds everywhere: polars would return all rows.
@@ -196,6 +198,8 @@ def slice_rows(X: Any, start: int, stop: int) -> Any:
 
 def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
     """Return the rows with the given numbers, in the container they came in."""
+    if isinstance(X, np.ndarray):
+        return X[rows]
     frame = _from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
         return nw.to_native(frame[rows])
@@ -203,12 +207,11 @@ def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
 
 
 def stack_rows(tables: Sequence[Any]) -> Any:
-    """Return the tables one below the other, in the container of the first."""
+    """Return the tables one below the other."""
     frames = [_from_native(table) for table in tables]
+    frames = [f.to_frame() if isinstance(f, nw.Series) else f for f in frames]
     if isinstance(frames[0], nw.DataFrame):
         return nw.to_native(nw.concat(frames, how="vertical"))
-    if isinstance(frames[0], nw.Series):
-        return nw.to_native(nw.concat([f.to_frame() for f in frames], how="vertical"))
     return np.concatenate([_as_array(table) for table in tables])
 
 

@@ -29,6 +29,7 @@ SHIFT32 = np.float32(12582912.0)
 SHIFT32_BITS = np.int32(0x4B400000)
 
 TWO_OVER_PI = 0.6366197723675814
+ONE_OVER_PI = 0.3183098861837907
 PIO2_A = float.fromhex("0x1.921fb54440000p+0")
 PIO2_B = float.fromhex("0x1.68c234c4c0000p-39")
 PIO2_C = float.fromhex("0x1.98a2e03707345p-77")
@@ -48,6 +49,10 @@ S0, S1, S2 = -0.16666666666666666, 0.008333333333330948, -0.00019841269836758574
 S3, S4, S5 = 2.755731610255244e-06, -2.5051131845003624e-08, 1.5918129294866608e-10
 C0, C1, C2 = 0.041666666666666664, -0.0013888888888887398, 2.480158729876569e-05
 C3, C4, C5 = -2.7557317271729793e-07, 2.08761462684032e-09, -1.1382632425521717e-11
+# sin(r) = r + r³ W(r²) for |r| ≤ π/2
+W0, W1, W2 = -0.16666666666666666, 0.008333333333333316, -0.00019841269841254966
+W3, W4, W5 = 2.7557319219160833e-06, -2.505210761669045e-08, 1.6058977292642743e-10
+W6, W7 = -7.643969663988074e-13, 2.7314368769379893e-15
 S0_32, S1_32, S2_32 = map(np.float32, (-0.16666664, 0.008332748, -0.0001958789))
 C0_32, C1_32, C2_32 = map(np.float32, (0.041666664, -0.0013888302, 2.4547942e-05))
 
@@ -86,6 +91,22 @@ def sincos64(x: float) -> tuple[float, float]:
         first if quadrant & 2 == 0 else -first,
         second if (quadrant + 1) & 2 == 0 else -second,
     )
+
+
+@kernel
+def cos64(x: float) -> float:
+    """Return cos(x) for |x| ≤ FAST_LIMIT, by one polynomial instead of the two of `sincos64`.
+
+    With x = (n + 1/2)π + r and |r| ≤ π/2, cos(x) = ∓sin(r) as n is even or odd.
+    """
+    shifted = np.float64((x * ONE_OVER_PI - 0.5) + SHIFT)
+    n = shifted - SHIFT
+    odd = n + n + 1.0
+    r = ((x - odd * PIO2_A) - odd * PIO2_B) - odd * PIO2_C
+    s = r * r
+    W = W0 + s * (W1 + s * (W2 + s * (W3 + s * (W4 + s * (W5 + s * (W6 + s * W7))))))
+    sine = r + r * s * W
+    return sine if shifted.view(np.int64) & 1 else -sine
 
 
 @kernel

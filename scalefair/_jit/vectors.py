@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._jit._compile import kernel
-from scalefair._jit.elementary import FAST_LIMIT, ONE, exp32, exp64, sincos32, sincos64
+from scalefair._jit.elementary import (
+    FAST_LIMIT,
+    ONE,
+    cos64,
+    exp32,
+    exp64,
+    sincos32,
+    sincos64,
+)
 
 Vector = NDArray[np.floating[Any]]
 
@@ -35,7 +43,7 @@ def cos_into(x: Vector, out: Vector, scale: float) -> None:
             out[j] = np.float32(scale) * sincos32(x[j])[1]
     else:
         for j in range(x.size):
-            out[j] = scale * sincos64(x[j])[1]
+            out[j] = scale * cos64(x[j])
 
 
 @kernel
