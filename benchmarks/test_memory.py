@@ -9,15 +9,19 @@ M = size(1_000, 100)
 STREAMED = """
 import sys
 import numpy as np
-from scalefair import FairKernelRidge
+from scalefair import BatchSource, FairKernelRidge
 n, m = int(sys.argv[1]), int(sys.argv[2])
-rng = np.random.default_rng(0)
+
+def batches():
+    rng = np.random.default_rng(0)
+    for start in range(0, n, 4_000):
+        X = rng.standard_normal((min(4_000, n - start), 50))
+        s = (X[:, 0] > 0).astype(int)
+        yield X, X[:, 1] + s, s, None
+
 model = FairKernelRidge(feature_map="fourier", n_components=m, length_scale=7.0, eta=1.0,
                         sensitive_kernel="categorical", random_state=0)
-for start in range(0, n, 20_000):
-    X = rng.standard_normal((min(20_000, n - start), 50))
-    s = (X[:, 0] > 0).astype(int)
-    model.partial_fit(X, X[:, 1] + s, sensitive_features=s)
+model.fit(BatchSource(batches), None)
 assert model.n_samples_seen_ == n
 """
 
@@ -39,7 +43,8 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from benchmarks._problems import table
 X, y, s = table(int(sys.argv[1]))
-make_pipeline(RBFSampler(gamma=0.01, n_components=int(sys.argv[2]), random_state=0), Ridge()).fit(X, y)
+sampler = RBFSampler(gamma=0.01, n_components=int(sys.argv[2]), random_state=0)
+make_pipeline(sampler, Ridge()).fit(X, y)
 """
 
 

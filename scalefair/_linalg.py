@@ -67,9 +67,24 @@ def rank_k_update(triangle: Rows, rows: Rows, keep: float = 1.0) -> None:
 
 
 def mirror_upper(triangle: Array) -> Array:
-    """Return the symmetric matrix whose upper triangle is given."""
-    upper = np.triu(triangle)
-    return upper + np.triu(triangle, 1).T
+    """Make a matrix symmetric in place, from its upper triangle; return it."""
+    for block in _row_blocks(triangle):
+        below = slice(block.stop, None)
+        triangle[below, block] = triangle[block, below].T
+        corner = triangle[block, block]
+        corner[...] = np.triu(corner) + np.triu(corner, 1).T
+    return triangle
+
+
+def add_outer(matrix: Array, left: Array, right: Array) -> None:
+    """matrix += left rightᵀ in place, without a second matrix."""
+    for block in _row_blocks(matrix):
+        matrix[block] += left[block, None] * right
+
+
+def _row_blocks(matrix: Array, rows: int = 256) -> list[slice]:
+    n = len(matrix)
+    return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
 class SpdSolve(NamedTuple):

@@ -21,7 +21,7 @@ def problem():
     return X, X[:, :1] + rng.normal(size=(N, 1))
 
 
-class Crash(Exception):
+class CrashError(Exception):
     pass
 
 
@@ -33,7 +33,7 @@ class Watched:
 
     def __call__(self, chunk):
         if self.fail_at is not None and chunk.row >= self.fail_at:
-            raise Crash
+            raise CrashError
         self.seen.extend(range(chunk.row, chunk.row + chunk.n_rows))
         return chunk
 
@@ -50,7 +50,7 @@ def test_a_crashed_pass_goes_on(fail_at, n_threads, tmp_path):
     row_map = RowMap(Identity().fit(X))
     (expected,) = accumulate(ArraySource(X, None, y), row_map)
     checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=3)
-    with pytest.raises(Crash):
+    with pytest.raises(CrashError):
         accumulate(source(Watched(fail_at), n_threads), row_map, rows=10, checkpoint=checkpoint)
     _, kept = checkpoint.read(row_map.key)
     assert kept == fail_at // 30 * 30
@@ -66,7 +66,7 @@ def test_other_chunks_may_read_the_rest(tmp_path):
     X, y = problem()
     row_map = RowMap(Identity().fit(X))
     checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=2)
-    with pytest.raises(Crash):
+    with pytest.raises(CrashError):
         accumulate(source(Watched(500), 2), row_map, rows=7, checkpoint=checkpoint)
     (moments,) = accumulate(source(Watched(), 1), row_map, rows=64, checkpoint=checkpoint)
     (expected,) = accumulate(ArraySource(X, None, y), row_map)
@@ -78,7 +78,7 @@ def test_other_maps_refuse_the_file(tmp_path):
     X, _ = problem()
     checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=2)
     row_map = RowMap(Identity().fit(X))
-    with pytest.raises(Crash):
+    with pytest.raises(CrashError):
         accumulate(source(Watched(500), 1), row_map, rows=10, checkpoint=checkpoint)
     other = replace(row_map, preparation="encoding=another")
     with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
@@ -96,7 +96,7 @@ def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
         passes.append(0)
         for start in range(0, N, 50):
             if fail and len(passes) == fail and start == 600:
-                raise Crash
+                raise CrashError
             passes[-1] += 50
             rows = slice(start, start + 50)
             yield X[rows], y[rows, 0], s[rows], None
@@ -106,7 +106,7 @@ def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
     model = cls(**parameters, checkpoint=tmp_path / "c")
     last = _passes_of_a_fit(cls, parameters, X, y, s)
     passes.clear()
-    with pytest.raises(Crash):
+    with pytest.raises(CrashError):
         model.fit(BatchSource(lambda: batches(last)), None)
     assert (tmp_path / "c").exists()
     assert not hasattr(model, "coef_")

@@ -28,7 +28,7 @@ MODELS = {
 def table():
     pay = make_biased_income(700, random_state=0)
     frame = pay.data.copy()
-    frame = frame.astype({name: str for name in frame.select_dtypes("category").columns})
+    frame = frame.astype(dict.fromkeys(frame.select_dtypes("category").columns, str))
     frame.loc[5:40, "tenure"] = np.nan
     frame["weight"] = np.random.default_rng(0).integers(0, 3, len(frame)).astype(float)
     return frame.assign(pay=np.asarray(pay.target))

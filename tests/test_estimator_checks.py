@@ -27,5 +27,5 @@ def test_scikit_learn_conventions(estimator, check):
 
 
 def test_without_sensitive_attributes_the_default_raises():
-    with pytest.raises(ValueError, match="sensitive_features=s.*sensitive_columns"):
+    with pytest.raises(ValueError, match=r"sensitive_features=s.*sensitive_columns"):
         FairKernelRidge().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._digest import digest
-from scalefair._linalg import mirror_upper, rank_k_update
+from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
 from scalefair.statistics.checkpoint import Checkpoint
 from scalefair.statistics.moments import FoldMoments, Moments
@@ -159,13 +159,13 @@ class _Sums(CrossSums):
         if weight == 0:
             return Moments.empty(blocks)
         total = np.concatenate([self.cross[:, -1], self.rest[:-1, -1]])
-        scatter = np.block(
-            [
-                [mirror_upper(self.phi), self.cross[:, :-1]],
-                [self.cross[:, :-1].T, self.rest[:-1, :-1]],
-            ]
-        )
-        scatter -= np.outer(total, total / weight)
+        m = len(self.phi)
+        scatter = np.zeros((len(total), len(total)))
+        scatter[:m, :m] = self.phi
+        scatter[:m, m:] = self.cross[:, :-1]
+        scatter[m:, m:] = self.rest[:-1, :-1]
+        add_outer(scatter, total, -total / weight)
+        mirror_upper(scatter)
         return Moments(blocks, self.n_rows, weight, shift, total / weight, scatter)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair import _files
+from scalefair._linalg import add_outer
 from scalefair._typing import Array
 
 
@@ -68,7 +69,7 @@ class Moments:
         weight = self.weight + other.weight
         delta = (other.shift - self.shift) + (other.offset - self.offset)
         scatter = self.scatter + other.scatter
-        scatter += np.outer(delta, delta * (self.weight * other.weight / weight))
+        add_outer(scatter, delta, delta * (self.weight * other.weight / weight))
         offset = self.offset + delta * (other.weight / weight)
         rows = self.n_rows + other.n_rows
         return Moments(self.blocks, rows, weight, self.shift, offset, scatter, self.key)
