@@ -82,7 +82,7 @@ def on_workers(folder: Path, components: int, workers: int) -> float:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster),
     ):
         return seconds(lambda: fit_dask(folder, components))

@@ -192,7 +192,7 @@ class Marked:
 def client():
     """Two workers in this process: quick, and graphs are pickled all the same."""
     cluster = LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
     )
     with cluster, Client(cluster, set_as_default=False) as client:
         yield client
@@ -265,7 +265,7 @@ def test_two_workers_over_tcp_unpickle_the_maps_once_each(start, tmp_path):
 @pytest.mark.slow
 def test_a_local_cluster_of_processes(tmp_path):
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         connect(cluster.scheduler_address, timeout=LIMIT) as client,
     ):
         check_moments(ends(lambda: accumulate(source(client), ROW_MAP, rows=20))[0])
