@@ -122,6 +122,8 @@ def solve_spd(matrix: Array, right: Array) -> SpdSolve:
 
 def positive_eigh(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues (ascending, floored at 0) and eigenvectors of a positive semi-definite matrix."""
+    if len(matrix) < 2:  # which the LAPACK wrapper of older SciPys refuses
+        return np.maximum(np.diagonal(matrix), 0.0), np.eye(len(matrix))
     values, vectors = eigh(matrix, check_finite=False, driver="evd")
     return np.maximum(values, 0.0), vectors
 
