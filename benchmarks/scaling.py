@@ -39,7 +39,7 @@ def slope(sizes: Iterable[int], times: Iterable[float]) -> float:
 
 
 def measure(quick: bool) -> list[dict[str, Any]]:
-    n_rows = [2**k for k in (range(12, 14) if quick else range(17, 22))]
+    n_rows = [2**k for k in (range(12, 14) if quick else range(18, 21))]
     n_features = [100, 200] if quick else [500, 1000, 2000, 4000]
     X, y, s = table(max(n_rows))
     lines = [
@@ -47,7 +47,7 @@ def measure(quick: bool) -> list[dict[str, Any]]:
          "seconds": seconds(X[:n], y[:n], s[:n], n_features[1])}
         for n in n_rows
     ]  # fmt: skip
-    n = n_rows[1]
+    n = min(n_rows[0], 2**16)
     lines += [
         {"axis": "m", "rows": n, "features": m, "seconds": seconds(X[:n], y[:n], s[:n], m)}
         for m in n_features
