@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -43,6 +44,28 @@ ALL_ROWS = Folds(1, None)
 
 
 @dataclass(frozen=True)
+class Block:
+    """Narrow columns of a row beside φ, ψ and y: another model's prediction, or a control.
+
+    Parameters
+    ----------
+    name : str
+        By which the moments know them.
+    width : int
+        How many.
+    rows : callable
+        Makes them from a chunk: array of shape (k, width).
+    key : str
+        Fingerprint of what makes them.
+    """
+
+    name: str
+    width: int
+    rows: Callable[[Chunk], Rows]
+    key: str
+
+
+@dataclass(frozen=True)
 class RowMap:
     """What turns a chunk into rows: the maps, the number of targets, and the dtype of φ.
 
@@ -60,6 +83,8 @@ class RowMap:
         and the penalty divides by its smallest eigenvalues.
     preparation : str
         Fingerprints of what happens to the data before the maps see it.
+    beside : tuple of Block
+        More columns, between ψ and y.
     """
 
     phi: FeatureMap
@@ -68,12 +93,15 @@ class RowMap:
     dtype: Any = np.float64
     whiten_rows: bool = False
     preparation: str = "encoding=none"
+    beside: tuple[Block, ...] = ()
 
     @property
     def blocks(self) -> dict[str, int]:
         """Widths of the blocks of a row."""
+        phi = {"phi": _width(self.phi, whiten=self.whiten_rows)}
         psi = {} if self.psi is None else {"psi": _width(self.psi, whiten=True)}
-        return {"phi": _width(self.phi, whiten=self.whiten_rows), **psi, "y": self.n_targets}
+        beside = {block.name: block.width for block in self.beside}
+        return {**phi, **psi, **beside, "y": self.n_targets}
 
     def phi_rows(self, x: Any, out: Rows) -> None:
         """Write the rows of φ into `out`."""
@@ -86,12 +114,7 @@ class RowMap:
         """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
         if self.psi is None:
             return np.empty((chunk.n_rows, 0))
-        if chunk.weight is None or np.all(chunk.weight):
-            return whitened(self.psi, chunk.s)
-        counted = np.flatnonzero(chunk.weight)
-        rows = np.zeros((chunk.n_rows, self.blocks["psi"]))
-        rows[counted] = whitened(self.psi, np.asarray(chunk.s)[counted])
-        return rows
+        return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
 
     def finish(self, moments: Moments) -> Moments:
         """Apply the linear part of φ where the rows went without; sign with the maps' key."""
@@ -107,12 +130,24 @@ class RowMap:
     def key(self) -> str:
         """Fingerprints of all that turns data into rows; only moments of equal keys add up."""
         psi = "none" if self.psi is None else digest(self.psi)
-        return f"phi={digest(self.phi)};psi={psi};{self.preparation}"
+        beside = "".join(f"{block.name}={block.key};" for block in self.beside)
+        return f"phi={digest(self.phi)};psi={psi};{beside}{self.preparation}"
 
 
 def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
     linear = feature_map.linear_ if whiten else None
     return int(feature_map.n_raw_ if linear is None else linear.shape[1])
+
+
+def counted_rows(rows_of: Callable[[Any], Rows], chunk: Chunk, values: Any) -> Rows:
+    """Return rows_of(values), but zero for rows of weight zero: their levels need not be known."""
+    if chunk.weight is None or np.all(chunk.weight):
+        return rows_of(values)
+    counted = np.flatnonzero(chunk.weight)
+    some = rows_of(np.asarray(values)[counted])
+    rows = np.zeros((chunk.n_rows, some.shape[1]))
+    rows[counted] = some
+    return rows
 
 
 def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> Rows:
@@ -122,7 +157,7 @@ def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> R
 
 
 class CrossSums:
-    """Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, y, 1]."""
+    """Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, beside, y, 1]."""
 
     def __init__(self, width: int, rest: int) -> None:
         self.cross = np.zeros((width, rest))
@@ -170,7 +205,7 @@ class _Sums(CrossSums):
 
 
 class RowBuffer:
-    """The rows of one thread, chunk by chunk: φ and [ψ, y, 1], shifted, multiplied by √weight."""
+    """The rows of one thread: φ and [ψ, beside, y, 1], shifted, multiplied by √weight."""
 
     def __init__(self, row_map: RowMap, rows: int) -> None:
         self._map = row_map
@@ -206,9 +241,12 @@ class RowBuffer:
         return Phi, rest
 
     def _fill_rest(self, chunk: Chunk) -> Array:
-        rest, width = self._rest[: chunk.n_rows], self.blocks.get("psi", 0)
-        rest[:, :width] = self._map.psi_rows(chunk)
-        rest[:, width:-1] = chunk.y
+        rest, start = self._rest[: chunk.n_rows], self.blocks.get("psi", 0)
+        rest[:, :start] = self._map.psi_rows(chunk)
+        for block in self._map.beside:
+            rest[:, start : start + block.width] = block.rows(chunk)
+            start += block.width
+        rest[:, start:-1] = chunk.y
         rest[:, -1] = 1.0
         return rest
 
@@ -262,11 +300,12 @@ def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:
     fold = folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows))
     order = np.argsort(fold, kind="stable")
     ends = np.searchsorted(fold[order], np.arange(folds.count + 1))
-    x, s, y, weight = (
-        None if part is None else np.ascontiguousarray(part[order])
-        for part in (chunk.x, chunk.s, chunk.y, chunk.weight)
-    )
-    return Chunk(x, s, y, weight, chunk.row), ends
+    parts: dict[str, Any] = {
+        name: np.ascontiguousarray(part[order])
+        for name in ("x", "s", "y", "weight", "c", "h")
+        if (part := getattr(chunk, name)) is not None
+    }
+    return replace(chunk, **parts), ends
 
 
 def chunk_rows(width: int, dtype: Any) -> int:
