@@ -52,7 +52,7 @@ class Blocks:
         return {"phi": 1.0, "psi": ratio, "base": self._ridges()["base"]}
 
     def _ridge_of_features(self, relative: dict[str, float]) -> Array:
-        """Ridge of each feature relative to α; ĥ has the unit of y, its ridge that of its variance."""
+        """Ridge of each feature relative to α, for ĥ in units of its variance."""
         width = self.moments_.blocks
         parts = {name: np.full(width[name], relative[name]) for name in self._features}
         if "base" in parts:

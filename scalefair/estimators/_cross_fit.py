@@ -40,7 +40,7 @@ FOLDS = 5
 """Folds of the cross-fitting where no cross-validation asks for others."""
 
 SUSPICIOUS = 0.5
-"""A fitted model with less than this share of a fresh copy's error has seen the rows, most likely."""
+"""Less than this share of a fresh copy's error: a fitted model has seen the rows, most likely."""
 
 SUSPECT_ROWS = 4000
 """Rows that this is judged on, half of them to fit the copy."""
