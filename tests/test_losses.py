@@ -180,11 +180,11 @@ def test_open_scales_follow_the_targets_and_their_weights():
 
 
 def test_bad_parameters_are_named():
-    with pytest.raises(ValueError, match="level=1.5"):
+    with pytest.raises(ValueError, match=r"level=1\.5"):
         Quantile(1.5).fitted(np.ones(2), None)
     with pytest.raises(ValueError, match="delta=-1"):
         Huber(-1.0).fitted(np.ones(2), None)
-    with pytest.raises(ValueError, match="delta=None.*fitted"):
+    with pytest.raises(ValueError, match=r"delta=None.*fitted"):
         Huber().value(np.zeros(1), np.zeros(1))
 
 
