@@ -72,8 +72,10 @@ def whole_change(split: ChunkSource, base: BaseModel) -> Callable[[Chunk], Chunk
 
 def check_base(estimator: Any) -> None:
     """Check the parameters about the base model."""
-    base = estimator.base_estimator
-    if base is not None and (isinstance(base, type) or not _methods(base)):
+    base = getattr(estimator, "base_estimator", None)
+    if base is None:
+        return
+    if isinstance(base, type) or not _methods(base):
         raise TypeError(
             f"base_estimator={base!r} cannot predict; give a scikit-learn regressor, classifier or "
             "pipeline, fitted or not (an object, not its class), or None"

@@ -91,7 +91,7 @@ def base_block(base: BaseModel | None) -> tuple[Block, ...]:
 
 def cross_fitted(estimator: Any, data: TrainingData) -> TrainingData:
     """Fit the base model of an estimator, if it has one, and let its predictions join the rows."""
-    if estimator.base_estimator is None:
+    if getattr(estimator, "base_estimator", None) is None:
         return data
     if is_fitted(estimator.base_estimator):
         return _with_fitted(estimator, data)

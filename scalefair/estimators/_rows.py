@@ -60,7 +60,7 @@ def open_rows(
     """Return the rows of `fit` (`reset`) or of a later batch; set or check the names of columns."""
     if is_stream(X):
         return _open_stream(estimator, X, y, sensitive_features, sample_weight, reset=reset)
-    keeps = estimator.base_estimator is not None
+    keeps = getattr(estimator, "base_estimator", None) is not None
     table = is_into_dataframe(X) and (keeps or not _frames.is_all_numeric(X))
     if not reset:
         table = _is_table(estimator._preparation, X)
