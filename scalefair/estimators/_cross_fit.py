@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
@@ -136,7 +137,7 @@ def warn_of_fitted(model: Any, chunk: Chunk, stacklevel: int = 5) -> None:
 def _error_ratio(model: Any, chunk: Chunk) -> float | None:
     """Squared error of a fitted model over that of a copy, on rows that the copy has not seen."""
     n = min(chunk.n_rows, SUSPECT_ROWS)
-    model = getattr(model, "estimator", model)  # out of FrozenEstimator, which does not fit
+    model = model.estimator if isinstance(model, FrozenEstimator) else model
     if n < 40 or chunk.y is None or chunk.y.shape[1] > 1:
         return None
     seen, unseen = np.arange(0, n, 2), np.arange(1, n, 2)
