@@ -89,8 +89,8 @@ def _methods(model: Any) -> list[str]:
 
 
 def is_fitted(model: Any) -> bool:
-    """Say whether a model is to be used as it is: it is fitted, or cannot be."""
-    if not hasattr(model, "fit"):
+    """Say whether a model is to be used as it is: it is fitted, or cannot be copied and fitted."""
+    if not hasattr(model, "fit") or not hasattr(model, "get_params"):
         return True
     try:
         check_is_fitted(model)
@@ -142,7 +142,7 @@ def predictions(model: Any, x: Any, scale: str) -> Array:
 
 
 def _outputs(model: Any, x: Any, scale: str) -> Any:
-    if not is_classifier(model) and hasattr(model, "predict"):
+    if hasattr(model, "predict") and not _is_classifier(model):
         return model.predict(x)
     if not hasattr(model, "predict_proba"):
         return model.decision_function(x)
@@ -151,6 +151,12 @@ def _outputs(model: Any, x: Any, scale: str) -> Any:
         return p[:, 1:]
     log = np.log(np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY))
     return log[:, 1:] - log[:, :1]
+
+
+def _is_classifier(model: Any) -> bool:
+    # Models that are not scikit-learn's have no tags to ask.
+    tagged = hasattr(model, "__sklearn_tags__")
+    return bool(is_classifier(model)) if tagged else hasattr(model, "predict_proba")
 
 
 def container(x: Any) -> Any:

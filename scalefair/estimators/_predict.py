@@ -27,10 +27,12 @@ def start_predicting(
     rows: int = PREDICT_ROWS,
 ) -> Callable[[Chunk], Array]:
     """Return f on chunks of at most `rows` rows, with a buffer for those of φ."""
-    buffer = np.empty((rows, phi.n_raw_), coef["phi"].dtype)
+    along_phi = (
+        _coded(phi, coef["phi"]) if hasattr(phi, "codes") else _dense(phi, coef["phi"], rows)
+    )
 
     def predict(chunk: Chunk) -> Array:
-        f = phi.raw(chunk.x, out=buffer[: chunk.n_rows]) @ coef["phi"]
+        f = along_phi(chunk.x)
         if psi is not None:
             f = f + psi.raw(chunk.s) @ coef["psi"]
         if "base" in coef:
@@ -38,3 +40,14 @@ def start_predicting(
         return np.asarray(f + intercept, dtype=np.float64)
 
     return predict
+
+
+def _dense(phi: FeatureMap, coef: Array, rows: int) -> Callable[[Any], Array]:
+    buffer = np.empty((rows, phi.n_raw_), coef.dtype)
+    return lambda x: phi.raw(x, out=buffer[: len(x)]) @ coef
+
+
+def _coded(phi: Any, coef: Array) -> Callable[[Any], Array]:
+    """φ(x)β where φ(x) is 1 in the columns `codes` and 0 elsewhere; code −1 is a row of zeros."""
+    padded = np.concatenate([coef, np.zeros_like(coef[:1])])
+    return lambda x: np.asarray(padded[phi.codes(x)].sum(axis=0))

@@ -12,13 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._digest import digest
-from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
 from scalefair.statistics.checkpoint import Checkpoint
 from scalefair.statistics.moments import FoldMoments, Moments
+from scalefair.statistics.sums import Sums
 
 BLOCK = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
+
+CODED_ROWS = 8192
+"""Rows per chunk where rows are named by codes, and never written out."""
 
 FoldOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """The fold of each row, from its global number."""
@@ -103,6 +106,16 @@ class RowMap:
         beside = {block.name: block.width for block in self.beside}
         return {**phi, **psi, **beside, "y": self.n_targets}
 
+    @property
+    def codes(self) -> Callable[[Any], NDArray[np.int32]] | None:
+        """What names the columns in which φ(x) is 1, where it is 0 in all others; else None."""
+        return getattr(self.phi, "codes", None)
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows per chunk, by default."""
+        return CODED_ROWS if self.codes else chunk_rows(self.blocks["phi"], self.dtype)
+
     def phi_rows(self, x: Any, out: Rows) -> None:
         """Write the rows of φ into `out`."""
         if self.whiten_rows and self.phi.linear_ is not None:
@@ -156,63 +169,15 @@ def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> R
     return raw if feature_map.linear_ is None else raw @ feature_map.linear_.astype(dtype)
 
 
-class CrossSums:
-    """Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, beside, y, 1]."""
-
-    def __init__(self, width: int, rest: int) -> None:
-        self.cross = np.zeros((width, rest))
-        self.rest = np.zeros((rest, rest))
-        self.n_rows = 0
-
-    def add(self, Phi: Rows, rest: Array) -> None:
-        """Count rows in that are shifted and multiplied by √weight."""
-        self.cross += Phi.T @ rest.astype(Phi.dtype, copy=False)
-        self.rest += rest.T @ rest
-        self.n_rows += int(np.count_nonzero(rest[:, -1]))
-
-
-class _Sums(CrossSums):
-    """The same and Σ φφᵀ, for one fold."""
-
-    def __init__(self, width: int, rest: int, dtype: Any) -> None:
-        super().__init__(width, rest)
-        self.phi = np.zeros((width, width))
-        # float32 rows: the products of a chunk are float32, their sum over chunks is float64.
-        self._chunk = None if dtype == np.float64 else np.zeros_like(self.phi, dtype=dtype)
-
-    def add(self, Phi: Rows, rest: Array) -> None:
-        if self._chunk is None:
-            rank_k_update(self.phi, Phi)
-        else:
-            rank_k_update(self._chunk, Phi, keep=0.0)
-            self.phi += self._chunk
-        super().add(Phi, rest)
-
-    def moments(self, blocks: dict[str, int], shift: Array) -> Moments:
-        """Centre the sums: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
-        weight = float(self.rest[-1, -1])
-        if weight == 0:
-            return Moments.empty(blocks)
-        total = np.concatenate([self.cross[:, -1], self.rest[:-1, -1]])
-        m = len(self.phi)
-        scatter = np.zeros((len(total), len(total)))
-        scatter[:m, :m] = self.phi
-        scatter[:m, m:] = self.cross[:, :-1]
-        scatter[m:, m:] = self.rest[:-1, :-1]
-        add_outer(scatter, total, -total / weight)
-        mirror_upper(scatter)
-        return Moments(blocks, self.n_rows, weight, shift, total / weight, scatter)
-
-
 class RowBuffer:
     """The rows of one thread: φ and [ψ, beside, y, 1], shifted, multiplied by √weight."""
 
-    def __init__(self, row_map: RowMap, rows: int) -> None:
-        self._map = row_map
+    def __init__(self, row_map: RowMap, rows: int, *, coded: bool = False) -> None:
+        self._map, self._coded = row_map, coded
         self.blocks = row_map.blocks
         self.width = self.blocks["phi"]
         self.rest_width = sum(self.blocks.values()) - self.width + 1
-        self._phi = np.empty((rows, self.width), row_map.dtype)
+        self._phi = np.empty((0 if coded else rows, self.width), row_map.dtype)
         self._rest = np.empty((rows, self.rest_width))
         self._shift: Array | None = None
 
@@ -223,22 +188,28 @@ class RowBuffer:
 
     def fill(self, chunk: Chunk) -> tuple[Rows, Array]:
         """Return the rows of a chunk, valid until the next."""
+        rest = self.fill_rest(chunk)
+        Phi = self._phi[: chunk.n_rows]
+        shift = self.shift[: self.width].astype(Phi.dtype)
+        size = getattr(self._map.phi, "block", BLOCK)
+        # Block by block: a block is mapped and shifted while it is in the cache.
+        for start in range(0, chunk.n_rows, size):
+            block = slice(start, start + size)
+            self._map.phi_rows(chunk.x[block], Phi[block])
+            Phi[block] -= shift
+        if chunk.weight is not None:
+            Phi *= np.sqrt(chunk.weight)[:, None].astype(Phi.dtype)
+        return Phi, rest
+
+    def fill_rest(self, chunk: Chunk) -> Array:
+        """Return the rows of [ψ, beside, y, 1] alone."""
         rest = self._fill_rest(chunk)
         if self._shift is None:
             self._shift = self._first_mean(chunk, rest)
-        Phi = self._phi[: chunk.n_rows]
-        shift = self.shift[: self.width].astype(Phi.dtype)
-        # Block by block: a block is mapped and shifted while it is in the cache.
-        for start in range(0, chunk.n_rows, BLOCK):
-            block = slice(start, start + BLOCK)
-            self._map.phi_rows(chunk.x[block], Phi[block])
-            Phi[block] -= shift
         rest[:, :-1] -= self.shift[self.width :]
         if chunk.weight is not None:
-            root = np.sqrt(chunk.weight)[:, None]
-            Phi *= root.astype(Phi.dtype)
-            rest *= root
-        return Phi, rest
+            rest *= np.sqrt(chunk.weight)[:, None]
+        return rest
 
     def _fill_rest(self, chunk: Chunk) -> Array:
         rest, start = self._rest[: chunk.n_rows], self.blocks.get("psi", 0)
@@ -259,8 +230,9 @@ class RowBuffer:
         if not len(counted):
             return None
         first = counted[:256]
-        Phi = np.empty((len(first), self.width), self._phi.dtype)
-        self._map.phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
+        Phi = np.zeros((len(first), self.width), self._phi.dtype)
+        if not self._coded:  # zeros and ones need no shift
+            self._map.phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
         mean = Phi.mean(axis=0, dtype=float).astype(Phi.dtype)
         return np.concatenate([mean, rest[first, :-1].mean(axis=0)])
 
@@ -270,17 +242,24 @@ class MomentAccumulator:
 
     def __init__(self, row_map: RowMap, folds: Folds, rows: int) -> None:
         self._folds = folds
-        self._buffer = RowBuffer(row_map, rows)
+        self._codes = row_map.codes
+        self._buffer = RowBuffer(row_map, rows, coded=self._codes is not None)
         width, rest = self._buffer.width, self._buffer.rest_width
-        self._sums = [_Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
+        self._sums = [Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
         if chunk.n_rows == 0:
             return
         chunk, ends = _by_fold(chunk, self._folds)
+        spans = zip(self._sums, ends[:-1], ends[1:], strict=True)
+        if self._codes is not None:
+            codes, rest = self._codes(chunk.x), self._buffer.fill_rest(chunk)
+            for sums, start, stop in spans:
+                sums.add_coded(codes[:, start:stop], rest[start:stop])
+            return
         Phi, rest = self._buffer.fill(chunk)
-        for sums, start, stop in zip(self._sums, ends[:-1], ends[1:], strict=True):
+        for sums, start, stop in spans:
             if stop > start:
                 sums.add(Phi[start:stop], rest[start:stop])
 
@@ -336,7 +315,7 @@ def accumulate(
     checkpoint : Checkpoint or None
         Where to keep the sums of a long pass, so that it can go on after a crash.
     """
-    size = rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
+    size = rows or row_map.chunk_rows
 
     def start() -> MomentAccumulator:
         return MomentAccumulator(row_map, folds, size)
