@@ -23,6 +23,7 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"cli"},
     {"report", "persistence", "datasets"},
     {"estimators"},
+    {"auditing"},
     {"plots"},
     {"_checks"},
     {"solve"},

@@ -69,12 +69,12 @@ class GroupGaps:
     @property
     def table(self) -> pd.DataFrame:
         """One row per attribute, group and metric: count, weight, value, low, high, small."""
-        return _frames.make_frame(_stacked([group_columns(f) for f in self.frames.values()]))
+        return _frames.make_frame(stacked([group_columns(f) for f in self.frames.values()]))
 
     @property
     def gaps(self) -> pd.DataFrame:
         """One row per attribute and metric: difference and ratio with their intervals."""
-        return _frames.make_frame(_stacked([gap_columns(f) for f in self.frames.values()]))
+        return _frames.make_frame(stacked([gap_columns(f) for f in self.frames.values()]))
 
     def to_frame(self) -> pd.DataFrame:
         """Return `table`."""
@@ -207,12 +207,12 @@ def group_columns(frame: GroupFrame) -> dict[str, Any]:
 def gap_columns(frame: GroupFrame) -> dict[str, Any]:
     """Return the gaps of all metrics as columns of a tidy table."""
     gaps = {name: frame.gap(name) for name in frame.estimates}
-    extremes = [frame.extremes(name) for name in gaps]
+    ends = [_extreme_names(frame, name) for name in gaps]
     columns: dict[str, Any] = {
         "attribute": [frame.name] * len(gaps),
         "metric": list(gaps),
-        "largest": [largest for largest, _ in extremes],
-        "smallest": [smallest for _, smallest in extremes],
+        "largest": [largest for largest, _ in ends],
+        "smallest": [smallest for _, smallest in ends],
     }
     for i, kind in enumerate(("difference", "ratio")):
         found = [pair[i] for pair in gaps.values()]
@@ -220,6 +220,11 @@ def gap_columns(frame: GroupFrame) -> dict[str, Any]:
         columns[f"{kind}_low"] = [gap.low for gap in found]
         columns[f"{kind}_high"] = [gap.high for gap in found]
     return columns
+
+
+def _extreme_names(frame: GroupFrame, metric: str) -> tuple[str | None, str | None]:
+    places = frame.extremes(metric)
+    return (None, None) if places is None else (frame.groups[places[0]], frame.groups[places[1]])
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -233,10 +238,10 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and np.isnan(value) else value
 
 
-def _stacked(tables: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        name: [value for table in tables for value in table[name]] for name in (tables or [{}])[0]
-    }
+def stacked(tables: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return tables of the same columns one below the other."""
+    names = tables[0] if tables else {}
+    return {name: [value for table in tables for value in table[name]] for name in names}
 
 
 def _joined(parts: list[Array]) -> Array:

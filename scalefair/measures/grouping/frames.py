@@ -96,12 +96,12 @@ class GroupFrame:
         estimate = self.estimates[metric]
         return difference(estimate, level, self.judged), ratio(estimate, level, self.judged)
 
-    def extremes(self, metric: str) -> tuple[str, str]:
-        """Return the groups with the largest and the smallest value."""
+    def extremes(self, metric: str) -> tuple[int, int] | None:
+        """Return the positions of the groups with the largest and the smallest value, if any."""
         value = np.where(self.judged, self.estimates[metric].value, np.nan)
         if not np.isfinite(value).any():
-            return "", ""
-        return self.groups[int(np.nanargmax(value))], self.groups[int(np.nanargmin(value))]
+            return None
+        return int(np.nanargmax(value)), int(np.nanargmin(value))
 
     def _compared(self, estimate: Estimate) -> Array:
         value = estimate.value

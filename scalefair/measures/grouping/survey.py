@@ -62,20 +62,15 @@ class Numbers:
     """Spread of numbers, and their values where there are few; None: too many to list."""
 
     spread: Spread = field(default_factory=Spread)
-    values: frozenset[float] | None = frozenset()
+    values: Values = frozenset()
 
     @classmethod
     def of(cls, x: Array, weight: Array, *, listed: bool) -> Numbers:
         """Return the numbers of finite x; `listed` is False where others had too many values."""
-        values = frozenset(np.unique(x[:: max(len(x) // 512, 1)]).tolist()) if listed else None
-        if values is not None and len(values) <= FEW:
-            values = frozenset(np.unique(x).tolist())
-        return cls(Spread.of(x, weight), _few(values))
+        return cls(Spread.of(x, weight), _values(x) if listed else None)
 
     def __add__(self, other: Numbers) -> Numbers:
-        both = self.values is not None and other.values is not None
-        values = (self.values or frozenset()) | (other.values or frozenset()) if both else None
-        return Numbers(self.spread + other.spread, _few(values))
+        return Numbers(self.spread + other.spread, _together(self.values, other.values))
 
     @property
     def is_binary(self) -> bool:
@@ -89,8 +84,21 @@ class Numbers:
         return not high - low > 1e-12 * max(abs(low), abs(high))
 
 
-def _few(values: frozenset[float] | None) -> frozenset[float] | None:
-    return None if values is None or len(values) > FEW else values
+Values = frozenset[float] | None
+"""The values of a column, None where there are more than `FEW`."""
+
+
+def _values(x: Array) -> Values:
+    # A glance at some rows spares most columns of scores the sorting.
+    if len(np.unique(x[:: max(len(x) // 512, 1)])) > FEW:
+        return None
+    return _together(frozenset(np.unique(x).tolist()), frozenset())
+
+
+def _together(first: Values, second: Values) -> Values:
+    if first is None or second is None or len(first | second) > FEW:
+        return None
+    return first | second
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,7 @@ class AttributeStatistics:
     """What a pass learns of a sensitive attribute; mergeable."""
 
     column: ColumnStatistics
-    values: frozenset[float] | None = frozenset()
+    values: Values = frozenset()
 
     @classmethod
     def of(cls, column: Column, weight: Array, *, listed: bool) -> AttributeStatistics:
@@ -107,12 +115,11 @@ class AttributeStatistics:
         if column.kind in ("categorical", "empty"):
             return cls(statistics)
         x = column.floats()
-        return cls(statistics, Numbers.of(x[~np.isnan(x)], np.ones(0), listed=listed).values)
+        return cls(statistics, _values(x[~np.isnan(x)]) if listed else None)
 
     def __add__(self, other: AttributeStatistics) -> AttributeStatistics:
-        both = self.values is not None and other.values is not None
-        values = (self.values or frozenset()) | (other.values or frozenset()) if both else None
-        return AttributeStatistics(self.column + other.column, _few(values))
+        values = _together(self.values, other.values)
+        return AttributeStatistics(self.column + other.column, values)
 
 
 @dataclass(frozen=True, eq=False)
