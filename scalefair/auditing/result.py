@@ -134,7 +134,7 @@ class Audit:
 
     def plot(self, measure: str | None = None, ax: Any = None) -> Any:
         """Draw one measure by attribute and model, or a metric by group; return the display."""
-        from scalefair.plots import AuditDisplay
+        from scalefair.plots_audit import AuditDisplay
 
         return AuditDisplay.from_audit(self, measure, ax=ax)
 
@@ -144,7 +144,11 @@ class Audit:
         by: dict[str, list[str]] = {}
         for attribute, words in pairs:
             by.setdefault(attribute, []).append(words)
-        return [f"- {'; '.join(words)}." for words in by.values()]
+        # Shares name their attributes themselves.
+        named = self.models[model].dependence
+        starts = ("" if attribute in named else f"{attribute}: " for attribute in by)
+        lines = zip(starts, by.values(), strict=True)
+        return [f"- {start}{'; '.join(words)}." for start, words in lines]
 
     def _of_frames(self, name: str) -> pd.DataFrame:
         parts = []

@@ -91,7 +91,7 @@ def audit(
     >>> score = rng.normal(size=1000) + (sex == "m")
     >>> result = scalefair.audit(score, {"sex": sex})
     >>> round(float(result.compare("mean_prediction_difference").loc["sex", "y_pred"]), 2)
-    1.02
+    1.12
     """
     settings = Settings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,

@@ -36,7 +36,8 @@ def gap_rows(model: str, frame: GroupFrame) -> dict[str, Any]:
     for metric in frame.estimates:
         gap, relative = frame.gap(metric)
         rows.append((f"{metric}_difference", gap, difference_words(frame, metric, gap)))
-        if relative.value >= 0:
+        # A ratio of biases means nothing: they may have either sign.
+        if metric != "bias" and relative.value >= 0:
             rows.append((f"{metric}_ratio", relative, ratio_words(frame, metric, relative)))
     return _columns(model, frame, rows)
 

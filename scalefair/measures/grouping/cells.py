@@ -244,7 +244,7 @@ def _resampled(plan: Plan, place: NDArray[np.intp], n: int, kept: Kept) -> Array
     values, outcomes = plan.values(kept), plan.outcomes(kept)
     size = plan.n_resamples
     out = np.zeros((n, 1 + values.shape[1] + 4 * outcomes.shape[1], size))
-    if not size:
+    if not (size and n):
         return out
     one_hot = (outcomes[:, :, None] == np.arange(4)).reshape(len(outcomes), -1)
     design = np.concatenate([np.ones((len(values), 1)), values, one_hot], axis=1)
