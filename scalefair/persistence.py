@@ -17,6 +17,7 @@ from scalefair import _files, encoding, estimators, kernels, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
 from scalefair.estimators import _data, _exact
+from scalefair.maps import crossed
 from scalefair.solve import validation
 from scalefair.statistics import Moments
 
@@ -26,10 +27,11 @@ CLASSES: dict[str, type] = {
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, validation.GridScores, Moments,
         _data.Preparation, _exact.ExactRows,
-        encoding.TableEncoder, encoding.SensitiveEncoder, encoding.LevelCode, encoding.NumberCode,
+        encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
+        encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap,
+        maps.ConcatMap, crossed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
     )

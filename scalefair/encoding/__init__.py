@@ -12,11 +12,12 @@ from scalefair.encoding._statistics import (
     sensitive_statistics,
     table_statistics,
 )
-from scalefair.encoding.sensitive import SensitiveEncoder
+from scalefair.encoding.sensitive import ControlEncoder, SensitiveEncoder
 from scalefair.encoding.table import TableEncoder
 
 __all__ = [
     "ColumnStatistics",
+    "ControlEncoder",
     "LevelCode",
     "NumberCode",
     "SensitiveEncoder",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +26,7 @@ from scalefair._checks import (
     check_weight_or_limit,
 )
 from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.estimators._control import control_blocks, control_maps
 from scalefair.estimators._data import (
     Preparation,
     TrainingData,
@@ -36,7 +36,9 @@ from scalefair.estimators._data import (
 )
 from scalefair.estimators._maps import check_maps, sample_size, sensitive_map
 from scalefair.estimators._progress import watched
+from scalefair.estimators._state import all_or_nothing
 from scalefair.estimators.fair_path import FairPath, default_etas
+from scalefair.maps.crossed import Crossed
 from scalefair.solve.limit import solve_under_limit
 from scalefair.solve.output_nocco import solve_output_nocco
 from scalefair.solve.primal import solve_primal
@@ -60,21 +62,9 @@ FEW = 2e10
 
 STATE = (
     "_preparation", "_n_targets", "_one_target", "n_features_in_", "phi_", "psi_", "moments_",
-    "_exact_rows", "_raw_coef", "kernel_",
+    "_exact_rows", "_raw_coef", "kernel_", "upsilon_", "xi_",
 )  # fmt: skip
 """What a fit learns before it solves."""
-
-
-@contextmanager
-def _all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Undo what a failed fit has set: an estimator is fitted wholly, as before, or not at all."""
-    before = vars(estimator).copy()
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
 
 
 class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -82,12 +72,20 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
 
     phi_: FeatureMap
     psi_: FeatureMap | None
+    upsilon_: FeatureMap | None = None
+    xi_: Crossed | None = None
     moments_: Moments
     _preparation: Preparation
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
     ) -> Self:
         """Fit the fair predictor.
 
@@ -104,18 +102,24 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
             names them or `eta` is 0. `predict` does not need them.
         sample_weight : array-like of shape (n,), optional
             Weight 2 equals the row twice, in the error and in the penalty.
+        control_features : array, Series or frame of shape (n,) or (n, r), optional
+            Legitimate factors: only the dependence on the sensitive attributes that remains at
+            each level of them is punished. The target itself asks for equalised odds in
+            expectation. `predict` does not need them.
 
         Returns
         -------
         self
         """
-        with _all_or_nothing(self):
+        with all_or_nothing(self):
             self._check_parameters()
             self._forget()
             task = self._init_callback_context(max_subtasks=None)
             task.call_on_fit_task_begin(estimator=self)
-            size = sample_size(self)
-            self._learn(open_training(self, X, y, sensitive_features, sample_weight, size))
+            data = open_training(
+                self, X, y, sensitive_features, sample_weight, sample_size(self), control_features
+            )
+            self._learn(data)
             task.call_on_fit_task_end(estimator=self)
         return self
 
@@ -132,7 +136,13 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
                 delattr(self, name)
 
     def partial_fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
     ) -> Self:
         """Add a batch of rows to those seen so far, and solve again.
 
@@ -140,17 +150,26 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
         like the rest; the moments of later batches are added exactly. Parameters as in `fit`.
         """
         if not hasattr(self, "moments_"):
-            self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+            self.fit(
+                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+                control_features=control_features,
+            )  # fmt: skip
             return self
-        with _all_or_nothing(self):
+        with all_or_nothing(self):
             self._check_parameters()
-            source = open_batch(self, X, y, sensitive_features, sample_weight)
+            source = open_batch(self, X, y, sensitive_features, sample_weight, control_features)
             self.moments_ = self.moments_ + self._moments(source, source.n_rows)
             self._solve()
         return self
 
     def collect(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
     ) -> Moments:
         """Return the moments of more rows, made with the maps of this fitted estimator.
 
@@ -159,7 +178,7 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
         """
         check_is_fitted(self)
         self._check_has_moments("collect")
-        source = open_batch(self, X, y, sensitive_features, sample_weight)
+        source = open_batch(self, X, y, sensitive_features, sample_weight, control_features)
         return self._moments(source, source.n_rows)
 
     def solve_from(self, moments: Moments) -> Self:
@@ -173,7 +192,7 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
         check_is_fitted(self)
         self._check_has_moments("solve_from")
         Moments.empty(self.moments_.blocks, self.moments_.key) + moments  # complains of others
-        with _all_or_nothing(self):
+        with all_or_nothing(self):
             self._check_parameters()
             self.moments_ = moments
             self._solve()
@@ -284,6 +303,7 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
         self._n_targets, self._one_target = data.n_targets, data.one_target
         self.phi_ = self._input_map(data)
         self.psi_ = sensitive_map(self, data)
+        self.upsilon_, self.xi_ = control_maps(self, data, self.psi_)
 
     def _least_alpha(self) -> float:
         return self._ridges()["phi"]
@@ -297,6 +317,7 @@ class FairRidgeBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Base
         return RowMap(
             self.phi_, self.psi_, self._n_targets, self.dtype,
             whiten_rows=small or fine or single, preparation=self._preparation.key,
+            beside=control_blocks(self.upsilon_, self.xi_),
         )  # fmt: skip
 
     def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:

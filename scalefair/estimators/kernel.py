@@ -170,12 +170,19 @@ class FairKernelRidge(FairRidgeBase):
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
     def partial_fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
     ) -> Self:
         """Add a batch of rows to those seen so far; see :meth:`FairRidge.partial_fit`."""
         return super().partial_fit(
-            X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
-        )
+            X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            control_features=control_features,
+        )  # fmt: skip
 
     @property
     def _joins_sensitive(self) -> bool:
@@ -204,7 +211,8 @@ class FairKernelRidge(FairRidgeBase):
         return input_map(self, data)
 
     def _learn(self, data: TrainingData) -> None:
-        if self._is_dual():
+        # Under control the penalty needs the moments: then every row is a landmark.
+        if self._is_dual() and data.preparation.control_encoder is None:
             self._learn_kernels(data)
             self._solve_dual()
             return
