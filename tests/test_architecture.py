@@ -26,7 +26,7 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"plots"},
     {"_checks"},
     {"solve"},
-    {"penalties"},
+    {"penalties", "losses"},
     {"statistics"},
     {"maps", "stream", "encoding"},
     {"kernels"},
