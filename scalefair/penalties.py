@@ -18,8 +18,14 @@ from scalefair.statistics import Moments
 Features = tuple[str, ...]
 Names = str | Features
 
-CONTROL_EPS = 1e-10
+CONTROL_EPS = 1e-12
 """ε₀, far below the frequency of any level of a control that tells something."""
+
+CUTOFF = {"psi": 1e-14, "xi": 1e-10}
+"""Directions of C below this share of the largest are rounding error.
+
+Under control ε₀ leaves a trace of what the control explains.
+"""
 
 
 def attribute(moments: Moments) -> str | None:
@@ -63,9 +69,7 @@ def normalized(moments: Moments, eps: float, features: Features = ("phi",)) -> A
     """
     name = attribute(moments) or "psi"
     own = partial_covariance(moments, name, name)
-    # Under control the difference of two covariances is rounding error where c tells all.
-    cutoff = 1e-14 if name == "psi" else 1e-12
-    return partial_covariance(moments, features, name) @ inverse_root(own, eps, cutoff)
+    return partial_covariance(moments, features, name) @ inverse_root(own, eps, CUTOFF[name])
 
 
 def nocco(moments: Moments, eps: float, features: Features = ("phi",)) -> Array:

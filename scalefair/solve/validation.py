@@ -14,6 +14,7 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.penalties import (
     CONTROL_EPS,
+    CUTOFF,
     Features,
     attribute,
     control_factor,
@@ -158,15 +159,15 @@ def corrected_share(raw: Array, fold: Moments, eps: float, left: Array | float =
     rows = fold.weight - 1
     if name == "xi":
         rows -= _freedom(fold.covariance("upsilon", "upsilon"), CONTROL_EPS)
-    freedom = _freedom(partial_covariance(fold, name, name), eps)
+    freedom = _freedom(partial_covariance(fold, name, name), eps, CUTOFF[name])
     if freedom >= rows:
         return np.full_like(raw, np.nan)
     chance = freedom / rows
     return np.asarray((raw - chance * left) / (1 - chance))
 
 
-def _freedom(covariance: Array, eps: float) -> float:
+def _freedom(covariance: Array, eps: float, cutoff: float = 1e-14) -> float:
     """tr[C(C + εI)⁻¹] on the range of C."""
     values, _ = positive_eigh(covariance)
-    real = values[values > 1e-14 * values.max(initial=0.0)]
+    real = values[values > cutoff * values.max(initial=0.0)]
     return float(np.sum(real / (real + eps)))
