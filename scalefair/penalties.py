@@ -72,6 +72,20 @@ def normalized(moments: Moments, eps: float, features: Features = ("phi",)) -> A
     return partial_covariance(moments, features, name) @ inverse_root(own, eps, CUTOFF[name])
 
 
+def whitening(moments: Moments, eps: float) -> tuple[Features, Array]:
+    """Blocks a and a matrix W with (a − E a) W the attributes of unit covariance, but for ε.
+
+    Their covariance with Φ is the factor of `normalized`; so is that with any function of f.
+    """
+    name = attribute(moments) or "psi"
+    root = inverse_root(partial_covariance(moments, name, name), eps, CUTOFF[name])
+    if name == "psi":
+        return ("psi",), root
+    whiten = inverse_root(moments.covariance("upsilon", "upsilon"), CONTROL_EPS)
+    onto = whiten @ (whiten.T @ moments.covariance("upsilon", "xi"))
+    return ("upsilon", "xi"), np.vstack([-onto @ root, root])
+
+
 def nocco(moments: Moments, eps: float, features: Features = ("phi",)) -> Array:
     """R = (C_φ + εI)^(−1/2) C_φψ (C_ψ + εI)^(−1/2): normalised on both sides.
 

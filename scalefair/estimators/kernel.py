@@ -69,6 +69,11 @@ class FairKernelRidge(FairRidgeBase):
         the prediction itself, the share that s explains.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
+    output_kernel : None, "rbf" or RBF, default=None
+        None: the penalty sees the mean of the predictions given s. "rbf": it sees all of their
+        distribution, by Gaussian kernels of one and of a quarter of their standard deviation; or
+        of the length scale given, in that unit. Has no closed form: L-BFGS, each step a pass over
+        rows that are kept in memory up to 1 GB. `unfairness` then limits `output_share_`.
     fit_intercept : bool, default=True
         Whether to fit b.
     sensitive_columns : list of str or int, optional
@@ -102,6 +107,11 @@ class FairKernelRidge(FairRidgeBase):
         Explained share on the training rows; NaN where there is none.
     moments_ : Moments
         Statistics of the training rows, from which every other (alpha, eta) follows.
+    output_share_ : float
+        With `output_kernel` only: share of the variance of the features of f, those of the kernel,
+        that the sensitive attributes explain on the training rows. 0: independent of them.
+    n_iter_ : int
+        Steps of an iterative solution.
     n_samples_seen_ : int
         Rows of positive weight.
 
@@ -137,6 +147,7 @@ class FairKernelRidge(FairRidgeBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: Any = 1e-6,
+        output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -159,6 +170,7 @@ class FairKernelRidge(FairRidgeBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
@@ -205,7 +217,8 @@ class FairKernelRidge(FairRidgeBase):
             )
 
     def _is_dual(self) -> bool:
-        return bool(self.feature_map == "exact" and self.unfairness is None)
+        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        return exact and self.unfairness is None and self.output_kernel is None
 
     def _input_map(self, data: TrainingData) -> FeatureMap:
         return input_map(self, data)
@@ -220,8 +233,7 @@ class FairKernelRidge(FairRidgeBase):
         if is_iterative(self.solver, self.phi_.n_raw_):
             solve_streamed(self, data)
             return
-        self.moments_ = self._moments(data.source, data.n_rows)
-        self._solve()
+        self._learn_solution(data)
 
     def _learn_kernels(self, data: TrainingData) -> None:
         """Learn the kernels and keep all rows: the exact mode has no explicit features."""
