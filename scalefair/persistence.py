@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scalefair import _files, encoding, estimators, kernels, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
-from scalefair.estimators import _data, _exact
+from scalefair.estimators import _base_model, _data, _exact
 from scalefair.maps import crossed
 from scalefair.solve import validation
 from scalefair.statistics import Moments
@@ -26,7 +26,7 @@ CLASSES: dict[str, type] = {
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, validation.GridScores, Moments,
-        _data.Preparation, _exact.ExactRows,
+        _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
         encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread,
@@ -120,7 +120,8 @@ class _Writer:
         if CLASSES.get(name) is not type(value):
             raise ValueError(
                 f"{where} is a {name}, which cannot be saved without pickle; set it to a plain "
-                "value (an int as random_state, a number of folds as cv), or use joblib"
+                "value (an int as random_state, a number of folds as cv, a model of scalefair as "
+                "base_estimator), or use joblib or skops"
             )
         if id(value) in self._numbers:
             return {"object": self._numbers[id(value)]}

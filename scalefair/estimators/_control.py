@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,9 @@ import numpy as np
 from scalefair._digest import digest
 from scalefair._typing import Chunk, FeatureMap, Rows
 from scalefair.estimators._data import TrainingData
-from scalefair.estimators._maps import _fitted, _unfitted_sensitive_map, _with_rare_groups
+from scalefair.estimators._maps import _fitted
 from scalefair.maps.crossed import Crossed, features, n_features
+from scalefair.maps.mixed import mixed_map, with_rare_groups
 from scalefair.statistics import Block
 from scalefair.statistics.accumulate import counted_rows
 
@@ -29,16 +28,14 @@ def control_maps(
     if encoder is None or psi is None:
         return None, None
     size = estimator.n_sensitive_components
-    auto = SimpleNamespace(
-        sensitive_kernel="auto", sensitive_length_scale="median", n_sensitive_components=size
-    )
-    sample = data.sample
-    upsilon = _unfitted_sensitive_map(
-        auto, replace(sample, s=sample.c), encoder.categorical_, data.seed
-    )
+    sample, categorical = data.sample, encoder.categorical_
+    upsilon = mixed_map(
+        "auto", "median", size, rows=sample.c, weight=sample.weight, categorical=categorical,
+        seed=data.seed,
+    )  # fmt: skip
     rows, weight = sample.c, sample.weight
     if data.control_groups is not None:
-        rows, weight = _with_rare_groups(rows, weight, data.control_groups, encoder.categorical_)
+        rows, weight = with_rare_groups(rows, weight, data.control_groups, categorical)
     upsilon = _fitted(upsilon, rows, weight)
     xi = Crossed.fit(
         psi, upsilon, sample.s, sample.c, sample.weight, most=CROSSED * size, seed=data.seed

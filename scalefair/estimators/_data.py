@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from scalefair._digest import digest
 from scalefair._typing import Array, Chunk
 from scalefair.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, TableStatistics
 from scalefair.estimators import _rows
+from scalefair.estimators._base_model import BaseModel, whole_change
 from scalefair.estimators._learn import Learned, Learner, check_finite
 from scalefair.estimators._rows import Rows, open_rows
 from scalefair.estimators._validate import positions
@@ -44,6 +46,8 @@ class Preparation:
         Whether those columns are taken out of the inputs.
     control_encoder : ControlEncoder or None
         None where there are no control features.
+    base : BaseModel or None
+        Another model, whose prediction joins the features.
     """
 
     encoder: TableEncoder | None = None
@@ -51,6 +55,7 @@ class Preparation:
     sensitive_columns: list[int] | None = None
     hide_sensitive: bool = False
     control_encoder: ControlEncoder | None = None
+    base: BaseModel | None = None
 
     @property
     def key(self) -> str:
@@ -88,9 +93,18 @@ class Preparation:
             c = None if self.control_encoder is None else self.control_encoder.transform(c)
         return replace(chunk, x=x, s=s, c=c)
 
-    def applied_to(self, source: ChunkSource) -> ChunkSource:
-        """Return the source of split and encoded chunks."""
-        return source.then(self.split).then(self.encode)
+    def applied_to(
+        self, source: ChunkSource, join: Callable[[Chunk], Chunk] | None = None
+    ) -> ChunkSource:
+        """Return the source of split and encoded chunks.
+
+        The base model sees them in between, as the user gave them; `join` replaces it for rows
+        that it was fitted on.
+        """
+        split = source.then(self.split)
+        if self.base is not None:
+            split = split.then(join or whole_change(split, self.base))
+        return split.then(self.encode)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +131,10 @@ class TrainingData:
         Numeric s of one row for each combination of categories.
     control_groups : array of shape (g, r) or None
         The same for c.
+    given : ChunkSource
+        The rows as the user gave them.
+    split_sample : Chunk
+        The sample before it was encoded.
     """
 
     source: ChunkSource
@@ -128,6 +146,8 @@ class TrainingData:
     seed: int
     sample: Chunk
     groups: Array | None
+    given: ChunkSource
+    split_sample: Chunk
     control_groups: Array | None = None
 
 
@@ -169,11 +189,12 @@ def open_training(  # noqa: PLR0917
     if learned.c.columns and not learned.s.columns:
         raise ValueError(ONLY_CONTROL)
     preparation = _with_encoders(preparation, rows, learned)
-    sample = preparation.encode(learned.sample.chunk())
+    split_sample = learned.sample.chunk()
+    sample = preparation.encode(split_sample)
     return TrainingData(
         preparation.applied_to(rows.source), preparation, sample.y.shape[1], rows.one_target,
         learned.n_rows, learned.n_present, seed, sample,
-        _numeric(learned.groups.rows, preparation.sensitive_encoder),
+        _numeric(learned.groups.rows, preparation.sensitive_encoder), rows.source, split_sample,
         _numeric(learned.control_groups.rows, preparation.control_encoder),
     )  # fmt: skip
 

@@ -59,7 +59,8 @@ class OutputKernel:
         parts = [np.exp(-((omega * scale) ** 2) / 2) for scale in scales]
         shift = omega**2 * np.exp(-(omega**2))
         weights = np.sum([part / (part @ shift) for part in parts], axis=0)
-        return cls(step, weights / (1 + len(scales)), 1 / (1 + len(scales)))
+        linear = 1 / (1 + len(scales))
+        return cls(step, np.asarray(weights * linear, dtype=np.float64), linear)
 
     @property
     def frequencies(self) -> Array:

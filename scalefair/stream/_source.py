@@ -214,9 +214,13 @@ class Sample:
         )
         return Sample(self.size, self.hashes[index], self.rows[index], parts)
 
+    def in_row_order(self) -> Sample:
+        """Return the same rows, sorted by their number."""
+        return self._take(np.argsort(self.rows))
+
     def chunk(self) -> Chunk:
         """Return the rows in row order."""
-        parts = self._take(np.argsort(self.rows)).parts
+        parts = self.in_row_order().parts
         return Chunk(**dict(zip(PARTS, parts, strict=True)))
 
 
