@@ -104,10 +104,14 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
             self._forget()
             task = self._init_callback_context(max_subtasks=None)
             task.call_on_fit_task_begin(estimator=self)
-            size = sample_size(self)
-            self._learn(open_training(self, X, y, sensitive_features, sample_weight, size))
+            self._learn(self._open(X, y, sensitive_features, sample_weight))
             task.call_on_fit_task_end(estimator=self)
         return self
+
+    def _open(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> TrainingData:
+        """Validate the arguments of `fit` and make the first pass over the rows."""
+        size = sample_size(self)
+        return open_training(self, X, y, sensitive_features, sample_weight, size)
 
     @abstractmethod
     def _learn(self, data: TrainingData) -> None:
