@@ -120,13 +120,18 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             self._forget()
             task = self._init_callback_context(max_subtasks=None)
             task.call_on_fit_task_begin(estimator=self)
-            size = sample_size(self)
-            data = open_training(
-                self, X, y, sensitive_features, sample_weight, size, control_features
-            )
+            data = self._open(X, y, sensitive_features, sample_weight, control_features)
             self._learn(cross_fitted(self, data))
             task.call_on_fit_task_end(estimator=self)
         return self
+
+    def _open(self, X: Any, y: Any, *beside: Any) -> TrainingData:
+        """Validate the arguments of `fit` and make the first pass over the rows.
+
+        `beside` are the sensitive features, the weights and the control features.
+        """
+        s, weight, c = beside
+        return open_training(self, X, y, s, weight, sample_size(self), c)
 
     @abstractmethod
     def _learn(self, data: TrainingData) -> None:

@@ -92,15 +92,18 @@ def _open_stream(estimator: Any, X: Any, parts: tuple[Any, ...], *, reset: bool)
         check_columns(estimator, first.x, reset=reset)
         return Rows(X, is_into_dataframe(first.x), False, first.y.shape[1] == 1)
     check_columns(estimator, X, reset=reset)
-    source = stream_source(X, *parts, n_threads=estimator.n_jobs)
-    return Rows(source, not _is_array(X), False, _is_one_target(parts[1]))
+    s, y, weight, c = parts
+    source = stream_source(X, s, y, weight, estimator.n_jobs, c)
+    return Rows(source, not _is_array(X), False, _is_one_target(y))
 
 
-def stream_source(X: Any, *parts: Any, n_threads: int | None) -> ChunkSource:
-    """Return the source for rows in files or in dask collections, with s, y, weight and c."""
+def stream_source(  # noqa: PLR0917
+    X: Any, s: Any, y: Any, weight: Any, n_threads: int | None, c: Any = None
+) -> ChunkSource:
+    """Return the source for rows in files or in dask collections."""
     if isinstance(X, Scan):
-        return FileSource(X, *parts, n_threads=n_threads)
-    return DaskSource(X, *parts)
+        return FileSource(X, s, y, weight, c, n_threads=n_threads)
+    return DaskSource(X, s, y, weight, c)
 
 
 def open_inputs(estimator: Any, X: Any) -> ChunkSource:
@@ -110,7 +113,7 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
         return X
     if is_stream(X):
         check_columns(estimator, X, reset=False)
-        return stream_source(X, n_threads=estimator.n_jobs)
+        return stream_source(X, None, None, None, estimator.n_jobs)
     if _is_table(estimator._preparation, X):
         validate_data(estimator, X, skip_check_array=True, reset=False)
         X = X if hasattr(X, "shape") else np.array(X, dtype=object)

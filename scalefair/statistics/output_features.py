@@ -65,7 +65,7 @@ class OutputKernel:
     @property
     def frequencies(self) -> Array:
         """ω, of shape (K,)."""
-        return self.step * np.arange(1, len(self.weights) + 1)
+        return self.step * np.arange(1.0, len(self.weights) + 1)
 
     def waves(self, u: Array) -> Complex:
         """exp(iω_k u), of shape (n, K)."""
