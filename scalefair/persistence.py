@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _files, encoding, estimators, kernels, maps
+from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
 from scalefair.estimators import _base_model, _data, _exact
+from scalefair.maps import crossed
 from scalefair.solve import validation
 from scalefair.statistics import Moments
 
@@ -25,11 +26,15 @@ CLASSES: dict[str, type] = {
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, validation.GridScores, Moments,
+        estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
+        losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
+        losses.Huber, losses.Quantile, losses.ClassWeighted,
         _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
-        encoding.TableEncoder, encoding.SensitiveEncoder, encoding.LevelCode, encoding.NumberCode,
+        encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
+        encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap,
+        maps.ConcatMap, crossed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
     )
