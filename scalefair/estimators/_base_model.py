@@ -31,8 +31,8 @@ class BaseModel:
     ----------
     model : object
         With `predict`, or what a classifier has instead.
-    scale : {"probability", "log_odds"}
-        What a classifier's prediction is turned into; a regressor's is used as it is.
+    scale : {"probability", "log_odds", "log"}
+        What its prediction is turned into.
     width : int
         Columns of ĥ.
     key : str
@@ -110,12 +110,13 @@ def predictions(model: Any, x: Any, scale: str) -> Array:
     Parameters
     ----------
     model : object
-        A regressor's `predict` is taken as it is.
+        Fitted.
     x : array or frame of shape (k, d)
         Inputs as the user gave them.
-    scale : {"probability", "log_odds"}
-        Of a classifier of C classes: C − 1 columns p_c or log(p_c / p_0), c = 1 … C − 1; its
-        `decision_function` where it has no probabilities.
+    scale : {"probability", "log_odds", "log"}
+        A regressor's `predict` is taken as it is, or as log(1 + ĥ). Of a classifier of C classes:
+        C − 1 columns p_c or log(p_c / p_0), c = 1 … C − 1; its `decision_function` where it has no
+        probabilities.
     """
     try:
         h = _outputs(model, container(x), scale)
@@ -143,11 +144,12 @@ def predictions(model: Any, x: Any, scale: str) -> Array:
 
 def _outputs(model: Any, x: Any, scale: str) -> Any:
     if hasattr(model, "predict") and not _is_classifier(model):
-        return model.predict(x)
+        h = model.predict(x)
+        return np.log1p(np.maximum(h, 0.0)) if scale == "log" else h
     if not hasattr(model, "predict_proba"):
         return model.decision_function(x)
     p = np.asarray(model.predict_proba(x))
-    if scale == "probability":
+    if scale != "log_odds":
         return p[:, 1:]
     log = np.log(np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY))
     return log[:, 1:] - log[:, :1]

@@ -84,8 +84,8 @@ class TransformerMap(BaseMap):
 
     def _features(self, X: Rows) -> Rows:
         rows: Any = self.transformer_.transform(X)
-        rows = np.asarray(rows.toarray() if issparse(rows) else rows)
-        return np.asarray(rows.reshape(len(rows), -1))
+        dense: Any = rows.toarray() if issparse(rows) else rows  # type: ignore[attr-defined]
+        return np.asarray(dense).reshape(dense.shape[0], -1)
 
 
 def _is_fitted(transformer: Any) -> bool:

@@ -129,6 +129,13 @@ class RowMap:
             return np.empty((chunk.n_rows, 0))
         return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
 
+    def rows_of(self, name: str, chunk: Chunk) -> Rows:
+        """Return the rows of ψ or of a block beside it."""
+        if name == "psi":
+            return self.psi_rows(chunk)
+        (block,) = (block for block in self.beside if block.name == name)
+        return block.rows(chunk)
+
     def finish(self, moments: Moments) -> Moments:
         """Apply the linear part of φ where the rows went without; sign with the maps' key."""
         if not self.whiten_rows:
