@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scalefair.any_model import limit_gap, make_fair
     from scalefair.auditing import Audit, audit
     from scalefair.estimators import (
         FairKernelClassifier,
@@ -32,7 +33,9 @@ __all__ = [
     "LossPath",
     "Moments",
     "audit",
+    "limit_gap",
     "load",
+    "make_fair",
     "save",
     "scan_csv",
     "scan_parquet",
@@ -43,7 +46,9 @@ _HOMES = {
     "BatchSource": "scalefair.stream",
     "Moments": "scalefair.statistics",
     "audit": "scalefair.auditing",
+    "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",
+    "make_fair": "scalefair.any_model",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",
     "scan_parquet": "scalefair.stream",
