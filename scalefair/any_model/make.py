@@ -141,7 +141,7 @@ def make_fair(
     estimator = kind(**(options | parameters))
     apart = sensitive_features if columns is None else None
     if apart is not None:
-        check_lengths(X, apart)
+        check_lengths(X, sensitive_features=apart)
     check_consistent_length(X, y)
     estimator.fit(_frames.take_rows(X, train), y[train], **_rows_of(apart, train))
     rows = Held(estimator, _frames.take_rows(X, test), y[test], _rows_of(apart, test))
