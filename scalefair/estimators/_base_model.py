@@ -9,9 +9,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from narwhals.dependencies import is_into_dataframe, is_pandas_dataframe, is_polars_dataframe
+from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from scalefair._checks import check_choice, check_count
 from scalefair._typing import Array, Chunk
@@ -176,3 +177,14 @@ def check_varies(model: Any, folds: list[Array]) -> None:
             f"base_estimator ({name_of(model)}) predicts the same value ({judged[0][0]}) for every "
             "row, which adds nothing; give a model that learns from X, or base_estimator=None"
         )
+
+
+def weight_name(model: Any) -> str | None:
+    """By which name `fit` takes the weights of rows; None where it does not."""
+    if has_fit_parameter(model, "sample_weight"):
+        return "sample_weight"
+    last = getattr(model, "steps", [("", None)])[-1]
+    routed = get_config()["enable_metadata_routing"]
+    if last[1] is not None and not routed and has_fit_parameter(last[1], "sample_weight"):
+        return f"{last[0]}__sample_weight"
+    return None
