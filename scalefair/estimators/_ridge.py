@@ -382,9 +382,12 @@ def _start_predicting(
 ) -> Callable[[Chunk], Array]:
     """Return f = φ(x)β + ψ(s)γ + b on chunks, with a buffer for the rows of φ."""
     buffer = np.empty((PREDICT_ROWS, phi.n_raw_), coef["phi"].dtype)
+    raw = RowMap(phi, dtype=buffer.dtype).start_phi()
 
     def predict(chunk: Chunk) -> Array:
-        f = phi.raw(chunk.x, out=buffer[: chunk.n_rows]) @ coef["phi"]
+        rows = buffer[: chunk.n_rows]
+        raw(chunk.x, rows)
+        f = rows @ coef["phi"]
         if psi is not None:
             f = f + psi.raw(chunk.s) @ coef["psi"]
         return np.asarray(f + intercept, dtype=np.float64)

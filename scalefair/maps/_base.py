@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Self
 
@@ -71,6 +72,19 @@ class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         raw = self.raw(self._validated(X, reset=False))
         return raw if self.linear_ is None else raw @ self.linear_.astype(raw.dtype, copy=False)
+
+    def started(self, dtype: DTypeLike) -> Callable[[Any, Rows], None]:
+        """Return the function that fills rows of that dtype with `raw`, for one pass.
+
+        A map that can computes what does not depend on the rows beforehand. Not to be shared by
+        threads, nor kept: it does not follow changes of the map.
+        """
+        del dtype
+
+        def fill(X: Any, out: Rows) -> None:
+            self.raw(X, out=out)
+
+        return fill
 
     @abstractmethod
     def raw(self, X: Any, out: Rows | None = None) -> Rows:

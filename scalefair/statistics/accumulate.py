@@ -103,12 +103,21 @@ class RowMap:
         beside = {block.name: block.width for block in self.beside}
         return {**phi, **psi, **beside, "y": self.n_targets}
 
-    def phi_rows(self, x: Any, out: Rows) -> None:
-        """Write the rows of φ into `out`."""
-        if self.whiten_rows and self.phi.linear_ is not None:
-            out[...] = whitened(self.phi, x, out.dtype)
-        else:
-            self.phi.raw(x, out=out)
+    def start_phi(self) -> Callable[[Any, Rows], None]:
+        """Return the function that writes rows of φ into `out`, for one thread and one pass."""
+        raw, linear = _started(self.phi, self.dtype), self.phi.linear_
+        if not self.whiten_rows or linear is None:
+            return raw
+        matrix, buffer = linear.astype(self.dtype), np.empty((0, self.phi.n_raw_), self.dtype)
+
+        def whitened_rows(x: Any, out: Rows) -> None:
+            nonlocal buffer
+            if len(buffer) < len(x):
+                buffer = np.empty((len(x), buffer.shape[1]), buffer.dtype)
+            raw(x, buffer[: len(x)])
+            np.matmul(buffer[: len(x)], matrix, out=out)
+
+        return whitened_rows
 
     def psi_rows(self, chunk: Chunk) -> Rows:
         """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
@@ -132,6 +141,17 @@ class RowMap:
         psi = "none" if self.psi is None else digest(self.psi)
         beside = "".join(f"{block.name}={block.key};" for block in self.beside)
         return f"phi={digest(self.phi)};psi={psi};{beside}{self.preparation}"
+
+
+def _started(phi: FeatureMap, dtype: Any) -> Callable[[Any, Rows], None]:
+    """`raw` prepared for a pass, where the map knows how to."""
+    if hasattr(phi, "started"):
+        return phi.started(dtype)  # type: ignore[no-any-return]
+
+    def fill(x: Any, out: Rows) -> None:
+        phi.raw(x, out=out)
+
+    return fill
 
 
 def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
@@ -209,6 +229,7 @@ class RowBuffer:
 
     def __init__(self, row_map: RowMap, rows: int) -> None:
         self._map = row_map
+        self._phi_rows = row_map.start_phi()
         self.blocks = row_map.blocks
         self.width = self.blocks["phi"]
         self.rest_width = sum(self.blocks.values()) - self.width + 1
@@ -231,7 +252,7 @@ class RowBuffer:
         # Block by block: a block is mapped and shifted while it is in the cache.
         for start in range(0, chunk.n_rows, BLOCK):
             block = slice(start, start + BLOCK)
-            self._map.phi_rows(chunk.x[block], Phi[block])
+            self._phi_rows(chunk.x[block], Phi[block])
             Phi[block] -= shift
         rest[:, :-1] -= self.shift[self.width :]
         if chunk.weight is not None:
@@ -260,7 +281,7 @@ class RowBuffer:
             return None
         first = counted[:256]
         Phi = np.empty((len(first), self.width), self._phi.dtype)
-        self._map.phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
+        self._phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
         mean = Phi.mean(axis=0, dtype=float).astype(Phi.dtype)
         return np.concatenate([mean, rest[first, :-1].mean(axis=0)])
 
