@@ -124,6 +124,34 @@ class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+class Buffer:
+    """Rows that are written again and again; new memory costs a page fault every 4 kB.
+
+    Parameters
+    ----------
+    width : int
+        Columns.
+    dtype : numpy dtype
+        Of the numbers.
+    """
+
+    def __init__(self, width: int, dtype: DTypeLike) -> None:
+        self._rows: Rows = np.empty((0, width), dtype)
+
+    def rows(self, count: int) -> Rows:
+        """Return so many rows, valid until the next call."""
+        if len(self._rows) < count:
+            self._rows = np.empty((count, self._rows.shape[1]), self._rows.dtype)
+        return self._rows[:count]
+
+
+def start_raw(feature_map: Any, dtype: DTypeLike) -> Callable[[Any, Rows], None]:
+    """Return what fills rows with `raw`, by `BaseMap.started` where the map has it."""
+    if hasattr(feature_map, "started"):
+        return feature_map.started(dtype)  # type: ignore[no-any-return]
+    return lambda X, out: feature_map.raw(X, out=out)
+
+
 def compute_dtype(X: Any, out: Rows | None) -> DTypeLike:
     """Return the dtype `raw` computes in: that of `out`, else of X, else float64."""
     if out is not None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._digest import digest
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
-from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
+from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.statistics.checkpoint import Checkpoint
 from scalefair.statistics.moments import FoldMoments, Moments
+from scalefair.statistics.rows import RowMap
 
 BLOCK = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
@@ -43,152 +42,26 @@ class Folds:
 ALL_ROWS = Folds(1, None)
 
 
-@dataclass(frozen=True)
-class Block:
-    """Narrow columns of a row beside φ, ψ and y: another model's prediction, or a control.
-
-    Parameters
-    ----------
-    name : str
-        By which the moments know them.
-    width : int
-        How many.
-    rows : callable
-        Makes them from a chunk: array of shape (k, width).
-    key : str
-        Fingerprint of what makes them.
-    """
-
-    name: str
-    width: int
-    rows: Callable[[Chunk], Rows]
-    key: str
-
-
-@dataclass(frozen=True)
-class RowMap:
-    """What turns a chunk into rows: the maps, the number of targets, and the dtype of φ.
-
-    Parameters
-    ----------
-    phi, psi : FeatureMap
-        Maps of the inputs and of the sensitive attributes (None: there are none).
-    n_targets : int
-        Columns of y.
-    dtype : numpy dtype
-        float64, or float32 for rows (sums are float64 in any case).
-    whiten_rows : bool
-        Apply the linear part of φ to every row instead of to the moments: n·m² more work, no
-        digits lost (METHOD.md section 7). That of ψ is always applied to the rows: it is narrow,
-        and the penalty divides by its smallest eigenvalues.
-    preparation : str
-        Fingerprints of what happens to the data before the maps see it.
-    beside : tuple of Block
-        More columns, between ψ and y.
-    """
-
-    phi: FeatureMap
-    psi: FeatureMap | None = None
-    n_targets: int = 1
-    dtype: Any = np.float64
-    whiten_rows: bool = False
-    preparation: str = "encoding=none"
-    beside: tuple[Block, ...] = ()
-
-    @property
-    def blocks(self) -> dict[str, int]:
-        """Widths of the blocks of a row."""
-        phi = {"phi": _width(self.phi, whiten=self.whiten_rows)}
-        psi = {} if self.psi is None else {"psi": _width(self.psi, whiten=True)}
-        beside = {block.name: block.width for block in self.beside}
-        return {**phi, **psi, **beside, "y": self.n_targets}
-
-    def start_phi(self) -> Callable[[Any, Rows], None]:
-        """Return the function that writes rows of φ into `out`, for one thread and one pass."""
-        raw, linear = _started(self.phi, self.dtype), self.phi.linear_
-        if not self.whiten_rows or linear is None:
-            return raw
-        matrix, buffer = linear.astype(self.dtype), np.empty((0, self.phi.n_raw_), self.dtype)
-
-        def whitened_rows(x: Any, out: Rows) -> None:
-            nonlocal buffer
-            if len(buffer) < len(x):
-                buffer = np.empty((len(x), buffer.shape[1]), buffer.dtype)
-            raw(x, buffer[: len(x)])
-            np.matmul(buffer[: len(x)], matrix, out=out)
-
-        return whitened_rows
-
-    def psi_rows(self, chunk: Chunk) -> Rows:
-        """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
-        if self.psi is None:
-            return np.empty((chunk.n_rows, 0))
-        return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
-
-    def finish(self, moments: Moments) -> Moments:
-        """Apply the linear part of φ where the rows went without; sign with the maps' key."""
-        if not self.whiten_rows:
-            moments = moments.transform(phi=self.phi.linear_)
-        return replace(moments, key=self.key)
-
-    def finished(self, folds: FoldMoments) -> FoldMoments:
-        """Finish the moments of each fold."""
-        return FoldMoments(self.finish(moments) for moments in folds)
-
-    @property
-    def key(self) -> str:
-        """Fingerprints of all that turns data into rows; only moments of equal keys add up."""
-        psi = "none" if self.psi is None else digest(self.psi)
-        beside = "".join(f"{block.name}={block.key};" for block in self.beside)
-        return f"phi={digest(self.phi)};psi={psi};{beside}{self.preparation}"
-
-
-def _started(phi: FeatureMap, dtype: Any) -> Callable[[Any, Rows], None]:
-    """`raw` prepared for a pass, where the map knows how to."""
-    if hasattr(phi, "started"):
-        return phi.started(dtype)  # type: ignore[no-any-return]
-
-    def fill(x: Any, out: Rows) -> None:
-        phi.raw(x, out=out)
-
-    return fill
-
-
-def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
-    linear = feature_map.linear_ if whiten else None
-    return int(feature_map.n_raw_ if linear is None else linear.shape[1])
-
-
-def counted_rows(rows_of: Callable[[Any], Rows], chunk: Chunk, values: Any) -> Rows:
-    """Return rows_of(values), but zero for rows of weight zero: their levels need not be known."""
-    if chunk.weight is None or np.all(chunk.weight):
-        return rows_of(values)
-    counted = np.flatnonzero(chunk.weight)
-    some = rows_of(np.asarray(values)[counted])
-    rows = np.zeros((chunk.n_rows, some.shape[1]))
-    rows[counted] = some
-    return rows
-
-
-def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> Rows:
-    """φ(x) = raw(x) @ linear_, without validation."""
-    raw = feature_map.raw(values, out=np.empty((len(values), feature_map.n_raw_), dtype))
-    return raw if feature_map.linear_ is None else raw @ feature_map.linear_.astype(dtype)
-
-
 class CrossSums:
     """Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, beside, y, 1]."""
 
     def __init__(self, width: int, rest: int) -> None:
-        self.cross = np.zeros((width, rest))
+        self.cross, self._product = np.zeros((width, rest)), np.empty((width, rest))
         self.rest = np.zeros((rest, rest))
         self.n_rows = 0
 
     def add(self, Phi: Rows, rest: Array) -> None:
         """Count rows in that are shifted and multiplied by √weight."""
-        self.cross += Phi.T @ rest.astype(Phi.dtype, copy=False)
+        self._add_cross(Phi, rest)
         self.rest += rest.T @ rest
         self.n_rows += int(np.count_nonzero(rest[:, -1]))
+
+    def _add_cross(self, Phi: Rows, rest: Array) -> None:
+        if Phi.dtype == self._product.dtype:
+            # Written into the same array each time: one that is new must be mapped page by page.
+            self.cross += np.matmul(Phi.T, rest, out=self._product)
+        else:
+            self.cross += Phi.T @ rest.astype(Phi.dtype)
 
 
 class _Sums(CrossSums):
@@ -229,12 +102,13 @@ class RowBuffer:
 
     def __init__(self, row_map: RowMap, rows: int) -> None:
         self._map = row_map
-        self._phi_rows = row_map.start_phi()
+        self._phi_rows, self._psi_rows = row_map.start_phi(), row_map.start_psi()
         self.blocks = row_map.blocks
         self.width = self.blocks["phi"]
         self.rest_width = sum(self.blocks.values()) - self.width + 1
         self._phi = np.empty((rows, self.width), row_map.dtype)
         self._rest = np.empty((rows, self.rest_width))
+        self._psi = np.empty((rows, self.blocks.get("psi", 0)))
         self._shift: Array | None = None
 
     @property
@@ -262,8 +136,10 @@ class RowBuffer:
         return Phi, rest
 
     def _fill_rest(self, chunk: Chunk) -> Array:
-        rest, start = self._rest[: chunk.n_rows], self.blocks.get("psi", 0)
-        rest[:, :start] = self._map.psi_rows(chunk)
+        rest, Psi = self._rest[: chunk.n_rows], self._psi[: chunk.n_rows]
+        self._psi_rows(chunk, Psi)
+        start = Psi.shape[1]
+        rest[:, :start] = Psi
         for block in self._map.beside:
             rest[:, start : start + block.width] = block.rows(chunk)
             start += block.width
