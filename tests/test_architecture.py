@@ -26,6 +26,7 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"plots"},
     {"_checks"},
     {"solve"},
+    {"measures"},
     {"penalties"},
     {"statistics"},
     {"maps", "stream", "encoding"},
