@@ -4,7 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairPath, FairRidge
+    from scalefair.estimators import (
+        FairKernelClassifier,
+        FairKernelRegressor,
+        FairKernelRidge,
+        FairKernelRidgeCV,
+        FairPath,
+        FairRidge,
+        LossPath,
+    )
     from scalefair.persistence import load, save
     from scalefair.statistics import Moments
     from scalefair.stream import BatchSource, scan_csv, scan_parquet
@@ -13,10 +21,13 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BatchSource",
+    "FairKernelClassifier",
+    "FairKernelRegressor",
     "FairKernelRidge",
     "FairKernelRidgeCV",
     "FairPath",
     "FairRidge",
+    "LossPath",
     "Moments",
     "load",
     "save",

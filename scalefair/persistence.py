@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _files, encoding, estimators, kernels, maps
+from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
 from scalefair.estimators import _data, _exact
@@ -25,6 +25,9 @@ CLASSES: dict[str, type] = {
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, validation.GridScores, Moments,
+        estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
+        losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
+        losses.Huber, losses.Quantile, losses.ClassWeighted,
         _data.Preparation, _exact.ExactRows,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread,

@@ -27,7 +27,7 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"_checks"},
     {"solve"},
     {"measures"},
-    {"penalties"},
+    {"penalties", "losses"},
     {"statistics"},
     {"maps", "stream", "encoding"},
     {"kernels"},

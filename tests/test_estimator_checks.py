@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
+from scalefair import (
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+)
 
 ESTIMATORS = [
     FairRidge(eta=0),
@@ -18,6 +24,13 @@ ESTIMATORS = [
     FairKernelRidge(sensitive_columns=[0], feature_map="linear"),
     FairKernelRidgeCV(etas=[0]),
     FairKernelRidgeCV(sensitive_columns=[0]),
+    FairKernelClassifier(eta=0),
+    FairKernelClassifier(sensitive_columns=[0]),
+    FairKernelClassifier(eta=0, feature_map="linear", loss="multinomial"),
+    FairKernelRegressor(eta=0),
+    FairKernelRegressor(sensitive_columns=[0]),
+    FairKernelRegressor(eta=0, loss="gamma"),
+    FairKernelRegressor(sensitive_columns=[0], loss="poisson"),
 ]
 
 
