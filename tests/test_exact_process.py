@@ -234,7 +234,7 @@ def test_bad_input_is_named():
     ]:
         with pytest.raises(ValueError, match=message):
             ExactGP.fit(RBF(1.0), X, L, y, **{"noise": 0.1, **bad})
-    with pytest.raises(ValueError, match="eta=1.0 needs the Gram matrix L"):
+    with pytest.raises(ValueError, match=r"eta=1\.0 needs the Gram matrix L"):
         ExactGP.fit(RBF(1.0), X, None, y, noise=0.1, eta=1.0)
     with pytest.raises(ValueError, match="X has shape"):
         ExactGP.fit(RBF(1.0), y, L, y, noise=0.1)
