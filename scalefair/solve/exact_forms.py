@@ -16,15 +16,15 @@ through the prior of `scalefair.solve.exact_gp` and has all its digits for every
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, solve_triangular
-from scipy.linalg.lapack import dpotri
+from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.lapack import dpotri, dpotrs
 
+from scalefair._linalg import add_outer
 from scalefair._typing import Array
 from scalefair.solve.exact import Spectrum, WeightedRows, shrinkage
 from scalefair.solve.exact_gp import FairPrior, cholesky_of_noisy, spectral_prior
@@ -84,13 +84,28 @@ class Setting:
 class Form(Protocol):
     """The fair Gaussian process at fixed hyperparameters."""
 
-    coef: Array
-    misfit: float
-    log_evidence: float
-    prior: FairPrior
+    @property
+    def coef(self) -> Array:
+        """c of the mean k_Xᵀc, shape (k, t)."""
+        ...
+
+    @property
+    def misfit(self) -> float:
+        """yᵀ(K* + σ²I)⁻¹y, summed over the outputs."""
+        ...
+
+    @property
+    def log_evidence(self) -> float:
+        """log N(y | 0, K* + σ²I), summed over the outputs."""
+        ...
+
+    @property
+    def prior(self) -> FairPrior:
+        """The fair prior k*."""
+        ...
 
     def adjoint(self) -> Array:
-        """∂ log evidence/∂K, shape (k, k), symmetric."""
+        """G with d log evidence = Σ_ij G_ij dK_ij for symmetric dK, shape (k, k), C-ordered."""
         ...
 
     def spread(self, K_new: Array) -> Array:
@@ -100,9 +115,9 @@ class Form(Protocol):
 
 def solve_form(setting: Setting) -> Form:
     """Return the quick form where it keeps its digits, else the robust one."""
-    build: Callable[[Setting], Form]
-    build = QuickForm.of if setting.condition <= LARGEST_CONDITION else RobustForm.of
-    return build(setting)
+    if setting.condition <= LARGEST_CONDITION:
+        return QuickForm.of(setting)
+    return RobustForm.of(setting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +141,12 @@ class QuickForm:
     def of(cls, setting: Setting) -> QuickForm:
         """Factorise K + σ²T."""
         U, kept = setting.spectrum.vectors, _kept(setting)
-        shifted = setting.gram.copy()
-        target = setting.target
+        shifted, target = setting.gram, setting.target
         if setting.eta > 0:
-            shifted -= (U * (setting.noise * (1.0 - kept))) @ U.T
+            shifted = shifted - (U * (setting.noise * (1.0 - kept))) @ U.T
             target = target - (U * (1.0 - kept)) @ (U.T @ target)
         factor = cholesky_of_noisy(shifted, setting.noise)
-        return cls(setting, factor, cho_solve((factor, True), target, check_finite=False))
+        return cls(setting, factor, _solve(factor, target))
 
     @cached_property
     def misfit(self) -> float:
@@ -166,13 +180,13 @@ class QuickForm:
 
     def adjoint(self) -> Array:
         """−½(t(S − FFᵀ) − ccᵀ)."""
-        inverse, _ = dpotri(self.cholesky, lower=1)
-        result = np.tril(inverse) + np.tril(inverse, -1).T
+        result = _half_inverse(self.cholesky)
         if self.setting.eta > 0:
-            result -= self._prior_factor @ self._prior_factor.T
-        result *= -0.5 * self.setting.outputs
-        result += 0.5 * self.coef @ self.coef.T
-        return np.asarray(result)
+            result -= 0.5 * (self._prior_factor @ self._prior_factor.T)
+        result *= -self.setting.outputs
+        for column in self.coef.T:
+            add_outer(result, 0.5 * column, column)
+        return result
 
     def spread(self, K_new: Array) -> Array:
         """k_X(·)ᵀL⁻ᵀ, shape (p, k)."""
@@ -219,8 +233,7 @@ class RobustForm:
         """Factorise K* + σ²I."""
         prior = spectral_prior(setting.gram, setting.spectrum, eta=setting.eta, noise=setting.noise)
         factor = cholesky_of_noisy(prior.gram(setting.gram), setting.noise)
-        solved = cho_solve((factor, True), setting.target, check_finite=False)
-        return cls(setting, prior, factor, solved)
+        return cls(setting, prior, factor, _solve(factor, setting.target))
 
     @cached_property
     def coef(self) -> Array:
@@ -241,12 +254,12 @@ class RobustForm:
 
     def adjoint(self) -> Array:
         """B W Bᵀ, W = −½(t(K* + σ²I)⁻¹ − aaᵀ): as dK* = BᵀdKB with B = I − Fgᵀ."""
-        inverse, _ = dpotri(self.cholesky, lower=1)
-        inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        W = -0.5 * (self.setting.outputs * inverse - self.target_coef @ self.target_coef.T)
+        W = _half_inverse(self.cholesky)
+        W += W.T
+        W *= -0.5 * self.setting.outputs
+        W += 0.5 * (self.target_coef @ self.target_coef.T)
         half = W - self.prior.factor @ (self.prior.train.T @ W)
-        result = half - (half @ self.prior.train) @ self.prior.factor.T
-        return np.asarray(0.5 * (result + result.T))
+        return half - (half @ self.prior.train) @ self.prior.factor.T
 
     def spread(self, K_new: Array) -> Array:
         """g(·) and k*_X(·)ᵀL⁻ᵀ side by side, shape (p, r + k)."""
@@ -254,6 +267,18 @@ class RobustForm:
         fair = K_new - g @ self.prior.train.T
         solved = solve_triangular(self.cholesky, fair.T, lower=True, check_finite=False).T
         return np.hstack([g, solved])
+
+
+def _solve(cholesky: Array, right: Array) -> Array:
+    """Return (LLᵀ)⁻¹ right; SciPy's own wrapper would copy L first."""
+    return np.asarray(dpotrs(cholesky, right, lower=1)[0])
+
+
+def _half_inverse(cholesky: Array) -> Array:
+    """Return Z with Z + Zᵀ = (LLᵀ)⁻¹: one triangle, for a contraction needs no more."""
+    inverse = np.asarray(dpotri(cholesky, lower=1)[0]).T
+    inverse.ravel()[:: len(inverse) + 1] *= 0.5
+    return inverse
 
 
 def _kept(setting: Setting) -> Array:

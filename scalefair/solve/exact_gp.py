@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular, svd
+from scipy.linalg import cho_solve, solve_triangular, svd
+from scipy.linalg.lapack import dpotrf
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
@@ -199,12 +200,13 @@ def spectral_prior(gram: Array, spectrum: Spectrum, *, eta: float, noise: float)
 
 def cholesky_of_noisy(gram: Array, noise: float) -> Array:
     """Lower factor of gram + σ²I; a ValueError where σ² drowns in the rounding error of gram."""
-    shifted = gram + noise * np.eye(len(gram))
-    try:
-        factor, _ = cho_factor(shifted, lower=True, check_finite=False)
-    except LinAlgError:
+    shifted = np.array(gram, order="C")
+    shifted.ravel()[:: len(gram) + 1] += noise
+    # The transpose of a symmetric matrix is the matrix itself in LAPACK's order, without a copy.
+    factor, info = dpotrf(shifted.T, lower=1, clean=1, overwrite_a=1)
+    if info:
         raise ValueError(
             f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
             f"{np.trace(gram):.3g}; use a larger noise variance"
-        ) from None
-    return np.asarray(np.tril(factor))
+        )
+    return np.asarray(factor)
