@@ -90,7 +90,8 @@ class ExactProblem:
                 f"eta={eta} needs the Gram matrix L of the sensitive attributes, got None; "
                 "pass L, or eta=0 for an ordinary Gaussian process"
             )
-        gram = self.scaled(np.asarray(kernel(self.X), dtype=np.float64), float(amplitude))
+        gram = self.weighted(np.asarray(kernel(self.X), dtype=np.float64))
+        gram *= float(amplitude) ** 2
         none = Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
         spectrum = none if self.spectrum is None else self.spectrum
         # A constant s has no direction to punish: then the ordinary process, whatever eta.
@@ -98,12 +99,11 @@ class ExactProblem:
         setting = Setting(self.rows, gram, self.target, spectrum, float(noise), eta)
         return ExactGP(self, kernel, float(amplitude), solve_form(setting), setting)
 
-    def scaled(self, matrix: Array, amplitude: float) -> Array:
-        """a²vGv, in place: of the kernel matrix, and of its adjoint."""
-        root = amplitude * self.rows.root
-        if np.any(root != 1.0):
-            matrix *= root[:, None]
-            matrix *= root
+    def weighted(self, matrix: Array) -> Array:
+        """vGv, in place: of the kernel matrix, and of its adjoint."""
+        if np.any(self.rows.root != 1.0):
+            matrix *= self.rows.root[:, None]
+            matrix *= self.rows.root
         return matrix
 
 
@@ -192,8 +192,8 @@ class ExactGP:
         """∂ log evidence/∂(log θ, log a, log σ²), shape (n_hyper + 2,), at fixed η."""
         adjoint = self.form.adjoint()
         volume = float(np.vdot(adjoint, self.setting.gram))
-        adjoint = self.problem.scaled(adjoint, self.amplitude)
-        in_scale = self.kernel.gradient(self.problem.X, None, adjoint)
+        adjoint = self.problem.weighted(adjoint)
+        in_scale = self.amplitude**2 * self.kernel.gradient(self.problem.X, None, adjoint)
         spent = self.setting.outputs * self.problem.rows.total - self.form.misfit
         return np.concatenate([in_scale, [2.0 * volume, -0.5 * spent - volume]])
 
