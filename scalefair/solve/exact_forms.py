@@ -21,16 +21,20 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotri, dpotrs
 
 from scalefair._linalg import add_outer
 from scalefair._typing import Array
-from scalefair.solve.exact import Spectrum, WeightedRows, shrinkage
-from scalefair.solve.exact_gp import FairPrior, cholesky_of_noisy, spectral_prior
-
-LARGEST_CONDITION = 1e8
-"""Above it `QuickForm` may lose more than half of the digits."""
+from scalefair.solve.exact import Spectrum, WeightedRows
+from scalefair.solve.exact_gp import (
+    LARGEST_CONDITION,
+    FairPrior,
+    cholesky_of_noisy,
+    cholesky_prior,
+    condition_bound,
+    spectral_prior,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,16 +67,9 @@ class Setting:
         return int(self.target.shape[1])
 
     @property
-    def size(self) -> float:
-        """A bound of |K|: its largest row sum."""
-        return float(np.abs(self.gram).sum(axis=0).max(initial=0.0)) or 1.0
-
-    @property
     def condition(self) -> float:
         """A bound of the condition number of K + σ²T; 0 for η = 0, where nothing cancels."""
-        if self.eta == 0 or not len(self.spectrum.values):
-            return 0.0
-        return self.size * (1.0 + self.eta * float(self.spectrum.values.max())) / self.noise
+        return condition_bound(self.gram, self.spectrum, eta=self.eta, noise=self.noise)
 
     def log_evidence(self, log_det: float, misfit: float) -> float:
         """log evidence from log|K* + σ²I| and yᵀ(K* + σ²I)⁻¹y; n is the sum of the weights."""
@@ -166,23 +163,22 @@ class QuickForm:
         """log N(y | 0, K* + σ²I), summed over the outputs."""
         log_det = 2.0 * float(np.sum(np.log(np.diag(self.cholesky))))
         if self.setting.eta > 0:
-            triangle, _, rest = self._prior_root
-            log_det -= float(np.sum(np.log(_kept(self.setting))))
-            log_det -= 2.0 * float(np.sum(np.log(np.diag(triangle))) - np.sum(np.log(rest)))
+            log_det -= float(np.sum(np.log(_kept(self.setting)))) + self._prior_factor[1]
         return self.setting.log_evidence(log_det, self.misfit)
 
     @cached_property
     def prior(self) -> FairPrior:
         """The fair prior k*."""
-        k = len(self.setting.gram)
-        factor = self._prior_factor if self.setting.eta > 0 else np.zeros((k, 0))
-        return FairPrior(factor, self.setting.gram @ factor)
+        at = self.setting
+        factor = self._prior_factor[0] if at.eta > 0 else np.zeros((len(at.gram), 0))
+        return FairPrior(factor, at.gram @ factor)
 
     def adjoint(self) -> Array:
         """−½(t(S − FFᵀ) − ccᵀ)."""
         result = _half_inverse(self.cholesky)
         if self.setting.eta > 0:
-            result -= 0.5 * (self._prior_factor @ self._prior_factor.T)
+            factor, _ = self._prior_factor
+            result -= 0.5 * (factor @ factor.T)
         result *= -self.setting.outputs
         for column in self.coef.T:
             add_outer(result, 0.5 * column, column)
@@ -193,20 +189,9 @@ class QuickForm:
         return solve_triangular(self.cholesky, K_new.T, lower=True, check_finite=False).T
 
     @cached_property
-    def _prior_root(self) -> tuple[Array, Array, Array]:
-        """Lower root of 1 − τ + √τUᵀK₁U√τ, and √τ, √(1 − τ), τ = ηas/(σ² + ηas), K₁ = K/a."""
-        at, scale = self.setting, self.setting.size
-        weight, rest = shrinkage(at.eta * scale / at.noise, at.spectrum.values)
-        weighted = at.spectrum.vectors * weight
-        inner = weighted.T @ (at.gram @ weighted) / scale
-        inner[np.diag_indices_from(inner)] += rest**2
-        return cholesky(inner, lower=True, check_finite=False), weight, rest
-
-    @cached_property
-    def _prior_factor(self) -> Array:
-        triangle, weight, _ = self._prior_root
-        weighted = self.setting.spectrum.vectors * (weight / np.sqrt(self.setting.size))
-        return solve_triangular(triangle, weighted.T, lower=True, check_finite=False).T
+    def _prior_factor(self) -> tuple[Array, float]:
+        at = self.setting
+        return cholesky_prior(at.gram, at.spectrum, eta=at.eta, noise=at.noise)
 
 
 @dataclass(frozen=True, eq=False)
