@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairPath, FairRidge
+    from scalefair.estimators import SklearnFairKernel as SklearnFairKernel
     from scalefair.persistence import load, save
+    from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
     from scalefair.statistics import Moments
     from scalefair.stream import BatchSource, scan_csv, scan_parquet
 
@@ -13,11 +15,14 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BatchSource",
+    "FairKernel",
     "FairKernelRidge",
     "FairKernelRidgeCV",
     "FairPath",
     "FairRidge",
     "Moments",
+    "SensitiveRows",
+    "SklearnFairKernel",
     "load",
     "save",
     "scan_csv",
@@ -26,7 +31,9 @@ __all__ = [
 
 _HOMES = {
     "BatchSource": "scalefair.stream",
+    "FairKernel": "scalefair.solve.fair_kernel",
     "Moments": "scalefair.statistics",
+    "SensitiveRows": "scalefair.solve.fair_kernel",
     "load": "scalefair.persistence",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",
