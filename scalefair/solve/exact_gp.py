@@ -22,6 +22,7 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.solve.exact import (
     EPS,
+    Spectrum,
     WeightedRows,
     check_number,
     penalty_spectrum,
@@ -76,7 +77,8 @@ def fair_prior(
         What M is.
     """
     rows = weighted_rows(len(np.atleast_1d(K)))
-    return _prior(rows, rows.gram("K", K), L, eta=eta, noise=noise, eps=eps, penalty=penalty)
+    spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    return spectral_prior(rows.gram("K", K), spectrum, eta=eta, noise=noise)
 
 
 def fair_gram(
@@ -160,8 +162,9 @@ def fair_gp(
     """
     rows = weighted_rows(len(np.atleast_1d(y)), weight)
     gram, target = rows.gram("K", K), rows.values("y", y)
-    prior = _prior(rows, gram, L, eta=eta, noise=noise, eps=eps, penalty=penalty)
-    cholesky = _cholesky(prior.gram(gram), noise)
+    spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    prior = spectral_prior(gram, spectrum, eta=eta, noise=noise)
+    cholesky = cholesky_of_noisy(prior.gram(gram), noise)
     a = cho_solve((cholesky, True), target, check_finite=False)
     # k*_X(x) a = k_X(x)(a − G gᵀa): the mean needs the plain kernel only.
     dual_coef = rows.scatter(a - prior.factor @ (prior.train.T @ a))
@@ -173,23 +176,14 @@ def fair_gp(
     return FairGP(dual_coef, log_evidence, rows, prior, cholesky)
 
 
-def _prior(
-    rows: WeightedRows,
-    gram: Array,
-    L: Any,
-    *,
-    eta: float,
-    noise: float,
-    eps: float,
-    penalty: str,
-) -> FairPrior:
+def spectral_prior(gram: Array, spectrum: Spectrum, *, eta: float, noise: float) -> FairPrior:
     """Return G = U√τ V Σ⁻¹/√a from the SVD  [K₁^½U√τ; √(1 − τ)] = PΣVᵀ,  K₁ = K/a, a = |K|.
 
     τ = (ηa/σ²)s / (1 + (ηa/σ²)s) keeps every quantity bounded by 1, for η = ∞ too.
     """
     check_number("noise", noise)
     check_number("eta", eta, positive=False, finite=False)
-    s, U = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    s, U = spectrum
     lam, Q = positive_eigh(gram)
     scale = float(lam.max(initial=0.0)) or 1.0
     weight, rest = shrinkage(float(eta) * scale / float(noise), s)
@@ -203,7 +197,8 @@ def _prior(
     return FairPrior(factor, (Q * np.sqrt(lam)) @ P[: len(lam), keep])
 
 
-def _cholesky(gram: Array, noise: float) -> Array:
+def cholesky_of_noisy(gram: Array, noise: float) -> Array:
+    """Lower factor of gram + σ²I; a ValueError where σ² drowns in the rounding error of gram."""
     shifted = gram + noise * np.eye(len(gram))
     try:
         factor, _ = cho_factor(shifted, lower=True, check_finite=False)
