@@ -4,7 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairPath, FairRidge
+    from scalefair.estimators import (
+        FairGPRegressor,
+        FairKernelRidge,
+        FairKernelRidgeCV,
+        FairPath,
+        FairRidge,
+    )
     from scalefair.persistence import load, save
     from scalefair.statistics import Moments
     from scalefair.stream import BatchSource, scan_csv, scan_parquet
@@ -13,6 +19,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BatchSource",
+    "FairGPRegressor",
     "FairKernelRidge",
     "FairKernelRidgeCV",
     "FairPath",

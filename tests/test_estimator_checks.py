@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
+from scalefair import FairGPRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge
 
 ESTIMATORS = [
     FairRidge(eta=0),
@@ -16,6 +16,11 @@ ESTIMATORS = [
     FairKernelRidge(sensitive_columns=[0], feature_map="exact"),
     FairKernelRidge(eta=0, feature_map="fourier", random_state=0),
     FairKernelRidge(sensitive_columns=[0], feature_map="linear"),
+    FairGPRegressor(eta=0),
+    FairGPRegressor(sensitive_columns=[0]),
+    FairGPRegressor(eta=0, feature_map="exact"),
+    FairGPRegressor(sensitive_columns=[0], feature_map="exact"),
+    FairGPRegressor(eta=0, feature_map="fourier", random_state=0),
     FairKernelRidgeCV(etas=[0]),
     FairKernelRidgeCV(sensitive_columns=[0]),
 ]

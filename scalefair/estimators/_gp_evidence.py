@@ -6,7 +6,7 @@ that a place costs two passes: one for the moments, one for the gradient.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,11 +53,10 @@ class MomentEvidence:
 
     def at(self, place: Array) -> RowMap:
         """Return the maps at a place."""
-        phi = moved(self.row_map.phi, place)
-        old = self.row_map
-        return RowMap(
-            phi, old.psi, old.n_targets, whiten_rows=True, preparation=old.preparation
-        )
+        return self._with(moved(self.row_map.phi, place))
+
+    def _with(self, phi: FeatureMap) -> RowMap:
+        return replace(self.row_map, phi=phi)
 
     def moments(self, row_map: RowMap) -> Moments:
         """Return the moments, by one pass."""
@@ -79,6 +78,19 @@ class MomentEvidence:
         point = self.profile(system_of(self.estimator, self.moments(row_map)), eta).point
         return point.log_evidence, self.gradient(row_map, point)
 
+    def fixed(
+        self, phi: Any, theta: Array, eta: float, *, gradient: bool
+    ) -> tuple[float, Array | None]:
+        """Return the log evidence at [log θ, log a, log σ²] and its gradient, or None."""
+        row_map = self._with(phi if len(theta) == 2 else phi.with_length_scale(np.exp(theta[:-2])))
+        system = system_of(self.estimator, self.moments(row_map))
+        amplitude, noise = np.exp(theta[-2:])
+        point = GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=eta)
+        if not gradient:
+            return point.log_evidence, None
+        in_scale = self.gradient(row_map, point) if len(theta) > 2 else np.zeros(0)
+        return point.log_evidence, np.concatenate([in_scale, point.gradient[[1, 0]]])
+
     def profile(self, system: GaussianSystem, eta: float) -> Profile:
         """Return the best noise and amplitude, or those that were given."""
         return profile_of(self.estimator, system, eta)
@@ -92,7 +104,9 @@ class MomentEvidence:
         if unfairness is None:
             return most
         point = self.profile(system, 0.0).point
-        return min(limiting_eta(point, self.estimator.eps, self.estimator.penalty, unfairness), most)
+        return min(
+            limiting_eta(point, self.estimator.eps, self.estimator.penalty, unfairness), most
+        )
 
     def settle(self, place: Array, eta: float, unfairness: float | None) -> Settled:
         """Return the process at the length scales found; η as set, or solved for the limit."""
@@ -131,9 +145,7 @@ class Settled:
 def moment_evidence(estimator: Any, data: TrainingData) -> MomentEvidence:
     """Learn the maps on the sample; return the evidence of the training rows."""
     phi, psi = process_map(estimator, data), sensitive_map(estimator, data)
-    row_map = RowMap(
-        phi, psi, data.n_targets, whiten_rows=True, preparation=data.preparation.key
-    )
+    row_map = RowMap(phi, psi, data.n_targets, whiten_rows=True, preparation=data.preparation.key)
     return MomentEvidence(estimator, data.source, data.n_rows, row_map)
 
 

@@ -16,7 +16,7 @@ mean r̄ of r there. Adding both would count it twice: y has the variance of f p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.estimators._exact import ExactRows
+from scalefair.kernels import Kernel
 from scalefair.solve.exact_process import ExactGP
 from scalefair.solve.gaussian import GaussianFunction
 from scalefair.statistics.accumulate import whitened
@@ -65,6 +67,10 @@ class FeatureLaw:
     missing: float
     contained: float
 
+    def with_weights(self, law: GaussianFunction) -> FeatureLaw:
+        """Return the same with another law of β."""
+        return replace(self, law=law)
+
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""
         return np.asarray(self.law.offset + self.phi.raw(_wide(x)) @ self._raw_coef)
@@ -102,20 +108,46 @@ class FeatureLaw:
 
 @dataclass(frozen=True, eq=False)
 class ExactLaw:
-    """The same of the exact process.
+    """The same of the exact process, which is made again from the rows where it is needed first.
 
     Parameters
     ----------
-    process : ExactGP
-    offset : array of shape (t,)
-        ȳ.
+    rows : ExactRows
+        The training rows.
+    kernel : Kernel
+    noise, amplitude, eta, eps : float
+    penalty : str
     prior : bool
         Whether y is not looked at.
     """
 
-    process: ExactGP
-    offset: Array
+    rows: ExactRows
+    kernel: Kernel
+    noise: float
+    amplitude: float
+    eta: float
+    eps: float
+    penalty: str
     prior: bool = False
+
+    def before_data(self) -> ExactLaw:
+        """Return the prior."""
+        return replace(self, prior=True)
+
+    @cached_property
+    def process(self) -> ExactGP:
+        """The posterior of f − ȳ."""
+        rows = self.rows
+        return ExactGP.fit(
+            self.kernel, rows.x, None if rows.psi is None else rows.L, rows.y - self.offset,
+            noise=self.noise, amplitude=self.amplitude, eta=self.eta, penalty=self.penalty,
+            eps=self.eps, weight=rows.weight,
+        )  # fmt: skip
+
+    @property
+    def offset(self) -> Array:
+        """ȳ, shape (t,)."""
+        return np.asarray(np.average(self.rows.y, axis=0, weights=self.rows.weight))
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""
@@ -126,7 +158,7 @@ class ExactLaw:
     def variances(self, x: Array) -> tuple[Array, Array]:
         """Return var f and the noise, both of shape (k,)."""
         variance = np.diagonal(self.covariance(x)) if self.prior else self.process.variance(x)
-        return variance, np.full(len(x), self.process.noise)
+        return variance, np.full(len(x), self.noise)
 
     def covariance(self, x: Array) -> Array:
         """Return cov f, shape (k, k)."""

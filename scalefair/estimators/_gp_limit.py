@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from scalefair.solve.gaussian import GaussianPoint
 from scalefair.solve.gaussian_profile import Profile
-from scalefair.solve.limit import ROUNDING, least_eta
+from scalefair.solve.limit import least_eta
 from scalefair.solve.path import Spectrum
 from scalefair.solve.system import System
 from scalefair.statistics import Moments
@@ -69,10 +67,4 @@ def share_of(point: GaussianPoint, eps: float) -> float:
     moments = point.slice.system.moments
     if "psi" not in moments.blocks:
         return float("nan")
-    share = mean_system(moments, "normalized", eps).explained_share(point.coef)
-    return 0.0 if np.isinf(_eta_of(point)) and share <= ROUNDING else share
-
-
-def _eta_of(point: GaussianPoint) -> float:
-    rest = point.slice.rest
-    return float("inf") if rest.size and not rest.any() else 0.0
+    return mean_system(moments, "normalized", eps).explained_share(point.coef)

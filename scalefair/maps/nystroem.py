@@ -195,7 +195,7 @@ class Nystroem(LengthScaleMap):
         return self.kernel_.gradient(X, self.landmarks_, dRaw)
 
     def linear_gradient(self, product: Array) -> Array:
-        """Contract the adjoint of K_ZZ with its derivative; see `LengthScaleMap.linear_gradient`."""
+        """Contract with ∂K_ZZ/∂log θ; see `LengthScaleMap.linear_gradient`."""
         return self.kernel_.gradient(self.landmarks_, None, self._gram_adjoint(product))
 
     def _gram_adjoint(self, product: Array) -> Array:
