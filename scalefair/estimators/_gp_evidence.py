@@ -72,11 +72,12 @@ class MomentEvidence:
         with watched(self.estimator, self.source, size, self.n_rows) as told:
             return length_scale_gradient(told, row_map, row_adjoint(point), rows=rows)
 
-    def __call__(self, place: Array, eta: float) -> tuple[float, Array]:
-        """Return the log evidence at the best noise and amplitude, and its gradient."""
+    def __call__(self, place: Array, eta: float) -> tuple[float, Array, float]:
+        """Return the log evidence at the best noise and amplitude, its gradient, and n·t."""
         row_map = self.at(place)
-        point = self.profile(system_of(self.estimator, self.moments(row_map)), eta).point
-        return point.log_evidence, self.gradient(row_map, point)
+        system = system_of(self.estimator, self.moments(row_map))
+        point = self.profile(system, eta).point
+        return point.log_evidence, self.gradient(row_map, point), system.n * system.outputs
 
     def fixed(
         self, phi: Any, theta: Array, eta: float, *, gradient: bool

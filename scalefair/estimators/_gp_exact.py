@@ -89,10 +89,10 @@ class ExactEvidence:
         start = self.rows.kernel
         return start if start.theta.size == 0 else start.with_length_scale(np.exp(place[:-2]))
 
-    def __call__(self, place: Array, eta: float) -> tuple[float, Array]:
-        """Return the log evidence and its gradient."""
-        process = self.process(place, eta)
-        return process.log_evidence, process.gradient
+    def __call__(self, place: Array, eta: float) -> tuple[float, Array, float]:
+        """Return the log evidence, its gradient, and n·t."""
+        process, t = self.process(place, eta), len(self.offset)
+        return process.log_evidence, process.gradient, t * self.problem.rows.total
 
     def fixed(self, theta: Array, eta: float, *, gradient: bool) -> tuple[float, Array | None]:
         """Return the log evidence at [log θ, log a, log σ²] and its gradient, or None."""

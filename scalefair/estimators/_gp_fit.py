@@ -98,7 +98,7 @@ def run_search(
     eta = evidence.held_eta(*check_weight_or_limit(estimator.eta, estimator.unfairness))
     with steps(estimator, "evaluations", None) as tell:
 
-        def value(place: Array) -> tuple[float, Array]:
+        def value(place: Array) -> tuple[float, Array, float]:
             found = evidence(place, eta)
             tell()
             return found
@@ -107,7 +107,6 @@ def run_search(
             value,
             _starts(start, bounds, estimator.n_restarts, data.seed),
             bounds,
-            scale=float(data.n_present * data.n_targets),
             tol=estimator.tol,
             max_iter=estimator.max_iter,
         )

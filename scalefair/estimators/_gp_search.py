@@ -13,7 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._typing import Array
 
 Bounds = Sequence[tuple[float | None, float | None]]
-Evidence = Callable[[Array], tuple[float, Array]]
+Evidence = Callable[[Array], tuple[float, Array, float]]
+"""Log evidence, its gradient, and the weight of all rows times the number of outputs."""
 
 ABNORMAL = 2
 """Status of L-BFGS-B where its line search fails, as it may at a kink."""
@@ -56,14 +57,14 @@ class _Objective:
     """−log evidence per row; a place without a finite one is a wall to turn back from."""
 
     evidence: Evidence
-    scale: float
+    scale: float = 1.0
     history: list[float] = field(default_factory=list)
     walls: int = 0
     reason: str = ""
 
     def __call__(self, place: Array) -> tuple[float, Array]:
         try:
-            value, gradient = self.evidence(place)
+            value, gradient, self.scale = self.evidence(place)
             if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 raise ValueError(f"the log evidence is {value}")
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
@@ -80,7 +81,6 @@ def maximise(
     starts: Sequence[Array],
     bounds: Bounds,
     *,
-    scale: float,
     tol: float,
     max_iter: int,
 ) -> Search:
@@ -89,26 +89,25 @@ def maximise(
     Parameters
     ----------
     evidence : callable
-        Log evidence and gradient at a place.
+        Log evidence and gradient at a place, and what they are divided by.
     starts : list of arrays of shape (p,)
     bounds : p pairs
-    scale : float
-        What the log evidence is divided by: number of rows times outputs.
     tol : float
         A run has converged where the largest slope per row is below it.
     max_iter : int
         Of each run.
     """
-    objective = _Objective(evidence, scale)
+    objective = _Objective(evidence)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}
     found = Search(starts[0], -np.inf)
     iterations = 0
     for start in starts:
         run, used = _run(objective, start, bounds, options)
         iterations += used
-        if -run.fun * scale > found.value:
+        value = -float(run.fun) * objective.scale
+        if value > found.value:
             ended = bool(run.status in (0, ABNORMAL))
-            found = Search(run.x, -float(run.fun) * scale, ended, str(run.message))
+            found = Search(run.x, value, ended, str(run.message))
     if objective.walls:
         warnings.warn(
             f"the evidence was not finite at {objective.walls} places that the search turned back "
