@@ -4,8 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairPath, FairRidge
-    from scalefair.estimators import SklearnFairKernel as SklearnFairKernel
+    from scalefair.estimators import (
+        FairGPRegressor,
+        FairKernelRidge,
+        FairKernelRidgeCV,
+        FairPath,
+        FairRidge,
+        SklearnFairKernel,
+    )
     from scalefair.persistence import load, save
     from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
     from scalefair.statistics import Moments
@@ -15,6 +21,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BatchSource",
+    "FairGPRegressor",
     "FairKernel",
     "FairKernelRidge",
     "FairKernelRidgeCV",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
+from scalefair import FairGPRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge
 
 ESTIMATORS = [
     FairRidge(eta=0),
@@ -16,11 +16,18 @@ ESTIMATORS = [
     FairKernelRidge(sensitive_columns=[0], feature_map="exact"),
     FairKernelRidge(eta=0, feature_map="fourier", random_state=0),
     FairKernelRidge(sensitive_columns=[0], feature_map="linear"),
+    FairGPRegressor(eta=0),
+    FairGPRegressor(sensitive_columns=[0]),
+    FairGPRegressor(sensitive_columns=[0], feature_map="exact"),
+    # A noise near zero leaves few digits to compare weighted and repeated rows by.
+    FairGPRegressor(eta=0, feature_map="fourier", n_components=40, noise=0.01),
     FairKernelRidgeCV(etas=[0]),
     FairKernelRidgeCV(sensitive_columns=[0]),
 ]
 
 
+# Some of the checks' tables are pure noise or have none, which the Gaussian processes tell.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
