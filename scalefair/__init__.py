@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scalefair.estimators import (
+        FairGPRegressor,
         FairKernelClassifier,
         FairKernelRegressor,
         FairKernelRidge,
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
         FairPath,
         FairRidge,
         LossPath,
+        SklearnFairKernel,
     )
     from scalefair.persistence import load, save
+    from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
     from scalefair.statistics import Moments
     from scalefair.stream import BatchSource, scan_csv, scan_parquet
 
@@ -21,6 +24,8 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BatchSource",
+    "FairGPRegressor",
+    "FairKernel",
     "FairKernelClassifier",
     "FairKernelRegressor",
     "FairKernelRidge",
@@ -29,6 +34,8 @@ __all__ = [
     "FairRidge",
     "LossPath",
     "Moments",
+    "SensitiveRows",
+    "SklearnFairKernel",
     "load",
     "save",
     "scan_csv",
@@ -37,7 +44,9 @@ __all__ = [
 
 _HOMES = {
     "BatchSource": "scalefair.stream",
+    "FairKernel": "scalefair.solve.fair_kernel",
     "Moments": "scalefair.statistics",
+    "SensitiveRows": "scalefair.solve.fair_kernel",
     "load": "scalefair.persistence",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",

@@ -40,7 +40,7 @@ HOMES = {
     "numba": ("_jit/",),
     "dask": ("stream/",),
     "distributed": ("stream/",),
-    "matplotlib": ("plots.py",),
+    "matplotlib": ("plots/",),
     "pandas": ("_frames.py", "datasets/"),
     "pyarrow": ("stream/files/", "_frames.py"),
 }
