@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scalefair.auditing import Audit, audit
     from scalefair.estimators import (
         FairGPRegressor,
         FairKernelClassifier,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Audit",
     "BatchSource",
     "FairGPRegressor",
     "FairKernel",
@@ -36,6 +38,7 @@ __all__ = [
     "Moments",
     "SensitiveRows",
     "SklearnFairKernel",
+    "audit",
     "load",
     "save",
     "scan_csv",
@@ -43,10 +46,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.stream",
     "FairKernel": "scalefair.solve.fair_kernel",
     "Moments": "scalefair.statistics",
     "SensitiveRows": "scalefair.solve.fair_kernel",
+    "audit": "scalefair.auditing",
     "load": "scalefair.persistence",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",
