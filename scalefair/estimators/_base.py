@@ -22,6 +22,9 @@ from scalefair._checks import (
     check_weight_or_limit,
 )
 from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.estimators._base_model import check_base
+from scalefair.estimators._blocks import Blocks
+from scalefair.estimators._cross_fit import base_block, cross_fitted
 from scalefair.estimators._data import (
     Preparation,
     TrainingData,
@@ -29,6 +32,7 @@ from scalefair.estimators._data import (
     open_training,
 )
 from scalefair.estimators._maps import check_maps, sample_size, sensitive_map
+from scalefair.estimators._predict import predict_rows, start_predicting
 from scalefair.estimators._progress import watched
 from scalefair.solve.system import System
 from scalefair.statistics import (
@@ -43,14 +47,12 @@ from scalefair.statistics import (
 )
 from scalefair.stream import ChunkSource
 
-PREDICT_ROWS = 512
-
 FEW = 2e10
 """Rows × features² that are whitened row by row: a fraction of a second."""
 
 STATE = (
     "_preparation", "_n_targets", "_one_target", "n_features_in_", "phi_", "psi_", "moments_",
-    "_exact_rows", "_raw_coef", "kernel_",
+    "_exact_rows", "_raw_coef", "kernel_", "n_base_samples_",
 )  # fmt: skip
 """What a fit learns before it solves."""
 
@@ -67,7 +69,7 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
         raise
 
 
-class FairBase(CallbackSupportMixin, BaseEstimator):
+class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
     """The flow of every fair estimator: `fit` reads as the method."""
 
     phi_: FeatureMap
@@ -104,7 +106,8 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
             self._forget()
             task = self._init_callback_context(max_subtasks=None)
             task.call_on_fit_task_begin(estimator=self)
-            self._learn(self._open(X, y, sensitive_features, sample_weight))
+            data = self._open(X, y, sensitive_features, sample_weight)
+            self._learn(cross_fitted(self, data))
             task.call_on_fit_task_end(estimator=self)
         return self
 
@@ -131,21 +134,13 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
     def _input_map(self, data: TrainingData) -> FeatureMap:
         """Return φ."""
 
-    @property
-    def _joins_sensitive(self) -> bool:
-        """Whether ψ(s) is part of Φ: where the model may see s as columns of X."""
-        return False
-
-    @property
-    def _features(self) -> tuple[str, ...]:
-        return ("phi", "psi") if self._joins_sensitive and self.psi_ is not None else ("phi",)
-
     def _ridges(self) -> dict[str, float]:
         """α as "phi", and the relative ridge of the blocks that join φ."""
         return check_alpha(self.alpha)
 
     def _check_engine(self) -> None:
         check_maps(self)
+        check_base(self)
         check_choice("dtype", self.dtype, ("float64", "float32"))
         for name in ("fit_intercept", "hide_sensitive"):
             check_flag(name, getattr(self, name))
@@ -174,6 +169,7 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
         return RowMap(
             self.phi_, self.psi_, self._n_targets, self.dtype,
             whiten_rows=small or fine or single, preparation=self._preparation.key,
+            beside=base_block(self._preparation.base),
         )  # fmt: skip
 
     def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:
@@ -194,9 +190,7 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
 
     def _system_options(self, ratio: float, eps: float) -> dict[str, Any]:
         """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""
-        width = self.moments_.blocks
-        relative = {"phi": 1.0, "psi": ratio}
-        ridge = np.concatenate([np.full(width[name], relative[name]) for name in self._features])
+        ridge = self._ridge_of_features(self._relative_ridges(ratio))
         return {
             "penalty": self.penalty, "eps": eps, "ridge": ridge,
             "fit_intercept": self.fit_intercept, "features": self._features,
@@ -208,15 +202,15 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
     def _scores(self, X: Any) -> Array:
         """Return f on the rows of X, shape (k, t); a dask array for a dask collection."""
         check_is_fitted(self)
-        return open_inputs(self, X).map(self._predictor(), PREDICT_ROWS)
+        return open_inputs(self, X).map(self._predictor(), predict_rows(self))
 
     def _through_linear_part(self, coef: Array) -> dict[str, Array]:
         """Coefficients of the raw rows of each map, so that `predict` skips the linear part."""
-        maps = {"phi": self.phi_, "psi": self.psi_}
+        maps = {"phi": self.phi_, "psi": self.psi_, "base": None}
         parts, start = {}, 0
         for name in self._features:
             stop = start + self.moments_.blocks[name]
-            linear = maps[name].linear_  # type: ignore[union-attr]
+            linear = getattr(maps[name], "linear_", None)
             part = coef[start:stop]
             parts[name] = part if linear is None else linear @ part
             start = stop
@@ -226,28 +220,10 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
         """Return what makes f on chunks: only what is needed for it, since dask sends it around."""
         coef = {name: part.astype(self.dtype) for name, part in self._raw_coef.items()}
         psi = self.psi_ if "psi" in coef else None
-        return partial(_start_predicting, self.phi_, psi, coef, self.intercept_)
+        return partial(start_predicting, self.phi_, psi, coef, self.intercept_, predict_rows(self))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = False
         return tags
-
-
-def _start_predicting(
-    phi: FeatureMap, psi: FeatureMap | None, coef: dict[str, Array], intercept: Any
-) -> Callable[[Chunk], Array]:
-    """Return f = φ(x)β + ψ(s)γ + b on chunks, with a buffer for the rows of φ."""
-    buffer = np.empty((PREDICT_ROWS, phi.n_raw_), coef["phi"].dtype)
-    raw = RowMap(phi, dtype=buffer.dtype).start_phi()
-
-    def predict(chunk: Chunk) -> Array:
-        rows = buffer[: chunk.n_rows]
-        raw(chunk.x, rows)
-        f = rows @ coef["phi"]
-        if psi is not None:
-            f = f + psi.raw(chunk.s) @ coef["psi"]
-        return np.asarray(f + intercept, dtype=np.float64)
-
-    return predict

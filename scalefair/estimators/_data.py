@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from scalefair._digest import digest
 from scalefair._typing import Array, Chunk
 from scalefair.encoding import SensitiveEncoder, TableEncoder, TableStatistics
 from scalefair.estimators import _rows
+from scalefair.estimators._base_model import BaseModel, whole_change
 from scalefair.estimators._learn import Learned, Learner, check_finite
 from scalefair.estimators._rows import Rows, open_rows
 from scalefair.estimators._validate import positions
@@ -37,12 +39,15 @@ class Preparation:
         Columns of X that are the sensitive attributes.
     hide_sensitive : bool
         Whether those columns are taken out of the inputs.
+    base : BaseModel or None
+        Another model, whose prediction joins the features.
     """
 
     encoder: TableEncoder | None = None
     sensitive_encoder: SensitiveEncoder | None = None
     sensitive_columns: list[int] | None = None
     hide_sensitive: bool = False
+    base: BaseModel | None = None
 
     @property
     def key(self) -> str:
@@ -77,9 +82,18 @@ class Preparation:
             s = None if self.sensitive_encoder is None else self.sensitive_encoder.transform(s)
         return replace(chunk, x=x, s=s)
 
-    def applied_to(self, source: ChunkSource) -> ChunkSource:
-        """Return the source of split and encoded chunks."""
-        return source.then(self.split).then(self.encode)
+    def applied_to(
+        self, source: ChunkSource, join: Callable[[Chunk], Chunk] | None = None
+    ) -> ChunkSource:
+        """Return the source of split and encoded chunks.
+
+        The base model sees them in between, as the user gave them; `join` replaces it for rows
+        that it was fitted on.
+        """
+        split = source.then(self.split)
+        if self.base is not None:
+            split = split.then(join or whole_change(split, self.base))
+        return split.then(self.encode)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +118,10 @@ class TrainingData:
         Numeric rows that length scales and landmarks are learnt from.
     groups : array of shape (g, p) or None
         Numeric s of one row for each combination of categories.
+    given : ChunkSource
+        The rows as the user gave them.
+    split_sample : Chunk
+        The sample before it was encoded.
     """
 
     source: ChunkSource
@@ -115,6 +133,8 @@ class TrainingData:
     seed: int
     sample: Chunk
     groups: Array | None
+    given: ChunkSource
+    split_sample: Chunk
 
 
 def open_training(  # noqa: PLR0917
@@ -144,13 +164,14 @@ def open_training(  # noqa: PLR0917
     )
     learned.check()
     preparation = _with_encoders(preparation, rows, learned)
-    sample = preparation.encode(learned.sample.chunk())
+    split_sample = learned.sample.chunk()
+    sample = preparation.encode(split_sample)
     groups = None
     if learned.groups.rows is not None and preparation.sensitive_encoder is not None:
         groups = np.asarray(preparation.sensitive_encoder.transform(learned.groups.rows))
     return TrainingData(
         preparation.applied_to(rows.source), preparation, sample.y.shape[1], rows.one_target,
-        learned.n_rows, learned.n_present, seed, sample, groups,
+        learned.n_rows, learned.n_present, seed, sample, groups, rows.source, split_sample,
     )  # fmt: skip
 
 

@@ -134,7 +134,8 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
     def _at(self, alpha: Any, eta: float) -> FairRidgeBase:
         """Return a copy at another point, solved from the same moments."""
         if isinstance(self.alpha, dict) and not isinstance(alpha, dict):
-            alpha = {"phi": alpha, "psi": self._ridges()["psi"] * alpha}
+            relative = self._ridges() | {"phi": 1.0}
+            alpha = {name: ratio * alpha for name, ratio in relative.items()}
         other: FairRidgeBase = clone(self).set_params(unfairness=None, alpha=alpha, eta=eta)
         return other._with_state_of(self)
 

@@ -60,7 +60,8 @@ def open_rows(
     """Return the rows of `fit` (`reset`) or of a later batch; set or check the names of columns."""
     if is_stream(X):
         return _open_stream(estimator, X, y, sensitive_features, sample_weight, reset=reset)
-    table = is_into_dataframe(X) and not _frames.is_all_numeric(X)
+    keeps = getattr(estimator, "base_estimator", None) is not None
+    table = is_into_dataframe(X) and (keeps or not _frames.is_all_numeric(X))
     if not reset:
         table = _is_table(estimator._preparation, X)
     X, y = validated(estimator, X, y, table=table, reset=reset)
@@ -112,9 +113,12 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
 
 
 def _is_table(preparation: Any, X: Any) -> bool:
-    """Say whether X keeps its container: it is encoded, or its hidden columns may be no numbers."""
-    hides = preparation.hide_sensitive and is_into_dataframe(X)
-    return preparation.encoder is not None or hides
+    """Say whether X keeps its container.
+
+    It is encoded, or a base model sees it as it is, or its hidden columns may be no numbers.
+    """
+    kept = preparation.hide_sensitive or preparation.base is not None
+    return preparation.encoder is not None or (kept and is_into_dataframe(X))
 
 
 def check_columns(estimator: Any, X: Any, *, reset: bool) -> None:

@@ -153,6 +153,7 @@ def default_etas(system: System, alpha: float, count: int = 25) -> Array:
 
 
 def default_alphas(system: System, count: int = 10) -> Array:
-    """A log grid relative to the total variance of the features."""
-    scale = float(np.trace(system.gram))
+    """A log grid relative to the total variance of the features, base predictions left out."""
+    width = sum(system.moments.blocks[name] for name in system.features if name != "base")
+    scale = float(np.trace(system.gram[:width, :width]))
     return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)

@@ -57,7 +57,9 @@ class FairKernelRidge(FairRidgeBase):
         matrix, and so no path or partial_fit. "auto" takes it from 8,000 features on.
     alpha : float or dict, default=1e-3
         Ridge per row: scikit-learn's `KernelRidge` has alpha = n times this one. A dict gives one
-        per block of features, ``{"phi": 1e-3, "psi": 1e-6}``.
+        per block of features, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``: of φ(x), of ψ(s) and
+        of ĥ(x), the last in units of its variance. A number is that of φ; the others get 1e-3 of
+        it.
     eta : float or None, default=None
         Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
         dependence is gone. None means 1 unless `unfairness` is given.
@@ -69,6 +71,18 @@ class FairKernelRidge(FairRidgeBase):
         the prediction itself, the share that s explains.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
+    base_estimator : estimator or None, default=None
+        Another model, whose prediction ĥ(x) joins the features: any scikit-learn regressor,
+        classifier (its probabilities) or pipeline. It sees X as given, without the columns that
+        `hide_sensitive` hides. Training rows get the prediction of a copy that was fitted without
+        their fold; `predict` uses one that was fitted on all rows. A model that is fitted already
+        is used as it is, with a warning; wrapped in scikit-learn's `FrozenEstimator` it stays so
+        in copies, as a grid search makes them.
+    base_sample : int, default=100_000
+        Rows that the base model is fitted on where X is not in memory, chosen by row number.
+    base_fit : {"sample", "collection"}, default="sample"
+        "collection" gives dask collections to the base model's `fit` instead, for models that take
+        them; its `predict` must take the rows of a partition.
     fit_intercept : bool, default=True
         Whether to fit b.
     sensitive_columns : list of str or int, optional
@@ -104,6 +118,11 @@ class FairKernelRidge(FairRidgeBase):
         Statistics of the training rows, from which every other (alpha, eta) follows.
     n_samples_seen_ : int
         Rows of positive weight.
+    base_estimator_ : estimator or None
+        The base model that `predict` uses.
+    n_base_samples_ : int
+        Rows that it was fitted on: all, or a sample of those that are not in memory; 0 where it
+        was fitted before.
 
     Notes
     -----
@@ -137,6 +156,9 @@ class FairKernelRidge(FairRidgeBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: Any = 1e-6,
+        base_estimator: Any = None,
+        base_sample: int = 100_000,
+        base_fit: str = "sample",
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -159,6 +181,9 @@ class FairKernelRidge(FairRidgeBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.base_estimator = base_estimator
+        self.base_sample = base_sample
+        self.base_fit = base_fit
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
@@ -191,6 +216,11 @@ class FairKernelRidge(FairRidgeBase):
 
     def _check_finite_map(self) -> None:
         exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        if exact and self._is_dual() and self.base_estimator is not None:
+            raise ValueError(
+                "base_estimator joins explicit features, which feature_map='exact' with a weight "
+                "eta does not have; use feature_map='nystroem', or a limit unfairness="
+            )
         if exact and self.penalty in ("nocco", "nocco_output"):
             raise ValueError(
                 f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "

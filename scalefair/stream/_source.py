@@ -212,9 +212,13 @@ class Sample:
         )
         return Sample(self.size, self.hashes[index], self.rows[index], parts)
 
+    def in_row_order(self) -> Sample:
+        """Return the same rows, sorted by their number."""
+        return self._take(np.argsort(self.rows))
+
     def chunk(self) -> Chunk:
         """Return the rows in row order."""
-        x, s, y, weight = self._take(np.argsort(self.rows)).parts
+        x, s, y, weight = self.in_row_order().parts
         return Chunk(x, s, y, weight)
 
 
