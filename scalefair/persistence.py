@@ -17,6 +17,7 @@ from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
 from scalefair.estimators import _base_model, _data, _exact, _gp_law
+from scalefair.maps import crossed
 from scalefair.solve import validation
 from scalefair.solve.gaussian import GaussianFunction
 from scalefair.statistics import Moments
@@ -31,10 +32,11 @@ CLASSES: dict[str, type] = {
         losses.Huber, losses.Quantile, losses.ClassWeighted,
         _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
         estimators.FairGPRegressor, _gp_law.FeatureLaw, _gp_law.ExactLaw, GaussianFunction,
-        encoding.TableEncoder, encoding.SensitiveEncoder, encoding.LevelCode, encoding.NumberCode,
+        encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
+        encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap,
+        maps.ConcatMap, crossed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
     )

@@ -24,7 +24,6 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"report", "persistence", "datasets"},
     {"estimators"},
     {"auditing"},
-    {"plots_audit"},
     {"plots"},
     {"_checks"},
     {"solve"},

@@ -24,6 +24,7 @@ from scalefair._checks import (
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._base_model import check_base
 from scalefair.estimators._blocks import Blocks
+from scalefair.estimators._control import control_blocks, control_maps
 from scalefair.estimators._cross_fit import base_block, cross_fitted
 from scalefair.estimators._data import (
     Preparation,
@@ -34,6 +35,7 @@ from scalefair.estimators._data import (
 from scalefair.estimators._maps import check_maps, sample_size, sensitive_map
 from scalefair.estimators._predict import predict_rows, start_predicting
 from scalefair.estimators._progress import watched
+from scalefair.maps.crossed import Crossed
 from scalefair.solve.system import System
 from scalefair.statistics import (
     ALL_ROWS,
@@ -52,7 +54,7 @@ FEW = 2e10
 
 STATE = (
     "_preparation", "_n_targets", "_one_target", "n_features_in_", "phi_", "psi_", "moments_",
-    "_exact_rows", "_raw_coef", "kernel_", "n_base_samples_",
+    "_exact_rows", "_raw_coef", "kernel_", "n_base_samples_", "upsilon_", "xi_",
 )  # fmt: skip
 """What a fit learns before it solves."""
 
@@ -74,12 +76,20 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
 
     phi_: FeatureMap
     psi_: FeatureMap | None
+    upsilon_: FeatureMap | None = None
+    xi_: Crossed | None = None
     moments_: Moments
     _preparation: Preparation
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
     ) -> Self:
         """Fit the fair predictor.
 
@@ -96,6 +106,10 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             names them or `eta` is 0. `predict` does not need them.
         sample_weight : array-like of shape (n,), optional
             Weight 2 equals the row twice, in the error and in the penalty.
+        control_features : array, Series or frame of shape (n,) or (n, r), optional
+            Legitimate factors: only the dependence on the sensitive attributes that remains at
+            each level of them is punished. The target itself asks for equalised odds in
+            expectation. `predict` does not need them.
 
         Returns
         -------
@@ -106,15 +120,18 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             self._forget()
             task = self._init_callback_context(max_subtasks=None)
             task.call_on_fit_task_begin(estimator=self)
-            data = self._open(X, y, sensitive_features, sample_weight)
+            data = self._open(X, y, sensitive_features, sample_weight, control_features)
             self._learn(cross_fitted(self, data))
             task.call_on_fit_task_end(estimator=self)
         return self
 
-    def _open(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> TrainingData:
-        """Validate the arguments of `fit` and make the first pass over the rows."""
-        size = sample_size(self)
-        return open_training(self, X, y, sensitive_features, sample_weight, size)
+    def _open(self, X: Any, y: Any, *beside: Any) -> TrainingData:
+        """Validate the arguments of `fit` and make the first pass over the rows.
+
+        `beside` are the sensitive features, the weights and the control features.
+        """
+        s, weight, c = beside
+        return open_training(self, X, y, s, weight, sample_size(self), c)
 
     @abstractmethod
     def _learn(self, data: TrainingData) -> None:
@@ -156,6 +173,7 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
         self._n_targets, self._one_target = data.n_targets, data.one_target
         self.phi_ = self._input_map(data)
         self.psi_ = sensitive_map(self, data)
+        self.upsilon_, self.xi_ = control_maps(self, data, self.psi_)
 
     def _least_alpha(self) -> float:
         return self._ridges()["phi"]
@@ -169,7 +187,9 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
         return RowMap(
             self.phi_, self.psi_, self._n_targets, self.dtype,
             whiten_rows=small or fine or single, preparation=self._preparation.key,
-            beside=base_block(self._preparation.base),
+            beside=(
+                *control_blocks(self.upsilon_, self.xi_), *base_block(self._preparation.base)
+            ),
         )  # fmt: skip
 
     def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:

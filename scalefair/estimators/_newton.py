@@ -24,9 +24,10 @@ from scalefair._checks import (
     check_weight_or_limit,
 )
 from scalefair._typing import Array, Chunk, FeatureMap
-from scalefair.estimators._base import PREDICT_ROWS, FairBase
+from scalefair.estimators._base import FairBase
 from scalefair.estimators._data import TrainingData, open_batch, open_inputs
 from scalefair.estimators._maps import input_map
+from scalefair.estimators._predict import PREDICT_ROWS, predict_rows
 from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import default_etas
 from scalefair.estimators.loss_path import LossPath
@@ -132,7 +133,7 @@ class FairNewtonBase(FairBase):
         """Return finish(f) of every row of X; a dask array for a dask collection."""
         check_is_fitted(self)
         start = partial(_start_finishing, self._predictor(), finish)
-        return open_inputs(self, X).map(start, PREDICT_ROWS)
+        return open_inputs(self, X).map(start, predict_rows(self))
 
     def path(
         self,
@@ -142,6 +143,7 @@ class FairNewtonBase(FairBase):
         *,
         sensitive_features: Any = None,
         sample_weight: Any = None,
+        control_features: Any = None,
     ) -> LossPath:
         """Return the accuracy–fairness path of a fitted estimator, over rows that are read again.
 
@@ -150,7 +152,7 @@ class FairNewtonBase(FairBase):
 
         Parameters
         ----------
-        X, y, sensitive_features, sample_weight
+        X, y, sensitive_features, sample_weight, control_features
             As in `fit`.
         etas : array-like of shape (E,), optional
             Penalty weights; by default 9, from 0 to ∞.
@@ -158,7 +160,7 @@ class FairNewtonBase(FairBase):
         check_is_fitted(self)
         if self.psi_ is None:
             raise ValueError(MISSING_SENSITIVE)
-        source = self._open_again(X, y, sensitive_features, sample_weight)
+        source = self._open_again(X, y, sensitive_features, sample_weight, control_features)
         copied = copy(self)
         copied.moments_ = self._moments(source, source.n_rows)
         problem = copied._problem(source, source.n_rows)
@@ -175,9 +177,9 @@ class FairNewtonBase(FairBase):
             warm = fit.local
         return LossPath(fits)
 
-    def _open_again(self, X: Any, y: Any, sensitive_features: Any, weight: Any) -> ChunkSource:
+    def _open_again(self, X: Any, y: Any, *beside: Any) -> ChunkSource:
         """Return the rows of `path`, with targets as the loss wants them."""
-        return open_batch(self, X, y, sensitive_features, weight)
+        return open_batch(self, X, y, *beside)
 
     def _at(self, problem: Problem, fit: NewtonFit) -> Any:
         """Return a copy with another fit."""

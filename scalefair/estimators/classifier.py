@@ -171,12 +171,12 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
     def _loss_names(self) -> tuple[str, ...]:
         return ("logistic", "multinomial")
 
-    def _open(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> TrainingData:
-        coded = code_labels(self, X, y, sample_weight)
+    def _open(self, X: Any, y: Any, *beside: Any) -> TrainingData:
+        coded = code_labels(self, X, y, beside[1])
         if coded is None:  # then what is wrong is said below
-            return super()._open(X, y, sensitive_features, sample_weight)
+            return super()._open(X, y, *beside)
         check_classes(coded.classes)
-        data = super()._open(X, coded.y, sensitive_features, sample_weight)
+        data = super()._open(X, coded.y, *beside)
         self.classes_, self._numbers = coded.classes, coded.numbers
         return data
 
@@ -223,11 +223,11 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
     def _set_coef(self, coef: Array, intercept: Array) -> None:
         self.coef_, self.intercept_ = coef.T, intercept
 
-    def _open_again(self, X: Any, y: Any, sensitive_features: Any, weight: Any) -> ChunkSource:
-        y, numbers = known_labels(self, X, y, weight)
+    def _open_again(self, X: Any, y: Any, *beside: Any) -> ChunkSource:
+        y, numbers = known_labels(self, X, y, beside[1])
         as_given = copy(self)
         as_given._n_targets = 1
-        source = open_batch(as_given, X, y, sensitive_features, weight)
+        source = open_batch(as_given, X, y, *beside)
         return source.then(OneHotLabels(numbers, one_hot=self.loss_.n_targets > 1))
 
     def decision_function(self, X: Any) -> Any:

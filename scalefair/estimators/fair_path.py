@@ -11,6 +11,7 @@ import numpy as np
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE, check_number
 from scalefair._typing import Array
+from scalefair.penalties import hsic
 from scalefair.solve.path import Spectrum, grid
 from scalefair.solve.system import System, shares
 from scalefair.solve.validation import GridScores, mean_and_error, squared_errors
@@ -129,8 +130,7 @@ def _hsic(system: System, B: Array) -> Array:
     """|C_ψf|²: HSIC with a linear kernel on f."""
     if "psi" not in system.moments.blocks:
         return np.full(B.shape[1], np.nan)
-    covariance = system.moments.covariance("psi", system.features)
-    return np.asarray(np.sum((covariance @ B) ** 2, axis=0))
+    return np.asarray(np.sum((hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0))
 
 
 def held_out_columns(scores: GridScores) -> dict[str, Array]:

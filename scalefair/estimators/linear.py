@@ -31,6 +31,11 @@ class FairRidge(FairRidgeBase):
         the prediction itself, the share that s explains.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
+    output_kernel : None, "rbf" or RBF, default=None
+        None: the penalty sees the mean of the predictions given s. "rbf": it sees all of their
+        distribution, by Gaussian kernels of one and of a quarter of their standard deviation; or
+        of the length scale given, in that unit. Has no closed form: L-BFGS, each step a pass over
+        rows that are kept in memory up to 1 GB. `unfairness` then limits `output_share_`.
     sensitive_kernel : str or kernel, default="auto"
         Kernel on the sensitive attributes. "auto": categories are crossed and one-hot, numbers
         standardised with a Gaussian kernel, both together their product.
@@ -80,6 +85,11 @@ class FairRidge(FairRidgeBase):
         Explained share on the training rows; NaN where there is none.
     moments_ : Moments
         Statistics of the training rows, from which every other (alpha, eta) follows.
+    output_share_ : float
+        With `output_kernel` only: share of the variance of the features of f, those of the kernel,
+        that the sensitive attributes explain on the training rows. 0: independent of them.
+    n_iter_ : int
+        Steps of an iterative solution.
     n_samples_seen_ : int
         Rows of positive weight.
     base_estimator_ : estimator or None
@@ -107,6 +117,7 @@ class FairRidge(FairRidgeBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: float = 1e-6,
+        output_kernel: Any = None,
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
@@ -127,6 +138,7 @@ class FairRidge(FairRidgeBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.output_kernel = output_kernel
         self.sensitive_kernel = sensitive_kernel
         self.sensitive_length_scale = sensitive_length_scale
         self.n_sensitive_components = n_sensitive_components

@@ -157,10 +157,10 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
     def _loss_names(self) -> tuple[str, ...]:
         return tuple(name for name in LOSSES if name != "logistic")
 
-    def _open(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> TrainingData:
+    def _open(self, X: Any, y: Any, *beside: Any) -> TrainingData:
         if not is_stream(X) and y is not None and np.asarray(y).shape[1:] == (1,):
             y = column_or_1d(y, warn=True)
-        return super()._open(X, y, sensitive_features, sample_weight)
+        return super()._open(X, y, *beside)
 
     def _base_loss(self) -> Any:
         return LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss
