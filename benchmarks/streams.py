@@ -100,6 +100,7 @@ def traffic(folder: Path, components: int) -> tuple[float, float]:
     """Tasks of a fit on two workers, and megabytes between all processes, per partition."""
     partitions = len(list(folder.glob("*.parquet")))
     with cluster(2) as client:
+        client.get_task_stream()  # from now on tasks are noted
         fit_dask(folder, components)
         before, since = _loopback_bytes(), time()
         fit_dask(folder, components)
