@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from scalefair.any_model import limit_gap, make_fair
     from scalefair.auditing import Audit, audit
     from scalefair.estimators import (
+        FairGPRegressor,
         FairKernelClassifier,
         FairKernelRegressor,
         FairKernelRidge,
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
         FairPath,
         FairRidge,
         LossPath,
+        SklearnFairKernel,
     )
     from scalefair.persistence import load, save
+    from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
     from scalefair.statistics import Moments
     from scalefair.stream import BatchSource, scan_csv, scan_parquet
 
@@ -24,6 +27,8 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Audit",
     "BatchSource",
+    "FairGPRegressor",
+    "FairKernel",
     "FairKernelClassifier",
     "FairKernelRegressor",
     "FairKernelRidge",
@@ -32,6 +37,8 @@ __all__ = [
     "FairRidge",
     "LossPath",
     "Moments",
+    "SensitiveRows",
+    "SklearnFairKernel",
     "audit",
     "limit_gap",
     "load",
@@ -44,7 +51,9 @@ __all__ = [
 _HOMES = {
     "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.stream",
+    "FairKernel": "scalefair.solve.fair_kernel",
     "Moments": "scalefair.statistics",
+    "SensitiveRows": "scalefair.solve.fair_kernel",
     "audit": "scalefair.auditing",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",

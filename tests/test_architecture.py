@@ -25,7 +25,6 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"report", "persistence", "datasets"},
     {"estimators"},
     {"auditing"},
-    {"plots_audit"},
     {"plots"},
     {"_checks"},
     {"solve"},
@@ -43,7 +42,7 @@ HOMES = {
     "numba": ("_jit/",),
     "dask": ("stream/",),
     "distributed": ("stream/",),
-    "matplotlib": ("plots.py",),
+    "matplotlib": ("plots/",),
     "pandas": ("_frames.py", "datasets/"),
     "pyarrow": ("stream/files/", "_frames.py"),
 }

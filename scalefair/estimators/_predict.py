@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.statistics import RowMap
 
 PREDICT_ROWS = 512
 BASE_ROWS = 4096
@@ -27,9 +28,8 @@ def start_predicting(
     rows: int = PREDICT_ROWS,
 ) -> Callable[[Chunk], Array]:
     """Return f on chunks of at most `rows` rows, with a buffer for those of φ."""
-    along_phi = (
-        _coded(phi, coef["phi"]) if hasattr(phi, "codes") else _dense(phi, coef["phi"], rows)
-    )
+    coded = hasattr(phi, "codes")
+    along_phi = _coded(phi, coef["phi"]) if coded else _dense(phi, coef["phi"], rows)
 
     def predict(chunk: Chunk) -> Array:
         f = along_phi(chunk.x)
@@ -44,7 +44,14 @@ def start_predicting(
 
 def _dense(phi: FeatureMap, coef: Array, rows: int) -> Callable[[Any], Array]:
     buffer = np.empty((rows, phi.n_raw_), coef.dtype)
-    return lambda x: phi.raw(x, out=buffer[: len(x)]) @ coef
+    raw = RowMap(phi, dtype=buffer.dtype).start_phi()
+
+    def along(x: Any) -> Array:
+        Phi = buffer[: len(x)]
+        raw(x, Phi)
+        return np.asarray(Phi @ coef)
+
+    return along
 
 
 def _coded(phi: Any, coef: Array) -> Callable[[Any], Array]:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._digest import digest
-from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
+from scalefair._jit import add_pairs, add_rows
+from scalefair._linalg import add_outer, mirror_upper, rank_k_update
+from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.statistics.checkpoint import Checkpoint
 from scalefair.statistics.moments import FoldMoments, Moments
-from scalefair.statistics.sums import Sums
+from scalefair.statistics.rows import RowMap
 
 BLOCK = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
-
-CODED_ROWS = 8192
-"""Rows per chunk where rows are named by codes, and never written out."""
 
 FoldOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """The fold of each row, from its global number."""
@@ -46,134 +43,69 @@ class Folds:
 ALL_ROWS = Folds(1, None)
 
 
-@dataclass(frozen=True)
-class Block:
-    """Narrow columns of a row beside φ, ψ and y: another model's prediction, or a control.
+class CrossSums:
+    """Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, beside, y, 1]."""
 
-    Parameters
-    ----------
-    name : str
-        By which the moments know them.
-    width : int
-        How many.
-    rows : callable
-        Makes them from a chunk: array of shape (k, width).
-    key : str
-        Fingerprint of what makes them.
-    """
+    def __init__(self, width: int, rest: int) -> None:
+        self.cross, self._product = np.zeros((width, rest)), np.empty((width, rest))
+        self.rest = np.zeros((rest, rest))
+        self.n_rows = 0
 
-    name: str
-    width: int
-    rows: Callable[[Chunk], Rows]
-    key: str
+    def add(self, Phi: Rows, rest: Array) -> None:
+        """Count rows in that are shifted and multiplied by √weight."""
+        self._add_cross(Phi, rest)
+        self._add_rest(rest)
 
+    def _add_rest(self, rest: Array) -> None:
+        self.rest += rest.T @ rest
+        self.n_rows += int(np.count_nonzero(rest[:, -1]))
 
-@dataclass(frozen=True)
-class RowMap:
-    """What turns a chunk into rows: the maps, the number of targets, and the dtype of φ.
-
-    Parameters
-    ----------
-    phi, psi : FeatureMap
-        Maps of the inputs and of the sensitive attributes (None: there are none).
-    n_targets : int
-        Columns of y.
-    dtype : numpy dtype
-        float64, or float32 for rows (sums are float64 in any case).
-    whiten_rows : bool
-        Apply the linear part of φ to every row instead of to the moments: n·m² more work, no
-        digits lost (METHOD.md section 7). That of ψ is always applied to the rows: it is narrow,
-        and the penalty divides by its smallest eigenvalues.
-    preparation : str
-        Fingerprints of what happens to the data before the maps see it.
-    beside : tuple of Block
-        More columns, between ψ and y.
-    """
-
-    phi: FeatureMap
-    psi: FeatureMap | None = None
-    n_targets: int = 1
-    dtype: Any = np.float64
-    whiten_rows: bool = False
-    preparation: str = "encoding=none"
-    beside: tuple[Block, ...] = ()
-
-    @property
-    def blocks(self) -> dict[str, int]:
-        """Widths of the blocks of a row."""
-        phi = {"phi": _width(self.phi, whiten=self.whiten_rows)}
-        psi = {} if self.psi is None else {"psi": _width(self.psi, whiten=True)}
-        beside = {block.name: block.width for block in self.beside}
-        return {**phi, **psi, **beside, "y": self.n_targets}
-
-    @property
-    def codes(self) -> Callable[[Any], NDArray[np.int32]] | None:
-        """What names the columns in which φ(x) is 1, where it is 0 in all others; else None."""
-        return getattr(self.phi, "codes", None)
-
-    @property
-    def chunk_rows(self) -> int:
-        """Rows per chunk, by default."""
-        return CODED_ROWS if self.codes else chunk_rows(self.blocks["phi"], self.dtype)
-
-    def phi_rows(self, x: Any, out: Rows) -> None:
-        """Write the rows of φ into `out`."""
-        if self.whiten_rows and self.phi.linear_ is not None:
-            out[...] = whitened(self.phi, x, out.dtype)
+    def _add_cross(self, Phi: Rows, rest: Array) -> None:
+        if Phi.dtype == self._product.dtype:
+            # Written into the same array each time: one that is new must be mapped page by page.
+            self.cross += np.matmul(Phi.T, rest, out=self._product)
         else:
-            self.phi.raw(x, out=out)
-
-    def psi_rows(self, chunk: Chunk) -> Rows:
-        """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
-        if self.psi is None:
-            return np.empty((chunk.n_rows, 0))
-        return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
-
-    def rows_of(self, name: str, chunk: Chunk) -> Rows:
-        """Return the rows of ψ or of a block beside it."""
-        if name == "psi":
-            return self.psi_rows(chunk)
-        (block,) = (block for block in self.beside if block.name == name)
-        return block.rows(chunk)
-
-    def finish(self, moments: Moments) -> Moments:
-        """Apply the linear part of φ where the rows went without; sign with the maps' key."""
-        if not self.whiten_rows:
-            moments = moments.transform(phi=self.phi.linear_)
-        return replace(moments, key=self.key)
-
-    def finished(self, folds: FoldMoments) -> FoldMoments:
-        """Finish the moments of each fold."""
-        return FoldMoments(self.finish(moments) for moments in folds)
-
-    @property
-    def key(self) -> str:
-        """Fingerprints of all that turns data into rows; only moments of equal keys add up."""
-        psi = "none" if self.psi is None else digest(self.psi)
-        beside = "".join(f"{block.name}={block.key};" for block in self.beside)
-        return f"phi={digest(self.phi)};psi={psi};{beside}{self.preparation}"
+            self.cross += Phi.T @ rest.astype(Phi.dtype)
 
 
-def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
-    linear = feature_map.linear_ if whiten else None
-    return int(feature_map.n_raw_ if linear is None else linear.shape[1])
+class _Sums(CrossSums):
+    """The same and Σ φφᵀ, for one fold."""
 
+    def __init__(self, width: int, rest: int, dtype: Any) -> None:
+        super().__init__(width, rest)
+        self.phi = np.zeros((width, width))
+        # float32 rows: the products of a chunk are float32, their sum over chunks is float64.
+        self._chunk = None if dtype == np.float64 else np.zeros_like(self.phi, dtype=dtype)
 
-def counted_rows(rows_of: Callable[[Any], Rows], chunk: Chunk, values: Any) -> Rows:
-    """Return rows_of(values), but zero for rows of weight zero: their levels need not be known."""
-    if chunk.weight is None or np.all(chunk.weight):
-        return rows_of(values)
-    counted = np.flatnonzero(chunk.weight)
-    some = rows_of(np.asarray(values)[counted])
-    rows = np.zeros((chunk.n_rows, some.shape[1]))
-    rows[counted] = some
-    return rows
+    def add(self, Phi: Rows, rest: Array) -> None:
+        if self._chunk is None:
+            rank_k_update(self.phi, Phi)
+        else:
+            rank_k_update(self._chunk, Phi, keep=0.0)
+            self.phi += self._chunk
+        super().add(Phi, rest)
 
+    def add_coded(self, codes: NDArray[np.int32], rest: Array) -> None:
+        """Count rows in whose φ is 1 in the columns `codes`, of shape (t, k), and 0 elsewhere."""
+        root, codes = rest[:, -1], np.ascontiguousarray(codes)
+        add_pairs(codes, root * root, self.phi)
+        add_rows(codes, root[:, None] * rest, self.cross)
+        self._add_rest(rest)
 
-def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> Rows:
-    """φ(x) = raw(x) @ linear_, without validation."""
-    raw = feature_map.raw(values, out=np.empty((len(values), feature_map.n_raw_), dtype))
-    return raw if feature_map.linear_ is None else raw @ feature_map.linear_.astype(dtype)
+    def moments(self, blocks: dict[str, int], shift: Array) -> Moments:
+        """Centre the sums: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
+        weight = float(self.rest[-1, -1])
+        if weight == 0:
+            return Moments.empty(blocks)
+        total = np.concatenate([self.cross[:, -1], self.rest[:-1, -1]])
+        m = len(self.phi)
+        scatter = np.zeros((len(total), len(total)))
+        scatter[:m, :m] = self.phi
+        scatter[:m, m:] = self.cross[:, :-1]
+        scatter[m:, m:] = self.rest[:-1, :-1]
+        add_outer(scatter, total, -total / weight)
+        mirror_upper(scatter)
+        return Moments(blocks, self.n_rows, weight, shift, total / weight, scatter)
 
 
 class RowBuffer:
@@ -181,11 +113,13 @@ class RowBuffer:
 
     def __init__(self, row_map: RowMap, rows: int, *, coded: bool = False) -> None:
         self._map, self._coded = row_map, coded
+        self._phi_rows, self._psi_rows = row_map.start_phi(), row_map.start_psi()
         self.blocks = row_map.blocks
         self.width = self.blocks["phi"]
         self.rest_width = sum(self.blocks.values()) - self.width + 1
         self._phi = np.empty((0 if coded else rows, self.width), row_map.dtype)
         self._rest = np.empty((rows, self.rest_width))
+        self._psi = np.empty((rows, self.blocks.get("psi", 0)))
         self._shift: Array | None = None
 
     @property
@@ -202,7 +136,7 @@ class RowBuffer:
         # Block by block: a block is mapped and shifted while it is in the cache.
         for start in range(0, chunk.n_rows, size):
             block = slice(start, start + size)
-            self._map.phi_rows(chunk.x[block], Phi[block])
+            self._phi_rows(chunk.x[block], Phi[block])
             Phi[block] -= shift
         if chunk.weight is not None:
             Phi *= np.sqrt(chunk.weight)[:, None].astype(Phi.dtype)
@@ -219,8 +153,10 @@ class RowBuffer:
         return rest
 
     def _fill_rest(self, chunk: Chunk) -> Array:
-        rest, start = self._rest[: chunk.n_rows], self.blocks.get("psi", 0)
-        rest[:, :start] = self._map.psi_rows(chunk)
+        rest, Psi = self._rest[: chunk.n_rows], self._psi[: chunk.n_rows]
+        self._psi_rows(chunk, Psi)
+        start = Psi.shape[1]
+        rest[:, :start] = Psi
         for block in self._map.beside:
             rest[:, start : start + block.width] = block.rows(chunk)
             start += block.width
@@ -239,7 +175,7 @@ class RowBuffer:
         first = counted[:256]
         Phi = np.zeros((len(first), self.width), self._phi.dtype)
         if not self._coded:  # zeros and ones need no shift
-            self._map.phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
+            self._phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
         mean = Phi.mean(axis=0, dtype=float).astype(Phi.dtype)
         return np.concatenate([mean, rest[first, :-1].mean(axis=0)])
 
@@ -252,7 +188,7 @@ class MomentAccumulator:
         self._codes = row_map.codes
         self._buffer = RowBuffer(row_map, rows, coded=self._codes is not None)
         width, rest = self._buffer.width, self._buffer.rest_width
-        self._sums = [Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
+        self._sums = [_Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
@@ -292,11 +228,6 @@ def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:
         if (part := getattr(chunk, name)) is not None
     }
     return replace(chunk, **parts), ends
-
-
-def chunk_rows(width: int, dtype: Any) -> int:
-    """Rows per chunk: enough for BLAS, few enough that the rows in flight stay small."""
-    return int(np.clip(2**24 // (width * np.dtype(dtype).itemsize), 256, 8192))
 
 
 def accumulate(

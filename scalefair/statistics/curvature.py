@@ -9,7 +9,8 @@ import numpy as np
 
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
-from scalefair.statistics.accumulate import BLOCK, RowMap, chunk_rows
+from scalefair.statistics.accumulate import BLOCK
+from scalefair.statistics.rows import RowMap, chunk_rows
 
 ROWS = (2**18, 4 * BLOCK)
 """Numbers of a block of rows that stay in the cache, and the most rows it may have."""
@@ -151,6 +152,7 @@ class CurvatureAccumulator:
         # Scores at θ and the way to them, side by side: one product gives both.
         self._way = np.hstack([along.theta, along.theta - along.before])
         self._phi = np.empty((rows, frame.width), frame.row_map.dtype)
+        self._phi_rows = frame.row_map.start_phi()
         self._rest = np.empty((rows, frame.rest))
         self._roots = np.empty((len(loss.directions), rows))
         self._block = int(np.clip(ROWS[0] // frame.width, BLOCK, ROWS[1]))
@@ -172,7 +174,7 @@ class CurvatureAccumulator:
             for start in range(0, n, self._block):
                 at = slice(start, min(start + self._block, n))
                 Phi = self._phi[at]
-                self._frame.row_map.phi_rows(chunk.x[at], Phi)
+                self._phi_rows(chunk.x[at], Phi)
                 Phi -= shift
                 self._judge(at, np.asarray(chunk.y[at]), _slice(chunk.weight, at))
             self._sum_products(n)
