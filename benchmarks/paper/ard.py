@@ -1,6 +1,6 @@
 """The paper's ARD table: length scales on Communities and Crime, with and without fairness.
 
-    python -m benchmarks.paper.ard [--splits 5] [--rows 1594] [--eta 30] [--quick]
+    python -m benchmarks.paper.ard [--splits 5] [--rows 1594] [--eta 50] [--quick]
 
 One length scale per input (100 inputs, standardised), exact process, evidence maximised by
 L-BFGS-B; the four shares of race are the sensitive attributes, with a Gaussian kernel of length
@@ -111,7 +111,8 @@ def trials(splits: int, rows: int, eta: float, max_iter: int = 100) -> pd.DataFr
         for name, weight in (("GP", 0.0), ("fair GP", eta)):
             found = scores(fit(train, weight, max_iter), test)
             lines.append({"split": seed, "model": name, **found})
-            print(f"split {seed}, {name}: RMSE {found['RMSE']:.3f}, HSIC {found['HSIC']:.4f}")
+            line = f"split {seed}, {name}: RMSE {found['RMSE']:.3f}, HSIC {found['HSIC']:.4f}"
+            print(line, flush=True)
     return pd.DataFrame(lines)
 
 
@@ -145,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--rows", type=int, default=1594)
-    parser.add_argument("--eta", type=float, default=30.0)
+    parser.add_argument("--eta", type=float, default=50.0)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     splits, rows = (1, 400) if options.quick else (options.splits, options.rows)
