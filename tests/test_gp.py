@@ -22,7 +22,7 @@ def problem(n=50, outputs=None, seed=0):
     rng = np.random.default_rng(seed)
     s = rng.normal(size=n)
     X = np.column_stack([rng.normal(size=(n, 2)), s + 0.5 * rng.normal(size=n)])
-    signal = np.sin(2 * X[:, 0]) + X[:, 2] + 3.0
+    signal = np.sin(2 * X[:, 0]) + np.cos(1.5 * X[:, 1]) + np.sin(X[:, 2]) + 3.0
     if outputs:
         signal = signal[:, None] * np.arange(1, outputs + 1)
     return X, s, signal + 0.3 * rng.normal(size=signal.shape)
