@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF as SkRBF
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from scalefair import FairGPRegressor, FairKernelRidge
 from scalefair.maps import Identity, Nystroem, RandomFourier
@@ -50,9 +49,7 @@ def sklearn_process(kernel, X, y):
     return GaussianProcessRegressor(full, alpha=0.0, optimizer=None).fit(X, y)
 
 
-@pytest.mark.parametrize(
-    ("name", "kernel"), [("rbf", SkRBF(ARD)), ("matern32", Matern(ARD, nu=1.5))]
-)
+@pytest.mark.parametrize(("name", "kernel"), [("rbf", RBF(ARD)), ("matern32", Matern(ARD, nu=1.5))])
 def test_the_exact_process_without_penalty_is_that_of_scikit_learn(name, kernel):
     X, _, y = problem()
     new = problem(seed=1)[0]

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF as SkRBF
-from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from scalefair import FairGPRegressor
 from scalefair.estimators._gp_search import maximise
@@ -80,7 +79,7 @@ def test_point_gradient_of_kernels_that_have_none():
 
 def test_the_exact_optimum_is_that_of_scikit_learn():
     X, _, y = problem(60)
-    start = ConstantKernel(1.0) * SkRBF([1.0] * 3, (1e-3, 1e3)) + WhiteKernel(0.1)
+    start = ConstantKernel(1.0) * RBF([1.0] * 3, (1e-3, 1e3)) + WhiteKernel(0.1)
     theirs = GaussianProcessRegressor(start, alpha=0.0, n_restarts_optimizer=2, random_state=0)
     theirs.fit(X, y - y.mean())
     ours = learner(feature_map="exact", length_scale=[1.0] * 3, eta=0, tol=1e-9).fit(X, y)

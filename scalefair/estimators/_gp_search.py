@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
@@ -125,7 +126,7 @@ def maximise(
 
 
 def _run(
-    objective: _Objective, start: Array, bounds: Bounds, options: dict[str, float]
+    objective: _Objective, start: Array, bounds: Bounds, options: Any
 ) -> tuple[OptimizeResult, int]:
     """Run from one start, on and on where the line search fails but the run got somewhere."""
     used, last = 0, np.inf
