@@ -29,6 +29,9 @@ from scalefair.maps import Nystroem
 from scalefair.maps._base import standard_deviation
 from scalefair.maps._moving import MovingNystroem
 
+ELSEWHERE = np.log([0.3, 0.1, 3.0])
+"""Length scales, relative to the start, to look at where the evidence shows no signal there."""
+
 SPAN = 1e3
 """Default bounds of a length scale: so much below and above its start."""
 
@@ -103,23 +106,29 @@ def run_search(
             tell()
             return found
 
+        starts, spare = _starts(start, bounds, estimator.n_restarts, data.seed)
         return maximise(
-            value,
-            _starts(start, bounds, estimator.n_restarts, data.seed),
-            bounds,
-            tol=estimator.tol,
-            max_iter=estimator.max_iter,
+            value, starts, bounds, tol=estimator.tol, max_iter=estimator.max_iter, spare=spare
         )
 
 
-def _starts(start: Array, bounds: Bounds, restarts: int, seed: int) -> list[Array]:
-    """Return the start, within bounds, and random ones about it; landmarks stay where they are."""
+def _starts(
+    start: Array, bounds: Bounds, restarts: int, seed: int
+) -> tuple[list[Array], list[Array]]:
+    """Return the start and random ones about it; and shorter and longer length scales.
+
+    All are within bounds. Landmarks, which have none, stay where they are.
+    """
     low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
     high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])
     bounded = np.isfinite(low)
     rng = np.random.default_rng(seed)
-    steps = [bounded * rng.normal(size=len(start)) for _ in range(restarts)]
-    return [np.clip(start + step, low, high) for step in [np.zeros(len(start)), *steps]]
+    random = [bounded * rng.normal(size=len(start)) for _ in range(restarts)]
+    near, spare = [np.zeros(len(start)), *random], [bounded * step for step in ELSEWHERE]
+    return (
+        [np.clip(start + step, low, high) for step in near],
+        [np.clip(start + step, low, high) for step in spare],
+    )
 
 
 def settle_features(estimator: Any, settled: Settled, data: TrainingData) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from scalefair._linalg import positive_eigh
-from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.estimators._exact import ExactRows
 from scalefair.kernels import Kernel
 from scalefair.solve.exact_process import ExactGP
@@ -99,11 +99,11 @@ class FeatureLaw:
             covariance = covariance + self.missing * _positive(kernel(x) - Phi @ Phi.T)
         return covariance
 
-    def _rest(self, x: Array, Phi: Array) -> Array:
+    def _rest(self, x: Array, Phi: Rows) -> Array:
         if not self.missing:
             return np.zeros(len(x))
         diagonal = self.phi.kernel_.diag(x)  # type: ignore[attr-defined]
-        return self.missing * np.maximum(diagonal - np.sum(Phi**2, axis=1), 0.0)
+        return np.asarray(self.missing * np.maximum(diagonal - np.sum(Phi**2, axis=1), 0.0))
 
 
 @dataclass(frozen=True, eq=False)
