@@ -229,23 +229,29 @@ def test_far_from_the_data_the_prior_variance_is_whole():
 
 
 def test_noise_that_was_learnt_is_not_counted_twice():
-    """On the training rows y has on average the variance of φᵀβ plus the noise found."""
+    """Up to the residual c that 95 % of the rows keep to, the noise contains it."""
     X, _, y = problem(200)
     learnt = given(n_components=10, eta=0, noise="optimize", amplitude=1.0).fit(X, y)
-    fixed = given(n_components=10, eta=0, noise=learnt.noise_, amplitude=1.0).fit(X, y)
+    noise = learnt.noise_
+    fixed = given(n_components=10, eta=0, noise=noise, amplitude=1.0).fit(X, y)
     Phi = learnt.phi_.transform(X)
     rest = 1 - np.sum(Phi**2, axis=1)
-    weights = np.linalg.inv(Phi.T @ Phi + learnt.noise_ * np.eye(10))
-    variance = learnt.noise_ * np.sum((Phi @ weights) * Phi, axis=1)
-    close(fixed.predict(X, return_std=True)[1] ** 2, variance + rest, 1e-8)
-    close(learnt.predict(X, return_std=True)[1] ** 2, variance + rest, 1e-8)
-    whole = fixed.predict(X, return_std=True, include_noise=True)[1] ** 2
-    close(whole, variance + rest + learnt.noise_, 1e-8)
-    once = learnt.predict(X, return_std=True, include_noise=True)[1] ** 2
-    left = np.maximum(learnt.noise_ - np.minimum(rest, rest.mean()), 0)
-    close(once, variance + rest + left, 1e-8)
-    assert (once < whole).all()
-    assert rest.mean() > 0.05
+    weights = np.linalg.inv(Phi.T @ Phi + noise * np.eye(10))
+    variance = noise * np.sum((Phi @ weights) * Phi, axis=1)
+
+    def told(model, **options):
+        return model.predict(X, return_std=True, **options)[1] ** 2
+
+    close(told(fixed), variance + rest, 1e-8)
+    close(told(fixed, include_noise=True), variance + rest + noise, 1e-8)
+    c = np.sort(rest)[189]
+    excess = np.maximum(rest - c, 0)
+    close(told(learnt, include_noise=True), variance + noise + excess, 1e-8)
+    inside = min(1, noise / c) * np.minimum(rest, c)
+    close(told(learnt), variance + inside + excess, 1e-8)
+    close(np.diag(learnt.predict(X, return_cov=True)[1]), told(learnt), 1e-8)
+    assert np.count_nonzero(excess) == 10
+    assert noise < c
 
 
 # Draws
