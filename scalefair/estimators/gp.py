@@ -15,7 +15,7 @@ from scalefair.estimators import _gp_law
 from scalefair.estimators._base import all_or_nothing
 from scalefair.estimators._data import open_inputs, open_training
 from scalefair.estimators._gp_checks import check_process, check_theta
-from scalefair.estimators._gp_evidence import system_of
+from scalefair.estimators._gp_evidence import MomentEvidence, system_of
 from scalefair.estimators._gp_exact import evidence_of_rows
 from scalefair.estimators._gp_fit import learn, relevance_table
 from scalefair.estimators._maps import sample_size
@@ -136,6 +136,9 @@ class FairGPRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Ba
     >>> bool((std > 0).all())
     True
     """
+
+    _law: _gp_law.FeatureLaw | _gp_law.ExactLaw
+    _evidence: MomentEvidence
 
     def __init__(
         self,
