@@ -12,11 +12,14 @@ from scalefair.encoding._statistics import (
     sensitive_statistics,
     table_statistics,
 )
-from scalefair.encoding.sensitive import SensitiveEncoder
+from scalefair.encoding.groups import Groups
+from scalefair.encoding.sensitive import ControlEncoder, SensitiveEncoder
 from scalefair.encoding.table import TableEncoder
 
 __all__ = [
     "ColumnStatistics",
+    "ControlEncoder",
+    "Groups",
     "LevelCode",
     "NumberCode",
     "SensitiveEncoder",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, ClassVar, Self
@@ -55,6 +56,17 @@ class Kernel(ABC):
         out = as_output(out, (len(rows), len(others)), (rows.dtype,))
         self._fill(rows, others, out)
         return out
+
+    def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills `out` with k(X, Z) for one Z and ever new rows X.
+
+        What depends on Z alone is computed once. X is an array of the dtype of Z, not checked.
+        """
+
+        def fill(X: Rows, out: Rows) -> None:
+            self(X, Z, out)
+
+        return fill
 
     def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:
         """Return Σ_ij G_ij ∂k(x_i, z_j)/∂log θ_l.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,19 @@ class Radial(Stationary):
         A, B = self._standardised(X, Z)
         np.matmul(A, B.T, out=out)
         self._value(out, _jit.squared_norms(A), _jit.squared_norms(B))
+
+    def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills `out` with k(X, Z); see `Kernel.against`."""
+        standardise = self._standardiser(Z)
+        B = standardise(Z)
+        zz = _jit.squared_norms(B)
+
+        def fill(X: Rows, out: Rows) -> None:
+            A = standardise(X)
+            np.matmul(A, B.T, out=out)
+            self._value(out, _jit.squared_norms(A), zz)
+
+        return fill
 
     def _gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         """Contract W_ij (a_il - b_jl)², W = G ∘ (-f'(r)/r): three matrix products."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from scalefair._hash import smallest_hash
@@ -182,6 +184,11 @@ class Nystroem(LengthScaleMap):
         X, landmarks = (rows.astype(dtype, copy=False) for rows in (X, self.landmarks_))
         values: Rows = self.kernel_(X, landmarks, out=out)
         return values
+
+    def started(self, dtype: DTypeLike) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills rows with k(x, Z); see `BaseMap.started`."""
+        fill = self.kernel_.against(self.landmarks_.astype(dtype, copy=False))
+        return lambda X, out: fill(X.astype(dtype, copy=False), out)
 
     def with_length_scale(self, theta: Any) -> Self:
         """Return a fitted copy with other length scales and the same landmarks."""

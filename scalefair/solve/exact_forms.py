@@ -16,21 +16,25 @@ through the prior of `scalefair.solve.exact_gp` and has all its digits for every
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, solve_triangular
-from scipy.linalg.lapack import dpotri
+from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpotri, dpotrs
 
 from scalefair._typing import Array
-from scalefair.solve.exact import Spectrum, WeightedRows, shrinkage
-from scalefair.solve.exact_gp import FairPrior, cholesky_of_noisy, spectral_prior
-
-LARGEST_CONDITION = 1e8
-"""Above it `QuickForm` may lose more than half of the digits."""
+from scalefair.solve.exact import Spectrum, WeightedRows
+from scalefair.solve.exact_gp import (
+    LARGEST_CONDITION,
+    FairPrior,
+    cholesky_of_noisy,
+    cholesky_prior,
+    condition_bound,
+    spectral_prior,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,16 +67,9 @@ class Setting:
         return int(self.target.shape[1])
 
     @property
-    def size(self) -> float:
-        """A bound of |K|: its largest row sum."""
-        return float(np.abs(self.gram).sum(axis=0).max(initial=0.0)) or 1.0
-
-    @property
     def condition(self) -> float:
         """A bound of the condition number of K + σ²T; 0 for η = 0, where nothing cancels."""
-        if self.eta == 0 or not len(self.spectrum.values):
-            return 0.0
-        return self.size * (1.0 + self.eta * float(self.spectrum.values.max())) / self.noise
+        return condition_bound(self.gram, self.spectrum, eta=self.eta, noise=self.noise)
 
     def log_evidence(self, log_det: float, misfit: float) -> float:
         """log evidence from log|K* + σ²I| and yᵀ(K* + σ²I)⁻¹y; n is the sum of the weights."""
@@ -84,13 +81,28 @@ class Setting:
 class Form(Protocol):
     """The fair Gaussian process at fixed hyperparameters."""
 
-    coef: Array
-    misfit: float
-    log_evidence: float
-    prior: FairPrior
+    @property
+    def coef(self) -> Array:
+        """c of the mean k_Xᵀc, shape (k, t)."""
+        ...
+
+    @property
+    def misfit(self) -> float:
+        """yᵀ(K* + σ²I)⁻¹y, summed over the outputs."""
+        ...
+
+    @property
+    def log_evidence(self) -> float:
+        """log N(y | 0, K* + σ²I), summed over the outputs."""
+        ...
+
+    @property
+    def prior(self) -> FairPrior:
+        """The fair prior k*."""
+        ...
 
     def adjoint(self) -> Array:
-        """∂ log evidence/∂K, shape (k, k), symmetric."""
+        """G with d log evidence = Σ_ij G_ij dK_ij for symmetric dK, shape (k, k), C-ordered."""
         ...
 
     def spread(self, K_new: Array) -> Array:
@@ -100,9 +112,9 @@ class Form(Protocol):
 
 def solve_form(setting: Setting) -> Form:
     """Return the quick form where it keeps its digits, else the robust one."""
-    build: Callable[[Setting], Form]
-    build = QuickForm.of if setting.condition <= LARGEST_CONDITION else RobustForm.of
-    return build(setting)
+    if setting.condition <= LARGEST_CONDITION:
+        return QuickForm.of(setting)
+    return RobustForm.of(setting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,52 +138,49 @@ class QuickForm:
     def of(cls, setting: Setting) -> QuickForm:
         """Factorise K + σ²T."""
         U, kept = setting.spectrum.vectors, _kept(setting)
-        shifted = setting.gram.copy()
-        target = setting.target
+        shifted, target = setting.gram, setting.target
         if setting.eta > 0:
-            shifted -= (U * (setting.noise * (1.0 - kept))) @ U.T
+            shifted = shifted - (U * (setting.noise * (1.0 - kept))) @ U.T
             target = target - (U * (1.0 - kept)) @ (U.T @ target)
         factor = cholesky_of_noisy(shifted, setting.noise)
-        return cls(setting, factor, cho_solve((factor, True), target, check_finite=False))
+        return cls(setting, factor, _solve(factor, target))
 
     @cached_property
     def misfit(self) -> float:
         """yᵀ(K* + σ²I)⁻¹y = |y − f|²/σ² + cᵀKc + (η/σ²)fᵀMf with f = Kc = T(y − σ²c)."""
         at = self.setting
-        fitted = at.gram @ self.coef
+        if at.eta == 0:
+            return float(np.sum(at.target * self.coef))
+        fitted, kept = at.gram @ self.coef, _kept(at)
         residual = at.target - fitted
-        total = np.sum(residual**2) / at.noise + np.sum(self.coef * fitted)
-        if at.eta > 0:
-            along = at.spectrum.vectors.T @ (at.target - at.noise * self.coef)
-            kept = _kept(at)
-            total += np.sum((kept * (1.0 - kept))[:, None] * along**2) / at.noise
-        return float(total)
+        along = at.spectrum.vectors.T @ (at.target - at.noise * self.coef)
+        punished = np.sum((kept * (1.0 - kept))[:, None] * along**2)
+        return float((np.sum(residual**2) + punished) / at.noise + np.sum(self.coef * fitted))
 
     @cached_property
     def log_evidence(self) -> float:
         """log N(y | 0, K* + σ²I), summed over the outputs."""
         log_det = 2.0 * float(np.sum(np.log(np.diag(self.cholesky))))
         if self.setting.eta > 0:
-            triangle, _, rest = self._prior_root
-            log_det -= float(np.sum(np.log(_kept(self.setting))))
-            log_det -= 2.0 * float(np.sum(np.log(np.diag(triangle))) - np.sum(np.log(rest)))
+            log_det -= float(np.sum(np.log(_kept(self.setting)))) + self._prior_factor[1]
         return self.setting.log_evidence(log_det, self.misfit)
 
     @cached_property
     def prior(self) -> FairPrior:
         """The fair prior k*."""
-        k = len(self.setting.gram)
-        factor = self._prior_factor if self.setting.eta > 0 else np.zeros((k, 0))
-        return FairPrior(factor, self.setting.gram @ factor)
+        at = self.setting
+        factor = self._prior_factor[0] if at.eta > 0 else np.zeros((len(at.gram), 0))
+        return FairPrior(factor, at.gram @ factor)
 
     def adjoint(self) -> Array:
         """−½(t(S − FFᵀ) − ccᵀ)."""
-        inverse, _ = dpotri(self.cholesky, lower=1)
-        result = np.tril(inverse) + np.tril(inverse, -1).T
+        t, update = self.setting.outputs, self.coef
         if self.setting.eta > 0:
-            result -= self._prior_factor @ self._prior_factor.T
-        result *= -0.5 * self.setting.outputs
-        result += 0.5 * self.coef @ self.coef.T
+            update = np.hstack([update, np.sqrt(t) * self._prior_factor[0]])
+        inverse = dpotri(self.cholesky, lower=1)[0]
+        # One triangle, off the diagonal doubled: a contraction needs no more.
+        result = dsyrk(1.0, update, beta=-float(t), c=inverse, lower=1, overwrite_c=1).T
+        result.ravel()[:: len(result) + 1] *= 0.5
         return np.asarray(result)
 
     def spread(self, K_new: Array) -> Array:
@@ -179,20 +188,9 @@ class QuickForm:
         return solve_triangular(self.cholesky, K_new.T, lower=True, check_finite=False).T
 
     @cached_property
-    def _prior_root(self) -> tuple[Array, Array, Array]:
-        """Lower root of 1 − τ + √τUᵀK₁U√τ, and √τ, √(1 − τ), τ = ηas/(σ² + ηas), K₁ = K/a."""
-        at, scale = self.setting, self.setting.size
-        weight, rest = shrinkage(at.eta * scale / at.noise, at.spectrum.values)
-        weighted = at.spectrum.vectors * weight
-        inner = weighted.T @ (at.gram @ weighted) / scale
-        inner[np.diag_indices_from(inner)] += rest**2
-        return cholesky(inner, lower=True, check_finite=False), weight, rest
-
-    @cached_property
-    def _prior_factor(self) -> Array:
-        triangle, weight, _ = self._prior_root
-        weighted = self.setting.spectrum.vectors * (weight / np.sqrt(self.setting.size))
-        return solve_triangular(triangle, weighted.T, lower=True, check_finite=False).T
+    def _prior_factor(self) -> tuple[Array, float]:
+        at = self.setting
+        return cholesky_prior(at.gram, at.spectrum, eta=at.eta, noise=at.noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,8 +217,7 @@ class RobustForm:
         """Factorise K* + σ²I."""
         prior = spectral_prior(setting.gram, setting.spectrum, eta=setting.eta, noise=setting.noise)
         factor = cholesky_of_noisy(prior.gram(setting.gram), setting.noise)
-        solved = cho_solve((factor, True), setting.target, check_finite=False)
-        return cls(setting, prior, factor, solved)
+        return cls(setting, prior, factor, _solve(factor, setting.target))
 
     @cached_property
     def coef(self) -> Array:
@@ -241,12 +238,11 @@ class RobustForm:
 
     def adjoint(self) -> Array:
         """B W Bᵀ, W = −½(t(K* + σ²I)⁻¹ − aaᵀ): as dK* = BᵀdKB with B = I − Fgᵀ."""
-        inverse, _ = dpotri(self.cholesky, lower=1)
-        inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        W = -0.5 * (self.setting.outputs * inverse - self.target_coef @ self.target_coef.T)
+        inverse = dpotri(self.cholesky, lower=1)[0]
+        inverse += np.tril(inverse, -1).T
+        W = 0.5 * (self.target_coef @ self.target_coef.T - self.setting.outputs * inverse)
         half = W - self.prior.factor @ (self.prior.train.T @ W)
-        result = half - (half @ self.prior.train) @ self.prior.factor.T
-        return np.asarray(0.5 * (result + result.T))
+        return np.asarray(half - (half @ self.prior.train) @ self.prior.factor.T)
 
     def spread(self, K_new: Array) -> Array:
         """g(·) and k*_X(·)ᵀL⁻ᵀ side by side, shape (p, r + k)."""
@@ -254,6 +250,11 @@ class RobustForm:
         fair = K_new - g @ self.prior.train.T
         solved = solve_triangular(self.cholesky, fair.T, lower=True, check_finite=False).T
         return np.hstack([g, solved])
+
+
+def _solve(cholesky: Array, right: Array) -> Array:
+    """Return (LLᵀ)⁻¹ right; SciPy's own wrapper would copy L first."""
+    return np.asarray(dpotrs(cholesky, right, lower=1)[0])
 
 
 def _kept(setting: Setting) -> Array:

@@ -3,8 +3,8 @@
 y = f + N(0, σ²/w), f ~ GP(0, k*) with the fair kernel k* of `scalefair.solve.exact_gp`, made of
 a²k. The adjoint G = ∂ log evidence/∂K (`scalefair.solve.exact_forms`) gives every derivative:
 
-    ∂/∂log θ_l = Σ_ij G_ij ∂K_ij/∂log θ_l      ∂/∂log a = 2 tr(GK)
-    ∂/∂log σ² = −½(tn − yᵀ(K* + σ²I)⁻¹y) − tr(GK)
+    ∂/∂log θ_l = Σ_ij G_ij ∂K_ij/∂log θ_l      ∂/∂log a = 2 Σ_ij G_ij K_ij
+    ∂/∂log σ² = −½(tn − yᵀ(K* + σ²I)⁻¹y) − Σ_ij G_ij K_ij
 
 The last, because K*/σ² depends on K/σ² and η alone: noise acts through the prior, too.
 """
@@ -90,16 +90,21 @@ class ExactProblem:
                 f"eta={eta} needs the Gram matrix L of the sensitive attributes, got None; "
                 "pass L, or eta=0 for an ordinary Gaussian process"
             )
-        root = float(amplitude) * self.rows.root
-        gram = np.asarray(kernel(self.X), dtype=np.float64)
-        gram *= root[:, None]
-        gram *= root
+        gram = self.weighted(np.asarray(kernel(self.X), dtype=np.float64))
+        gram *= float(amplitude) ** 2
         none = Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
         spectrum = none if self.spectrum is None else self.spectrum
         # A constant s has no direction to punish: then the ordinary process, whatever eta.
         eta = float(eta) if len(spectrum.values) else 0.0
         setting = Setting(self.rows, gram, self.target, spectrum, float(noise), eta)
         return ExactGP(self, kernel, float(amplitude), solve_form(setting), setting)
+
+    def weighted(self, matrix: Array) -> Array:
+        """vGv, in place: of the kernel matrix, and of its adjoint."""
+        if np.any(self.rows.root != 1.0):
+            matrix *= self.rows.root[:, None]
+            matrix *= self.rows.root
+        return matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +192,8 @@ class ExactGP:
         """∂ log evidence/∂(log θ, log a, log σ²), shape (n_hyper + 2,), at fixed η."""
         adjoint = self.form.adjoint()
         volume = float(np.vdot(adjoint, self.setting.gram))
-        root = self.amplitude * self.problem.rows.root
-        adjoint *= root[:, None]
-        adjoint *= root
-        in_scale = self.kernel.gradient(self.problem.X, None, adjoint)
+        adjoint = self.problem.weighted(adjoint)
+        in_scale = self.amplitude**2 * self.kernel.gradient(self.problem.X, None, adjoint)
         spent = self.setting.outputs * self.problem.rows.total - self.form.misfit
         return np.concatenate([in_scale, [2.0 * volume, -0.5 * spent - volume]])
 
