@@ -21,7 +21,7 @@ from scalefair.losses import (
 )
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.solve.newton import Goal, newton
-from scalefair.solve.newton_model import Problem
+from scalefair.solve.newton_model import Local, Problem
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import System
 from scalefair.statistics import RowMap, accumulate
@@ -98,19 +98,23 @@ def whole(problem_, theta):
     return np.vstack([coef, intercept]) if problem_.intercept else coef
 
 
+def at(theta):
+    return Local(theta, theta, np.empty((0, 0)))
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=ids)
 def test_one_pass_gives_value_gradient_and_second_derivative(loss):
     p = problem(loss, joined=True, rows=70)
     rng = np.random.default_rng(1)
     shape = (len(p.metric), loss.n_scores)
     theta, way = 0.3 * rng.standard_normal(shape), rng.standard_normal(shape)
-    local, values = p.evaluate(theta, theta - way, (0.5, 0.0))
-    again = [p.evaluate(theta - back * way, theta)[0] for back in (0.5, 1.0)]
-    np.testing.assert_allclose(values, [at.value for at in again], rtol=1e-12)
+    local, values = p.evaluate(theta, at(theta - way), (0.5, 0.0))
+    again = [p.evaluate(theta - back * way, at(theta))[0] for back in (0.5, 1.0)]
+    np.testing.assert_allclose(values, [point.value for point in again], rtol=1e-12)
     if isinstance(loss, Huber):
         return  # its second derivative jumps between the two points
     h = 1e-5
-    up, down = (p.evaluate(theta + t * way, theta)[0] for t in (h, -h))
+    up, down = (p.evaluate(theta + t * way, at(theta))[0] for t in (h, -h))
     slope = np.sum(local.gradient * way)
     np.testing.assert_allclose((up.value - down.value) / (2 * h), slope, rtol=1e-6)
     curved = (local.hessian @ way.T.ravel()).reshape(way.T.shape).T
@@ -190,6 +194,32 @@ def test_a_warm_start_saves_passes_and_changes_nothing(loss):
     warm = newton(p, Goal(1e-3, 1.3), warm=first.local)
     np.testing.assert_allclose(warm.theta, cold.theta, atol=1e-7)
     assert warm.n_passes <= cold.n_passes
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+@pytest.mark.parametrize("goal", [Goal(1e-3, 1.0), Goal(1e-3, unfairness=0.01)], ids=str)
+def test_light_passes_find_the_same_optimum(loss, goal, monkeypatch):
+    p = problem(loss, joined=True)
+    full = newton(p, goal)
+    monkeypatch.setattr("scalefair.solve.newton.WIDE", 1)
+    light = newton(p, goal)
+    np.testing.assert_allclose(light.theta, full.theta, atol=2e-6)
+    assert light.n_full <= full.n_full
+    assert full.n_full == full.n_passes
+    if not isinstance(loss, Squared):
+        assert light.n_full < light.n_passes
+
+
+def test_a_light_pass_learns_the_curvature_along_its_way():
+    p = problem(Poisson())
+    theta, way = np.zeros((len(p.metric), 1)), np.full((len(p.metric), 1), 0.1)
+    first, _ = p.evaluate(theta, at(theta))
+    light, _ = p.evaluate(theta + way, first, light=True)
+    full, _ = p.evaluate(theta + way, first)
+    np.testing.assert_allclose(light.gradient, full.gradient, rtol=1e-12)
+    change = (full.gradient - first.gradient)[:, 0]
+    np.testing.assert_allclose(light.hessian @ way[:, 0], change, rtol=1e-9)
+    assert np.linalg.eigvalsh(light.hessian).min() > 0
 
 
 def test_features_far_from_zero_lose_no_digits():
