@@ -132,13 +132,25 @@ def dependence(
 ) -> list[Found]:
     """Return the measures of dependence of one model on some attributes together."""
     change = partial(chosen_columns, judged.plan, model, tuple(attributes))
-    whole = _all_rows(judged, change)
     found = []
     for name in names:
-        rows = _sample(judged, change) if name == "distance_correlation" else whole
+        rows = _rows(judged, change, name)
         used = min(rows.n_rows, NEIGHBOUR_ROWS) if name == "mutual_information" else rows.n_rows
         found.append(Found(name, float(MEASURES[name](rows, kernels)), used))
     return found
+
+
+def _rows(judged: Judged, change: Callable[[Chunk], Chunk], measure: str) -> Rows:
+    if measure == "distance_correlation":
+        return _sample(judged, change)
+    source = judged.rows.source.then(change)
+    if not judged.rows.in_memory:
+        return Rows(source, None, None, judged.survey.n_kept)
+    (chunk,) = source.chunks(judged.survey.n_rows)
+    if measure in WITHOUT_WEIGHTS:
+        return _present(chunk)
+    # Rows of weight 0 stay: folds go by row number, as in a stream.
+    return Rows(chunk.x, chunk.s, chunk.weight, judged.survey.n_kept)
 
 
 def chosen_columns(plan: Plan, model: int, attributes: tuple[int, ...], chunk: Chunk) -> Chunk:
@@ -163,14 +175,6 @@ def _written(attribute: Attribute, column: _frames.Column) -> Any:
     return np.array(attribute.levels, dtype=object)[attribute.codes(column)]
 
 
-def _all_rows(judged: Judged, change: Callable[[Chunk], Chunk]) -> Rows:
-    n, source = judged.survey.n_kept, judged.rows.source.then(change)
-    if not judged.rows.in_memory:
-        return Rows(source, None, None, n)
-    (chunk,) = source.chunks(judged.survey.n_rows)
-    return _present(chunk)
-
-
 def _sample(judged: Judged, change: Callable[[Chunk], Chunk]) -> Rows:
     whole = _present(change(judged.survey.sample.chunk()))
     if whole.n_rows <= PAIRED_ROWS:
@@ -187,6 +191,4 @@ def _present(chunk: Chunk) -> Rows:
         return Rows(chunk.x, chunk.s, None, chunk.n_rows)
     index = np.flatnonzero(chunk.weight > 0)
     s = _frames.take_rows(chunk.s, index)
-    weight = chunk.weight[index]
-    # Weights of one each are none: tests of independence know no others.
-    return Rows(chunk.x[index], s, None if (weight == 1).all() else weight, len(index))
+    return Rows(chunk.x[index], s, chunk.weight[index], len(index))
