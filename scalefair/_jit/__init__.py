@@ -15,12 +15,14 @@ from scalefair._jit.distances import (
     squared_norms,
 )
 from scalefair._jit.fourier import cos_phase, cos_sin
+from scalefair._jit.pairs import distance_products, permuted_product
 from scalefair._jit.rows import equal_rows, laplace, laplace_contraction
 from scalefair._jit.vectors import exp_rows
 
 __all__ = [
     "cos_phase",
     "cos_sin",
+    "distance_products",
     "equal_rows",
     "exp_rows",
     "gaussian",
@@ -30,5 +32,6 @@ __all__ = [
     "matern_slope",
     "pair_distances",
     "pair_products",
+    "permuted_product",
     "squared_norms",
 ]
