@@ -9,7 +9,7 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._typing import Array
-from scalefair.measures.grouping.frames import GroupFrame, Method, group_frame
+from scalefair.measures.grouping.frames import GroupFrame, Method, group_frames
 from scalefair.measures.grouping.judged import Judged, Settings, judge
 from scalefair.measures.grouping.rows import open_rows
 from scalefair.measures.grouping.survey import Missing
@@ -175,7 +175,7 @@ def group_gaps(
         )
     judged = judge(rows, settings)
     _check_grouped(judged)
-    return GroupGaps(group_frame(judged, 0, grouping) for grouping in judged.groupings)
+    return GroupGaps(group_frames(judged, 0))
 
 
 def _check_grouped(judged: Judged) -> None:

@@ -166,6 +166,15 @@ class Crossed(tuple[GroupStatistics, ...]):
     def __add__(self, other: Any) -> Crossed:
         return Crossed(a + b for a, b in zip(self, other, strict=True))
 
+    def check(self) -> Crossed:
+        """Complain of more groups than anybody could judge."""
+        if max(len(part.cells) for part in self) > MAX_CELLS:
+            raise ValueError(
+                f"the sensitive features have more than {MAX_CELLS} intersections; merge levels, "
+                "or judge each attribute alone with intersections=False"
+            )
+        return self
+
 
 class GroupAccumulator:
     """Accumulator of the statistics of cells, for each crossing of a plan."""
@@ -179,11 +188,7 @@ class GroupAccumulator:
         kept = kept_rows(chunk, self._plan.models, self._plan.missing)
         new = cell_statistics(self._plan, kept)
         self._sum = new if self._sum is None else self._sum + new
-        if max(len(part.cells) for part in self._sum) > MAX_CELLS:
-            raise ValueError(
-                f"the sensitive features have more than {MAX_CELLS} intersections; merge levels, "
-                "or judge each attribute alone with intersections=False"
-            )
+        self._sum.check()
 
     def result(self) -> Crossed:
         """Return the statistics of all rows seen."""
@@ -199,7 +204,7 @@ def _of_no_rows(plan: Plan) -> Crossed:
 
 def cell_statistics(plan: Plan, kept: Kept) -> Crossed:
     """Return the statistics of some rows."""
-    return Crossed(_counted(plan, kept, plan.codes(kept, c)) for c in plan.crossings)
+    return Crossed(_counted(plan, kept, plan.codes(kept, c)) for c in plan.crossings).check()
 
 
 def _counted(plan: Plan, kept: Kept, codes: NDArray[np.int64]) -> GroupStatistics:
