@@ -253,7 +253,14 @@ def stream_source(a: Any, b: Any, weight: Any, names: tuple[str, str]) -> ChunkS
             return FileSource(a, b, None, weight)
         return FileSource(b, a, None, weight).then(_swapped)
     a, b = (p if is_dask(p) else as_rows(n, p) for n, p in zip(names, (a, b), strict=True))
-    return DaskSource(a, b, None, weight)
+    return DaskSource(_two_dimensional(a), b, None, weight)
+
+
+def _two_dimensional(part: Any) -> Any:
+    """A Series as a frame, a vector as a column: what a source takes for its inputs."""
+    if len(part.shape) == 2:
+        return part
+    return part.to_frame() if hasattr(part, "to_frame") else part[:, None]
 
 
 def _swapped(chunk: Chunk) -> Chunk:

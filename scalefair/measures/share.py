@@ -81,8 +81,8 @@ def explained_share(
     Σₖ nₖ Covₖ(f, ĝ₋ₖ(s)) / Σₖ nₖ Varₖ(f), Covₖ being that of the rows of fold k. The noise in
     ĝ₋ₖ is independent of theirs and so, unlike in the sample, explains nothing. As eps → 0 the
     estimate is unbiased but wild (standard deviation 0.15 with 400 rows and one number as
-    attribute, where eps="auto" has 0.03); eps="auto" shrinks, and so is biased downwards where rows are too few
-    to learn g (0.30 instead of 0.43 with 100 rows and three numbers, 0.41 with 1,500).
+    attribute, where eps="auto" has 0.03); eps="auto" shrinks, and so is biased downwards where
+    rows are too few to learn g (0.30 instead of 0.43 with 100 rows and three numbers, 0.41 with 1,500).
 
     For categories the limit of as many folds as rows has a closed form, which is used whatever
     `cv` says: with group means f̄_g and variances s_g²,
@@ -98,7 +98,7 @@ def explained_share(
     >>> rng = np.random.default_rng(0)
     >>> s = rng.integers(0, 2, 1000)
     >>> round(explained_share(s + rng.standard_normal(1000), s.astype(str)), 2)
-    0.21
+    0.25
     """
     features = _opened(
         f, s, sample_weight, kernel=kernel, length_scale=length_scale, size=n_components,
