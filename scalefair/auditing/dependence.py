@@ -68,7 +68,7 @@ class Shared(Pair):
     def rows(self, size: int | None = None) -> Chunk:
         """Return all rows that count, or at most `size` chosen by their number."""
         if size not in self._samples:
-            self._samples[size] = super().rows(size)
+            self._samples[size] = _present(super().rows(size))
         return self._samples[size]
 
 
@@ -208,3 +208,13 @@ def _written(attribute: Attribute, column: _frames.Column) -> Any:
     if attribute.kind != "categorical" and MISSING not in attribute.levels:
         return np.nan_to_num(column.floats())
     return np.array(attribute.levels, dtype=object)[attribute.codes(column)]
+
+
+def _present(chunk: Chunk) -> Chunk:
+    """The rows of positive weight: dask samples before rows are left out for missing attributes."""
+    if chunk.weight is None or (chunk.weight > 0).all():
+        return chunk
+    index = np.flatnonzero(chunk.weight > 0)
+    return replace(
+        chunk, x=chunk.x[index], s=chunk.s[index], y=chunk.y[index], weight=chunk.weight[index]
+    )
