@@ -120,7 +120,8 @@ def group_gaps(
     y_true : array-like of shape (n,), optional
         Targets: numbers, or labels 0 and 1, which error rates need.
     sample_weight : array-like of shape (n,), optional
-        Weight 2 equals the row twice, in the values and in the intervals.
+        Weight 2 equals the row twice, in the values and in the intervals. Weights of a smaller
+        sum than there are rows are taken as relative, and scaled to that sum.
     quantiles : sequence of float
         Levels of the quantiles of predictions that are not labels.
     threshold : float, optional

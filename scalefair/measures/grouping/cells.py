@@ -42,6 +42,8 @@ class Plan:
         Upper ends of the bins in which streamed predictions are counted.
     n_resamples, seed : int
         Of the bootstrap; 0 resamples: none.
+    scale : float
+        What weights are multiplied with: those of a smaller sum than there are rows are relative.
     """
 
     models: tuple[str, ...]
@@ -53,6 +55,12 @@ class Plan:
     edges: Array | None = None
     n_resamples: int = 0
     seed: int = 0
+    scale: float = 1.0
+
+    def rows(self, chunk: Chunk) -> Kept:
+        """Return the rows of a chunk that count, with their scaled weights."""
+        kept = kept_rows(chunk, self.models, self.missing)
+        return kept._replace(weight=kept.weight * self.scale)
 
     def codes(self, kept: Kept, crossing: Sequence[int]) -> NDArray[np.int64]:
         """Return the levels of some attributes, of shape (k, p)."""
@@ -185,8 +193,7 @@ class GroupAccumulator:
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
-        kept = kept_rows(chunk, self._plan.models, self._plan.missing)
-        new = cell_statistics(self._plan, kept)
+        new = cell_statistics(self._plan, self._plan.rows(chunk))
         self._sum = new if self._sum is None else self._sum + new
         self._sum.check()
 

@@ -147,7 +147,7 @@ def judge(rows: AuditRows, settings: Settings) -> Judged:
     plan = _plan(rows, settings, survey)
     if rows.in_memory:
         (chunk,) = rows.source.chunks(survey.n_rows)
-        kept = kept_rows(chunk, rows.models, settings.missing)
+        kept = plan.rows(chunk)
         crossed = cell_statistics(plan, kept)
         distributions = tuple(
             exact_distributions(plan.codes(kept, c), kept.predictions, kept.weight)
@@ -183,7 +183,7 @@ def _plan(rows: AuditRows, settings: Settings, survey: Survey) -> Plan:
     return Plan(
         rows.models, attributes, crossings or ((),), settings.missing, cuts,
         survey.truth is not None, None if rows.in_memory else _edges(survey, rows.models),
-        resamples, settings.seed,
+        resamples, settings.seed, max(1.0, survey.n_kept / survey.weight),
     )  # fmt: skip
 
 
