@@ -86,15 +86,15 @@ def spectral_sf(x: float, n: int, a: Spectrum, b: Spectrum) -> float:
 def mixture_sf(x: float, weights: Array) -> float:
     """P(Σ_j w_j z_j² > x) for independent normal z and w ≥ 0.
 
-    By inversion of the characteristic function (Davies 1973), accurate to 1e-7; where that is not
-    enough, in the far tail, by a saddlepoint (Kuonen 1999), accurate to a few per cent.
+    By inversion of the characteristic function (Davies 1973), accurate to 1e-6; where that is not
+    enough, below 1e-4, by a saddlepoint (Kuonen 1999), accurate to a few per cent.
     """
     if x <= 0:
         return 1.0
     scale = weights.max()
     x, (w, dof) = x / scale, _merged(weights / scale)
-    value = _inverted(x, w, dof)
-    return float(np.clip(value if value > 1e-5 else _saddlepoint(x, w, dof), 0.0, 1.0))
+    tail = _saddlepoint(x, w, dof)
+    return float(np.clip(tail if tail < 1e-4 else _inverted(x, w, dof), 0.0, 1.0))
 
 
 def _merged(weights: Array) -> tuple[Array, Array]:
@@ -130,10 +130,10 @@ def _saddlepoint(x: float, w: Array, dof: Array) -> float:
     def slope(t: float) -> float:
         return float(np.sum(dof * w / (1 - 2 * t * w)) - x)
 
-    low, high = 0.0, 0.5 * (1 - 1e-12)
-    if slope(low) >= 0 or slope(high) <= 0:
-        return 0.0 if slope(high) <= 0 else 1e-5
-    t = brentq(slope, low, high)
+    if slope(0.0) >= 0:
+        return 1.0  # below the mean
+    # K′ ≥ dof·w/(1 − 2tw) of the largest weight, which alone reaches x at the upper end.
+    t = brentq(slope, 0.0, 0.5 - 0.5 * dof[w.argmax()] / (2 * x))
     K = -0.5 * float(dof @ np.log1p(-2 * t * w))
     curvature = float(np.sum(2 * dof * (w / (1 - 2 * t * w)) ** 2))
     r, v = np.sqrt(2 * (t * x - K)), t * np.sqrt(curvature)

@@ -31,11 +31,11 @@ def mutual_information(
 
         ψ(n) + mean of ψ(kᵢ) − ψ(nᵢₐ) − ψ(nᵢᵦ)
 
-    where row i has kᵢ = k neighbours within the distance rᵢ of the k-th one, nᵢₐ rows (itself
-    included) nearer than rᵢ in a alone, and nᵢᵦ in b alone. For continuous variables it is the
-    estimator of Kraskov et al. (2004), for one continuous and one discrete that of Ross (2014), for
-    two discrete ones the plug-in with the correction of Miller and Madow; tied values are counted
-    as Gao et al. (2017) do.
+    where, rᵢ being the distance of row i to its k-th neighbour, kᵢ rows (itself included) are
+    nearer than rᵢ, nᵢₐ are in a alone, and nᵢᵦ in b alone; without ties kᵢ = k. For continuous
+    variables it is the estimator of Kraskov et al. (2004), for one continuous and one discrete
+    that of Ross (2014), for two discrete ones the plug-in with the correction of Miller and Madow;
+    equal rows are counted as Gao et al. (2017) do.
 
     Parameters
     ----------
@@ -121,10 +121,10 @@ def _estimate(a: _Space, b: _Space, k: int) -> float:
 
 
 def _neighbours(joint: _Space, k: int) -> tuple[Array, Counts]:
-    """Distance of the k-th neighbour of the same categories, and k itself.
+    """Distance r of the k-th neighbour of the same categories, and the number of rows inside r.
 
-    Where there are fewer neighbours it is their number; where at least so many rows are equal, the
-    distance is 0 and k is their number, the row itself included.
+    The row itself counts, the k-th does not, so that without ties the number is k. At r = 0 it is
+    that of equal rows. Where a cell has fewer neighbours, k is their number.
     """
     radius, nearest = np.zeros(len(joint.cells)), np.zeros(len(joint.cells), dtype=np.int64)
     for rows, points in joint.parts():
@@ -143,11 +143,11 @@ def _nearest(points: Array, k: int) -> tuple[Array, Counts]:
     distinct = points[first]
     tree = cKDTree(np.repeat(distinct, np.minimum(copies, k + 1), axis=0))
     few = copies <= k
-    radius = np.zeros(len(distinct))
+    radius, nearest = np.zeros(len(distinct)), copies
     if few.any():
-        distances, _ = tree.query(distinct[few], k=[k + 1], p=np.inf, workers=-1)
-        radius[few] = np.asarray(distances)[:, 0]
-    nearest = np.where(few, k, copies)
+        distances = np.asarray(tree.query(distinct[few], k=k + 1, p=np.inf, workers=-1)[0])
+        radius[few] = distances[:, -1]
+        nearest[few] = np.sum(distances < distances[:, -1:] * (1 - 1e-9), axis=1)
     return radius[same.ravel()], nearest[same.ravel()]
 
 

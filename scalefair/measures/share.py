@@ -82,7 +82,8 @@ def explained_share(
     ĝ₋ₖ is independent of theirs and so, unlike in the sample, explains nothing. As eps → 0 the
     estimate is unbiased but wild (standard deviation 0.15 with 400 rows and one number as
     attribute, where eps="auto" has 0.03); eps="auto" shrinks, and so is biased downwards where
-    rows are too few to learn g (0.30 instead of 0.43 with 100 rows and three numbers, 0.41 with 1,500).
+    rows are too few to learn g (0.30 instead of 0.43 with 100 rows and three numbers, 0.41 with
+    1,500).
 
     For categories the limit of as many folds as rows has a closed form, which is used whatever
     `cv` says: with group means f̄_g and variances s_g²,
