@@ -151,6 +151,24 @@ def test_weighted_rows_leave_out_what_knows_no_weights(frame):
         audit(frame["score"], frame["sex"], measures=["conditional_hsic_pvalue"])
 
 
+@pytest.mark.parametrize("interval", ["analytic", "bootstrap"])
+def test_few_rows_and_extremes_are_judged_as_far_as_they_go(interval):
+    s = np.array(["a", "b"] * 5)
+    options = {"interval": interval, "n_resamples": 50}
+    with pytest.warns(UserWarning, match="groups of fewer than 30 rows"):
+        few = audit(np.arange(10.0), s, np.arange(10) % 3 % 2, **options)
+    assert not {"mutual_information", "hsic_pvalue"} & set(few.table["measure"])
+    assert str(few)
+    s = np.repeat(["a", "b"], 40)
+    same = audit((s == "a") * 1, s, np.ones(80), **options)
+    assert value(same, "y_pred", "s0", "explained_share") == pytest.approx(1)
+    assert value(same, "y_pred", "s0", "selection_rate_difference") == 1
+    assert value(same, "y_pred", "s0", "selection_rate_ratio") == 0
+    assert "conditional_hsic_pvalue" not in set(same.table["measure"])
+    rates = same.groups.set_index(["metric", "group"])["value"]
+    assert np.isnan(rates["false_positive_rate"]).all()
+
+
 def test_files_and_dask_equal_memory(frame, tmp_path):
     table = frame.assign(other=frame["target"] * 2, sex=frame["sex"].where(frame.index % 9 > 0))
     table.to_parquet(tmp_path / "people.parquet", row_group_size=120)

@@ -19,8 +19,11 @@ from scalefair.auditing.result import Audit, ModelAudit
 from scalefair.measures.grouping.frames import group_frames
 from scalefair.measures.grouping.judged import Judged, Settings, judge
 from scalefair.measures.grouping.rows import open_rows
-from scalefair.measures.grouping.survey import Missing
+from scalefair.measures.grouping.survey import Missing, Survey
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps
+
+LEAST_ROWS = 20
+"""Of fewer rows neither mutual information nor tests of independence tell anything."""
 
 SHOWN = 5
 """Small groups that a warning names."""
@@ -143,23 +146,31 @@ def _measures(measures: Sequence[str] | None) -> list[str]:
 
 
 def _possible(names: list[str], judged: Judged, *, asked: bool) -> tuple[list[str], list[str]]:
-    """Leave out what weighted rows or the lack of targets do not allow; return notes, too."""
+    """Leave out what these rows do not allow, or refuse it where it was asked for; add notes."""
+    survey = judged.survey
+    impossible = {name: reason for name in names if (reason := _obstacle(name, survey))}
+    for name, reason in impossible.items():
+        if asked:
+            raise ValueError(f"measures has {name!r}, which {reason}")
     notes = []
-    if judged.survey.truth is None and CONDITIONAL in names:
-        if asked:
-            raise ValueError(f"measures has {CONDITIONAL!r}, which needs targets; give y_true")
-        names = [name for name in names if name != CONDITIONAL]
-    if judged.survey.n_missing:
+    if survey.n_missing:
         notes.append(
-            f"{judged.survey.n_missing:,} rows in which a sensitive attribute is missing were left "
-            "out"
+            f"{survey.n_missing:,} rows in which a sensitive attribute is missing were left out"
         )
-    weighted = abs(judged.survey.weight - judged.survey.n_kept) > 0
-    if weighted and (gone := [name for name in names if name in WITHOUT_WEIGHTS]):
-        if asked:
-            raise ValueError(f"measures has {gone[0]!r}, which is not defined for weighted rows")
-        names = [name for name in names if name not in WITHOUT_WEIGHTS]
-    return names, notes
+    return [name for name in names if name not in impossible], notes
+
+
+def _obstacle(name: str, survey: Survey) -> str:
+    """Say why a measure cannot be computed, if so."""
+    if name in WITHOUT_WEIGHTS and survey.weight != survey.n_kept:
+        return "is not defined for weighted rows; leave it out"
+    if name in WITHOUT_WEIGHTS and survey.n_kept < LEAST_ROWS:
+        return f"needs at least {LEAST_ROWS} rows, here are {survey.n_kept}; leave it out"
+    if name == CONDITIONAL and survey.truth is None:
+        return "needs targets; give y_true"
+    if name == CONDITIONAL and survey.truth is not None and survey.truth.is_constant:
+        return "needs targets that differ; leave it out"
+    return ""
 
 
 def _check_varies(judged: Judged) -> None:
