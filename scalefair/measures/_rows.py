@@ -74,6 +74,7 @@ def open_pair(
     Parameters
     ----------
     a, b : array-like, Series, frame, Scan or dask collection of shape (n,) or (n, p)
+        Or as `a` a pair that was opened before, or a source of chunks with x and s; b is None then.
     sample_weight : array-like, Scan or dask collection of shape (n,), optional
     names : pair of str
         What the arguments are called, for errors.
@@ -84,6 +85,8 @@ def open_pair(
     every : pair of bool
         Whether the numbers of a variable are categories, too.
     """
+    if isinstance(a, Pair):
+        return a
     streamed = any(isinstance(part, Scan | ChunkSource) or is_dask(part) for part in (a, b))
     opened = _open_stream if streamed else _open_memory
     pair = opened(a, b, sample_weight, _Asked(names, seed, every))
