@@ -6,6 +6,7 @@ NUMBA_DISABLE_JIT=1. numba's disk cache watches only the file of the kernel itse
 of `elementary.py`, delete `__pycache__` here.
 """
 
+from scalefair._jit.codes import add_pairs, add_rows
 from scalefair._jit.distances import (
     gaussian,
     matern,
@@ -20,6 +21,8 @@ from scalefair._jit.rows import equal_rows, laplace, laplace_contraction
 from scalefair._jit.vectors import exp_rows
 
 __all__ = [
+    "add_pairs",
+    "add_rows",
     "cos_phase",
     "cos_sin",
     "distance_products",

@@ -77,14 +77,13 @@ class Problem:
     @cached_property
     def frame(self) -> RowFrame:
         """How rows become z; the shift is the mean of Φ, taken back through the linear part."""
-        joined = len(self.system.features) > 1
         mean = self.system.mean * self.intercept
         width = self.system.moments.blocks["phi"]
         phi = mean[:width]
         if self.linear is not None:
             phi = np.asarray(np.linalg.lstsq(self.linear.T, phi)[0], dtype=np.float64)
         shift = np.concatenate([phi, mean[width:]])
-        return RowFrame(self.row_map, joined, self.intercept, shift)
+        return RowFrame(self.row_map, self.system.features[1:], self.intercept, shift)
 
     @cached_property
     def covariance(self) -> Array:
