@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scalefair.auditing import Audit, audit
     from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairPath, FairRidge
     from scalefair.persistence import load, save
     from scalefair.statistics import Moments
@@ -12,12 +13,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Audit",
     "BatchSource",
     "FairKernelRidge",
     "FairKernelRidgeCV",
     "FairPath",
     "FairRidge",
     "Moments",
+    "audit",
     "load",
     "save",
     "scan_csv",
@@ -25,8 +28,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.stream",
     "Moments": "scalefair.statistics",
+    "audit": "scalefair.auditing",
     "load": "scalefair.persistence",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",

@@ -23,6 +23,8 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"cli"},
     {"report", "persistence", "datasets"},
     {"estimators"},
+    {"auditing"},
+    {"plots_audit"},
     {"plots"},
     {"_checks"},
     {"solve"},
