@@ -37,7 +37,10 @@ CLASSES: dict[str, type] = {
 """Every class that a file may name."""
 
 PLAIN = (str, int, float, bool, type(None))
-SKIPPED = {"table", "K", "L", "_whole_mean", "_callback_fit_ctx", "_skl_callbacks"}
+SKIPPED = {
+    "table", "K", "L", "_whole_mean",
+    "_callback_fit_ctx", "_skl_callbacks", "_skl_callbacks_to_teardown",
+}  # fmt: skip
 """Caches, which come back by themselves, and callbacks, which belong to a session."""
 
 
