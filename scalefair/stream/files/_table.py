@@ -56,13 +56,14 @@ def beside(kept: Any, columns: Mapping[str, Any]) -> pa.Table:
 
     A name that is taken gets an underscore.
     """
-    table = pa.table({}) if kept is None else _as_arrow(kept)
+    table = None if kept is None else _as_arrow(kept)
+    parts = {} if table is None else dict(zip(table.column_names, table.columns, strict=True))
     for given, values in columns.items():
         name = given
-        while name in table.column_names:
+        while name in parts:
             name += "_"
-        table = table.append_column(name, pa.array(values))
-    return table
+        parts[name] = pa.array(values)
+    return pa.table(parts)
 
 
 def _as_arrow(frame: Any) -> pa.Table:

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from gzip import GzipFile
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -61,9 +62,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _write(file: Any, tables: Iterable[pa.Table], kind: str, *, compressed: bool) -> int:
-    count, writer, sink = 0, None, file
-    if compressed:
-        sink = pa.CompressedOutputStream(pa.PythonFile(file, "w"), "gzip")
+    count, writer = 0, None
+    # Closing it does not close the file below.
+    sink = GzipFile(fileobj=file, mode="wb", mtime=0) if compressed else file
     try:
         for table in tables:
             if writer is None:
