@@ -58,6 +58,15 @@ class Radial(Stationary):
         squares = W.sum(axis=1) @ (A * A) + W.sum(axis=0) @ (B * B)
         return self._per_hyper(factor * (squares - 2.0 * np.einsum("il,il->l", A, W @ B)))
 
+    def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
+        """Contract W_ij (a_il - b_jl)/θ_l, W = G ∘ (-f'(r)/r): two matrix products."""
+        A, B = self._standardised(X, Z)
+        W = A @ B.T
+        factor = self._slope(W, _jit.squared_norms(A), _jit.squared_norms(B))
+        W *= G
+        moved = W.T @ A - W.sum(axis=0)[:, None] * B
+        return np.asarray(factor * moved / self._scale_for(X.shape[1]))
+
     def spectral_sample(
         self,
         n_features: int,

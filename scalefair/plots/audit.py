@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from scalefair.plots import AFTER, BEFORE, INK, _finish, _new_axes
+from scalefair.plots.figures import AFTER, BEFORE, INK, finish, new_axes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,7 @@ class AuditDisplay:
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw into `ax`, or into a new pyplot figure."""
-        self.ax_ = _new_axes() if ax is None else ax
+        self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         labels = list(dict.fromkeys(self.rows["label"]))
         models = list(dict.fromkeys(self.rows["model"]))
@@ -82,7 +82,7 @@ class AuditDisplay:
         self.ax_.set_yticks(places, labels, parse_math=False)
         self.ax_.set_ylim(-len(labels) + 0.4, 0.6)
         self.ax_.set_xlabel(self.measure.replace("_", " "))
-        _finish(self.ax_)
+        finish(self.ax_)
         return self
 
     def _draw(self, model: str, labels: list[str], color: str, shift: float) -> None:
