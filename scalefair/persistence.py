@@ -53,6 +53,7 @@ SKIPPED = {
     "process",
     "_callback_fit_ctx",
     "_skl_callbacks",
+    "_skl_callbacks_to_teardown",
 }
 """Caches, which come back by themselves, and callbacks, which belong to a session."""
 

@@ -108,10 +108,10 @@ def test_an_unknown_method_is_named():
 def test_too_many_intersections_are_refused_and_can_be_switched_off(monkeypatch):
     monkeypatch.setattr("scalefair.measures.grouping.cells.MAX_CELLS", 5)
 
-    lazy = da.from_array(P.to_numpy(), chunks=100)
-    with pytest.raises(ValueError, match="more than 5 intersections; merge levels, or"):
-        group_gaps(lazy, S)
-    assert len(group_gaps(lazy, S, intersections=False).frames) == 2
+    for scores in (P, da.from_array(P.to_numpy(), chunks=100)):
+        with pytest.raises(ValueError, match="more than 5 intersections; merge levels, or"):
+            group_gaps(scores, S)
+        assert len(group_gaps(scores, S, intersections=False).frames) == 2
 
 
 def test_labels_of_minus_one_and_one_are_labels():

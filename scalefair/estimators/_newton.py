@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
@@ -160,6 +161,12 @@ class FairNewtonBase(FairBase):
         check_is_fitted(self)
         if self.psi_ is None:
             raise ValueError(MISSING_SENSITIVE)
+        if getattr(self, "n_base_samples_", 0):
+            warnings.warn(
+                "the base model was fitted on all rows of fit: give rows to path that it has not "
+                "seen, or its errors look too small",
+                stacklevel=2,
+            )
         source = self._open_again(X, y, sensitive_features, sample_weight, control_features)
         copied = copy(self)
         copied.moments_ = self._moments(source, source.n_rows)
