@@ -206,8 +206,9 @@ def _check_groups(judged: Judged) -> None:
         alone = np.flatnonzero((groups.rows == 1) & (groups.weight < 2))
         if len(alone):
             level = attribute.levels[int(groups.cells[alone[0], 0])]
+            cut = "" if attribute.kind == "categorical" else ", or cut the column with bins="
             raise ValueError(
                 f"sensitive column {attribute.name!r}: the group {level!r} has only one row, of "
                 "which no difference can be judged; merge it with another level, or leave the row "
-                "out"
+                f"out{cut}"
             )
