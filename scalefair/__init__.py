@@ -4,12 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scalefair.any_model import limit_gap, make_fair
+    from scalefair.auditing import Audit, audit
     from scalefair.estimators import (
         FairGPRegressor,
+        FairKernelClassifier,
+        FairKernelRegressor,
         FairKernelRidge,
         FairKernelRidgeCV,
         FairPath,
         FairRidge,
+        LossPath,
         SklearnFairKernel,
     )
     from scalefair.persistence import load, save
@@ -20,28 +25,39 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Audit",
     "BatchSource",
     "FairGPRegressor",
     "FairKernel",
+    "FairKernelClassifier",
+    "FairKernelRegressor",
     "FairKernelRidge",
     "FairKernelRidgeCV",
     "FairPath",
     "FairRidge",
+    "LossPath",
     "Moments",
     "SensitiveRows",
     "SklearnFairKernel",
+    "audit",
+    "limit_gap",
     "load",
+    "make_fair",
     "save",
     "scan_csv",
     "scan_parquet",
 ]
 
 _HOMES = {
+    "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.stream",
     "FairKernel": "scalefair.solve.fair_kernel",
     "Moments": "scalefair.statistics",
     "SensitiveRows": "scalefair.solve.fair_kernel",
+    "audit": "scalefair.auditing",
+    "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",
+    "make_fair": "scalefair.any_model",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",
     "scan_parquet": "scalefair.stream",

@@ -21,12 +21,15 @@ MAX_LINES = 400
 
 LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"cli"},
+    {"any_model"},
     {"report", "persistence", "datasets"},
     {"estimators"},
+    {"auditing"},
     {"plots"},
     {"_checks"},
     {"solve"},
-    {"penalties"},
+    {"measures"},
+    {"penalties", "losses"},
     {"statistics"},
     {"maps", "stream", "encoding"},
     {"kernels"},

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from scalefair import FairGPRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge
+from scalefair import (
+    FairGPRegressor,
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+)
 
 ESTIMATORS = [
     FairRidge(eta=0),
@@ -23,6 +30,13 @@ ESTIMATORS = [
     FairGPRegressor(eta=0, feature_map="fourier", n_components=40, noise=0.01),
     FairKernelRidgeCV(etas=[0]),
     FairKernelRidgeCV(sensitive_columns=[0]),
+    FairKernelClassifier(eta=0),
+    FairKernelClassifier(sensitive_columns=[0]),
+    FairKernelClassifier(eta=0, feature_map="linear", loss="multinomial"),
+    FairKernelRegressor(eta=0),
+    FairKernelRegressor(sensitive_columns=[0]),
+    FairKernelRegressor(eta=0, loss="gamma"),
+    FairKernelRegressor(sensitive_columns=[0], loss="poisson"),
 ]
 
 

@@ -28,7 +28,7 @@ from scalefair.kernels import Scaled
 from scalefair.maps import Nystroem
 from scalefair.maps._base import standard_deviation
 from scalefair.maps._moving import MovingNystroem
-from scalefair.statistics.accumulate import whitened
+from scalefair.statistics.rows import whitened
 
 ELSEWHERE = np.log([0.3, 0.1, 3.0])
 """Length scales, relative to the start, to look at where the evidence shows no signal there."""

@@ -30,7 +30,7 @@ from scalefair.estimators._exact import ExactRows
 from scalefair.kernels import Kernel
 from scalefair.solve.exact_process import ExactGP
 from scalefair.solve.gaussian import GaussianFunction
-from scalefair.statistics.accumulate import whitened
+from scalefair.statistics.rows import whitened
 
 
 class Law(Protocol):

@@ -12,13 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._checks import check_weight_or_limit
 from scalefair._typing import Array
 from scalefair.estimators import _gp_law
+from scalefair.estimators._base import all_or_nothing
 from scalefair.estimators._data import open_inputs, open_training
 from scalefair.estimators._gp_checks import check_process, check_theta
 from scalefair.estimators._gp_evidence import MomentEvidence, system_of
 from scalefair.estimators._gp_exact import evidence_of_rows
 from scalefair.estimators._gp_fit import learn, relevance_table
 from scalefair.estimators._maps import sample_size
-from scalefair.estimators._ridge import PREDICT_ROWS, _all_or_nothing
+from scalefair.estimators._predict import PREDICT_ROWS
 from scalefair.solve.gaussian import GaussianPoint
 
 
@@ -220,7 +221,7 @@ class FairGPRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Ba
         -------
         self
         """
-        with _all_or_nothing(self):
+        with all_or_nothing(self):
             check_process(self)
             self._forget()
             task = self._init_callback_context(max_subtasks=None)

@@ -4,8 +4,10 @@ pyplot is asked for a figure only where the caller gives no axes, so that a note
 result. Everything else goes through figures of its own and leaves no state behind.
 """
 
+from scalefair.plots.audit import AuditDisplay
 from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, make_figure, to_svg
 from scalefair.plots.groups import GroupDistributionDisplay, density
+from scalefair.plots.limit import LimitGapDisplay
 from scalefair.plots.path import (
     FairPathDisplay,
     PathPoints,
@@ -20,8 +22,10 @@ __all__ = [
     "BEFORE",
     "FAINT",
     "INK",
+    "AuditDisplay",
     "FairPathDisplay",
     "GroupDistributionDisplay",
+    "LimitGapDisplay",
     "PathPoints",
     "RelevanceDisplay",
     "density",
