@@ -4,20 +4,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairPath, FairRidge
+    from scalefair.auditing import Audit, audit
+    from scalefair.estimators import (
+        FairGPRegressor,
+        FairKernelClassifier,
+        FairKernelRegressor,
+        FairKernelRidge,
+        FairKernelRidgeCV,
+        FairPath,
+        FairRidge,
+        LossPath,
+        SklearnFairKernel,
+    )
     from scalefair.persistence import load, save
+    from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
     from scalefair.statistics import Moments
     from scalefair.stream import BatchSource, scan_csv, scan_parquet
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Audit",
     "BatchSource",
+    "FairGPRegressor",
+    "FairKernel",
+    "FairKernelClassifier",
+    "FairKernelRegressor",
     "FairKernelRidge",
     "FairKernelRidgeCV",
     "FairPath",
     "FairRidge",
+    "LossPath",
     "Moments",
+    "SensitiveRows",
+    "SklearnFairKernel",
+    "audit",
     "load",
     "save",
     "scan_csv",
@@ -25,8 +46,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.stream",
+    "FairKernel": "scalefair.solve.fair_kernel",
     "Moments": "scalefair.statistics",
+    "SensitiveRows": "scalefair.solve.fair_kernel",
+    "audit": "scalefair.auditing",
     "load": "scalefair.persistence",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
+from scalefair import (
+    FairGPRegressor,
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+)
 
 ESTIMATORS = [
     FairRidge(eta=0),
@@ -16,11 +23,25 @@ ESTIMATORS = [
     FairKernelRidge(sensitive_columns=[0], feature_map="exact"),
     FairKernelRidge(eta=0, feature_map="fourier", random_state=0),
     FairKernelRidge(sensitive_columns=[0], feature_map="linear"),
+    FairGPRegressor(eta=0),
+    FairGPRegressor(sensitive_columns=[0]),
+    FairGPRegressor(sensitive_columns=[0], feature_map="exact"),
+    # A noise near zero leaves few digits to compare weighted and repeated rows by.
+    FairGPRegressor(eta=0, feature_map="fourier", n_components=40, noise=0.01),
     FairKernelRidgeCV(etas=[0]),
     FairKernelRidgeCV(sensitive_columns=[0]),
+    FairKernelClassifier(eta=0),
+    FairKernelClassifier(sensitive_columns=[0]),
+    FairKernelClassifier(eta=0, feature_map="linear", loss="multinomial"),
+    FairKernelRegressor(eta=0),
+    FairKernelRegressor(sensitive_columns=[0]),
+    FairKernelRegressor(eta=0, loss="gamma"),
+    FairKernelRegressor(sensitive_columns=[0], loss="poisson"),
 ]
 
 
+# Some of the checks' tables are pure noise or have none, which the Gaussian processes tell.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)

@@ -13,11 +13,12 @@ from scalefair.encoding._statistics import (
     table_statistics,
 )
 from scalefair.encoding.groups import Groups
-from scalefair.encoding.sensitive import SensitiveEncoder
+from scalefair.encoding.sensitive import ControlEncoder, SensitiveEncoder
 from scalefair.encoding.table import TableEncoder
 
 __all__ = [
     "ColumnStatistics",
+    "ControlEncoder",
     "Groups",
     "LevelCode",
     "NumberCode",

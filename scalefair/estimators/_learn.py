@@ -29,11 +29,11 @@ class Learned:
         Number of rows, and of those that weigh anything.
     weight : float
         Sum of their weights.
-    x, s : TableStatistics
-        Of the columns of the inputs (empty where they are used as given) and of the sensitive
-        attributes.
-    groups : Groups
-        The combinations of categories in s.
+    x, s, c : TableStatistics
+        Of the columns of the inputs (empty where they are used as given), of the sensitive
+        attributes and of the controls.
+    groups, control_groups : Groups
+        The combinations of categories in s and in c.
     sample : Sample
         Rows chosen by their number.
     """
@@ -43,7 +43,9 @@ class Learned:
     weight: float
     x: TableStatistics
     s: TableStatistics
+    c: TableStatistics
     groups: Groups
+    control_groups: Groups
     sample: Sample
 
     def __add__(self, other: Learned) -> Learned:
@@ -53,7 +55,9 @@ class Learned:
             self.weight + other.weight,
             self.x + other.x,
             self.s + other.s,
+            self.c + other.c,
             self.groups + other.groups,
+            self.control_groups + other.control_groups,
             self.sample + other.sample,
         )
 
@@ -87,8 +91,8 @@ class Learner:
     ) -> None:
         self._encode, self._checked = encode, checked
         self._n_rows, self._n_present, self._weight = 0, 0, 0.0
-        self._x = self._s = TableStatistics()
-        self._groups = Groups(None, every)
+        self._x = self._s = self._c = TableStatistics()
+        self._groups, self._control_groups = Groups(None, every), Groups()
         self._sampler = Sampler(sys.maxsize if size is None else size, seed)
 
     def add(self, chunk: Chunk) -> None:
@@ -111,22 +115,26 @@ class Learner:
             check_finite("X", np.asarray(chunk.x))
         if chunk.s is not None:
             self._s = self._s + sensitive_statistics(chunk.s, chunk.weight)
-            self._groups = self._groups + Groups.of(_present(chunk), self._groups.every)
+            self._groups += Groups.of(_present(chunk.s, chunk.weight), self._groups.every)
+        if chunk.c is not None:
+            self._c = self._c + sensitive_statistics(chunk.c, chunk.weight)
+            self._control_groups += Groups.of(_present(chunk.c, chunk.weight), False)
         self._sampler.add(chunk)
 
     def result(self) -> Learned:
         """Return what all rows seen have told."""
         sample = self._sampler.result()
         return Learned(
-            self._n_rows, self._n_present, self._weight, self._x, self._s, self._groups, sample
-        )
+            self._n_rows, self._n_present, self._weight, self._x, self._s, self._c, self._groups,
+            self._control_groups, sample,
+        )  # fmt: skip
 
 
-def _present(chunk: Chunk) -> Any:
-    """The sensitive attributes of the rows that count."""
-    if chunk.weight is None or (chunk.weight > 0).all():
-        return chunk.s
-    return _frames.take_rows(chunk.s, np.flatnonzero(chunk.weight > 0))
+def _present(part: Any, weight: Array | None) -> Any:
+    """What a part holds of the rows that count."""
+    if weight is None or (weight > 0).all():
+        return part
+    return _frames.take_rows(part, np.flatnonzero(weight > 0))
 
 
 def check_finite(name: str, values: Array) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE, check_number
 from scalefair._typing import Array
+from scalefair.penalties import hsic
 from scalefair.solve.path import Spectrum, grid
 from scalefair.solve.system import System, shares
 from scalefair.solve.validation import GridScores, mean_and_error, squared_errors
@@ -129,8 +130,7 @@ def _hsic(system: System, B: Array) -> Array:
     """|C_ψf|²: HSIC with a linear kernel on f."""
     if "psi" not in system.moments.blocks:
         return np.full(B.shape[1], np.nan)
-    covariance = system.moments.covariance("psi", system.features)
-    return np.asarray(np.sum((covariance @ B) ** 2, axis=0))
+    return np.asarray(np.sum((hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0))
 
 
 def held_out_columns(scores: GridScores) -> dict[str, Array]:
@@ -153,6 +153,7 @@ def default_etas(system: System, alpha: float, count: int = 25) -> Array:
 
 
 def default_alphas(system: System, count: int = 10) -> Array:
-    """A log grid relative to the total variance of the features."""
-    scale = float(np.trace(system.gram))
+    """A log grid relative to the total variance of the features, base predictions left out."""
+    width = sum(system.moments.blocks[name] for name in system.features if name != "base")
+    scale = float(np.trace(system.gram[:width, :width]))
     return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)

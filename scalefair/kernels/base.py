@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, ClassVar, Self
@@ -56,6 +57,17 @@ class Kernel(ABC):
         self._fill(rows, others, out)
         return out
 
+    def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills `out` with k(X, Z) for one Z and ever new rows X.
+
+        What depends on Z alone is computed once. X is an array of the dtype of Z, not checked.
+        """
+
+        def fill(X: Rows, out: Rows) -> None:
+            self(X, Z, out)
+
+        return fill
+
     def gradient(self, X: Any, Z: Any, G: Any) -> Array:
         """Return Σ_ij G_ij ∂k(x_i, z_j)/∂log θ_l.
 
@@ -74,6 +86,21 @@ class Kernel(ABC):
         """
         rows, others = as_pair(X, Z, double=True)
         return self._gradient(rows, others, as_adjoint(G, (len(rows), len(others))))
+
+    def point_gradient(self, X: Any, Z: Any, G: Any) -> Array:
+        """Return Σ_i G_ij ∂k(x_i, z_j)/∂z_jl: how a function of the matrix changes with Z.
+
+        Parameters
+        ----------
+        X, Z, G : arrays of shape (n, d), (p, d) and (n, p)
+            As in `gradient`; Z is not None.
+
+        Returns
+        -------
+        array of shape (p, d), float64
+        """
+        rows, others = as_pair(X, Z, double=True)
+        return self._point_gradient(rows, others, as_adjoint(G, (len(rows), len(others))))
 
     def spectral_sample(
         self,
@@ -124,6 +151,13 @@ class Kernel(ABC):
     def _gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         raise NotImplementedError
 
+    def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
+        del X, Z, G
+        raise ValueError(
+            f"{self!r} has no gradient in its points: only RBF and Matern have one; choose one of "
+            "them, or keep the landmarks where they are"
+        )
+
 
 @dataclass(frozen=True)
 class Scaled(Kernel):
@@ -173,6 +207,10 @@ class Scaled(Kernel):
     def gradient(self, X: Any, Z: Any, G: Any) -> Array:
         """Return amplitude² times the gradient of the kernel inside."""
         return self.amplitude**2 * self.kernel.gradient(X, Z, G)
+
+    def point_gradient(self, X: Any, Z: Any, G: Any) -> Array:
+        """Return amplitude² times that of the kernel inside."""
+        return self.amplitude**2 * self.kernel.point_gradient(X, Z, G)
 
     def with_length_scale(self, theta: Any) -> Self:
         """Return the same multiple of the kernel with another length scale."""

@@ -17,7 +17,7 @@ from scalefair.maps.mixed import SAMPLE_ROWS
 from scalefair.measures._kernels import sampled_map
 from scalefair.measures._rows import Pair
 from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
-from scalefair.statistics.accumulate import whitened
+from scalefair.statistics.rows import whitened
 
 CHUNK = 2**20
 """Numbers in the feature rows of a chunk."""

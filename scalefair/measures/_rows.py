@@ -82,6 +82,7 @@ def open_pair(
     Parameters
     ----------
     a, b : array-like, Series, frame, Scan or dask collection of shape (n,) or (n, p)
+        Or as `a` a pair that was opened before, or a source of chunks with x and s; b is None then.
     sample_weight : array-like, Scan or dask collection of shape (n,), optional
     names : pair of str
         What the arguments are called, for errors.
@@ -92,7 +93,9 @@ def open_pair(
     every : pair of bool
         Whether the numbers of a variable are categories, too.
     """
-    streamed = any(isinstance(part, Scan) or is_dask(part) for part in (a, b))
+    if isinstance(a, Pair):
+        return a
+    streamed = any(isinstance(part, Scan | ChunkSource) or is_dask(part) for part in (a, b))
     opened = _open_stream if streamed else _open_memory
     pair = opened(a, b, sample_weight, _Asked(names, seed, every))
     if pair.n_rows < least:
@@ -244,6 +247,8 @@ def _numbers(a: Variable, b: Variable, chunk: Chunk) -> Chunk:
 
 def stream_source(a: Any, b: Any, weight: Any, names: tuple[str, str]) -> ChunkSource:
     """Return the source of rows in files or in dask collections; chunks hold x = a and s = b."""
+    if isinstance(a, ChunkSource):
+        return a
     scans = [isinstance(part, Scan) for part in (a, b)]
     if any(scans) and any(is_dask(part) for part in (a, b)):
         raise TypeError(

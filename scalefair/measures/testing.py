@@ -14,7 +14,7 @@ from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import gram_of
 from scalefair.measures._null import gamma_sf, permutation_moments, spectral_sf
 from scalefair.measures._rows import Pair, open_pair
-from scalefair.statistics.accumulate import whitened
+from scalefair.statistics.rows import whitened
 
 METHODS = ("auto", "permutation", "gamma", "spectral", "features")
 

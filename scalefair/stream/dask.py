@@ -87,9 +87,10 @@ class DaskSource(ChunkSource):
 
     Parameters
     ----------
-    x, s, y, weight : dask array, data frame or series, or the same in memory
-        Inputs, sensitive attributes (None: none), targets (None: none) and row weights (None: one
-        each), in partitions of their own. Parts in memory are cut up and sent to the workers.
+    x, s, y, weight, c : dask array, data frame or series, or the same in memory
+        Inputs, sensitive attributes (None: none), targets (None: none), row weights (None: one
+        each) and control features (None: none), in partitions of their own. Parts in memory are
+        cut up and sent to the workers.
     client : distributed.Client or None
         Who computes; None: the active client, else the scheduler of ``dask.config``, else threads.
     rows_per_task : int or None
@@ -106,6 +107,7 @@ class DaskSource(ChunkSource):
         s: Any = None,
         y: Any = None,
         weight: Any = None,
+        c: Any = None,
         *,
         client: Any = None,
         rows_per_task: int | None = None,
@@ -115,7 +117,7 @@ class DaskSource(ChunkSource):
         if rows_per_task is not None and rows_per_task < 1:
             raise ValueError(f"rows_per_task={rows_per_task}: expected at least 1, or None")
         self.client, self.rows_per_task, self.progress = client, rows_per_task, progress
-        self._table = Table(x=x, s=s, y=y, weight=weight)
+        self._table = Table(x=x, s=s, y=y, weight=weight, c=c)
 
     @property
     def n_rows(self) -> int | None:

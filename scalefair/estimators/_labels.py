@@ -1,0 +1,246 @@
+"""Class labels of any kind, in memory or streamed, as codes from 0 on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_y
+
+from scalefair import _frames
+from scalefair._typing import Array, Chunk
+from scalefair.estimators._rows import is_stream, stream_source
+from scalefair.stream import BatchSource, ChunkSource, Scan, is_dask
+
+LABEL_ROWS = 65536
+"""Rows per chunk where only labels are read."""
+
+
+class Coded(NamedTuple):
+    """Labels as numbers.
+
+    Parameters
+    ----------
+    classes : array of shape (k,)
+        The labels, sorted.
+    numbers : array of shape (k,)
+        The number that stands for each in y.
+    y : array-like, dask array or Scan of shape (n,), or None
+        Numbers; None where they come with the batches of X.
+    """
+
+    classes: NDArray[Any]
+    numbers: Array
+    y: Any
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """The labels that occur; `+` joins two sets."""
+
+    values: frozenset[Any] = frozenset()
+
+    def __add__(self, other: LabelSet) -> LabelSet:
+        return LabelSet(self.values | other.values)
+
+    def classes(self) -> NDArray[Any]:
+        """Return them sorted: whole numbers as integers, text as text."""
+        if len({isinstance(value, str) for value in self.values}) > 1:
+            raise ValueError("y has text labels in some rows and numbers in others; use one kind")
+        found = np.array(sorted(self.values))
+        whole = found.dtype.kind == "f" and (found == np.round(found)).all()
+        return found.astype(np.int64) if whole else found
+
+
+class LabelReader:
+    """Accumulator of the labels of rows that count: the only column of x, or y itself."""
+
+    def __init__(self, of: Callable[[Chunk], Any]) -> None:
+        self._of = of
+        self._found = LabelSet()
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in."""
+        codes, levels = label_codes(self._of(chunk))
+        if chunk.weight is not None:
+            codes = codes[np.asarray(chunk.weight) > 0]
+        present = np.unique(codes)
+        self._found = self._found + LabelSet(frozenset(levels[code] for code in present))
+
+    def result(self) -> LabelSet:
+        """Return the labels of all rows seen."""
+        return self._found
+
+
+def _x_of(chunk: Chunk) -> Any:
+    return chunk.x
+
+
+def _y_of(chunk: Chunk) -> Any:
+    return chunk.y
+
+
+def label_codes(table: Any) -> tuple[NDArray[np.int64], list[Any]]:
+    """Return (codes, labels) of a table of one column: row i holds labels[codes[i]]."""
+    columns = _frames.columns(_frames.as_table(table, one_column=True), "y")
+    if len(columns) != 1:
+        raise ValueError(f"y has {len(columns)} columns; give one column of class labels")
+    column = columns[0]
+    if column.kind == "categorical":
+        codes, levels = column.codes()
+        if (codes < 0).any():
+            raise ValueError(_missing(int((codes < 0).sum())))
+        return codes, list(levels)
+    values = column.floats()
+    if not np.isfinite(values).all():
+        raise ValueError(_missing(int((~np.isfinite(values)).sum())))
+    found, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int64), found.tolist()
+
+
+def _missing(count: int) -> str:
+    return f"y is missing or infinite in {count} row(s); give every row a class, or leave it out"
+
+
+def code_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Coded | None:
+    """Find the classes of the rows that count, and return the labels as numbers; None for None.
+
+    Labels in a dask collection become a dask array that is computed when needed. Text in a file
+    is read once and kept as two bytes a row.
+    """
+    if isinstance(X, BatchSource):
+        classes = X.fold(partial(LabelReader, _y_of), LABEL_ROWS).classes()
+        return Coded(classes, classes.astype(np.float64), None)
+    if y is None:
+        return None
+    if is_stream(X) and (is_dask(y) or isinstance(y, Scan)):
+        return _streamed(y, sample_weight, estimator.n_jobs)
+    return _in_memory(estimator, y, sample_weight)
+
+
+def _in_memory(estimator: Any, y: Any, sample_weight: Any) -> Coded:
+    y = _check_y(y, multi_output=False, y_numeric=False, estimator=estimator)
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    counted = _with_weight(codes, sample_weight)
+    if len(counted) < len(classes):
+        classes = classes[counted]
+        codes = np.minimum(np.searchsorted(counted, codes), len(counted) - 1)
+    return Coded(classes, np.arange(len(classes), dtype=np.float64), codes.astype(np.float64))
+
+
+def _with_weight(codes: NDArray[np.intp], sample_weight: Any) -> NDArray[np.intp]:
+    """Return the codes that rows of positive weight have; bad weights are complained of later."""
+    weight = None if sample_weight is None else np.asarray(sample_weight)
+    if weight is None or weight.shape != codes.shape or not (weight > 0).any():
+        return np.unique(codes)
+    return np.unique(codes[weight > 0])
+
+
+def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
+    source = stream_source(_two_dimensional(y), None, None, sample_weight, n_threads)
+    classes = source.fold(partial(LabelReader, _x_of), LABEL_ROWS).classes()
+    if isinstance(y, Scan) and classes.dtype.kind != "U":
+        return Coded(classes, classes.astype(np.float64), y)
+    codes = numbered(source, classes)
+    if isinstance(y, Scan):
+        codes = codes.astype(np.int16)
+    return Coded(classes, np.arange(len(classes), dtype=np.float64), codes)
+
+
+def known_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array]:
+    """Return labels as numbers, and the number that stands for each class of a fitted estimator."""
+    coded = code_labels(estimator, X, y, sample_weight)
+    if coded is None:
+        raise ValueError("y is None; give the class labels of the rows")
+    known = estimator.classes_.tolist()
+    unknown = [label for label in coded.classes.tolist() if label not in known]
+    if unknown:
+        raise ValueError(
+            f"y has the class {unknown[0]!r}, which the fit did not know; its classes are {known}"
+        )
+    numbers = np.full(len(known), np.nan)
+    numbers[[known.index(label) for label in coded.classes.tolist()]] = coded.numbers
+    return coded.y, numbers
+
+
+def _two_dimensional(y: Any) -> Any:
+    if isinstance(y, Scan) or y.ndim == 2:
+        return y
+    return y.to_frame() if hasattr(y, "to_frame") else y[:, None]
+
+
+def numbered(source: ChunkSource, classes: NDArray[Any]) -> Any:
+    """Return the position of each label in `classes`, of the rows of x: an array, or dask's."""
+    return source.map(partial(partial, _positions, classes), LABEL_ROWS)
+
+
+def _positions(classes: NDArray[Any], chunk: Chunk) -> Array:
+    codes, levels = label_codes(chunk.x)
+    if not levels:
+        return np.empty(0)
+    # Labels that no row of positive weight has get a number, too: it does not count.
+    place = np.minimum(np.searchsorted(classes, np.array(levels)), len(classes) - 1)
+    return place.astype(np.float64)[codes]
+
+
+@dataclass(frozen=True, eq=False)
+class OneHotLabels:
+    """Turns the numbers of the classes into 0 and 1, or for more than two classes into one-hots."""
+
+    numbers: Array
+    one_hot: bool
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with y as the loss wants it."""
+        y = np.asarray(chunk.y)[:, 0]
+        # Labels that do not count, for lack of weight, need not be among the numbers.
+        present = np.flatnonzero(~np.isnan(self.numbers))
+        place = np.searchsorted(self.numbers[present], y)
+        codes = present[np.minimum(place, len(present) - 1)]
+        if self.one_hot:
+            return replace(chunk, y=np.eye(len(self.numbers))[codes])
+        return replace(chunk, y=codes.astype(np.float64)[:, None])
+
+
+def check_classes(classes: NDArray[Any]) -> None:
+    """Complain of a single class."""
+    if len(classes) < 2:
+        only = f"one class only ({classes[0]!r})" if len(classes) else "no class"
+        raise ValueError(
+            f"y has {only} in rows of positive weight; give rows of at least two classes"
+        )
+
+
+def class_weights(class_weight: Any, classes: NDArray[Any], share: Array) -> Array | None:
+    """Return one weight for each class; `share` are the weighted frequencies."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ValueError(
+                f"class_weight={class_weight!r} is unknown; give None, 'balanced' or a dict from "
+                "label to weight"
+            )
+        return np.asarray(1.0 / (len(classes) * share))
+    if not isinstance(class_weight, dict):
+        raise TypeError(
+            f"class_weight={class_weight!r} is a {type(class_weight).__name__}; give None, "
+            "'balanced' or a dict from label to weight"
+        )
+    unknown = [label for label in class_weight if label not in classes.tolist()]
+    # A split may lack a class; but where another one is left out, a name is likely misspelt.
+    if unknown and not set(classes.tolist()) <= set(class_weight):
+        raise ValueError(
+            f"class_weight names the class {unknown[0]!r}, but the classes are "
+            f"{classes.tolist()}; remove it"
+        )
+    found = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not ((found > 0) & np.isfinite(found)).all():
+        raise ValueError(f"class_weight={class_weight!r} must have positive, finite weights")
+    return found

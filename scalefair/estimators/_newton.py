@@ -1,0 +1,226 @@
+"""What the estimators of general losses share: moments, then Newton's passes over the rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from scalefair._checks import (
+    FINITE,
+    MISSING_SENSITIVE,
+    check_alpha,
+    check_choice,
+    check_count,
+    check_grid,
+    check_number,
+    check_penalty,
+    check_weight_or_limit,
+)
+from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.estimators._base import FairBase
+from scalefair.estimators._data import TrainingData, open_batch, open_inputs
+from scalefair.estimators._maps import input_map
+from scalefair.estimators._predict import PREDICT_ROWS, predict_rows
+from scalefair.estimators._progress import steps, watched
+from scalefair.estimators.fair_path import default_etas
+from scalefair.estimators.loss_path import LossPath
+from scalefair.losses import Loss
+from scalefair.solve.newton import Goal, NewtonFit, newton
+from scalefair.solve.newton_model import Problem
+from scalefair.statistics import Checkpoint, chunk_rows
+from scalefair.stream import ChunkSource
+
+METHODS = ("value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "start")
+"""What an object must have to be a loss."""
+
+
+class FairNewtonBase(FairBase):
+    """The flow of every fair estimator whose loss is not the squared one."""
+
+    loss_: Any
+
+    @property
+    def _joins_sensitive(self) -> bool:
+        return self.sensitive_columns is not None and not self.hide_sensitive
+
+    def _input_map(self, data: TrainingData) -> FeatureMap:
+        return input_map(self, data)
+
+    def _checkpoint(self) -> Checkpoint | None:
+        return None
+
+    def _check_parameters(self) -> None:
+        check_alpha(self.alpha)
+        check_weight_or_limit(self.eta, self.unfairness)
+        check_penalty(self.penalty, self.eps)
+        if self.penalty == "nocco_output":
+            raise ValueError(
+                "penalty='nocco_output' is for the squared loss only; use 'normalized', whose path "
+                "goes through the same predictors"
+            )
+        self._check_engine()
+        check_number("tol", self.tol, 0.0, FINITE)
+        check_count("max_iter", self.max_iter)
+        check_loss(self.loss, self._loss_names)
+
+    @property
+    @abstractmethod
+    def _loss_names(self) -> tuple[str, ...]:
+        """Names that `loss` may have."""
+
+    @abstractmethod
+    def _prepare(self, data: TrainingData) -> TrainingData:
+        """Return the rows with targets as the loss wants them."""
+
+    @abstractmethod
+    def _make_loss(self, data: TrainingData) -> Any:
+        """Return the loss with nothing left open; the moments are known."""
+
+    @property
+    def _solved_loss(self) -> Any:
+        """The loss in the scores that are solved for."""
+        return self.loss_
+
+    def _learn(self, data: TrainingData) -> None:
+        data = self._prepare(data)
+        self._learn_maps(data)
+        self.moments_ = self._moments(data.source, data.n_rows)
+        if self.psi_ is None and not self._is_ordinary():
+            raise ValueError(MISSING_SENSITIVE)
+        self.loss_ = self._make_loss(data)
+        problem = self._problem(data.source, data.n_rows)
+        eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
+        goal = Goal(self._ridges()["phi"], eta, unfairness)
+        with (
+            watched(self, data.source, problem.rows or PREDICT_ROWS, None) as told,
+            steps(self, "iterations", None) as tell,
+        ):
+            problem = replace(problem, source=told)
+            options = {"tol": self.tol, "max_iter": self.max_iter, "progress": tell}
+            self._set_fit(problem, newton(problem, goal, **options))
+
+    def _problem(self, source: ChunkSource, n_rows: int | None) -> Problem:
+        row_map = self._row_map(n_rows)
+        rows = self.chunk_rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
+        return Problem(source, row_map, self._solved_loss, self._system(), rows)
+
+    def _set_fit(self, problem: Problem, fit: NewtonFit) -> None:
+        """Set what a fit finds."""
+        coef, intercept = self._all_scores(*problem.solution(fit.theta))
+        self._raw_coef = self._through_linear_part(coef)
+        self._set_coef(coef, intercept)
+        self.eta_, self.mean_loss_ = fit.eta, fit.local.value
+        self.n_iter_, self.n_passes_ = fit.n_iter, fit.n_passes
+        self.n_samples_seen_ = self.moments_.n_rows
+        self.explained_share_ = problem.share(fit.theta) if self.psi_ else float("nan")
+
+    def _all_scores(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
+        """Coefficients of the loss's scores from those of the scores that were solved for."""
+        return coef, intercept
+
+    @abstractmethod
+    def _set_coef(self, coef: Array, intercept: Array) -> None:
+        """Set `coef_` and `intercept_` from arrays of shape (m, k) and (k,)."""
+
+    def _predictions(self, X: Any, finish: Callable[[Array], Array]) -> Any:
+        """Return finish(f) of every row of X; a dask array for a dask collection."""
+        check_is_fitted(self)
+        start = partial(_start_finishing, self._predictor(), finish)
+        return open_inputs(self, X).map(start, predict_rows(self))
+
+    def path(
+        self,
+        X: Any,
+        y: Any,
+        etas: Any = None,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
+    ) -> LossPath:
+        """Return the accuracy–fairness path of a fitted estimator, over rows that are read again.
+
+        Unlike the squared loss, a general one needs the rows: a few passes for each eta, each
+        starting where the one before ended. The maps are those of the fit.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, sample_weight, control_features
+            As in `fit`.
+        etas : array-like of shape (E,), optional
+            Penalty weights; by default 9, from 0 to ∞.
+        """
+        check_is_fitted(self)
+        if self.psi_ is None:
+            raise ValueError(MISSING_SENSITIVE)
+        source = self._open_again(X, y, sensitive_features, sample_weight, control_features)
+        copied = copy(self)
+        copied.moments_ = self._moments(source, source.n_rows)
+        problem = copied._problem(source, source.n_rows)
+        alpha = self._ridges()["phi"]
+        if etas is None:
+            etas = default_etas(problem.system, alpha, 9)
+        fits, warm = [], None
+        for eta in np.sort(check_grid("etas", etas)):
+            # The limit of η → ∞ starts anew: until Rᵀβ is 0, no step can be compared with another.
+            warm = None if np.isinf(eta) else warm
+            goal = Goal(alpha, float(eta))
+            fit = newton(problem, goal, warm=warm, tol=self.tol, max_iter=self.max_iter)
+            fits.append(copied._at(problem, fit))
+            warm = fit.local
+        return LossPath(fits)
+
+    def _open_again(self, X: Any, y: Any, *beside: Any) -> ChunkSource:
+        """Return the rows of `path`, with targets as the loss wants them."""
+        return open_batch(self, X, y, *beside)
+
+    def _at(self, problem: Problem, fit: NewtonFit) -> Any:
+        """Return a copy with another fit."""
+        other = copy(self)
+        other.eta, other.unfairness = fit.eta, None
+        other._set_fit(problem, fit)
+        return other
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        return tags
+
+
+def check_loss(loss: Any, names: tuple[str, ...]) -> None:
+    """Complain unless `loss` is one of the names, or a loss object."""
+    if isinstance(loss, str):
+        check_choice("loss", loss, names)
+        return
+    missing = [name for name in METHODS if not hasattr(loss, name)]
+    if missing or isinstance(loss, type):
+        raise TypeError(
+            f"loss={loss!r} is no loss; choose one of {', '.join(names)}, or give an object of a "
+            "subclass of scalefair.losses.Loss"
+        )
+
+
+def check_row_targets(loss: Loss, chunk: Chunk) -> Chunk:
+    """Pass a chunk on whose targets are in the domain of the loss, where they count."""
+    y = np.asarray(chunk.y)
+    if chunk.weight is not None:
+        y = y[np.asarray(chunk.weight) > 0]
+    try:
+        loss.check_targets(y[:, 0] if loss.n_targets == 1 else y)
+    except ValueError as error:
+        raise ValueError(f"{chunk.where}: {error}" if chunk.where else str(error)) from None
+    return chunk
+
+
+def _start_finishing(
+    start: Callable[[], Callable[[Chunk], Array]], finish: Callable[[Array], Array]
+) -> Callable[[Chunk], Array]:
+    predict = start()
+    return lambda chunk: finish(predict(chunk))

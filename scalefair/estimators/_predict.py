@@ -1,0 +1,44 @@
+"""f = φ(x)β + ψ(s)γ + ĥ(x)δ + b on chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.statistics import RowMap
+
+PREDICT_ROWS = 512
+BASE_ROWS = 4096
+"""Rows per chunk with a base model, whose every call costs a millisecond or more."""
+
+
+def predict_rows(estimator: Any) -> int:
+    """Return the rows per chunk of `predict`."""
+    return PREDICT_ROWS if estimator._preparation.base is None else BASE_ROWS
+
+
+def start_predicting(
+    phi: FeatureMap,
+    psi: FeatureMap | None,
+    coef: dict[str, Array],
+    intercept: Any,
+    rows: int = PREDICT_ROWS,
+) -> Callable[[Chunk], Array]:
+    """Return f on chunks of at most `rows` rows, with a buffer for those of φ."""
+    buffer = np.empty((rows, phi.n_raw_), coef["phi"].dtype)
+    raw = RowMap(phi, dtype=buffer.dtype).start_phi()
+
+    def predict(chunk: Chunk) -> Array:
+        Phi = buffer[: chunk.n_rows]
+        raw(chunk.x, Phi)
+        f = Phi @ coef["phi"]
+        if psi is not None:
+            f = f + psi.raw(chunk.s) @ coef["psi"]
+        if "base" in coef:
+            f = f + chunk.h @ coef["base"]
+        return np.asarray(f + intercept, dtype=np.float64)
+
+    return predict

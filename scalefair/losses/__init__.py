@@ -1,0 +1,26 @@
+"""Losses V(f, y), one number a row: what the data term 1/n ΣV of the objective is made of.
+
+V = −log p(y | f) up to constants, convex in f. A loss of one's own is a subclass of :class:`Loss`
+with three methods, or any object with the same attributes.
+"""
+
+from scalefair.losses.base import Loss, Start, check_domain
+from scalefair.losses.classes import Logistic, Multinomial
+from scalefair.losses.positive import Gamma, Poisson
+from scalefair.losses.residual import Huber, Quantile, Squared, robust_deviation
+from scalefair.losses.wrapped import ClassWeighted, SumToZero
+
+__all__ = [
+    "LOSSES", "ClassWeighted", "Gamma", "Huber", "Logistic", "Loss", "Multinomial", "Poisson",
+    "Quantile", "Squared", "Start", "SumToZero", "check_domain", "robust_deviation",
+]  # fmt: skip
+
+LOSSES: dict[str, type[Loss]] = {
+    "squared": Squared,
+    "logistic": Logistic,
+    "poisson": Poisson,
+    "gamma": Gamma,
+    "huber": Huber,
+    "quantile": Quantile,
+}
+"""Losses by name; "multinomial" also needs to know the number of classes."""

@@ -1,0 +1,115 @@
+"""Losses of classes: logistic and multinomial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp, softmax
+
+from scalefair._typing import Array
+from scalefair.losses.base import Loss, Start, check_domain, one_score_start
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """V = log(1 + exp f) − yf for y in {0, 1}; f is the log odds of 1."""
+
+    def value(self, f: Array, y: Array) -> Array:
+        """max(f, 0) − yf + log(1 + exp(−|f|)), exact at both ends."""
+        return np.asarray(np.maximum(f, 0.0) - y * f + np.log1p(np.exp(-np.abs(f))))
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        """p − y, without cancellation where p is near y."""
+        return np.asarray((1.0 - y) * expit(f) - y * expit(-f))
+
+    def curvature(self, f: Array, y: Array) -> Array:  # noqa: ARG002
+        """p(1 − p)."""
+        return np.asarray(expit(f) * expit(-f))
+
+    def inverse_link(self, f: Array) -> Array:
+        """Probability of 1."""
+        return np.asarray(expit(f))
+
+    def check_targets(self, y: Array) -> None:
+        """0 or 1."""
+        remedy = "use the multinomial loss for more than two classes"
+        check_domain(self, y, (y == 0) | (y == 1), "0 and 1", remedy)
+
+    def start(self, mean: Array) -> Start:
+        """At the log odds of the mean."""
+        p = float(_inside(mean)[0])
+        return one_score_start(float(np.log(p) - np.log1p(-p)), -1.0, p * (1.0 - p))
+
+
+def _inside(share: Array) -> Array:
+    """A share, kept off 0 and 1, where log odds are infinite."""
+    return np.clip(share, 1e-12, 1.0 - 1e-12)
+
+
+@dataclass(frozen=True)
+class Multinomial(Loss):
+    """V = log Σ exp f_k − Σ y_k f_k for one-hot y; f are log probabilities up to a constant.
+
+    The second derivative diag(p) − ppᵀ is Σ_{a<b} p_a p_b (e_a − e_b)(e_a − e_b)ᵀ.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes, at least 2.
+    """
+
+    n_classes: int
+
+    @property
+    def n_scores(self) -> int:  # type: ignore[override]
+        """One score per class."""
+        return self.n_classes
+
+    @property
+    def n_targets(self) -> int:  # type: ignore[override]
+        """One indicator per class."""
+        return self.n_classes
+
+    @property
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Every pair of classes, a < b."""
+        return np.triu_indices(self.n_classes, 1)
+
+    @property
+    def directions(self) -> Array:
+        """e_a − e_b for every pair of classes."""
+        eye = np.eye(self.n_classes)
+        a, b = self.pairs
+        return np.asarray(eye[a] - eye[b])
+
+    def value(self, f: Array, y: Array) -> Array:
+        """log Σ exp f_k − Σ y_k f_k."""
+        # About the score of the row's own class: then nothing cancels where that is the largest.
+        return np.asarray(logsumexp(f - np.sum(y * f, axis=1, keepdims=True), axis=1))
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        """p − y."""
+        return np.asarray(softmax(f, axis=1) - y)
+
+    def curvature(self, f: Array, y: Array) -> Array:  # noqa: ARG002
+        """p_a p_b for every pair of classes."""
+        p, (a, b) = softmax(f, axis=1), self.pairs
+        return np.asarray(p[:, a] * p[:, b])
+
+    def inverse_link(self, f: Array) -> Array:
+        """Probabilities of the classes."""
+        return np.asarray(softmax(f, axis=1))
+
+    def check_targets(self, y: Array) -> None:
+        """One-hot rows."""
+        one_hot = ((y == 0) | (y == 1)) & (np.sum(y, axis=1, keepdims=True) == 1)
+        remedy = "give integer codes as one-hot rows"
+        check_domain(self, y, one_hot, f"one-hot rows of {self.n_classes} classes", remedy)
+
+    def start(self, mean: Array) -> Start:
+        """At the log frequencies."""
+        p, (a, b) = _inside(mean), self.pairs
+        log_p = np.log(p)
+        return Start(log_p - log_p.mean(), -np.eye(self.n_classes), p[a] * p[b])

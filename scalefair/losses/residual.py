@@ -1,0 +1,160 @@
+"""Losses of the residual r = y − f: squared, Huber and quantile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from scalefair._typing import Array
+from scalefair.losses.base import Loss, Start, one_score_start
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """V = (y − f)²: with the same alpha and eta the fit is that of :class:`FairKernelRidge`."""
+
+    def value(self, f: Array, y: Array) -> Array:
+        """(y − f)²."""
+        return np.asarray((y - f) ** 2)
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        """2(f − y)."""
+        return np.asarray(2.0 * (f - y))
+
+    def curvature(self, f: Array, y: Array) -> Array:  # noqa: ARG002
+        """2."""
+        return np.full(np.shape(f), 2.0)
+
+    def start(self, mean: Array) -> Start:
+        """At the mean."""
+        return one_score_start(float(mean[0]), -2.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """V = r² for |r| ≤ δ and 2δ|r| − δ² beyond, r = y − f: squared, but robust.
+
+    Parameters
+    ----------
+    delta : float or None
+        δ in the units of y; None: 1.345 robust standard deviations of y.
+    """
+
+    delta: float | None = None
+
+    def fitted(self, y: Array, weight: Array | None) -> Huber:
+        """Find δ if it is left open."""
+        found = 1.345 * robust_deviation(y, weight) if self.delta is None else self.delta
+        return replace(self, delta=_positive("delta", found))
+
+    @property
+    def _delta(self) -> float:
+        return _given(self, "delta", self.delta)
+
+    def value(self, f: Array, y: Array) -> Array:
+        """r² or 2δ|r| − δ²."""
+        size = np.abs(y - f)
+        near = np.minimum(size, self._delta)
+        return np.asarray(near * (2.0 * size - near))
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        """−2r, cut at ±2δ."""
+        return np.asarray(2.0 * np.clip(f - y, -self._delta, self._delta))
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """2 or 0."""
+        return np.asarray(2.0 * (np.abs(y - f) <= self._delta))
+
+    def start(self, mean: Array) -> Start:
+        """The squared loss's."""
+        return Squared().start(mean)
+
+
+@dataclass(frozen=True)
+class Quantile(Loss):
+    """V = τr + h log(1 + exp(−r/h)), r = y − f: the pinball loss, rounded off over a width h.
+
+    It tends to max(τr, (τ − 1)r) as h → 0. f is then the τ-quantile of y plus logistic noise of
+    scale h.
+
+    Parameters
+    ----------
+    level : float in (0, 1)
+        τ.
+    width : float or None
+        h in the units of y; None: a twentieth of the robust standard deviation of y.
+    """
+
+    level: float = 0.5
+    width: float | None = None
+
+    def fitted(self, y: Array, weight: Array | None) -> Quantile:
+        """Find h if it is left open."""
+        if not 0.0 < self.level < 1.0:
+            raise ValueError(f"level={self.level!r} must be between 0 and 1, such as 0.5 or 0.9")
+        found = 0.05 * robust_deviation(y, weight) if self.width is None else self.width
+        return replace(self, width=_positive("width", found))
+
+    @property
+    def _width(self) -> float:
+        return _given(self, "width", self.width)
+
+    def value(self, f: Array, y: Array) -> Array:
+        """τr + h log(1 + exp(−r/h))."""
+        residual = y - f
+        bend = self._width * np.log1p(np.exp(-np.abs(residual) / self._width))
+        return np.asarray(self.level * residual + np.maximum(-residual, 0.0) + bend)
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        """σ((f − y)/h) − τ."""
+        return np.asarray(expit((f - y) / self._width) - self.level)
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """σ(1 − σ)/h."""
+        u = (f - y) / self._width
+        return np.asarray(expit(u) * expit(-u) / self._width)
+
+    def start(self, mean: Array) -> Start:
+        """The least-squares fit, with the curvature of a normal density 20 widths wide."""
+        return one_score_start(float(mean[0]), -0.02 / self._width, 0.02 / self._width)
+
+
+def robust_deviation(y: Array, weight: Array | None) -> float:
+    """1.4826 × the median distance from the median; the standard deviation, or 1, where that is 0.
+
+    Equal to the standard deviation for a normal distribution, whatever happens to half the rows.
+    """
+    y = np.ravel(y)
+    weight = np.ones(len(y)) if weight is None else weight
+    spread = 1.4826 * _median(np.abs(y - _median(y, weight)), weight)
+    if spread == 0:
+        mean = np.average(y, weights=weight)
+        spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
+    return spread if spread > 0 else 1.0
+
+
+def _median(values: Array, weight: Array) -> float:
+    """Weighted median: weight 2 is the value twice."""
+    order = np.argsort(values)
+    below = np.cumsum(weight[order])
+    lower, upper = (values[order][np.searchsorted(below, below[-1] / 2, side)]
+                    for side in ("left", "right"))  # fmt: skip
+    return float((lower + upper) / 2)
+
+
+def _positive(name: str, value: Any) -> float:
+    if not (np.isreal(value) and 0.0 < float(value) < np.inf):
+        raise ValueError(f"{name}={value!r} must be a positive number, in the units of y")
+    return float(value)
+
+
+def _given(loss: Loss, name: str, value: float | None) -> float:
+    if value is None:
+        raise ValueError(
+            f"{name}=None of the {type(loss).__name__} loss is found from the targets; give a "
+            f"number, or call fitted(y, weight) first"
+        )
+    return value

@@ -1,0 +1,197 @@
+"""Newton's method for any loss, one pass over the rows an iteration; a weight η or a limit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError
+from sklearn.exceptions import ConvergenceWarning
+
+from scalefair._typing import Array
+from scalefair.solve.limit import least_eta
+from scalefair.solve.newton_model import Local, Problem, Slice
+
+STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
+"""Shorter steps that a pass judges besides the full one; 0 is where it came from."""
+
+ROUNDING = 1e-13
+"""Relative rounding error of a value of J."""
+
+
+class Goal(NamedTuple):
+    """What to fit: a ridge α, and either a weight η or a limit on the explained share."""
+
+    alpha: float
+    eta: float = 0.0
+    unfairness: float | None = None
+
+    def choose(self, slice_: Slice) -> float:
+        """Return η: for a limit the least one that keeps it, on the path of the model."""
+        if self.unfairness is None:
+            return self.eta
+        found = least_eta(slice_, self.unfairness)  # type: ignore[arg-type]
+        if found is None:
+            raise ValueError(
+                f"unfairness={self.unfairness:g} is not reached at any eta; ask for more than "
+                "that, use penalty='normalized', or give the model more or other features"
+            )
+        return found
+
+
+class NewtonFit(NamedTuple):
+    """The optimum, and what it took.
+
+    Parameters
+    ----------
+    theta : array of shape (p, k)
+        Coefficients of centred features, and the intercept.
+    eta : float
+        The weight that was used or found.
+    objective : float
+        J at the last point that a pass has seen.
+    n_iter, n_passes : int
+        Newton steps, and passes over the rows.
+    converged : bool
+        Whether the tolerance was met.
+    local : Local
+        The last model of the data term, where the next fit can start.
+    """
+
+    theta: Array
+    eta: float
+    objective: float
+    n_iter: int
+    n_passes: int
+    converged: bool
+    local: Local
+
+
+def newton(
+    problem: Problem,
+    goal: Goal,
+    *,
+    warm: Local | None = None,
+    tol: float = 1e-10,
+    max_iter: int = 50,
+    progress: Callable[[], None] = lambda: None,
+) -> NewtonFit:
+    """Minimise 1/n ΣV + α βᵀDβ + η|Rᵀβ|².
+
+    Each pass judges the full Newton step and, in the same look at the rows, shorter ones; it
+    yields the next quadratic model. Under a limit every model is solved for the η that meets it,
+    so that η and θ converge together, in as many passes.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rows, loss and penalty.
+    goal : Goal
+        α and η, or a limit.
+    warm : Local or None
+        The model to start from, of a fit nearby; None: the moments give one.
+    tol : float
+        Decrease of J that is not worth a pass: the last step promises less, and is taken unseen.
+    max_iter : int
+        Most Newton steps. A ConvergenceWarning says so if they are not enough.
+    progress : callable
+        Called after each pass.
+    """
+    fit = _Descent(problem, goal, tol, progress).run(warm, max_iter)
+    if not fit.converged:
+        warnings.warn(
+            f"Newton's method stopped after {fit.n_iter} iterations before it converged to "
+            f"tol={tol:g}; raise max_iter or use a larger alpha",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return fit
+
+
+class _Descent:
+    """The state of one minimisation."""
+
+    def __init__(
+        self, problem: Problem, goal: Goal, tol: float, progress: Callable[[], None]
+    ) -> None:
+        self.problem, self.goal, self.tol = problem, goal, tol
+        self._progress = progress
+        self.n_passes = 0
+        self.damping, self._unit = 0.0, 1.0
+        self.objective = float("nan")
+
+    def run(self, warm: Local | None, max_iter: int) -> NewtonFit:
+        local, seen = self._first(warm)
+        self._unit = self.problem.mean_curvature(local)
+        eta = self.goal.eta
+        for n_iter in range(1, max_iter + 1):
+            try:
+                slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
+            except LinAlgError:
+                # Scores so certain that no curvature is left: separated classes without a ridge.
+                if not seen:
+                    raise
+                return self._done(local.theta, eta, n_iter, False, local)
+            eta = self.goal.choose(slice_)
+            theta = slice_.theta(eta)
+            decrement = slice_.decrement(theta, eta)
+            if seen and decrement / 2 <= self.tol and self.damping == 0:
+                return self._done(theta, eta, n_iter, True, local)
+            moved, seen = self._step(local, theta, eta, decrement), True
+            if moved is None and decrement <= 1e4 * ROUNDING * max(1.0, abs(self.objective)):
+                return self._done(local.theta, eta, n_iter, True, local)
+            local = local if moved is None else moved
+        return self._done(local.theta, eta, max_iter, False, local)
+
+    def _done(self, *parts: Any) -> NewtonFit:
+        theta, eta, n_iter, converged, local = parts
+        return NewtonFit(theta, eta, self.objective, n_iter, self.n_passes, converged, local)
+
+    def _first(self, warm: Local | None) -> tuple[Local, bool]:
+        """The first model, and whether a pass has seen it."""
+        if warm is not None:
+            return warm, True
+        start = self.problem.start()
+        if start is not None:
+            return start, False
+        zero = np.zeros((len(self.problem.metric), self.problem.loss.n_scores))
+        return self._pass(zero, zero)[0], True
+
+    def _pass(
+        self, theta: Array, before: Array, steps: tuple[float, ...] = ()
+    ) -> tuple[Local, Array]:
+        self.n_passes += 1
+        found = self.problem.evaluate(theta, before, steps)
+        self._progress()
+        return found
+
+    def _step(self, local: Local, theta: Array, eta: float, decrement: float) -> Local | None:
+        """Move to θ, or as far towards it as J falls; None where it does not.
+
+        Then the next step is damped.
+        """
+        before = local.theta
+        there, data = self._pass(theta, before, STEPS)
+        lengths = np.array([1.0, *STEPS])
+        values = np.array([there.value, *data])
+        J = values + [self._penalty(before + t * (theta - before), eta) for t in lengths]
+        # A limit of 0 is kept by every step once it is: until then there is nothing to compare.
+        now = J[-1] if self.problem.is_within(before, eta) else np.inf
+        slack = ROUNDING * max(1.0, abs(now))
+        if J[0] <= now - 1e-4 * decrement + slack:
+            self.damping = self.damping / 10 if self.damping > 1e-6 * self._unit else 0.0
+            self.objective = float(J[0])
+            return there
+        falls = np.where(np.isfinite(J[:-1]), J[:-1], np.inf)
+        best = int(np.argmin(falls))
+        self.objective = float(now)
+        if not falls[best] < now - slack:
+            self.damping = max(10 * self.damping, 1e-3 * self._unit)
+            return None
+        self.objective = float(falls[best])
+        return self._pass(before + lengths[best] * (theta - before), before)[0]
+
+    def _penalty(self, theta: Array, eta: float) -> float:
+        return self.problem.penalty(theta, self.goal.alpha, eta)

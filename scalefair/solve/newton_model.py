@@ -1,0 +1,269 @@
+"""The objective of a general loss, its quadratic model at a point, and the model's fits for all η.
+
+J(θ) = 1/n ΣV(zθ, y) + α βᵀDβ + η|Rᵀβ|², z = [Φ − mean, 1], θ = [β, b]: b is not penalised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve
+
+from scalefair._linalg import cholesky, positive_eigh
+from scalefair._typing import Array, Source
+from scalefair.solve.primal import gain
+from scalefair.solve.system import Solution, System
+from scalefair.statistics import RowMap
+from scalefair.statistics.curvature import Along, RowFrame, loss_sums
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """The data term 1/n ΣV near θ.
+
+    Parameters
+    ----------
+    theta, gradient : arrays of shape (p, k)
+        Where, and the gradient there.
+    hessian : array of shape (kp, kp)
+        Second derivative, score by score.
+    value : float
+        NaN where it is not known.
+    """
+
+    theta: Array
+    gradient: Array
+    hessian: Array
+    value: float = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """All but α and η: the rows, how they are mapped, the loss, and the penalty's factor.
+
+    Parameters
+    ----------
+    source : Source
+        Numeric rows, y as the loss wants it.
+    row_map : RowMap
+        The maps, which made the moments too.
+    loss : Loss
+        V.
+    system : System
+        Of the moments: mean and covariance of Φ, R, the relative ridges D.
+    rows : int or None
+        Rows per chunk.
+    """
+
+    source: Source
+    row_map: RowMap
+    loss: Any
+    system: System
+    rows: int | None = None
+
+    @property
+    def intercept(self) -> bool:
+        """Whether f has one."""
+        return self.system.fit_intercept
+
+    @cached_property
+    def linear(self) -> Array | None:
+        """The linear part of φ, where the rows go without."""
+        return None if self.row_map.whiten_rows else self.row_map.phi.linear_
+
+    @cached_property
+    def frame(self) -> RowFrame:
+        """How rows become z; the shift is the mean of Φ, taken back through the linear part."""
+        joined = len(self.system.features) > 1
+        mean = self.system.mean * self.intercept
+        width = self.system.moments.blocks["phi"]
+        phi = mean[:width]
+        if self.linear is not None:
+            phi = np.asarray(np.linalg.lstsq(self.linear.T, phi)[0], dtype=np.float64)
+        shift = np.concatenate([phi, mean[width:]])
+        return RowFrame(self.row_map, joined, self.intercept, shift)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """C of Φ, centred."""
+        return self.system.moments.covariance(self.system.features, self.system.features)
+
+    @cached_property
+    def metric(self) -> Array:
+        """Mean of zzᵀ: the second derivative of a loss of curvature 1."""
+        return self._with_intercept(self.system.gram, 1.0)
+
+    def _with_intercept(self, matrix: Array, corner: float) -> Array:
+        if not self.intercept:
+            return matrix
+        m = len(matrix)
+        whole = np.zeros((m + 1, m + 1))
+        whole[:m, :m], whole[m, m] = matrix, corner
+        return whole
+
+    def beta(self, theta: Array) -> Array:
+        """The coefficients within θ."""
+        return theta[:-1] if self.intercept else theta
+
+    def solution(self, theta: Array) -> Solution:
+        """β and the intercept of uncentred features."""
+        beta = self.beta(theta)
+        intercept = theta[-1] - self.system.mean @ beta if self.intercept else np.zeros(len(beta.T))
+        return Solution(beta, intercept)
+
+    def share(self, theta: Array) -> float:
+        """Explained share of the scores."""
+        return self.system.explained_share(self.beta(theta))
+
+    def penalty(self, theta: Array, alpha: float, eta: float) -> float:
+        """α βᵀDβ + η|Rᵀβ|²; with η = ∞ the last part is held at 0."""
+        beta = self.beta(theta)
+        ridge = alpha * float(self.system.ridge @ np.sum(beta**2, axis=1))
+        if eta == 0 or np.isinf(eta):
+            return ridge
+        return ridge + eta * float(np.sum((self.system.factor.T @ beta) ** 2))
+
+    def is_within(self, theta: Array, eta: float) -> bool:
+        """Say whether θ obeys Rᵀβ = 0 where η = ∞ asks for it."""
+        beta = self.beta(theta)
+        explained = np.sum((self.system.factor.T @ beta) ** 2)
+        size = np.sum(self.system.factor**2) * np.sum(beta**2)
+        return bool(np.isfinite(eta) or explained <= 1e-18 * size)
+
+    def mean_curvature(self, local: Local) -> float:
+        """The curvature of a loss that is as curved as the model everywhere."""
+        found = float(np.trace(local.hessian) / (self.loss.n_scores * np.trace(self.metric)))
+        return found if found > 0 else 1.0
+
+    def start(self) -> Local | None:
+        """The data term near its best constant, from the moments; None where a pass must tell.
+
+        Where all scores are equal every row has the same curvature, so that the first Newton step
+        needs nothing but C_φ and C_φy.
+        """
+        found = self.loss.start(self.system.moments.mean("y")) if self.intercept else None
+        if found is None:
+            return None
+        theta = np.zeros((len(self.metric), self.loss.n_scores))
+        theta[-1] = found.intercept
+        gradient = np.zeros_like(theta)
+        gradient[:-1] = self.system.target @ found.slope
+        D = self.loss.directions
+        return Local(theta, gradient, np.kron((D.T * found.curvature) @ D, self.metric))
+
+    def evaluate(
+        self, theta: Array, before: Array, steps: tuple[float, ...] = ()
+    ) -> tuple[Local, Array]:
+        """Make one pass; return the data term near θ, and its value on the steps to it."""
+        along = Along(self._raw(theta), self._raw(before), steps)
+        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows)
+        sums = sums.transform(self.linear, self.frame.width)
+        n = self.system.moments.weight
+        hessian = _assembled(sums.hessian / n, self.loss.directions)
+        values = sums.values / n
+        return Local(theta, sums.gradient / n, hessian, float(values[0])), values[1:]
+
+    def _raw(self, theta: Array) -> Array:
+        if self.linear is None:
+            return theta
+        m = self.linear.shape[1]
+        return np.concatenate([self.linear @ theta[:m], theta[m:]])
+
+
+def _assembled(parts: Array, directions: Array) -> Array:
+    """Σⱼ dⱼdⱼᵀ ⊗ Sⱼ."""
+    k, p = directions.shape[1], parts.shape[1]
+    outer = np.einsum("ja,jb->jab", directions, directions)
+    whole = np.tensordot(outer, parts, axes=(0, 0))
+    return np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape(k * p, k * p)
+
+
+class Slice:
+    """Minimisers of the quadratic model plus penalties at one α, for every η.
+
+    θ(η) = ridge − directions · gain(2η, strength) · along, by Woodbury's identity: ηRRᵀ is never
+    formed, and η = ∞ is allowed.
+
+    Parameters
+    ----------
+    problem : Problem
+        The objective.
+    local : Local
+        The model of its data term.
+    alpha : float
+        α.
+    damping : float
+        Multiple of the metric that is added to the second derivative.
+    """
+
+    def __init__(self, problem: Problem, local: Local, alpha: float, damping: float = 0.0) -> None:
+        self._problem, self._shape = problem, local.theta.shape
+        p, k = self._shape
+        curved = local.hessian
+        if damping > 0:
+            curved = curved + np.kron(np.eye(k), damping * problem.metric)
+        ridge = np.zeros(p)
+        ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
+        self._local = local
+        self._matrix = curved + np.diag(np.tile(ridge, k))
+        self._factor, self.jitter = cholesky(self._matrix)
+        target = curved @ _flat(local.theta) - _flat(local.gradient)
+        self.ridge = cho_solve(self._factor, target, check_finite=False)
+
+    @cached_property
+    def _penalty(self) -> tuple[Array, Array, Array]:
+        """Directions, their strength, and how far the ridge fit goes along each."""
+        p, k = self._shape
+        factor = np.zeros((p, self._problem.system.factor.shape[1]))
+        factor[: len(self._problem.system.factor)] = self._problem.system.factor
+        every = np.asarray(np.kron(np.eye(k), factor), dtype=np.float64)
+        solved = cho_solve(self._factor, every, check_finite=False)
+        inner = every.T @ solved
+        strength, turn = positive_eigh((inner + inner.T) / 2)
+        return solved @ turn, strength, turn.T @ (every.T @ self.ridge)
+
+    @property
+    def strength(self) -> Array:
+        """RᵀA⁻¹R in its eigenbasis."""
+        return self._penalty[1]
+
+    def theta(self, eta: float) -> Array:
+        """θ of shape (p, k) at one η."""
+        return np.asarray(self._thetas(np.array([eta]))[0])
+
+    def _thetas(self, etas: Array) -> Array:
+        p, k = self._shape
+        if not np.any(etas) or self._problem.system.factor.shape[1] == 0:
+            flat = np.tile(self.ridge, (len(etas), 1))
+        else:
+            directions, strength, along = self._penalty
+            flat = self.ridge - (gain(2.0 * etas, strength) * along) @ directions.T
+        return np.asarray(flat.reshape(-1, k, p).transpose(0, 2, 1))
+
+    def shares(self, etas: Array) -> Array:
+        """Explained share of the scores for each η; NaN where f is constant."""
+        problem = self._problem
+        system, covariance = problem.system, problem.covariance
+        at = np.concatenate([self._thetas(np.zeros(1)), self._thetas(np.atleast_1d(etas))])
+        E, _, k = at.shape
+        beta = np.moveaxis(at[:, : len(covariance)], 0, 1).reshape(len(covariance), -1)
+        variance = np.sum(beta * (covariance @ beta), axis=0).reshape(E, k).sum(axis=1)
+        explained = np.sum((system.share_factor.T @ beta) ** 2, axis=0).reshape(E, k).sum(axis=1)
+        # What is left of f where the penalty reaches all of it is rounding error of the ridge fit.
+        constant = variance <= 1e-20 * variance[0]
+        return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))[1:]
+
+    def decrement(self, theta: Array, eta: float) -> float:
+        """stepᵀ(A + 2ηRRᵀ)step: twice the decrease of J that the model promises."""
+        step = theta - self._local.theta
+        flat = _flat(step)
+        along = self._problem.system.factor.T @ self._problem.beta(step)
+        weight = 2.0 * eta if np.isfinite(eta) else 0.0
+        return float(flat @ self._matrix @ flat + weight * np.sum(along**2))
+
+
+def _flat(theta: Array) -> Array:
+    return np.asarray(theta.T.ravel())
