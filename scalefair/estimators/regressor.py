@@ -120,6 +120,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: Any = 1e-6,
+        output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -143,6 +144,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
