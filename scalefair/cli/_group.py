@@ -33,6 +33,9 @@ class OneLineErrors(click.Group):
         try:
             code = super().main(arguments, standalone_mode=False, **options)
         except click.Abort:
+            # An interrupt inside exec(), as imports use it, would make Python end by the signal and
+            # not with our exit code; the next exec() makes it forget.
+            exec("")  # noqa: S102
             fail("interrupted", INTERRUPTED)
         except click.ClickException as error:
             fail(usage_message(error), 2)
@@ -47,6 +50,8 @@ class OneLineErrors(click.Group):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
+        except KeyboardInterrupt:
+            raise click.Abort from None  # here, before click prints an empty line
         except BrokenPipeError:
             _give_up_stdout()
             ctx.exit(BROKEN_PIPE)
