@@ -22,12 +22,12 @@ class OneLineErrors(click.Group):
     """A group of commands whose errors are one line on stderr; exit code 2 for bad input."""
 
     def main(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **options: Any
+        self, args: Sequence[str] | None = None, **options: Any
     ) -> Any:
         """Run a command; `--debug` lets a traceback through."""
         arguments = list(sys.argv[1:] if args is None else args)
         # Also for `python -m scalefair`: the name is part of the completion variable.
-        options["prog_name"] = prog_name or "scalefair"
+        options["prog_name"] = "scalefair"
         if not options.pop("standalone_mode", True):
             return super().main(arguments, standalone_mode=False, **options)
         try:

@@ -107,8 +107,9 @@ def _dropped(error: Any, problem: Problem, drop: tuple[str, ...], console: Conso
 
 
 def _problem(
-    data: str | None, client: Any, console: Console, *, target: str | None, sensitive: tuple[str, ...],
-    drop: tuple[str, ...], seed: int, text: tuple[str, ...], delimiter: str,
+    data: str | None, client: Any, console: Console, *,
+    target: str | None, sensitive: tuple[str, ...], drop: tuple[str, ...], seed: int,
+    text: tuple[str, ...], delimiter: str,
 ) -> Problem:  # fmt: skip
     if data is None:
         if target is not None:
