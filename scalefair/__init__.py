@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scalefair.any_model import limit_gap, make_fair
     from scalefair.auditing import Audit, audit
     from scalefair.estimators import (
         FairGPRegressor,
@@ -39,7 +40,9 @@ __all__ = [
     "SensitiveRows",
     "SklearnFairKernel",
     "audit",
+    "limit_gap",
     "load",
+    "make_fair",
     "save",
     "scan_csv",
     "scan_parquet",
@@ -52,7 +55,9 @@ _HOMES = {
     "Moments": "scalefair.statistics",
     "SensitiveRows": "scalefair.solve.fair_kernel",
     "audit": "scalefair.auditing",
+    "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",
+    "make_fair": "scalefair.any_model",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",
     "scan_parquet": "scalefair.stream",

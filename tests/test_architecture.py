@@ -21,6 +21,7 @@ MAX_LINES = 400
 
 LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"cli"},
+    {"any_model"},
     {"report", "persistence", "datasets"},
     {"estimators"},
     {"auditing"},

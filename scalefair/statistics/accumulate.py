@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.statistics.checkpoint import Checkpoint
@@ -53,6 +54,9 @@ class CrossSums:
     def add(self, Phi: Rows, rest: Array) -> None:
         """Count rows in that are shifted and multiplied by √weight."""
         self._add_cross(Phi, rest)
+        self._add_rest(rest)
+
+    def _add_rest(self, rest: Array) -> None:
         self.rest += rest.T @ rest
         self.n_rows += int(np.count_nonzero(rest[:, -1]))
 
@@ -81,6 +85,13 @@ class _Sums(CrossSums):
             self.phi += self._chunk
         super().add(Phi, rest)
 
+    def add_coded(self, codes: NDArray[np.int32], rest: Array) -> None:
+        """Count rows in whose φ is 1 in the columns `codes`, of shape (t, k), and 0 elsewhere."""
+        root, codes = rest[:, -1], np.ascontiguousarray(codes)
+        add_pairs(codes, root * root, self.phi)
+        add_rows(codes, root[:, None] * rest, self.cross)
+        self._add_rest(rest)
+
     def moments(self, blocks: dict[str, int], shift: Array) -> Moments:
         """Centre the sums: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
         weight = float(self.rest[-1, -1])
@@ -100,13 +111,13 @@ class _Sums(CrossSums):
 class RowBuffer:
     """The rows of one thread: φ and [ψ, beside, y, 1], shifted, multiplied by √weight."""
 
-    def __init__(self, row_map: RowMap, rows: int) -> None:
-        self._map = row_map
+    def __init__(self, row_map: RowMap, rows: int, *, coded: bool = False) -> None:
+        self._map, self._coded = row_map, coded
         self._phi_rows, self._psi_rows = row_map.start_phi(), row_map.start_psi()
         self.blocks = row_map.blocks
         self.width = self.blocks["phi"]
         self.rest_width = sum(self.blocks.values()) - self.width + 1
-        self._phi = np.empty((rows, self.width), row_map.dtype)
+        self._phi = np.empty((0 if coded else rows, self.width), row_map.dtype)
         self._rest = np.empty((rows, self.rest_width))
         self._psi = np.empty((rows, self.blocks.get("psi", 0)))
         self._shift: Array | None = None
@@ -118,22 +129,28 @@ class RowBuffer:
 
     def fill(self, chunk: Chunk) -> tuple[Rows, Array]:
         """Return the rows of a chunk, valid until the next."""
+        rest = self.fill_rest(chunk)
+        Phi = self._phi[: chunk.n_rows]
+        shift = self.shift[: self.width].astype(Phi.dtype)
+        size = getattr(self._map.phi, "block", BLOCK)
+        # Block by block: a block is mapped and shifted while it is in the cache.
+        for start in range(0, chunk.n_rows, size):
+            block = slice(start, start + size)
+            self._phi_rows(chunk.x[block], Phi[block])
+            Phi[block] -= shift
+        if chunk.weight is not None:
+            Phi *= np.sqrt(chunk.weight)[:, None].astype(Phi.dtype)
+        return Phi, rest
+
+    def fill_rest(self, chunk: Chunk) -> Array:
+        """Return the rows of [ψ, beside, y, 1] alone."""
         rest = self._fill_rest(chunk)
         if self._shift is None:
             self._shift = self._first_mean(chunk, rest)
-        Phi = self._phi[: chunk.n_rows]
-        shift = self.shift[: self.width].astype(Phi.dtype)
-        # Block by block: a block is mapped and shifted while it is in the cache.
-        for start in range(0, chunk.n_rows, BLOCK):
-            block = slice(start, start + BLOCK)
-            self._phi_rows(chunk.x[block], Phi[block])
-            Phi[block] -= shift
         rest[:, :-1] -= self.shift[self.width :]
         if chunk.weight is not None:
-            root = np.sqrt(chunk.weight)[:, None]
-            Phi *= root.astype(Phi.dtype)
-            rest *= root
-        return Phi, rest
+            rest *= np.sqrt(chunk.weight)[:, None]
+        return rest
 
     def _fill_rest(self, chunk: Chunk) -> Array:
         rest, Psi = self._rest[: chunk.n_rows], self._psi[: chunk.n_rows]
@@ -156,8 +173,9 @@ class RowBuffer:
         if not len(counted):
             return None
         first = counted[:256]
-        Phi = np.empty((len(first), self.width), self._phi.dtype)
-        self._phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
+        Phi = np.zeros((len(first), self.width), self._phi.dtype)
+        if not self._coded:  # zeros and ones need no shift
+            self._phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
         mean = Phi.mean(axis=0, dtype=float).astype(Phi.dtype)
         return np.concatenate([mean, rest[first, :-1].mean(axis=0)])
 
@@ -167,7 +185,8 @@ class MomentAccumulator:
 
     def __init__(self, row_map: RowMap, folds: Folds, rows: int) -> None:
         self._folds = folds
-        self._buffer = RowBuffer(row_map, rows)
+        self._codes = row_map.codes
+        self._buffer = RowBuffer(row_map, rows, coded=self._codes is not None)
         width, rest = self._buffer.width, self._buffer.rest_width
         self._sums = [_Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
 
@@ -176,8 +195,14 @@ class MomentAccumulator:
         if chunk.n_rows == 0:
             return
         chunk, ends = _by_fold(chunk, self._folds)
+        spans = zip(self._sums, ends[:-1], ends[1:], strict=True)
+        if self._codes is not None:
+            codes, rest = self._codes(chunk.x), self._buffer.fill_rest(chunk)
+            for sums, start, stop in spans:
+                sums.add_coded(codes[:, start:stop], rest[start:stop])
+            return
         Phi, rest = self._buffer.fill(chunk)
-        for sums, start, stop in zip(self._sums, ends[:-1], ends[1:], strict=True):
+        for sums, start, stop in spans:
             if stop > start:
                 sums.add(Phi[start:stop], rest[start:stop])
 
@@ -205,11 +230,6 @@ def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:
     return replace(chunk, **parts), ends
 
 
-def chunk_rows(width: int, dtype: Any) -> int:
-    """Rows per chunk: enough for BLAS, few enough that the rows in flight stay small."""
-    return int(np.clip(2**24 // (width * np.dtype(dtype).itemsize), 256, 8192))
-
-
 def accumulate(
     source: Source,
     row_map: RowMap,
@@ -233,7 +253,7 @@ def accumulate(
     checkpoint : Checkpoint or None
         Where to keep the sums of a long pass, so that it can go on after a crash.
     """
-    size = rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
+    size = rows or row_map.chunk_rows
 
     def start() -> MomentAccumulator:
         return MomentAccumulator(row_map, folds, size)

@@ -12,8 +12,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
-from scalefair.statistics.accumulate import chunk_rows
-from scalefair.statistics.rows import RowMap
+from scalefair.statistics.rows import RowMap, chunk_rows
 
 
 class LengthScaleMap(FeatureMap, Protocol):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalefair._typing import Array, Chunk, Source
-from scalefair.statistics.accumulate import CrossSums, RowBuffer, chunk_rows
+from scalefair.statistics.accumulate import CrossSums, RowBuffer
 from scalefair.statistics.moments import Moments
-from scalefair.statistics.rows import RowMap
+from scalefair.statistics.rows import RowMap, chunk_rows
 from scalefair.stream import ArraySource
 
 

@@ -8,11 +8,20 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._digest import digest
 from scalefair._typing import Chunk, FeatureMap, Rows
 from scalefair.maps._base import Buffer, start_raw
 from scalefair.statistics.moments import FoldMoments, Moments
+
+CODED_ROWS = 8192
+"""Rows per chunk where rows are named by codes, and never written out."""
+
+
+def chunk_rows(width: int, dtype: Any) -> int:
+    """Rows per chunk: enough for BLAS, few enough that the rows in flight stay small."""
+    return int(np.clip(2**24 // (width * np.dtype(dtype).itemsize), 256, 8192))
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,23 @@ class RowMap:
         psi = {} if self.psi is None else {"psi": _width(self.psi, whiten=True)}
         beside = {block.name: block.width for block in self.beside}
         return {**phi, **psi, **beside, "y": self.n_targets}
+
+    @property
+    def codes(self) -> Callable[[Any], NDArray[np.int32]] | None:
+        """What names the columns in which φ(x) is 1, where it is 0 in all others; else None."""
+        return getattr(self.phi, "codes", None)
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows per chunk, by default."""
+        return CODED_ROWS if self.codes else chunk_rows(self.blocks["phi"], self.dtype)
+
+    def rows_of(self, name: str, chunk: Chunk) -> Rows:
+        """Return the rows of ψ or of a block beside it."""
+        if name == "psi":
+            return self.psi_rows(chunk)
+        (block,) = (block for block in self.beside if block.name == name)
+        return block.rows(chunk)
 
     def start_phi(self) -> Callable[[Any, Rows], None]:
         """Return the function that writes rows of φ into `out`, for one thread and one pass."""
