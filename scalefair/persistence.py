@@ -167,7 +167,8 @@ class _Reader:
         readers: dict[str, Callable[[Any], Any]] = {
             "array": self._arrays.__getitem__,
             "fortran": lambda name: self._arrays[name].T,
-            "scalar": lambda item: self.value(item)[()],
+            # The container has no arrays of no dimension: a number comes back as one of one.
+            "scalar": lambda item: self.value(item).reshape(())[()],
             "list": lambda items: [self.value(item) for item in items],
             "tuple": lambda items: tuple(self.value(item) for item in items),
             "dict": lambda pairs: {self.value(k): self.value(v) for k, v in pairs},
