@@ -143,6 +143,19 @@ def test_weight_two_is_the_row_twice(frame):
     close(first.gaps, second.gaps, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("interval", ["analytic", "bootstrap"])
+def test_weights_of_a_small_sum_are_relative(frame, interval):
+    weight = frame["weight"] + 0.5
+    options = {"threshold": 0.3, "interval": interval, "n_resamples": 50}
+    scaled = [weight / weight.sum() * total for total in (1.0, 30.0, len(frame))]
+    first, *others = (
+        group_gaps(frame["score"], frame[S], frame["truth"], sample_weight=w, **options)
+        for w in scaled
+    )
+    for other in others:
+        same(first, other, rtol=1e-9)
+
+
 def statistics(frame, cuts, order, **options):
     """Statistics of consecutive pieces of the rows, added up in some order."""
     weight = frame["weight"]

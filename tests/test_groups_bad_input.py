@@ -43,6 +43,14 @@ CASES = {
         {"sensitive_features": {"k": ["rare", *["x", "y"] * 99, "x"]}},
         "'k': the group 'rare' has only one row",
     ),
+    "number of one": (
+        {"sensitive_features": {"k": np.repeat([0, 1, 2], [99, 100, 1])}},
+        "the group '2' has only one row, .* or cut the column with bins=",
+    ),
+    "a few numbers": (
+        {"y_pred": np.arange(5.0), "sensitive_features": np.arange(5.0) ** 2, "y_true": None},
+        "are continuous and have no groups",
+    ),
     "continuous": ({"sensitive_features": FRAME["age"]}, "'age' are continuous and have no groups"),
     "continuous and missing": (
         {"sensitive_features": FRAME["age"].where(FRAME.index > 4), "missing": "group"},
@@ -108,10 +116,10 @@ def test_an_unknown_method_is_named():
 def test_too_many_intersections_are_refused_and_can_be_switched_off(monkeypatch):
     monkeypatch.setattr("scalefair.measures.grouping.cells.MAX_CELLS", 5)
 
-    lazy = da.from_array(P.to_numpy(), chunks=100)
-    with pytest.raises(ValueError, match="more than 5 intersections; merge levels, or"):
-        group_gaps(lazy, S)
-    assert len(group_gaps(lazy, S, intersections=False).frames) == 2
+    for scores in (P, da.from_array(P.to_numpy(), chunks=100)):
+        with pytest.raises(ValueError, match="more than 5 intersections; merge levels, or"):
+            group_gaps(scores, S)
+        assert len(group_gaps(scores, S, intersections=False).frames) == 2
 
 
 def test_labels_of_minus_one_and_one_are_labels():

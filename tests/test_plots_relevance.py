@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from scalefair import FairGPRegressor
+from scalefair.datasets import make_toy1
 from scalefair.plots import AFTER, BEFORE, RelevanceDisplay, make_figure, to_svg
 
 UNFAIR = {"race": 1.8, "income": 12.6, "age": 5.0, "rent": 40.0}
@@ -81,6 +83,20 @@ def test_from_estimators_prefers_the_table_of_the_model():
         fair=with_table(FAIR), unfair=with_table(UNFAIR), inputs=["income"], ax=ax
     )
     assert drawn(display) == [{"income": 12.6}, {"income": 411.3}]
+
+
+def test_two_fitted_processes_are_drawn():
+    toy = make_toy1(80, random_state=0)
+    X = pd.DataFrame(toy.data, columns=toy.feature_names)
+    start = {"feature_map": "exact", "length_scale": [1.0, 2.0, 3.0], "optimizer": None}
+    unfair, fair = (
+        FairGPRegressor(eta=eta, **start).fit(X, toy.target, sensitive_features=X[["x3"]])
+        for eta in (0.0, 1.0)
+    )
+    _, ax = make_figure(4, 3)
+    display = RelevanceDisplay.from_estimators(fair=fair, unfair=unfair, ax=ax)
+    for found in drawn(display):
+        assert found == pytest.approx({"x1": 1.0, "x2": 2.0, "x3": 3.0})
 
 
 def test_without_names_inputs_are_numbered():

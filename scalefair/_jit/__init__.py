@@ -16,6 +16,7 @@ from scalefair._jit.distances import (
     squared_norms,
 )
 from scalefair._jit.fourier import cos_phase, cos_sin
+from scalefair._jit.pairs import distance_products, permuted_product
 from scalefair._jit.rows import equal_rows, laplace, laplace_contraction
 from scalefair._jit.vectors import exp_rows
 
@@ -24,6 +25,7 @@ __all__ = [
     "add_rows",
     "cos_phase",
     "cos_sin",
+    "distance_products",
     "equal_rows",
     "exp_rows",
     "gaussian",
@@ -33,5 +35,6 @@ __all__ = [
     "matern_slope",
     "pair_distances",
     "pair_products",
+    "permuted_product",
     "squared_norms",
 ]

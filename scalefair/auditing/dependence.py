@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scalefair import _frames
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Chunk
 from scalefair.measures import (
+    conditional_hsic_test,
     distance_correlation,
     explained_share,
     hsic,
@@ -20,17 +21,19 @@ from scalefair.measures import (
     nocco,
     normalized_hsic,
 )
+from scalefair.measures._rows import Pair, open_pair
 from scalefair.measures.grouping.attributes import MISSING, Attribute
 from scalefair.measures.grouping.cells import Plan
 from scalefair.measures.grouping.judged import Judged
 from scalefair.measures.grouping.rows import floats_of
 from scalefair.measures.grouping.survey import absent
 
-PAIRED_ROWS = 5_000
-"""Distance correlation compares all pairs of at most so many rows."""
-
 NEIGHBOUR_ROWS = 20_000
 """Mutual information looks for neighbours among at most so many rows."""
+
+
+CONDITIONAL_ROWS = 3_000
+"""Independence given the target is tested on at most so many rows."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,18 @@ class Kernels:
     seed: int = 0
 
 
-class Rows(NamedTuple):
-    """Predictions and attributes as the measures take them: arrays, or a source and None."""
+class Shared(Pair):
+    """Rows that several measures look at: their columns are learnt once, each sample drawn once."""
 
-    f: Any
-    s: Any
-    weight: Array | None
-    n_rows: int
+    @cached_property
+    def _samples(self) -> dict[int | None, Chunk]:
+        return {}
+
+    def rows(self, size: int | None = None) -> Chunk:
+        """Return all rows that count, or at most `size` chosen by their number."""
+        if size not in self._samples:
+            self._samples[size] = _present(super().rows(size))
+        return self._samples[size]
 
 
 class Found(NamedTuple):
@@ -72,49 +80,51 @@ class Found(NamedTuple):
     rows: int
 
 
-Measure = Callable[[Rows, Kernels], float]
+Measure = Callable[[Pair, Kernels], float]
 
 
-def _share(rows: Rows, kernels: Kernels, cv: int | None = 5) -> float:
-    cv = None if cv is None else min(cv, rows.n_rows // 2)
+def _share(pair: Pair, kernels: Kernels) -> float:
     return explained_share(
-        rows.f, rows.s, kernel=kernels.sensitive_kernel, eps=kernels.eps, cv=cv,
-        n_components=kernels.n_sensitive_components, sample_weight=rows.weight,
-        random_state=kernels.seed,
+        pair, None, kernel=kernels.sensitive_kernel, cv=min(5, pair.n_rows // 2),
+        n_components=kernels.n_sensitive_components, random_state=kernels.seed,
     )  # fmt: skip
 
 
-def _hsic(rows: Rows, kernels: Kernels) -> float:
-    return hsic(rows.f, rows.s, sample_weight=rows.weight, random_state=kernels.seed)
+def _share_in_sample(pair: Pair, kernels: Kernels) -> float:
+    return explained_share(
+        pair, None, kernel=kernels.sensitive_kernel, cv=None, eps=kernels.eps,
+        n_components=kernels.n_sensitive_components, random_state=kernels.seed,
+    )  # fmt: skip
 
 
-def _normalized(rows: Rows, kernels: Kernels) -> float:
-    return normalized_hsic(rows.f, rows.s, sample_weight=rows.weight, random_state=kernels.seed)
+def _hsic(pair: Pair, kernels: Kernels) -> float:
+    return hsic(pair, None, random_state=kernels.seed)
 
 
-def _nocco(rows: Rows, kernels: Kernels) -> float:
-    options: dict[str, Any] = {"sample_weight": rows.weight, "random_state": kernels.seed}
-    return nocco(rows.f, rows.s, eps=kernels.eps, **options)
+def _normalized(pair: Pair, kernels: Kernels) -> float:
+    return normalized_hsic(pair, None, random_state=kernels.seed)
 
 
-def _distance(rows: Rows, kernels: Kernels) -> float:
-    return distance_correlation(
-        rows.f, rows.s, sample_weight=rows.weight, random_state=kernels.seed
-    )
+def _nocco(pair: Pair, kernels: Kernels) -> float:
+    return nocco(pair, None, eps=kernels.eps, random_state=kernels.seed)
 
 
-def _information(rows: Rows, kernels: Kernels) -> float:
+def _distance(pair: Pair, kernels: Kernels) -> float:
+    return distance_correlation(pair, None, random_state=kernels.seed)
+
+
+def _information(pair: Pair, kernels: Kernels) -> float:
     options: dict[str, Any] = {"max_rows": NEIGHBOUR_ROWS, "random_state": kernels.seed}
-    return mutual_information(rows.f, rows.s, **options)
+    return mutual_information(pair, None, **options)
 
 
-def _pvalue(rows: Rows, kernels: Kernels) -> float:
-    return hsic_test(rows.f, rows.s, random_state=kernels.seed).pvalue
+def _pvalue(pair: Pair, kernels: Kernels) -> float:
+    return hsic_test(pair, None, random_state=kernels.seed).pvalue
 
 
 MEASURES: dict[str, Measure] = {
     "explained_share": _share,
-    "explained_share_in_sample": partial(_share, cv=None),
+    "explained_share_in_sample": _share_in_sample,
     "normalized_hsic": _normalized,
     "hsic": _hsic,
     "nocco": _nocco,
@@ -123,7 +133,12 @@ MEASURES: dict[str, Measure] = {
     "hsic_pvalue": _pvalue,
 }
 
-WITHOUT_WEIGHTS = ("mutual_information", "hsic_pvalue")
+CONDITIONAL = "conditional_hsic_pvalue"
+"""Test of independence given the target: of equalised odds."""
+
+NAMES = (*MEASURES, CONDITIONAL)
+
+WITHOUT_WEIGHTS = ("mutual_information", "hsic_pvalue", CONDITIONAL)
 """Not defined for weighted rows."""
 
 
@@ -132,13 +147,45 @@ def dependence(
 ) -> list[Found]:
     """Return the measures of dependence of one model on some attributes together."""
     change = partial(chosen_columns, judged.plan, model, tuple(attributes))
-    whole = _all_rows(judged, change)
-    found = []
-    for name in names:
-        rows = _sample(judged, change) if name == "distance_correlation" else whole
-        used = min(rows.n_rows, NEIGHBOUR_ROWS) if name == "mutual_information" else rows.n_rows
-        found.append(Found(name, float(MEASURES[name](rows, kernels)), used))
-    return found
+    pair = _pair(judged, change, kernels.seed)
+    found = [
+        Found(name, float(MEASURES[name](pair, kernels)), _used(name, pair.n_rows))
+        for name in names
+        if name != CONDITIONAL
+    ]
+    return [*found, _conditional(judged, change, kernels)] if CONDITIONAL in names else found
+
+
+def _conditional(judged: Judged, change: Callable[[Chunk], Chunk], kernels: Kernels) -> Found:
+    """Test independence given the target, on a sample of the rows that count."""
+    chunk = judged.survey.sample.chunk()
+    rows = change(chunk)
+    index = np.arange(chunk.n_rows) if rows.weight is None else np.flatnonzero(rows.weight > 0)
+    if len(index) > CONDITIONAL_ROWS:
+        # Evenly spaced rows of a sample by hash are a sample all the same.
+        index = index[np.linspace(0, len(index) - 1, CONDITIONAL_ROWS).astype(np.int64)]
+    target = chunk.y[index, 0]
+    labels = judged.survey.truth is not None and judged.survey.truth.is_binary
+    control = np.where(target > 0, "positive", "negative").astype(object) if labels else target
+    test = conditional_hsic_test(
+        rows.x[index], _frames.take_rows(rows.s, index), control, random_state=kernels.seed
+    )
+    return Found(CONDITIONAL, test.pvalue, len(index))
+
+
+def _used(measure: str, n_rows: int) -> int:
+    return min(n_rows, NEIGHBOUR_ROWS) if measure == "mutual_information" else n_rows
+
+
+def _pair(judged: Judged, change: Callable[[Chunk], Chunk], seed: int) -> Pair:
+    source, names = judged.rows.source.then(change), ("y_pred", "sensitive_features")
+    if not judged.rows.in_memory:
+        pair = open_pair(source, None, names=names, seed=seed)
+    else:
+        # Rows of weight 0 stay: folds and samples go by row number, as in a stream.
+        (chunk,) = source.chunks(judged.survey.n_rows)
+        pair = open_pair(chunk.x, chunk.s, chunk.weight, names=names, seed=seed)
+    return Shared(**{field.name: getattr(pair, field.name) for field in fields(pair)})
 
 
 def chosen_columns(plan: Plan, model: int, attributes: tuple[int, ...], chunk: Chunk) -> Chunk:
@@ -163,30 +210,11 @@ def _written(attribute: Attribute, column: _frames.Column) -> Any:
     return np.array(attribute.levels, dtype=object)[attribute.codes(column)]
 
 
-def _all_rows(judged: Judged, change: Callable[[Chunk], Chunk]) -> Rows:
-    n, source = judged.survey.n_kept, judged.rows.source.then(change)
-    if not judged.rows.in_memory:
-        return Rows(source, None, None, n)
-    (chunk,) = source.chunks(judged.survey.n_rows)
-    return _present(chunk)
-
-
-def _sample(judged: Judged, change: Callable[[Chunk], Chunk]) -> Rows:
-    whole = _present(change(judged.survey.sample.chunk()))
-    if whole.n_rows <= PAIRED_ROWS:
-        return whole
-    # Evenly spaced rows of a sample by hash are a sample all the same.
-    index = np.linspace(0, whole.n_rows - 1, PAIRED_ROWS).astype(np.int64)
-    weight = None if whole.weight is None else whole.weight[index]
-    return Rows(whole.f[index], _frames.take_rows(whole.s, index), weight, PAIRED_ROWS)
-
-
-def _present(chunk: Chunk) -> Rows:
-    """The rows of positive weight."""
-    if chunk.weight is None:
-        return Rows(chunk.x, chunk.s, None, chunk.n_rows)
+def _present(chunk: Chunk) -> Chunk:
+    """The rows of positive weight: dask samples before rows are left out for missing attributes."""
+    if chunk.weight is None or (chunk.weight > 0).all():
+        return chunk
     index = np.flatnonzero(chunk.weight > 0)
-    s = _frames.take_rows(chunk.s, index)
-    weight = chunk.weight[index]
-    # Weights of one each are none: tests of independence know no others.
-    return Rows(chunk.x[index], s, None if (weight == 1).all() else weight, len(index))
+    return replace(
+        chunk, x=chunk.x[index], s=chunk.s[index], y=chunk.y[index], weight=chunk.weight[index]
+    )

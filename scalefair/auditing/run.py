@@ -8,13 +8,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-from scalefair.auditing.dependence import MEASURES, WITHOUT_WEIGHTS, Kernels, dependence
+from scalefair.auditing.dependence import (
+    CONDITIONAL,
+    NAMES,
+    WITHOUT_WEIGHTS,
+    Kernels,
+    dependence,
+)
 from scalefair.auditing.result import Audit, ModelAudit
-from scalefair.measures.grouping.frames import group_frame
+from scalefair.measures.grouping.frames import group_frames
 from scalefair.measures.grouping.judged import Judged, Settings, judge
 from scalefair.measures.grouping.rows import open_rows
-from scalefair.measures.grouping.survey import Missing
+from scalefair.measures.grouping.survey import Missing, Survey
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps
+
+LEAST_ROWS = 20
+"""Of fewer rows neither mutual information nor tests of independence tell anything."""
 
 SHOWN = 5
 """Small groups that a warning names."""
@@ -53,16 +62,18 @@ def audit(
     y_true : array-like of shape (n,), optional
         Targets: numbers, or labels 0 and 1.
     sample_weight : array-like of shape (n,), optional
-        Weight 2 equals the row twice. Mutual information and the test of independence know no
-        weights and are left out.
+        Weight 2 equals the row twice. Mutual information and the tests of independence know
+        no weights and are left out.
     measures : sequence of str, optional
         Measures of dependence; by default explained_share (cross-fitted, for new rows),
-        explained_share_in_sample, normalized_hsic, hsic, nocco, distance_correlation (of at most
-        5,000 rows), mutual_information (of at most 20,000) and hsic_pvalue.
+        explained_share_in_sample, normalized_hsic, hsic, nocco, distance_correlation,
+        mutual_information (of at most 20,000 rows), hsic_pvalue and, with targets,
+        conditional_hsic_pvalue (a test of equalised odds, on at most 3,000 rows).
     threshold, metrics, quantiles, bins, intersections, missing, confidence, interval, n_resamples
         How groups are judged, as in :func:`scalefair.measures.group_gaps`.
     sensitive_kernel, n_sensitive_components, eps
-        As in the estimators: the explained share of a fitted model is the one it reports.
+        As in the estimators: explained_share_in_sample of a fitted model on its training rows is
+        the `explained_share_` that it reports.
     random_state : int
         Seed of landmarks, folds, samples and resamples.
 
@@ -121,34 +132,45 @@ def _audit_model(judged: Judged, model: int, kernels: Kernels, names: Sequence[s
         )
         for chosen in sets
     }
-    frames = (group_frame(judged, model, grouping) for grouping in judged.groupings)
-    return ModelAudit(judged.plan.models[model], found, GroupGaps(frames))
+    return ModelAudit(judged.plan.models[model], found, GroupGaps(group_frames(judged, model)))
 
 
 def _measures(measures: Sequence[str] | None) -> list[str]:
-    names = list(MEASURES) if measures is None else [*measures]
+    names = list(NAMES) if measures is None else [*measures]
     for name in names:
-        if name not in MEASURES:
+        if name not in NAMES:
             raise ValueError(
-                f"measures has {name!r}, which is unknown; choose among {', '.join(MEASURES)}"
+                f"measures has {name!r}, which is unknown; choose among {', '.join(NAMES)}"
             )
     return names
 
 
 def _possible(names: list[str], judged: Judged, *, asked: bool) -> tuple[list[str], list[str]]:
-    """Leave out, with a note, what weighted rows do not allow."""
-    notes = []
-    if judged.survey.n_missing:
-        notes.append(
-            f"{judged.survey.n_missing:,} rows in which a sensitive attribute is missing were left "
-            "out"
-        )
-    weighted = abs(judged.survey.weight - judged.survey.n_kept) > 0
-    if weighted and (gone := [name for name in names if name in WITHOUT_WEIGHTS]):
+    """Leave out what these rows do not allow, or refuse it where it was asked for; add notes."""
+    survey = judged.survey
+    impossible = {name: reason for name in names if (reason := _obstacle(name, survey))}
+    for name, reason in impossible.items():
         if asked:
-            raise ValueError(f"measures has {gone[0]!r}, which is not defined for weighted rows")
-        names = [name for name in names if name not in WITHOUT_WEIGHTS]
-    return names, notes
+            raise ValueError(f"measures has {name!r}, which {reason}")
+    notes = []
+    if survey.n_missing:
+        notes.append(
+            f"{survey.n_missing:,} rows in which a sensitive attribute is missing were left out"
+        )
+    return [name for name in names if name not in impossible], notes
+
+
+def _obstacle(name: str, survey: Survey) -> str:
+    """Say why a measure cannot be computed, if so."""
+    if name in WITHOUT_WEIGHTS and survey.weight != survey.n_kept:
+        return "is not defined for weighted rows; leave it out"
+    if name in WITHOUT_WEIGHTS and survey.n_kept < LEAST_ROWS:
+        return f"needs at least {LEAST_ROWS} rows, here are {survey.n_kept}; leave it out"
+    if name == CONDITIONAL and survey.truth is None:
+        return "needs targets; give y_true"
+    if name == CONDITIONAL and survey.truth is not None and survey.truth.is_constant:
+        return "needs targets that differ; leave it out"
+    return ""
 
 
 def _check_varies(judged: Judged) -> None:

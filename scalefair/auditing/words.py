@@ -58,6 +58,7 @@ def explain(measure: str, value: float, attribute: str) -> str:
         "from 0 (independent) to 1",
         "mutual_information": f"a prediction tells {value:.3f} nats about {together}",
         "hsic_pvalue": _evidence(value, together),
+        "conditional_hsic_pvalue": f"given the target, {_evidence(value, together)}",
     }
     return said[measure]
 

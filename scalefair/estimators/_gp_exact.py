@@ -19,6 +19,9 @@ from scalefair.solve.gaussian_profile import AMPLITUDE_BOUNDS, MEANING, NOISE_BO
 START = {"noise": 0.1, "amplitude": 1.0}
 """Where the search starts, in units of the variance and of the standard deviation of y."""
 
+NEAR = {("amplitude", 0): np.log(10.0)}
+"""How near a bound counts: an amplitude far below the noise changes nothing, so that it stops."""
+
 DEFAULT = {"noise": NOISE_BOUNDS, "amplitude": AMPLITUDE_BOUNDS}
 
 
@@ -112,7 +115,7 @@ class ExactEvidence:
         sentences = []
         for name, value, pair in zip(("amplitude", "noise"), place[-2:], self.pairs(), strict=True):
             for end in (0, 1):
-                if pair[0] < pair[1] and abs(value - pair[end]) < 1e-6:
+                if pair[0] < pair[1] and abs(value - pair[end]) < NEAR.get((name, end), 1e-6):
                     sentences.append(
                         f"{name}={np.exp(value):.3g} ran to its {('lower', 'upper')[end]} bound: "
                         f"{MEANING[name, end]}; widen {name}_bounds, fix it, or look at the data"

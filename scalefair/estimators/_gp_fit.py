@@ -28,6 +28,15 @@ from scalefair.kernels import Scaled
 from scalefair.maps import Nystroem
 from scalefair.maps._base import standard_deviation
 from scalefair.maps._moving import MovingNystroem
+from scalefair.statistics.rows import whitened
+
+ELSEWHERE = np.log([0.3, 0.1, 3.0])
+"""Length scales, relative to the start, to look at where the evidence shows no signal there."""
+
+CONSTANT = (
+    "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "
+    "smaller eta, or give the model more or other inputs"
+)
 
 SPAN = 1e3
 """Default bounds of a length scale: so much below and above its start."""
@@ -61,6 +70,8 @@ def learn(estimator: Any, data: TrainingData) -> None:
             f"the log evidence is {estimator.log_marginal_likelihood_value_} at the noise and "
             "length scales found; look for huge values among the inputs and targets, or fix them"
         )
+    if psi is not None and np.isnan(estimator.explained_share_):
+        at_bounds = (*at_bounds, CONSTANT)
     report(estimator, search, bounds, at_bounds)
 
 
@@ -103,23 +114,29 @@ def run_search(
             tell()
             return found
 
+        starts, spare = _starts(start, bounds, estimator.n_restarts, data.seed)
         return maximise(
-            value,
-            _starts(start, bounds, estimator.n_restarts, data.seed),
-            bounds,
-            tol=estimator.tol,
-            max_iter=estimator.max_iter,
+            value, starts, bounds, tol=estimator.tol, max_iter=estimator.max_iter, spare=spare
         )
 
 
-def _starts(start: Array, bounds: Bounds, restarts: int, seed: int) -> list[Array]:
-    """Return the start, within bounds, and random ones about it; landmarks stay where they are."""
+def _starts(
+    start: Array, bounds: Bounds, restarts: int, seed: int
+) -> tuple[list[Array], list[Array]]:
+    """Return the start and random ones about it; and shorter and longer length scales.
+
+    All are within bounds. Landmarks, which have none, stay where they are.
+    """
     low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
     high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])
     bounded = np.isfinite(low)
     rng = np.random.default_rng(seed)
-    steps = [bounded * rng.normal(size=len(start)) for _ in range(restarts)]
-    return [np.clip(start + step, low, high) for step in [np.zeros(len(start)), *steps]]
+    random = [bounded * rng.normal(size=len(start)) for _ in range(restarts)]
+    near, spare = [np.zeros(len(start)), *random], [bounded * step for step in ELSEWHERE]
+    return (
+        [np.clip(start + step, low, high) for step in near],
+        [np.clip(start + step, low, high) for step in spare],
+    )
 
 
 def settle_features(estimator: Any, settled: Settled, data: TrainingData) -> None:
@@ -132,7 +149,7 @@ def settle_features(estimator: Any, settled: Settled, data: TrainingData) -> Non
     missing = amplitude**2 if isinstance(phi, Nystroem) else 0.0
     contained = 0.0
     if missing and isinstance(estimator.noise, str):
-        contained = missing * _mean_residual(estimator.moments_, phi, data)
+        contained = missing * _usual_residual(phi, data)
     estimator._law = FeatureLaw(phi, point.posterior(), missing, contained)
     coef = estimator._law.law.coef
     estimator.coef_ = coef[:, 0] if estimator._one_target else coef.T
@@ -142,12 +159,14 @@ def settle_features(estimator: Any, settled: Settled, data: TrainingData) -> Non
     estimator.log_marginal_likelihood_value_ = point.log_evidence
 
 
-def _mean_residual(moments: Any, phi: Any, data: TrainingData) -> float:
-    """Mean of k(x, x) − |φ(x)|² over the training rows."""
-    weight = data.sample.weight
-    diagonal = np.average(phi.kernel_.diag(np.asarray(data.sample.x)), weights=weight)
-    seen = np.trace(moments.covariance("phi", "phi")) + np.sum(moments.mean("phi") ** 2)
-    return max(float(diagonal - seen), 0.0)
+def _usual_residual(phi: Any, data: TrainingData) -> float:
+    """Return what k(x, x) − |φ(x)|² exceeds on 5 % of the weight of the sample."""
+    x = np.asarray(data.sample.x, dtype=np.float64)
+    residual = np.maximum(phi.kernel_.diag(x) - np.sum(whitened(phi, x) ** 2, axis=1), 0.0)
+    order = np.argsort(residual)
+    weight = np.ones(len(x)) if data.sample.weight is None else data.sample.weight
+    below = np.cumsum(weight[order])
+    return float(residual[order][np.searchsorted(below, 0.95 * below[-1])])
 
 
 def settle_exact(

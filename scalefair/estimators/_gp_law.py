@@ -8,9 +8,11 @@ the fair prior nothing changes: the penalty looks at f on the training rows, whe
 φ(x)ᵀβ for f; the rest of f is independent of β and has mean zero, so that the mean stays as fair
 as it is, and the exact fair process, whose rest is punished, too, has no more variance.
 
-A noise variance σ² that was learnt fits y about φ(x)ᵀβ on the training rows, and so contains the
-mean r̄ of r there. Adding both would count it twice: y has the variance of f plus
-σ² − min(r(x), r̄), not below that of f. A noise that was given is added as it is.
+A noise variance σ² that was learnt fits y about φ(x)ᵀβ on the training rows, and so contains what
+is missing there; adding both would count it twice. With c, which r exceeds on 5 % of the training
+rows, and κ = min(1, σ²/c), the rest of f that is told of has the variance κ min(r, c) + (r − c)₊:
+no more than the data left room for on rows like those fitted, and all the excess elsewhere. New y
+has the variance of φᵀβ plus σ² + (r − c)₊. A noise that was given is taken at its word: c = 0.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from scalefair._linalg import positive_eigh
-from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.estimators._exact import ExactRows
 from scalefair.kernels import Kernel
 from scalefair.solve.exact_process import ExactGP
@@ -59,7 +61,7 @@ class FeatureLaw:
     missing : float
         a² for a Nyström map, whose residual k(x, x) − |φ(x)|² it multiplies; 0 for the others.
     contained : float
-        r̄, which the noise contains.
+        c, up to which the noise contains the residual.
     """
 
     phi: FeatureMap
@@ -85,9 +87,10 @@ class FeatureLaw:
         """Return var f and what the noise adds to it, both of shape (k,)."""
         x = _wide(x)
         Phi = whitened(self.phi, x)
-        variance, rest = self.law.variance(Phi), self._rest(x, Phi)
-        added = np.maximum(self.law.noise - np.minimum(rest, self.contained), 0.0)
-        return variance + rest, added
+        residual, noise = self._residual(x, Phi), self.law.noise
+        inside = self._share * np.minimum(residual, self.contained)
+        excess = np.maximum(residual - self.contained, 0.0)
+        return self.law.variance(Phi) + inside + excess, noise - inside
 
     def covariance(self, x: Array) -> Array:
         """Return cov f, shape (k, k)."""
@@ -96,14 +99,25 @@ class FeatureLaw:
         covariance = self.law.covariance(Phi)
         if self.missing:
             kernel: Any = self.phi.kernel_  # type: ignore[attr-defined]
-            covariance = covariance + self.missing * _positive(kernel(x) - Phi @ Phi.T)
+            residual = self._residual(x, Phi)
+            told = self._share * np.minimum(residual, self.contained)
+            told += np.maximum(residual - self.contained, 0.0)
+            # Correlated as the kernel says, with the variances that are told of.
+            root = np.sqrt(self.missing * told / np.where(residual > 0, residual, 1.0))
+            rest = _positive(kernel(x) - Phi @ Phi.T)
+            covariance = covariance + root[:, None] * rest * root
         return covariance
 
-    def _rest(self, x: Array, Phi: Array) -> Array:
+    @property
+    def _share(self) -> float:
+        """κ."""
+        return min(1.0, self.law.noise / self.contained) if self.contained else 1.0
+
+    def _residual(self, x: Array, Phi: Rows) -> Array:
         if not self.missing:
             return np.zeros(len(x))
         diagonal = self.phi.kernel_.diag(x)  # type: ignore[attr-defined]
-        return self.missing * np.maximum(diagonal - np.sum(Phi**2, axis=1), 0.0)
+        return np.asarray(self.missing * np.maximum(diagonal - np.sum(Phi**2, axis=1), 0.0))
 
 
 @dataclass(frozen=True, eq=False)

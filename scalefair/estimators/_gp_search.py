@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
@@ -83,6 +84,7 @@ def maximise(
     *,
     tol: float,
     max_iter: int,
+    spare: Sequence[Array] = (),
 ) -> Search:
     """Return the largest log evidence that L-BFGS-B finds from any of the starts.
 
@@ -96,12 +98,16 @@ def maximise(
         A run has converged where the largest slope per row is below it.
     max_iter : int
         Of each run.
+    spare : list of arrays of shape (p,)
+        Further starts for the case that the first is on a plateau, where no slope shows the way.
     """
     objective = _Objective(evidence)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}
     found = Search(starts[0], -np.inf)
     iterations = 0
-    for start in starts:
+    for number, start in enumerate([*starts, *spare]):
+        if number >= len(starts) and iterations > 0:
+            break
         run, used = _run(objective, start, bounds, options)
         iterations += used
         value = -float(run.fun) * objective.scale
@@ -120,7 +126,7 @@ def maximise(
 
 
 def _run(
-    objective: _Objective, start: Array, bounds: Bounds, options: dict[str, float]
+    objective: _Objective, start: Array, bounds: Bounds, options: Any
 ) -> tuple[OptimizeResult, int]:
     """Run from one start, on and on where the line search fails but the run got somewhere."""
     used, last = 0, np.inf

@@ -68,7 +68,7 @@ class Kernel(ABC):
 
         return fill
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:
         """Return Σ_ij G_ij ∂k(x_i, z_j)/∂log θ_l.
 
         Parameters
@@ -77,6 +77,8 @@ class Kernel(ABC):
             Z None: X.
         G : array of shape (n, p)
             The adjoint of the kernel matrix.
+        K : array of shape (n, p), optional
+            The kernel matrix itself, where it is at hand: some gradients are quicker with it.
 
         Returns
         -------
@@ -85,7 +87,10 @@ class Kernel(ABC):
             No array larger than (n, p) or (n, d) is formed.
         """
         rows, others = as_pair(X, Z, double=True)
-        return self._gradient(rows, others, as_adjoint(G, (len(rows), len(others))))
+        adjoint = as_adjoint(G, (len(rows), len(others)))
+        if K is not None and K.dtype == np.float64 and K.shape == adjoint.shape:
+            return self._gradient_at(rows, others, adjoint, K)
+        return self._gradient(rows, others, adjoint)
 
     def point_gradient(self, X: Any, Z: Any, G: Any) -> Array:
         """Return Σ_i G_ij ∂k(x_i, z_j)/∂z_jl: how a function of the matrix changes with Z.
@@ -151,6 +156,11 @@ class Kernel(ABC):
     def _gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         raise NotImplementedError
 
+    def _gradient_at(self, X: Rows, Z: Rows, G: Array, K: Array) -> Array:
+        """The same where the kernel matrix is known."""
+        del K
+        return self._gradient(X, Z, G)
+
     def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         del X, Z, G
         raise ValueError(
@@ -204,7 +214,7 @@ class Scaled(Kernel):
         values *= self.amplitude**2
         return values
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return amplitude² times the gradient of the kernel inside."""
         return self.amplitude**2 * self.kernel.gradient(X, Z, G)
 
@@ -267,7 +277,7 @@ class Sum(Combined):
         """Return Σ_a k_a(x_i, x_i), shape (n,)."""
         return reduce(np.add, [kernel.diag(X) for kernel in self.kernels])
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return the gradients of the summands, one after the other."""
         return np.concatenate([kernel.gradient(X, Z, G) for kernel in self.kernels])
 
@@ -287,7 +297,7 @@ class Product(Combined):
         """Return Π_a k_a(x_i, x_i), shape (n,)."""
         return reduce(np.multiply, [kernel.diag(X) for kernel in self.kernels])
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return the gradients of the factors, each with the other factors multiplied into G."""
         values = [kernel(X, Z) for kernel in self.kernels]
         adjoint = as_adjoint(G, values[0].shape)

@@ -55,6 +55,9 @@ class Radial(Stationary):
         W = A @ B.T
         factor = self._slope(W, _jit.squared_norms(A), _jit.squared_norms(B))
         W *= G
+        return self._contracted(A, B, W, factor)
+
+    def _contracted(self, A: Rows, B: Rows, W: Array, factor: float = 1.0) -> Array:
         squares = W.sum(axis=1) @ (A * A) + W.sum(axis=0) @ (B * B)
         return self._per_hyper(factor * (squares - 2.0 * np.einsum("il,il->l", A, W @ B)))
 
@@ -104,6 +107,10 @@ class RBF(Radial):
     def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
         _jit.gaussian(D, xx, zz)
         return 1.0
+
+    def _gradient_at(self, X: Rows, Z: Rows, G: Array, K: Array) -> Array:
+        """Here -f'(r)/r is k itself, so that a product and the exponentials are saved."""
+        return self._contracted(*self._standardised(X, Z), G * K)
 
     def _stretch(self, m: int, rng: np.random.Generator) -> float:  # noqa: ARG002
         return 1.0

@@ -197,9 +197,9 @@ class Nystroem(LengthScaleMap):
         other._factorize()
         return other
 
-    def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:  # noqa: ARG002
+    def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
         """Contract with ∂k(x, Z)/∂log θ; see `LengthScaleMap.raw_gradient`."""
-        return self.kernel_.gradient(X, self.landmarks_, dRaw)
+        return self.kernel_.gradient(X, self.landmarks_, dRaw, raw)
 
     def linear_gradient(self, product: Array) -> Array:
         """Contract with ∂K_ZZ/∂log θ; see `LengthScaleMap.linear_gradient`."""

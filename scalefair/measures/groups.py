@@ -9,7 +9,7 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._typing import Array
-from scalefair.measures.grouping.frames import GroupFrame, Method, group_frame
+from scalefair.measures.grouping.frames import GroupFrame, Method, group_frames
 from scalefair.measures.grouping.judged import Judged, Settings, judge
 from scalefair.measures.grouping.rows import open_rows
 from scalefair.measures.grouping.survey import Missing
@@ -120,7 +120,8 @@ def group_gaps(
     y_true : array-like of shape (n,), optional
         Targets: numbers, or labels 0 and 1, which error rates need.
     sample_weight : array-like of shape (n,), optional
-        Weight 2 equals the row twice, in the values and in the intervals.
+        Weight 2 equals the row twice, in the values and in the intervals. Weights of a smaller
+        sum than there are rows are taken as relative, and scaled to that sum.
     quantiles : sequence of float
         Levels of the quantiles of predictions that are not labels.
     threshold : float, optional
@@ -175,7 +176,7 @@ def group_gaps(
         )
     judged = judge(rows, settings)
     _check_grouped(judged)
-    return GroupGaps(group_frame(judged, 0, grouping) for grouping in judged.groupings)
+    return GroupGaps(group_frames(judged, 0))
 
 
 def _check_grouped(judged: Judged) -> None:

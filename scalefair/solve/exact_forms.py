@@ -22,9 +22,9 @@ from typing import Protocol
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotri, dpotrs
 
-from scalefair._linalg import add_outer
 from scalefair._typing import Array
 from scalefair.solve.exact import Spectrum, WeightedRows
 from scalefair.solve.exact_gp import (
@@ -149,14 +149,13 @@ class QuickForm:
     def misfit(self) -> float:
         """yᵀ(K* + σ²I)⁻¹y = |y − f|²/σ² + cᵀKc + (η/σ²)fᵀMf with f = Kc = T(y − σ²c)."""
         at = self.setting
-        fitted = at.gram @ self.coef
+        if at.eta == 0:
+            return float(np.sum(at.target * self.coef))
+        fitted, kept = at.gram @ self.coef, _kept(at)
         residual = at.target - fitted
-        total = np.sum(residual**2) / at.noise + np.sum(self.coef * fitted)
-        if at.eta > 0:
-            along = at.spectrum.vectors.T @ (at.target - at.noise * self.coef)
-            kept = _kept(at)
-            total += np.sum((kept * (1.0 - kept))[:, None] * along**2) / at.noise
-        return float(total)
+        along = at.spectrum.vectors.T @ (at.target - at.noise * self.coef)
+        punished = np.sum((kept * (1.0 - kept))[:, None] * along**2)
+        return float((np.sum(residual**2) + punished) / at.noise + np.sum(self.coef * fitted))
 
     @cached_property
     def log_evidence(self) -> float:
@@ -175,14 +174,14 @@ class QuickForm:
 
     def adjoint(self) -> Array:
         """−½(t(S − FFᵀ) − ccᵀ)."""
-        result = _half_inverse(self.cholesky)
+        t, update = self.setting.outputs, self.coef
         if self.setting.eta > 0:
-            factor, _ = self._prior_factor
-            result -= 0.5 * (factor @ factor.T)
-        result *= -self.setting.outputs
-        for column in self.coef.T:
-            add_outer(result, 0.5 * column, column)
-        return result
+            update = np.hstack([update, np.sqrt(t) * self._prior_factor[0]])
+        inverse = dpotri(self.cholesky, lower=1)[0]
+        # One triangle, off the diagonal doubled: a contraction needs no more.
+        result = dsyrk(1.0, update, beta=-float(t), c=inverse, lower=1, overwrite_c=1).T
+        result.ravel()[:: len(result) + 1] *= 0.5
+        return np.asarray(result)
 
     def spread(self, K_new: Array) -> Array:
         """k_X(·)ᵀL⁻ᵀ, shape (p, k)."""
@@ -239,12 +238,11 @@ class RobustForm:
 
     def adjoint(self) -> Array:
         """B W Bᵀ, W = −½(t(K* + σ²I)⁻¹ − aaᵀ): as dK* = BᵀdKB with B = I − Fgᵀ."""
-        W = _half_inverse(self.cholesky)
-        W += W.T
-        W *= -0.5 * self.setting.outputs
-        W += 0.5 * (self.target_coef @ self.target_coef.T)
+        inverse = dpotri(self.cholesky, lower=1)[0]
+        inverse += np.tril(inverse, -1).T
+        W = 0.5 * (self.target_coef @ self.target_coef.T - self.setting.outputs * inverse)
         half = W - self.prior.factor @ (self.prior.train.T @ W)
-        return half - (half @ self.prior.train) @ self.prior.factor.T
+        return np.asarray(half - (half @ self.prior.train) @ self.prior.factor.T)
 
     def spread(self, K_new: Array) -> Array:
         """g(·) and k*_X(·)ᵀL⁻ᵀ side by side, shape (p, r + k)."""
@@ -257,13 +255,6 @@ class RobustForm:
 def _solve(cholesky: Array, right: Array) -> Array:
     """Return (LLᵀ)⁻¹ right; SciPy's own wrapper would copy L first."""
     return np.asarray(dpotrs(cholesky, right, lower=1)[0])
-
-
-def _half_inverse(cholesky: Array) -> Array:
-    """Return Z with Z + Zᵀ = (LLᵀ)⁻¹: one triangle, for a contraction needs no more."""
-    inverse = np.asarray(dpotri(cholesky, lower=1)[0]).T
-    inverse.ravel()[:: len(inverse) + 1] *= 0.5
-    return inverse
 
 
 def _kept(setting: Setting) -> Array:

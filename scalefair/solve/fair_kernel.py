@@ -175,7 +175,7 @@ class FairKernel(Kernel):
         value = plain - np.sum(self._shadow(X) ** 2, axis=1)
         return np.asarray(np.maximum(value, 0.0), dtype=plain.dtype)
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return Σ_ij G_ij ∂k*(x_i, z_j)/∂log θ, through K too; see `Kernel.gradient`.
 
         The adjoint G of k*(X, Z) is that of k(X, Z); −GA_zᵀ, −A_xᵀG and A_xᵀGA_z are those of

@@ -70,11 +70,14 @@ class Along:
         f is judged at θ and at before + t(θ − before).
     steps : tuple of float
         Lengths t to try, besides 1.
+    curved : bool
+        Whether the second derivative is wanted: it is most of the work.
     """
 
     theta: Array
     before: Array
     steps: tuple[float, ...] = ()
+    curved: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,7 @@ class LossSums:
     gradient : array of shape (p, k)
         Σ w z ∂V/∂f.
     hessian : array of shape (j, p, p)
-        Σ w curvatureⱼ zzᵀ, along the directions of the loss.
+        Σ w curvatureⱼ zzᵀ, along the directions of the loss; (0, p, p) where it was not wanted.
     """
 
     values: Array
@@ -107,8 +110,12 @@ class LossSums:
         if linear is None:
             return self
         gradient = np.concatenate([linear.T @ self.gradient[:width], self.gradient[width:]])
-        hessian = np.stack([_sandwich(H, linear, width) for H in self.hessian])
-        return LossSums(self.values, gradient, hessian)
+        hessian = [_sandwich(H, linear, width) for H in self.hessian]
+        return LossSums(self.values, gradient, _stacked(hessian, len(gradient)))
+
+
+def _stacked(matrices: list[Array], size: int) -> Array:
+    return np.stack(matrices) if matrices else np.empty((0, size, size))
 
 
 def _sandwich(H: Array, linear: Array, width: int) -> Array:
@@ -154,11 +161,12 @@ class CurvatureAccumulator:
         self._phi = np.empty((rows, frame.width), frame.row_map.dtype)
         self._phi_rows = frame.row_map.start_phi()
         self._rest = np.empty((rows, frame.rest))
-        self._roots = np.empty((len(loss.directions), rows))
+        directions = loss.directions if along.curved else ()
+        self._roots = np.empty((len(directions), rows))
         self._block = int(np.clip(ROWS[0] // frame.width, BLOCK, ROWS[1]))
         self._values = np.zeros(1 + len(along.steps))
         self._gradient = np.zeros_like(along.theta)
-        self._triangles = [_Triangle(frame) for _ in loss.directions]
+        self._triangles = [_Triangle(frame) for _ in directions]
         self._scaled = np.empty_like(self._phi) if len(self._triangles) > 1 else self._phi
 
     def add(self, chunk: Chunk) -> None:
@@ -187,16 +195,17 @@ class CurvatureAccumulator:
         f, way = _columns(both[:, :k], k), _columns(both[:, k:], k)
         y = _columns(y, loss.n_targets)
         gradient = loss.gradient(f, y).reshape(-1, k)
-        curvature = loss.curvature(f, y).reshape(len(f), -1)
         lengths = [0.0, *(1.0 - step for step in self._steps)]
         values = np.stack([loss.value(f - back * way, y) for back in lengths])
         if weight is not None:
-            gradient, curvature = gradient * weight[:, None], curvature * weight[:, None]
-            values = values * weight
+            gradient, values = gradient * weight[:, None], values * weight
         self._values += values.sum(axis=1)
         self._gradient[:width] += Phi.T @ gradient
         self._gradient[width:] += rest.T @ gradient
-        self._roots[:, at] = np.sqrt(curvature).T
+        if self._triangles:
+            curvature = loss.curvature(f, y).reshape(len(f), -1)
+            weighted = curvature if weight is None else curvature * weight[:, None]
+            self._roots[:, at] = np.sqrt(weighted).T
 
     def _sum_products(self, n: int) -> None:
         Phi, rest, scaled = self._phi[:n], self._rest[:n], self._scaled[:n]
@@ -206,8 +215,8 @@ class CurvatureAccumulator:
 
     def result(self) -> LossSums:
         """Return the sums over all rows seen."""
-        hessian = np.stack([triangle.whole() for triangle in self._triangles])
-        return LossSums(self._values, self._gradient, hessian)
+        hessian = [triangle.whole() for triangle in self._triangles]
+        return LossSums(self._values, self._gradient, _stacked(hessian, len(self._gradient)))
 
 
 def _columns(block: Array, count: int) -> Array:

@@ -70,10 +70,14 @@ def read_attributes(
             f"bins names {unknown[0]!r}, which is not among the sensitive features "
             f"{', '.join(names)}; correct the name"
         )
-    return tuple(_read(a, bins.get(a.column.name), missing) for a in survey.attributes)
+    # As many values as rows are no levels, however few they are.
+    most = survey.n_kept // 2
+    return tuple(_read(a, bins.get(a.column.name), missing, most) for a in survey.attributes)
 
 
-def _read(a: AttributeStatistics, edges: Sequence[float] | None, missing: Missing) -> Attribute:
+def _read(
+    a: AttributeStatistics, edges: Sequence[float] | None, missing: Missing, most: int
+) -> Attribute:
     name, kind = a.column.name, a.column.kind
     if kind == "empty":
         raise ValueError(f"sensitive column {name!r} is missing in every row: drop it")
@@ -87,7 +91,7 @@ def _read(a: AttributeStatistics, edges: Sequence[float] | None, missing: Missin
     if edges is not None:
         inner = _edges(name, edges)
         return Attribute(name, kind, (*_ranges(inner), *gap), inner)
-    if a.values is not None:
+    if a.values is not None and len(a.values) <= most:
         values = np.array(sorted(a.values))
         shown = [str(bool(v)) if kind == "boolean" else f"{v:.12g}" for v in values]
         return Attribute(name, kind, (*shown, *gap), values)

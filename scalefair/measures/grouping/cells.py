@@ -42,6 +42,8 @@ class Plan:
         Upper ends of the bins in which streamed predictions are counted.
     n_resamples, seed : int
         Of the bootstrap; 0 resamples: none.
+    scale : float
+        What weights are multiplied with: those of a smaller sum than there are rows are relative.
     """
 
     models: tuple[str, ...]
@@ -53,6 +55,12 @@ class Plan:
     edges: Array | None = None
     n_resamples: int = 0
     seed: int = 0
+    scale: float = 1.0
+
+    def rows(self, chunk: Chunk) -> Kept:
+        """Return the rows of a chunk that count, with their scaled weights."""
+        kept = kept_rows(chunk, self.models, self.missing)
+        return kept._replace(weight=kept.weight * self.scale)
 
     def codes(self, kept: Kept, crossing: Sequence[int]) -> NDArray[np.int64]:
         """Return the levels of some attributes, of shape (k, p)."""
@@ -166,6 +174,15 @@ class Crossed(tuple[GroupStatistics, ...]):
     def __add__(self, other: Any) -> Crossed:
         return Crossed(a + b for a, b in zip(self, other, strict=True))
 
+    def check(self) -> Crossed:
+        """Complain of more groups than anybody could judge."""
+        if max(len(part.cells) for part in self) > MAX_CELLS:
+            raise ValueError(
+                f"the sensitive features have more than {MAX_CELLS} intersections; merge levels, "
+                "or judge each attribute alone with intersections=False"
+            )
+        return self
+
 
 class GroupAccumulator:
     """Accumulator of the statistics of cells, for each crossing of a plan."""
@@ -176,14 +193,9 @@ class GroupAccumulator:
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
-        kept = kept_rows(chunk, self._plan.models, self._plan.missing)
-        new = cell_statistics(self._plan, kept)
+        new = cell_statistics(self._plan, self._plan.rows(chunk))
         self._sum = new if self._sum is None else self._sum + new
-        if max(len(part.cells) for part in self._sum) > MAX_CELLS:
-            raise ValueError(
-                f"the sensitive features have more than {MAX_CELLS} intersections; merge levels, "
-                "or judge each attribute alone with intersections=False"
-            )
+        self._sum.check()
 
     def result(self) -> Crossed:
         """Return the statistics of all rows seen."""
@@ -199,7 +211,7 @@ def _of_no_rows(plan: Plan) -> Crossed:
 
 def cell_statistics(plan: Plan, kept: Kept) -> Crossed:
     """Return the statistics of some rows."""
-    return Crossed(_counted(plan, kept, plan.codes(kept, c)) for c in plan.crossings)
+    return Crossed(_counted(plan, kept, plan.codes(kept, c)) for c in plan.crossings).check()
 
 
 def _counted(plan: Plan, kept: Kept, codes: NDArray[np.int64]) -> GroupStatistics:

@@ -149,8 +149,15 @@ def _series(values: dict[str, float]) -> pd.Series:
     return series
 
 
-def group_frame(judged: Judged, model: int, grouping: tuple[int, ...]) -> GroupFrame:
-    """Return the metrics of one model in the groups of some attributes."""
+def group_frames(judged: Judged, model: int) -> list[GroupFrame]:
+    """Return the metrics of one model in the groups of each attribute, and of all crossed."""
+    totals = judged.estimates(model, ())
+    return [_group_frame(judged, model, grouping, totals) for grouping in judged.groupings]
+
+
+def _group_frame(
+    judged: Judged, model: int, grouping: tuple[int, ...], totals: dict[str, Estimate]
+) -> GroupFrame:
     attributes = [judged.attributes[j] for j in grouping]
     groups = judged.statistics(grouping)
     levels = [
@@ -159,6 +166,5 @@ def group_frame(judged: Judged, model: int, grouping: tuple[int, ...]) -> GroupF
     ]
     return GroupFrame(
         tuple(a.name for a in attributes), levels, groups.rows, groups.weight,
-        judged.estimates(model, grouping), judged.estimates(model, ()),
-        judged.settings.confidence,
+        judged.estimates(model, grouping), totals, judged.settings.confidence,
     )  # fmt: skip

@@ -15,7 +15,6 @@ from scalefair.measures.grouping.cells import (
     GroupAccumulator,
     GroupStatistics,
     Plan,
-    cell_statistics,
 )
 from scalefair.measures.grouping.intervals import Estimate
 from scalefair.measures.grouping.metrics import (
@@ -145,16 +144,15 @@ def judge(rows: AuditRows, settings: Settings) -> Judged:
     """Make both passes."""
     survey = _survey(rows, settings)
     plan = _plan(rows, settings, survey)
+    crossed: Crossed = rows.source.fold(lambda: GroupAccumulator(plan), ROWS)
     if rows.in_memory:
         (chunk,) = rows.source.chunks(survey.n_rows)
-        kept = kept_rows(chunk, rows.models, settings.missing)
-        crossed = cell_statistics(plan, kept)
+        kept = plan.rows(chunk)
         distributions = tuple(
             exact_distributions(plan.codes(kept, c), kept.predictions, kept.weight)
             for c in plan.crossings
         )
     else:
-        crossed = rows.source.fold(lambda: GroupAccumulator(plan), ROWS)
         distributions = tuple(binned_distributions(part, plan) for part in crossed)
     judged = Judged(rows, settings, survey, plan, crossed, distributions)
     _check_groups(judged)
@@ -183,7 +181,7 @@ def _plan(rows: AuditRows, settings: Settings, survey: Survey) -> Plan:
     return Plan(
         rows.models, attributes, crossings or ((),), settings.missing, cuts,
         survey.truth is not None, None if rows.in_memory else _edges(survey, rows.models),
-        resamples, settings.seed,
+        resamples, settings.seed, max(1.0, survey.n_kept / survey.weight),
     )  # fmt: skip
 
 
@@ -208,8 +206,9 @@ def _check_groups(judged: Judged) -> None:
         alone = np.flatnonzero((groups.rows == 1) & (groups.weight < 2))
         if len(alone):
             level = attribute.levels[int(groups.cells[alone[0], 0])]
+            cut = "" if attribute.kind == "categorical" else ", or cut the column with bins="
             raise ValueError(
                 f"sensitive column {attribute.name!r}: the group {level!r} has only one row, of "
                 "which no difference can be judged; merge it with another level, or leave the row "
-                "out"
+                f"out{cut}"
             )

@@ -119,11 +119,17 @@ def exact_distributions(
     codes: NDArray[np.int64], predictions: Array, weight: Array
 ) -> Distributions:
     """Return the distributions of rows in memory: their sorted values."""
+    orders: dict[int, NDArray[np.intp]] = {}
 
     def of(model: int, kept: Sequence[int]) -> list[Distribution]:
-        groups, place = unique_rows(codes[:, list(kept)])
         x = predictions[:, model]
-        order = np.lexsort((x, place))
+        # Sorted once by value; a stable sort by group then keeps the values in order.
+        if model not in orders:
+            orders[model] = np.argsort(x, kind="stable")
+        order = orders[model]
+        groups, place = unique_rows(codes[order][:, list(kept)])
+        # numpy sorts 16 bits by counting; there are at most MAX_CELLS groups.
+        order = order[np.argsort(place.astype(np.uint16), kind="stable")]
         ends = np.cumsum(np.bincount(place, minlength=len(groups)))
         parts = np.split(order, ends[:-1])
         return [Distribution(x[part], np.cumsum(weight[part])) for part in parts]
