@@ -4,7 +4,7 @@
 the sum into a fitted encoder. `fit` does the same with a single chunk.
 """
 
-from scalefair.encoding._codes import LevelCode, NumberCode
+from scalefair.encoding._codes import LevelCode, NumberCode, UselessColumnError
 from scalefair.encoding._statistics import (
     ColumnStatistics,
     Spread,
@@ -26,6 +26,7 @@ __all__ = [
     "Spread",
     "TableEncoder",
     "TableStatistics",
+    "UselessColumnError",
     "sensitive_statistics",
     "table_statistics",
 ]

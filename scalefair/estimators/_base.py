@@ -46,7 +46,6 @@ from scalefair.statistics import (
     Moments,
     RowMap,
     accumulate,
-    chunk_rows,
 )
 from scalefair.stream import ChunkSource
 
@@ -204,7 +203,7 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
         self, source: ChunkSource, n_rows: int | None, folds: Folds = ALL_ROWS
     ) -> FoldMoments:
         row_map = self._row_map(n_rows)
-        rows = self.chunk_rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
+        rows = self.chunk_rows or row_map.chunk_rows
         kept = self._checkpoint()
         with watched(self, source, rows, n_rows) as told:
             return accumulate(told, row_map, folds=folds, rows=rows, checkpoint=kept)

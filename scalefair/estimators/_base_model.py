@@ -9,9 +9,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from narwhals.dependencies import is_into_dataframe, is_pandas_dataframe, is_polars_dataframe
+from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from scalefair._checks import check_choice, check_count
 from scalefair._typing import Array, Chunk
@@ -31,8 +32,8 @@ class BaseModel:
     ----------
     model : object
         With `predict`, or what a classifier has instead.
-    scale : {"probability", "log_odds"}
-        What a classifier's prediction is turned into; a regressor's is used as it is.
+    scale : {"probability", "log_odds", "log"}
+        What its prediction is turned into.
     width : int
         Columns of ĥ.
     key : str
@@ -89,8 +90,8 @@ def _methods(model: Any) -> list[str]:
 
 
 def is_fitted(model: Any) -> bool:
-    """Say whether a model is to be used as it is: it is fitted, or cannot be."""
-    if not hasattr(model, "fit"):
+    """Say whether a model is to be used as it is: it is fitted, or cannot be copied and fitted."""
+    if not hasattr(model, "fit") or not hasattr(model, "get_params"):
         return True
     try:
         check_is_fitted(model)
@@ -110,12 +111,13 @@ def predictions(model: Any, x: Any, scale: str) -> Array:
     Parameters
     ----------
     model : object
-        A regressor's `predict` is taken as it is.
+        Fitted.
     x : array or frame of shape (k, d)
         Inputs as the user gave them.
-    scale : {"probability", "log_odds"}
-        Of a classifier of C classes: C − 1 columns p_c or log(p_c / p_0), c = 1 … C − 1; its
-        `decision_function` where it has no probabilities.
+    scale : {"probability", "log_odds", "log"}
+        A regressor's `predict` is taken as it is, or as log(1 + ĥ). Of a classifier of C classes:
+        C − 1 columns p_c or log(p_c / p_0), c = 1 … C − 1; its `decision_function` where it has no
+        probabilities.
     """
     try:
         h = _outputs(model, container(x), scale)
@@ -142,15 +144,22 @@ def predictions(model: Any, x: Any, scale: str) -> Array:
 
 
 def _outputs(model: Any, x: Any, scale: str) -> Any:
-    if not is_classifier(model) and hasattr(model, "predict"):
-        return model.predict(x)
+    if hasattr(model, "predict") and not _is_classifier(model):
+        h = model.predict(x)
+        return np.log1p(np.maximum(h, 0.0)) if scale == "log" else h
     if not hasattr(model, "predict_proba"):
         return model.decision_function(x)
     p = np.asarray(model.predict_proba(x))
-    if scale == "probability":
+    if scale != "log_odds":
         return p[:, 1:]
     log = np.log(np.clip(p, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY))
     return log[:, 1:] - log[:, :1]
+
+
+def _is_classifier(model: Any) -> bool:
+    # Models that are not scikit-learn's have no tags to ask.
+    tagged = hasattr(model, "__sklearn_tags__")
+    return bool(is_classifier(model)) if tagged else hasattr(model, "predict_proba")
 
 
 def container(x: Any) -> Any:
@@ -168,3 +177,14 @@ def check_varies(model: Any, folds: list[Array]) -> None:
             f"base_estimator ({name_of(model)}) predicts the same value ({judged[0][0]}) for every "
             "row, which adds nothing; give a model that learns from X, or base_estimator=None"
         )
+
+
+def weight_name(model: Any) -> str | None:
+    """By which name `fit` takes the weights of rows; None where it does not."""
+    if has_fit_parameter(model, "sample_weight"):
+        return "sample_weight"
+    last = getattr(model, "steps", [("", None)])[-1]
+    routed = get_config()["enable_metadata_routing"]
+    if last[1] is not None and not routed and has_fit_parameter(last[1], "sample_weight"):
+        return f"{last[0]}__sample_weight"
+    return None

@@ -21,8 +21,10 @@ class Blocks:
     moments_: Moments
     _preparation: Preparation
 
-    _base_scale = "probability"
-    """What a classifier as base_estimator is asked for."""
+    @property
+    def _base_scale(self) -> str:
+        """What the prediction of a base model is turned into."""
+        return "probability"
 
     @property
     def base_estimator_(self) -> Any:

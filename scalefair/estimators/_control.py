@@ -14,7 +14,7 @@ from scalefair.estimators._maps import _fitted
 from scalefair.maps.crossed import Crossed, features, n_features
 from scalefair.maps.mixed import mixed_map, with_rare_groups
 from scalefair.statistics import Block
-from scalefair.statistics.accumulate import counted_rows
+from scalefair.statistics.rows import counted_rows
 
 CROSSED = 4
 """Columns of ξ at most, in units of `n_sensitive_components`."""

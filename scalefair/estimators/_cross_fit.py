@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import get_config
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from scalefair import _frames
@@ -29,12 +27,14 @@ from scalefair.estimators._base_model import (
     is_fitted,
     name_of,
     predictions,
+    weight_name,
     whole_change,
 )
+from scalefair.estimators._collections import CollectionTasks, fold_of
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
 from scalefair.statistics import Block, Folds
-from scalefair.stream import ArraySource, Sampler
+from scalefair.stream import ArraySource, DaskSource, Sampler
 from scalefair.stream._threads import available_threads, run_lanes
 
 FOLDS = 5
@@ -80,11 +80,6 @@ class OutOfFold:
         return replace(chunk, h=h)
 
 
-def fold_of(folds: Folds, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fold of each row."""
-    return np.zeros_like(numbers) if folds.of is None else folds.of(numbers)
-
-
 def base_block(base: BaseModel | None) -> tuple[Block, ...]:
     """Return ĥ as a block of rows beside φ and ψ; none without a base model."""
     return () if base is None else (Block("base", base.width, attrgetter("h"), base.key),)
@@ -97,6 +92,8 @@ def cross_fitted(estimator: Any, data: TrainingData) -> TrainingData:
     if is_fitted(estimator.base_estimator):
         return _with_fitted(estimator, data)
     folds = estimator._make_folds(data)
+    if estimator.base_fit == "collection":
+        return _with_collections(estimator, data, folds)
     rows = _rows_to_fit(estimator, data)
     estimator.n_base_samples_ = len(rows.numbers)
     seeded = _seeded(estimator.base_estimator, data.seed)
@@ -106,6 +103,22 @@ def cross_fitted(estimator: Any, data: TrainingData) -> TrainingData:
     *held, whole = models
     base = _signed(whole, data, estimator._base_scale)
     return _joined(data, base, _training_change(data, tasks, held, folds, base))
+
+
+def _with_collections(estimator: Any, data: TrainingData, folds: Folds) -> TrainingData:
+    """Let a base model that takes dask collections fit itself on them."""
+    if not isinstance(data.given, DaskSource):
+        raise ValueError(
+            "base_fit='collection' is for dask collections, and X is none; use base_fit='sample', "
+            "which takes all rows that are in memory"
+        )
+    tasks = CollectionTasks(_seeded(estimator.base_estimator, data.seed), data, folds)
+    with steps(estimator, "base models", folds.count + 1) as tell:
+        *held, whole = [tasks.fit(tell, k) for k in range(folds.count + 1)]
+    estimator.n_base_samples_ = data.n_present
+    base = _signed(whole, data, estimator._base_scale)
+    check_varies(whole, [base.join(data.split_sample).h])
+    return _joined(data, base, OutOfFold(tuple(held), folds, base))
 
 
 def _with_fitted(estimator: Any, data: TrainingData) -> TrainingData:
@@ -173,7 +186,7 @@ class _Tasks:
         self._model, self._rows, self._fold, self._scale = model, rows, fold, scale
         weight = rows.chunk.weight
         self._weight = None if weight is None else np.asarray(weight)
-        self._weight_name = _weight_name(model)
+        self._weight_name = weight_name(model)
         if self._weight is not None and self._weight_name is None:
             warnings.warn(
                 f"base_estimator ({name_of(model)}) takes no sample_weight: its own fit counts "
@@ -220,17 +233,6 @@ class _Tasks:
                 )
             h[self._fold == k] = part
         return h
-
-
-def _weight_name(model: Any) -> str | None:
-    """By which name `fit` takes the weights of rows; None where it does not."""
-    if has_fit_parameter(model, "sample_weight"):
-        return "sample_weight"
-    last = getattr(model, "steps", [("", None)])[-1]
-    routed = get_config()["enable_metadata_routing"]
-    if last[1] is not None and not routed and has_fit_parameter(last[1], "sample_weight"):
-        return f"{last[0]}__sample_weight"
-    return None
 
 
 def in_lanes(work: Callable[[int], Any], count: int, n_jobs: int | None) -> list[Any]:

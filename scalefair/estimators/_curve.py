@@ -18,7 +18,7 @@ from scalefair.maps import Nystroem
 from scalefair.maps._base import standard_deviation
 from scalefair.maps.crossed import Crossed, features, n_features
 from scalefair.statistics import Block
-from scalefair.statistics.accumulate import counted_rows
+from scalefair.statistics.rows import counted_rows
 
 LANDMARKS = 16
 MOST = 400

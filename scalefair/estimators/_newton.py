@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
@@ -25,7 +26,7 @@ from scalefair._checks import (
 )
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._base import FairBase
-from scalefair.estimators._data import TrainingData, open_batch, open_inputs
+from scalefair.estimators._data import LEARN_ROWS, TrainingData, open_batch, open_inputs
 from scalefair.estimators._maps import input_map
 from scalefair.estimators._output import check_output_kernel, goes_on, solve_loss_with_output
 from scalefair.estimators._predict import PREDICT_ROWS, predict_rows
@@ -36,7 +37,10 @@ from scalefair.losses import Loss
 from scalefair.solve.newton import Goal, NewtonFit, newton
 from scalefair.solve.newton_model import Problem
 from scalefair.statistics import Checkpoint, chunk_rows
-from scalefair.stream import ChunkSource
+from scalefair.stream import ArraySource, ChunkSource
+
+HELD = 2**28
+"""Bytes of encoded rows that are kept rather than encoded anew for every pass."""
 
 METHODS = ("value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "start")
 """What an object must have to be a loss."""
@@ -86,7 +90,7 @@ class FairNewtonBase(FairBase):
         return self.loss_
 
     def _learn(self, data: TrainingData) -> None:
-        data = self._prepare(data)
+        data = held(self._prepare(data))
         self._learn_maps(data)
         self.moments_ = self._moments(data.source, data.n_rows)
         if self.psi_ is None and not self._is_ordinary():
@@ -163,6 +167,12 @@ class FairNewtonBase(FairBase):
         check_is_fitted(self)
         if self.psi_ is None:
             raise ValueError(MISSING_SENSITIVE)
+        if getattr(self, "n_base_samples_", 0):
+            warnings.warn(
+                "the base model was fitted on all rows of fit: give rows to path that it has not "
+                "seen, or its errors look too small",
+                stacklevel=2,
+            )
         if goes_on(self):
             raise ValueError(
                 f"a path has no form with output_kernel={self.output_kernel!r} and "
@@ -200,6 +210,18 @@ class FairNewtonBase(FairBase):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = False
         return tags
+
+
+def held(data: TrainingData) -> TrainingData:
+    """Return the same rows as arrays, where they are a table in memory that is not too long."""
+    source, width = data.source, data.sample.x.shape[1]
+    few = 8 * data.n_rows * width <= HELD
+    if not isinstance(source, ArraySource) or data.preparation.encoder is None or not few:
+        return data
+    chunks = list(source.chunks(LEARN_ROWS))
+    parts = zip(*((c.x, c.s, c.y, c.weight) for c in chunks), strict=True)
+    x, s, y, weight = (None if part[0] is None else np.concatenate(part) for part in parts)
+    return replace(data, source=ArraySource(x, s, y, weight, n_threads=source.n_threads))
 
 
 def check_loss(loss: Any, names: tuple[str, ...]) -> None:

@@ -173,6 +173,12 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         other: FairRidgeBase = clone(self).set_params(unfairness=None, alpha=alpha, eta=eta)
         return other._with_state_of(self)
 
+    def _limited(self, unfairness: float) -> Self:
+        """Solve again, under a limit."""
+        self.set_params(eta=None, unfairness=unfairness)
+        self._solve()
+        return self
+
     def _with_state_of(self, fitted: FairRidgeBase) -> Self:
         """Take over the maps and moments of a fitted estimator, and solve."""
         for name in (*STATE, "feature_names_in_"):

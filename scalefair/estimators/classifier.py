@@ -49,7 +49,7 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         Of the sensitive attributes, as in :class:`FairKernelRidge`.
     alpha : float or dict, default=1e-3
         Ridge α per row: scikit-learn's `LogisticRegression` has C = 1/(2nα). A dict gives one per
-        block of features, ``{"phi": 1e-3, "psi": 1e-6}``.
+        block of features, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``.
     eta : float or None, default=None
         Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
         dependence is gone. None means 1 unless `unfairness` is given.
@@ -60,6 +60,9 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         What is punished, as in :class:`FairKernelRidge`.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
+    base_estimator, base_sample, base_fit
+        Another model, whose cross-fitted prediction joins the features, as in
+        :class:`FairKernelRidge`: a classifier's log-odds, or a regressor's prediction.
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
     sensitive_columns : list of str or int, optional
@@ -133,6 +136,9 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: Any = 1e-6,
+        base_estimator: Any = None,
+        base_sample: int = 100_000,
+        base_fit: str = "sample",
         output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
@@ -158,6 +164,9 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.base_estimator = base_estimator
+        self.base_sample = base_sample
+        self.base_fit = base_fit
         self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
@@ -168,6 +177,10 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         self.chunk_rows = chunk_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    @property
+    def _base_scale(self) -> str:
+        return "log_odds"
 
     @property
     def _loss_names(self) -> tuple[str, ...]:

@@ -89,6 +89,26 @@ class FairPath:
         """Return a fitted estimator at (alpha, eta), from the same moments."""
         return self._estimator._at(alpha=alpha, eta=eta)
 
+    def limited(self, unfairness: float, alpha: float | None = None) -> Any:
+        """Return a fitted estimator under a limit on the share, from the same moments.
+
+        Parameters
+        ----------
+        unfairness : float in [0, 1]
+            The limit; eta is found, and the scale of the predictions is the best one.
+        alpha : float, optional
+            Ridge; by default that of the best point of the path within the limit, or of the least
+            share if there is none.
+        """
+        check_number("unfairness", unfairness, 0.0, 1.0)
+        if self._estimator.psi_ is None:
+            raise ValueError(MISSING_SENSITIVE)
+        if alpha is None:
+            share, error = self._criteria()
+            rows = self.table[self.table[share] <= max(unfairness, self.table[share].min())]
+            alpha = float(rows["alpha"].iloc[int(np.argmin(rows[error]))])
+        return self._estimator._at(alpha=alpha, eta=0.0)._limited(unfairness)
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the path; return its display."""
         from scalefair.plots import FairPathDisplay

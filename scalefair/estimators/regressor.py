@@ -40,7 +40,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         Of the sensitive attributes, as in :class:`FairKernelRidge`.
     alpha : float or dict, default=1e-3
         Ridge α per row: `PoissonRegressor` and `GammaRegressor` of scikit-learn have 2α. A dict
-        gives one per block of features, ``{"phi": 1e-3, "psi": 1e-6}``.
+        gives one per block of features, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``.
     eta : float or None, default=None
         Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
         dependence is gone. None means 1 unless `unfairness` is given.
@@ -51,6 +51,9 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         What is punished, as in :class:`FairKernelRidge`.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
+    base_estimator, base_sample, base_fit
+        Another model, whose cross-fitted prediction joins the features, as in
+        :class:`FairKernelRidge`; for "poisson" and "gamma" as log(1 + ĥ).
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
     sensitive_columns : list of str or int, optional
@@ -120,6 +123,9 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: Any = 1e-6,
+        base_estimator: Any = None,
+        base_sample: int = 100_000,
+        base_fit: str = "sample",
         output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
@@ -144,6 +150,9 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.base_estimator = base_estimator
+        self.base_sample = base_sample
+        self.base_fit = base_fit
         self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
@@ -154,6 +163,14 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         self.chunk_rows = chunk_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    @property
+    def _is_positive(self) -> bool:
+        return isinstance(self.loss, Poisson | Gamma) or self.loss in ("poisson", "gamma")
+
+    @property
+    def _base_scale(self) -> str:
+        return "log" if self._is_positive else "probability"
 
     @property
     def _loss_names(self) -> tuple[str, ...]:
@@ -207,8 +224,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        positive = isinstance(self.loss, Poisson | Gamma) or self.loss in ("poisson", "gamma")
-        tags.target_tags.positive_only = positive
+        tags.target_tags.positive_only = self._is_positive
         return tags
 
 

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
-from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair._typing import Array, FeatureMap
 from scalefair.kernels import Categorical, Kernel, Linear
 from scalefair.kernels.named import NAMES
 from scalefair.maps._base import check_choice, fitted_kernel
 from scalefair.maps.landmarks import distinct_rows
 from scalefair.maps.mixed import mixed_map, with_rare_groups
 from scalefair.measures._columns import Variable
+from scalefair.measures._pivots import pivot_map
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,29 +97,54 @@ def gram_of(name: str, kernel: Any, variable: Variable, rows: Array, weight: Arr
     smooth, scale = ("rbf", "standardized") if kernel == "auto" else (kernel, "median")
     parts: list[tuple[Kernel, NDArray[np.intp]]] = [(Categorical(), codes)] if len(codes) else []
     if len(numbers):
-        w = np.ones(len(rows)) if weight is None else weight
+        w = _ones(rows) if weight is None else weight
         distinct, w = distinct_rows(rows[:, numbers], w)
         parts.append((fitted_kernel(smooth, scale, distinct, w, 0), numbers))
     return Gram(tuple(parts), product=not (isinstance(kernel, str) and kernel == "linear"))
 
 
-def map_of(
-    name: str, kernel: Any, variable: Variable, sample: Chunk, values: Array,
-    n_components: int, seed: int, length_scale: Any = "median",
-) -> FeatureMap:  # fmt: skip
-    """Return the fitted feature map of a kernel: exact for categories and "linear", else Nyström.
+def sampled_map(
+    name: str, kernel: Any, variable: Variable, values: Array, weight: Array | None, *, size: int
+) -> FeatureMap:
+    """Return the feature map of a kernel, learnt on a sample of the variable's rows.
 
-    `values` are the variable's rows in the sample; other arguments as in `gram_of`.
+    It is exact for categories and for "linear"; else landmarks are chosen until what the features
+    miss is negligible, or there are `size` of them. Other arguments as in `gram_of`.
     """
     kernel = check_kernel(name, kernel)
+    plain = isinstance(kernel, str) and kernel in ("linear", "categorical")
+    if plain or hasattr(kernel, "raw") or (kernel == "auto" and variable.categorical.all()):
+        return model_map(name, kernel, variable, values, weight, size=size)
+    values, weight = _with_all_groups(kernel, variable, values, weight)
+    gram = gram_of(name, kernel, variable, values, weight)
+    distinct, _ = distinct_rows(values, _ones(values) if weight is None else weight)
+    return pivot_map(gram, distinct, size)
+
+
+def model_map(
+    name: str, kernel: Any, variable: Variable, values: Array, weight: Array | None, *,
+    size: int, seed: int = 0, length_scale: Any = "median",
+) -> FeatureMap:  # fmt: skip
+    """Return the map that an estimator would make of the same sample: Nyström, `size` landmarks."""
+    kernel = check_kernel(name, kernel)
     found = mixed_map(
-        kernel, length_scale, n_components, rows=values, weight=sample.weight,
+        kernel, length_scale, size, rows=values, weight=weight,
         categorical=variable.categorical, seed=seed, name=name,
     )  # fmt: skip
     if hasattr(found, "n_raw_"):
         return found  # type: ignore[no-any-return]
-    weight = sample.weight
-    if variable.groups is not None:
-        coded = variable.categorical | (isinstance(kernel, str) and kernel == "categorical")
-        values, weight = with_rare_groups(values, weight, variable.groups, coded)
-    return found.fit(values, sample_weight=weight)  # type: ignore[no-any-return]
+    values, weight = _with_all_groups(kernel, variable, values, weight)
+    return clone(found).fit(values, sample_weight=weight)  # type: ignore[no-any-return]
+
+
+def _with_all_groups(
+    kernel: Any, variable: Variable, values: Array, weight: Array | None
+) -> tuple[Array, Array | None]:
+    if variable.groups is None:
+        return values, weight
+    coded = variable.categorical | (isinstance(kernel, str) and kernel == "categorical")
+    return with_rare_groups(values, weight, variable.groups, coded)
+
+
+def _ones(rows: Array) -> Array:
+    return np.ones(len(rows))

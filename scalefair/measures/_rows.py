@@ -5,19 +5,22 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from narwhals.dependencies import is_into_dataframe, is_into_series
 
 from scalefair import _frames
 from scalefair._typing import Array, Chunk
+from scalefair.maps.mixed import SAMPLE_ROWS
 from scalefair.measures._columns import Facts, Variable
 from scalefair.stream import (
     ArraySource,
     ChunkSource,
     DaskSource,
     FileSource,
+    Sample,
+    Sampler,
     Scan,
     is_dask,
 )
@@ -44,6 +47,8 @@ class Pair:
         Whether the rows are arrays.
     seed : int
         Of samples.
+    sample : Chunk or None
+        SAMPLE_ROWS rows as numbers, where a pass over a stream has drawn them already.
     """
 
     source: ChunkSource
@@ -53,9 +58,12 @@ class Pair:
     weight: float
     in_memory: bool
     seed: int
+    sample: Chunk | None = None
 
     def rows(self, size: int | None = None) -> Chunk:
         """Return all rows that count, or at most `size` chosen by their number."""
+        if size == SAMPLE_ROWS and self.sample is not None:
+            return self.sample
         return self.source.sample(sys.maxsize if size is None else size, self.seed)
 
 
@@ -74,6 +82,7 @@ def open_pair(
     Parameters
     ----------
     a, b : array-like, Series, frame, Scan or dask collection of shape (n,) or (n, p)
+        Or as `a` a pair that was opened before, or a source of chunks with x and s; b is None then.
     sample_weight : array-like, Scan or dask collection of shape (n,), optional
     names : pair of str
         What the arguments are called, for errors.
@@ -84,9 +93,11 @@ def open_pair(
     every : pair of bool
         Whether the numbers of a variable are categories, too.
     """
-    streamed = any(isinstance(part, Scan) or is_dask(part) for part in (a, b))
+    if isinstance(a, Pair):
+        return a
+    streamed = any(isinstance(part, Scan | ChunkSource) or is_dask(part) for part in (a, b))
     opened = _open_stream if streamed else _open_memory
-    pair = opened(a, b, sample_weight, names, seed, every)
+    pair = opened(a, b, sample_weight, _Asked(names, seed, every))
     if pair.n_rows < least:
         raise ValueError(
             f"{names[0]} and {names[1]} have {pair.n_rows} row(s) of positive weight, this measure "
@@ -95,20 +106,27 @@ def open_pair(
     return pair
 
 
-def _open_memory(
-    a: Any, b: Any, weight: Any, names: tuple[str, str], seed: int, every: tuple[bool, bool]
-) -> Pair:
+class _Asked(NamedTuple):
+    """Arguments of `open_pair`."""
+
+    names: tuple[str, str]
+    seed: int
+    every: tuple[bool, bool]
+
+
+def _open_memory(a: Any, b: Any, weight: Any, asked: _Asked) -> Pair:
+    names = asked.names
     tables = [as_rows(name, part) for name, part in zip(names, (a, b), strict=True)]
     check_lengths(dict(zip(names, tables, strict=True)))
     w = check_weight(weight, _frames.n_rows(tables[0]))
     first, second = (
         Variable.learnt(Facts.of(name, table, w, every=flag))
-        for name, table, flag in zip(names, tables, every, strict=True)
+        for name, table, flag in zip(names, tables, asked.every, strict=True)
     )
     x, s = first.numbers(tables[0]), second.numbers(tables[1])
     source = ArraySource(x, s, np.empty((len(x), 0)), w)
     n = len(x) if w is None else int(np.count_nonzero(w))
-    return Pair(source, first, second, n, float(n if w is None else w.sum()), True, seed)
+    return Pair(source, first, second, n, float(n if w is None else w.sum()), True, asked.seed)
 
 
 def as_rows(name: str, values: Any) -> Any:
@@ -163,13 +181,14 @@ class _Learned:
     weight: float
     a: Facts
     b: Facts
+    sample: Sample
 
     def __add__(self, other: _Learned | None) -> _Learned:
         if other is None:
             return self
         return _Learned(
             self.n_rows + other.n_rows, self.weight + other.weight,
-            self.a + other.a, self.b + other.b,
+            self.a + other.a, self.b + other.b, self.sample + other.sample,
         )  # fmt: skip
 
     def __radd__(self, other: None) -> _Learned:
@@ -177,10 +196,10 @@ class _Learned:
 
 
 class _Learner:
-    """Accumulator of what must be known before rows become numbers."""
+    """Accumulator of what must be known before rows become numbers, and of a sample."""
 
-    def __init__(self, names: tuple[str, str], every: tuple[bool, bool]) -> None:
-        self._names, self._every = names, every
+    def __init__(self, asked: _Asked) -> None:
+        self._asked = asked
         self._learned: _Learned | None = None
 
     def add(self, chunk: Chunk) -> None:
@@ -196,29 +215,29 @@ class _Learner:
     def _of(self, chunk: Chunk) -> _Learned:
         w = chunk.weight
         n = chunk.n_rows if w is None else int(np.count_nonzero(w))
-        a, b = (
-            Facts.of(name, part, w, every=flag)
-            for name, part, flag in zip(self._names, (chunk.x, chunk.s), self._every, strict=True)
-        )
-        return _Learned(n, float(n if w is None else w.sum()), a, b)
+        parts = zip(self._asked.names, (chunk.x, chunk.s), self._asked.every, strict=True)
+        a, b = (Facts.of(name, part, w, every=flag) for name, part, flag in parts)
+        sampler = Sampler(SAMPLE_ROWS, self._asked.seed)
+        sampler.add(chunk)
+        return _Learned(n, float(n if w is None else w.sum()), a, b, sampler.result())
 
     def result(self) -> _Learned | None:
         """Return what all rows seen have told."""
         return self._learned
 
 
-def _open_stream(
-    a: Any, b: Any, weight: Any, names: tuple[str, str], seed: int, every: tuple[bool, bool]
-) -> Pair:
+def _open_stream(a: Any, b: Any, weight: Any, asked: _Asked) -> Pair:
+    names = asked.names
     source = stream_source(a, b, weight, names)
-    learned: _Learned | None = source.fold(partial(_Learner, names, every), LEARN_ROWS)
+    learned: _Learned | None = source.fold(partial(_Learner, asked), LEARN_ROWS)
     if learned is None:
         raise ValueError(f"{names[0]} has no rows; give at least a few")
     if learned.weight == 0:
         raise ValueError("sample_weight is zero for every row; at least one must be positive")
     first, second = Variable.learnt(learned.a), Variable.learnt(learned.b)
     numeric = source.then(partial(_numbers, first, second))
-    return Pair(numeric, first, second, learned.n_rows, learned.weight, False, seed)
+    sample = _numbers(first, second, learned.sample.chunk())
+    return Pair(numeric, first, second, learned.n_rows, learned.weight, False, asked.seed, sample)
 
 
 def _numbers(a: Variable, b: Variable, chunk: Chunk) -> Chunk:
@@ -228,6 +247,8 @@ def _numbers(a: Variable, b: Variable, chunk: Chunk) -> Chunk:
 
 def stream_source(a: Any, b: Any, weight: Any, names: tuple[str, str]) -> ChunkSource:
     """Return the source of rows in files or in dask collections; chunks hold x = a and s = b."""
+    if isinstance(a, ChunkSource):
+        return a
     scans = [isinstance(part, Scan) for part in (a, b)]
     if any(scans) and any(is_dask(part) for part in (a, b)):
         raise TypeError(
@@ -242,7 +263,14 @@ def stream_source(a: Any, b: Any, weight: Any, names: tuple[str, str]) -> ChunkS
             return FileSource(a, b, None, weight)
         return FileSource(b, a, None, weight).then(_swapped)
     a, b = (p if is_dask(p) else as_rows(n, p) for n, p in zip(names, (a, b), strict=True))
-    return DaskSource(a, b, None, weight)
+    return DaskSource(_two_dimensional(a), b, None, weight)
+
+
+def _two_dimensional(part: Any) -> Any:
+    """A Series as a frame, a vector as a column: what a source takes for its inputs."""
+    if len(part.shape) == 2:
+        return part
+    return part.to_frame() if hasattr(part, "to_frame") else part[:, None]
 
 
 def _swapped(chunk: Chunk) -> Chunk:

@@ -58,39 +58,44 @@ def pair_sums(K: Block, L: Block, A: Array, B: Array, weight: Array) -> PairSums
     """
     n = len(A)
     cuts = [slice(start, min(start + TILE, n)) for start in range(0, n, TILE)]
-    tiles = [(i, j) for j in range(len(cuts)) for i in range(j + 1)]
+    tiles = [(rows, columns) for j, columns in enumerate(cuts) for rows in cuts[: j + 1]]
     lanes = min(available_threads(), len(tiles))
     stop = Event()
 
     def work(lane: int) -> PairSums:
-        total, k, l = np.zeros(3), np.zeros(n), np.zeros(n)  # noqa: E741
-        for i, j in tiles[lane::lanes]:
+        sums = _TileSums(weight)
+        for rows, columns in tiles[lane::lanes]:
             if stop.is_set():
                 break
-            rows, columns = cuts[i], cuts[j]
-            _add_tile(
-                K(A[rows], A[columns]), L(B[rows], B[columns]),
-                weight, rows, columns, total, k, l,
-            )  # fmt: skip
-        return PairSums(*map(float, total), k, l)
+            sums.add(rows, columns, K(A[rows], A[columns]), L(B[rows], B[columns]))
+        return sums.result()
 
     first, *others = run_lanes(work, lanes, stop)
     return sum(others, first)
 
 
-def _add_tile(
-    K: Array, L: Array, weight: Array, rows: slice, columns: slice,
-    total: Array, k: Array, l: Array,  # noqa: E741
-) -> None:  # fmt: skip
-    w, v = weight[rows], weight[columns]
-    apart = rows != columns
-    times = 2.0 if apart else 1.0
-    for number, (left, right) in enumerate(((K, L), (K, K), (L, L))):
-        total[number] += times * (w @ np.einsum("ij,ij,j->i", left, right, v, optimize=False))
-    for block, sums in ((K, k), (L, l)):
-        sums[rows] += block @ v
-        if apart:
-            sums[columns] += w @ block
+class _TileSums:
+    """The sums of one thread."""
+
+    def __init__(self, weight: Array) -> None:
+        self._weight = weight
+        self._total, self._rows = np.zeros(3), np.zeros((2, len(weight)))
+
+    def add(self, rows: slice, columns: slice, K: Array, L: Array) -> None:
+        """Count a tile in, and its mirror image where it is off the diagonal."""
+        w, v = self._weight[rows], self._weight[columns]
+        apart = rows != columns
+        products = [w @ (left * right) @ v for left, right in ((K, L), (K, K), (L, L))]
+        self._total += (2.0 if apart else 1.0) * np.array(products)
+        for block, sums in zip((K, L), self._rows, strict=True):
+            sums[rows] += block @ v
+            if apart:
+                sums[columns] += w @ block
+
+    def result(self) -> PairSums:
+        """Return the sums of the tiles seen."""
+        KL, KK, LL = map(float, self._total)
+        return PairSums(KL, KK, LL, self._rows[0], self._rows[1])
 
 
 def centred(cross: float, k: Array, l: Array, weight: Array) -> float:  # noqa: E741

@@ -21,6 +21,13 @@ ROUNDING = 1e-13
 """Relative rounding error of a value of J."""
 
 
+WIDE = 200
+"""Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one."""
+
+PATIENCE = 5.0
+"""Light passes that cost as much as a full one and the few light ones that it leaves to do."""
+
+
 class Goal(NamedTuple):
     """What to fit: a ridge α, and either a weight η or a limit on the explained share."""
 
@@ -52,8 +59,8 @@ class NewtonFit(NamedTuple):
         The weight that was used or found.
     objective : float
         J at the last point that a pass has seen.
-    n_iter, n_passes : int
-        Newton steps, and passes over the rows.
+    n_iter, n_passes, n_full : int
+        Newton steps, passes over the rows, and those of them that summed ΦᵀWΦ.
     converged : bool
         Whether the tolerance was met.
     local : Local
@@ -65,6 +72,7 @@ class NewtonFit(NamedTuple):
     objective: float
     n_iter: int
     n_passes: int
+    n_full: int
     converged: bool
     local: Local
 
@@ -81,8 +89,9 @@ def newton(
     """Minimise 1/n ΣV + α βᵀDβ + η|Rᵀβ|².
 
     Each pass judges the full Newton step and, in the same look at the rows, shorter ones; it
-    yields the next quadratic model. Under a limit every model is solved for the η that meets it,
-    so that η and θ converge together, in as many passes.
+    yields the next quadratic model. Where that costs much, a model serves for several passes,
+    corrected by the gradients that they find (BFGS). Under a limit every model is solved for the η
+    that meets it, so that η and θ converge together, in as many passes.
 
     Parameters
     ----------
@@ -118,7 +127,9 @@ class _Descent:
     ) -> None:
         self.problem, self.goal, self.tol = problem, goal, tol
         self._progress = progress
-        self.n_passes = 0
+        self.n_passes, self.n_full = 0, 0
+        self._wide = len(problem.metric) * problem.loss.n_scores >= WIDE
+        self._light, self._last = False, np.inf
         self.damping, self._unit = 0.0, 1.0
         self.objective = float("nan")
 
@@ -137,8 +148,11 @@ class _Descent:
             eta = self.goal.choose(slice_)
             theta = slice_.theta(eta)
             decrement = slice_.decrement(theta, eta)
-            if seen and decrement / 2 <= self.tol and self.damping == 0:
+            # After a full pass the error of the last step is the square of its decrement.
+            tol = self.tol / 100 if self._light else self.tol
+            if seen and decrement / 2 <= tol and self.damping == 0:
                 return self._done(theta, eta, n_iter, True, local)
+            self._choose_light(seen, decrement)
             moved, seen = self._step(local, theta, eta, decrement), True
             if moved is None and decrement <= 1e4 * ROUNDING * max(1.0, abs(self.objective)):
                 return self._done(local.theta, eta, n_iter, True, local)
@@ -147,7 +161,8 @@ class _Descent:
 
     def _done(self, *parts: Any) -> NewtonFit:
         theta, eta, n_iter, converged, local = parts
-        return NewtonFit(theta, eta, self.objective, n_iter, self.n_passes, converged, local)
+        passes = self.n_passes, self.n_full
+        return NewtonFit(theta, eta, self.objective, n_iter, *passes, converged, local)
 
     def _first(self, warm: Local | None) -> tuple[Local, bool]:
         """The first model, and whether a pass has seen it."""
@@ -157,13 +172,20 @@ class _Descent:
         if start is not None:
             return start, False
         zero = np.zeros((len(self.problem.metric), self.problem.loss.n_scores))
-        return self._pass(zero, zero)[0], True
+        return self._pass(zero, Local(zero, zero, np.empty((0, 0))))[0], True
+
+    def _choose_light(self, seen: bool, decrement: float) -> None:
+        """Go on without a new second derivative while the one at hand serves well."""
+        slow = self._light and not _passes_to_go(self._last, decrement, self.tol) <= PATIENCE
+        self._light = self._wide and seen and not slow and self.damping == 0
+        self._last = decrement
 
     def _pass(
-        self, theta: Array, before: Array, steps: tuple[float, ...] = ()
+        self, theta: Array, before: Local, steps: tuple[float, ...] = ()
     ) -> tuple[Local, Array]:
         self.n_passes += 1
-        found = self.problem.evaluate(theta, before, steps)
+        self.n_full += not self._light
+        found = self.problem.evaluate(theta, before, steps, light=self._light)
         self._progress()
         return found
 
@@ -173,7 +195,7 @@ class _Descent:
         Then the next step is damped.
         """
         before = local.theta
-        there, data = self._pass(theta, before, STEPS)
+        there, data = self._pass(theta, local, STEPS)
         lengths = np.array([1.0, *STEPS])
         values = np.array([there.value, *data])
         J = values + [self._penalty(before + t * (theta - before), eta) for t in lengths]
@@ -190,8 +212,15 @@ class _Descent:
         if not falls[best] < now - slack:
             self.damping = max(10 * self.damping, 1e-3 * self._unit)
             return None
-        self.objective = float(falls[best])
-        return self._pass(before + lengths[best] * (theta - before), before)[0]
+        self.objective, self._light = float(falls[best]), False
+        return self._pass(before + lengths[best] * (theta - before), local)[0]
 
     def _penalty(self, theta: Array, eta: float) -> float:
         return self.problem.penalty(theta, self.goal.alpha, eta)
+
+
+def _passes_to_go(before: float, now: float, tol: float) -> float:
+    """Passes until the decrement is within `tol`, if each lowers it as the last one did."""
+    if not 0 < now < before:
+        return np.inf
+    return max(0.0, float(np.log(now / max(tol, 1e-300)) / np.log(before / now)))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve
 
-from scalefair._linalg import cholesky, positive_eigh
+from scalefair._linalg import add_outer, cholesky, positive_eigh, solve_spd
 from scalefair._typing import Array, Source
 from scalefair.solve.primal import gain
 from scalefair.solve.system import Solution, System
@@ -77,14 +77,15 @@ class Problem:
     @cached_property
     def frame(self) -> RowFrame:
         """How rows become z; the shift is the mean of Φ, taken back through the linear part."""
-        joined = len(self.system.features) > 1
         mean = self.system.mean * self.intercept
         width = self.system.moments.blocks["phi"]
         phi = mean[:width]
         if self.linear is not None:
-            phi = np.asarray(np.linalg.lstsq(self.linear.T, phi)[0], dtype=np.float64)
+            # The least raw vector that the linear part maps to the mean.
+            inner = self.linear.T @ self.linear
+            phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
         shift = np.concatenate([phi, mean[width:]])
-        return RowFrame(self.row_map, joined, self.intercept, shift)
+        return RowFrame(self.row_map, self.system.features[1:], self.intercept, shift)
 
     @cached_property
     def covariance(self) -> Array:
@@ -155,16 +156,23 @@ class Problem:
         return Local(theta, gradient, np.kron((D.T * found.curvature) @ D, self.metric))
 
     def evaluate(
-        self, theta: Array, before: Array, steps: tuple[float, ...] = ()
+        self, theta: Array, before: Local, steps: tuple[float, ...] = (), *, light: bool = False
     ) -> tuple[Local, Array]:
-        """Make one pass; return the data term near θ, and its value on the steps to it."""
-        along = Along(self._raw(theta), self._raw(before), steps)
+        """Make one pass; return the data term near θ, and its value on the steps to it.
+
+        A light pass sums no ΦᵀWΦ: the second derivative is that of `before`, corrected along the
+        way to θ by what the gradients tell (BFGS).
+        """
+        along = Along(self._raw(theta), self._raw(before.theta), steps, not light)
         sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows)
         sums = sums.transform(self.linear, self.frame.width)
         n = self.system.moments.weight
-        hessian = _assembled(sums.hessian / n, self.loss.directions)
-        values = sums.values / n
-        return Local(theta, sums.gradient / n, hessian, float(values[0])), values[1:]
+        values, gradient = sums.values / n, sums.gradient / n
+        if light:
+            hessian = _corrected(before, theta, gradient)
+        else:
+            hessian = _assembled(sums.hessian / n, self.loss.directions)
+        return Local(theta, gradient, hessian, float(values[0])), values[1:]
 
     def _raw(self, theta: Array) -> Array:
         if self.linear is None:
@@ -179,6 +187,19 @@ def _assembled(parts: Array, directions: Array) -> Array:
     outer = np.einsum("ja,jb->jab", directions, directions)
     whole = np.tensordot(outer, parts, axes=(0, 0))
     return np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape(k * p, k * p)
+
+
+def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
+    """The second derivative of `before`, made to map the way to θ to the change of gradient."""
+    way, change = _flat(theta - before.theta), _flat(gradient - before.gradient)
+    image = before.hessian @ way
+    curved, expected = float(way @ change), float(way @ image)
+    if not curved > 1e-8 * expected > 0:  # NaN and rounding error teach nothing
+        return before.hessian
+    hessian = before.hessian.copy()
+    add_outer(hessian, change, change / curved)
+    add_outer(hessian, image, -image / expected)
+    return hessian
 
 
 class Slice:
@@ -208,7 +229,8 @@ class Slice:
         ridge = np.zeros(p)
         ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
         self._local = local
-        self._matrix = curved + np.diag(np.tile(ridge, k))
+        self._matrix = curved.copy()
+        self._matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
         self._factor, self.jitter = cholesky(self._matrix)
         target = curved @ _flat(local.theta) - _flat(local.gradient)
         self.ridge = cho_solve(self._factor, target, check_finite=False)

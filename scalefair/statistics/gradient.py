@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
-from scalefair.statistics.accumulate import RowMap, chunk_rows
+from scalefair.statistics.rows import RowMap, chunk_rows
 
 
 class LengthScaleMap(FeatureMap, Protocol):
@@ -104,7 +104,8 @@ class GradientAccumulator:
     def __init__(self, row_map: RowMap, adjoint: RowAdjoint, rows: int) -> None:
         self._map, self._adjoint, self._phi = row_map, adjoint, _with_gradient(row_map.phi)
         self._raw = np.empty((rows, self._phi.n_raw_))
-        self._total: Array = np.zeros(self._phi.kernel_.theta.size)
+        scales = self._phi.kernel_.theta.size
+        self._total: Array = np.zeros(getattr(self._phi, "n_hyper", scales))
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""

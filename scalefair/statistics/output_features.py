@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk, Rows
-from scalefair.statistics.accumulate import RowMap
+from scalefair.statistics.rows import RowMap
 from scalefair.stream import ArraySource, DaskSource
 
 Complex = NDArray[np.complex128]

@@ -23,6 +23,7 @@ from scalefair.stream._dask_parts import (
     spans,
     spans_from,
 )
+from scalefair.stream._dask_rows import Keep, chosen_rows
 from scalefair.stream._dask_tasks import (
     Job,
     Tasks,
@@ -219,6 +220,24 @@ class DaskSource(ChunkSource):
             chunks=(tuple(known), *((width,) for width in shape)),
             meta=np.empty((0,) * (1 + len(shape))),
         )
+
+    def collections(self, keep: Keep) -> dict[str, Any]:
+        """Return x, y and weight (where there are any) as dask collections of some rows.
+
+        Parameters
+        ----------
+        keep : callable
+            Says which, from global row numbers.
+        """
+        self.count()
+        parts = {name: self._table.parts.get(name) for name in ("x", "y", "weight")}
+        return {
+            name: chosen_rows(part.value, part.lengths or [], keep)
+            if part.in_dask
+            else part.value[keep(np.arange(len(part.value)))]
+            for name, part in parts.items()
+            if part is not None
+        }
 
     def watched(self, progress: Callable[[int, int], Any]) -> DaskSource:
         """Return the same rows with `progress` told of the tasks of every pass."""
