@@ -27,7 +27,7 @@ from scalefair.measures import explained_share, hsic, hsic_test, mutual_informat
 from scalefair.measures._features import CHUNK, feature_pair
 from scalefair.measures._rows import open_pair
 from scalefair.measures.share import _opened
-from scalefair.statistics.accumulate import whitened
+from scalefair.statistics.rows import whitened
 
 PART = 250_000
 TEST_ROWS = 10_000

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
-from scalefair.estimators import _base_model, _data, _exact, _gp_law
+from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law
 from scalefair.maps import crossed
 from scalefair.solve import validation
 from scalefair.solve.gaussian import GaussianFunction
@@ -36,7 +36,7 @@ CLASSES: dict[str, type] = {
         encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap, crossed.Crossed,
+        maps.ConcatMap, crossed.Crossed, _curve.Curve,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
     )

@@ -28,6 +28,7 @@ from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._base import FairBase
 from scalefair.estimators._data import LEARN_ROWS, TrainingData, open_batch, open_inputs
 from scalefair.estimators._maps import input_map
+from scalefair.estimators._output import check_output_kernel, goes_on, solve_loss_with_output
 from scalefair.estimators._predict import PREDICT_ROWS, predict_rows
 from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import default_etas
@@ -64,11 +65,7 @@ class FairNewtonBase(FairBase):
         check_alpha(self.alpha)
         check_weight_or_limit(self.eta, self.unfairness)
         check_penalty(self.penalty, self.eps)
-        if self.penalty == "nocco_output":
-            raise ValueError(
-                "penalty='nocco_output' is for the squared loss only; use 'normalized', whose path "
-                "goes through the same predictors"
-            )
+        check_output_kernel(self)
         self._check_engine()
         check_number("tol", self.tol, 0.0, FINITE)
         check_count("max_iter", self.max_iter)
@@ -108,7 +105,10 @@ class FairNewtonBase(FairBase):
         ):
             problem = replace(problem, source=told)
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": tell}
-            self._set_fit(problem, newton(problem, goal, **options))
+            if self.psi_ is not None and goes_on(self):
+                solve_loss_with_output(self, data, problem, partial(newton, problem, **options))
+            else:
+                self._set_fit(problem, newton(problem, goal, **options))
 
     def _problem(self, source: ChunkSource, n_rows: int | None) -> Problem:
         row_map = self._row_map(n_rows)
@@ -117,13 +117,16 @@ class FairNewtonBase(FairBase):
 
     def _set_fit(self, problem: Problem, fit: NewtonFit) -> None:
         """Set what a fit finds."""
-        coef, intercept = self._all_scores(*problem.solution(fit.theta))
-        self._raw_coef = self._through_linear_part(coef)
-        self._set_coef(coef, intercept)
+        self._set_scores(*problem.solution(fit.theta))
         self.eta_, self.mean_loss_ = fit.eta, fit.local.value
         self.n_iter_, self.n_passes_ = fit.n_iter, fit.n_passes
-        self.n_samples_seen_ = self.moments_.n_rows
         self.explained_share_ = problem.share(fit.theta) if self.psi_ else float("nan")
+
+    def _set_scores(self, coef: Array, intercept: Array) -> None:
+        coef, intercept = self._all_scores(coef, intercept)
+        self._raw_coef = self._through_linear_part(coef)
+        self._set_coef(coef, intercept)
+        self.n_samples_seen_ = self.moments_.n_rows
 
     def _all_scores(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
         """Coefficients of the loss's scores from those of the scores that were solved for."""
@@ -169,6 +172,11 @@ class FairNewtonBase(FairBase):
                 "the base model was fitted on all rows of fit: give rows to path that it has not "
                 "seen, or its errors look too small",
                 stacklevel=2,
+            )
+        if goes_on(self):
+            raise ValueError(
+                f"a path has no form with output_kernel={self.output_kernel!r} and "
+                f"penalty={self.penalty!r}; fit one model for each eta"
             )
         source = self._open_again(X, y, sensitive_features, sample_weight, control_features)
         copied = copy(self)
