@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scalefair._typing import Array, Chunk, Source
+from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.statistics.gradient import LengthScaleMap, with_gradient
 from scalefair.statistics.rows import RowMap, chunk_rows, whitened
 
@@ -39,7 +39,7 @@ class Mode:
     coef: Array
     factors: Array
 
-    def derivatives(self, Phi: Array, chunk: Chunk) -> tuple[Array, Array, Array]:
+    def derivatives(self, Phi: Rows, chunk: Chunk) -> tuple[Array, Array, Array]:
         """Return −V', W = V'' and q = −½W'·φᵀA⁻¹φ, weighted, shape (rows, k) each."""
         f, y = self._scores(Phi), np.asarray(chunk.y)
         y = y[:, 0] if self.loss.n_targets == 1 else y
@@ -49,7 +49,7 @@ class Mode:
         leverage = np.stack([np.sum((Phi @ F) ** 2, axis=1) for F in self.factors], axis=1)
         return -g, W, -0.5 * slope * leverage
 
-    def _scores(self, Phi: Array) -> Array:
+    def _scores(self, Phi: Rows) -> Array:
         f = Phi @ self.coef
         return f[:, 0] if self.loss.n_scores == 1 else f
 
@@ -105,7 +105,7 @@ class LaplaceAdjoint:
     mean_psi: Array
     product: Array
 
-    def rows(self, Phi: Array, chunk: Chunk) -> Array:
+    def rows(self, Phi: Rows, chunk: Chunk) -> Array:
         """Return ∂L/∂Φ of a chunk."""
         mode = self.mode
         g, W, q = mode.derivatives(Phi, chunk)
