@@ -27,6 +27,9 @@ MEANING = (
     "the features separate the classes, or vary too little for too large length scales",
 )
 
+NEAR = (np.log(10.0), 1e-6)
+"""How near a bound counts: an amplitude that small changes nothing, so that the search stops."""
+
 
 def with_targets(data: TrainingData, numbers: Array) -> TrainingData:
     """Return the rows with y as 0 and 1, or as one-hots for more than two classes."""
@@ -130,5 +133,5 @@ def _at_bounds(place: Array, bounds: tuple[float, float]) -> tuple[str, ...]:
         f"amplitude={np.exp(place[-1]):.3g} ran to its {('lower', 'upper')[end]} bound: "
         f"{MEANING[end]}; widen amplitude_bounds, fix it, or look at the data"
         for end in (0, 1)
-        if bounds[0] < bounds[1] and abs(place[-1] - bounds[end]) < 1e-6
+        if bounds[0] < bounds[1] and abs(place[-1] - bounds[end]) < NEAR[end]
     )
