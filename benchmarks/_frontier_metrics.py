@@ -46,12 +46,12 @@ def _r2(model: Any, S: Any, f: Any) -> float:
                  / np.var(f))  # fmt: skip
 
 
-def scores(split: Split, f: Any) -> dict[str, float]:
+def scores(split: Split, f: Any, threshold: float = 0.5) -> dict[str, float]:
     """Share, and RMSE or AUC, accuracy and gap between the sexes."""
     found = {"share": share(split, f)}
     if split.name != "E":
         return found | {"rmse": float(np.sqrt(np.mean((f - split.y_test) ** 2)))}
-    chosen = f >= 0.5
+    chosen = f >= threshold
     women = (split.X_test["sex"].astype(str) == "Female").to_numpy()
     return found | {
         "auc": float(roc_auc_score(split.y_test, f)),

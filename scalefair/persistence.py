@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
-from scalefair.estimators import _base_model, _data, _exact, _gp_law, _gpc_law
+from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
 from scalefair.maps import crossed
 from scalefair.solve import validation
 from scalefair.solve.gaussian import GaussianFunction
@@ -37,7 +37,7 @@ CLASSES: dict[str, type] = {
         encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap, crossed.Crossed,
+        maps.ConcatMap, crossed.Crossed, _curve.Curve,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
     )
@@ -168,7 +168,8 @@ class _Reader:
         readers: dict[str, Callable[[Any], Any]] = {
             "array": self._arrays.__getitem__,
             "fortran": lambda name: self._arrays[name].T,
-            "scalar": lambda item: self.value(item)[()],
+            # The container has no arrays of no dimension: a number comes back as one of one.
+            "scalar": lambda item: self.value(item).reshape(())[()],
             "list": lambda items: [self.value(item) for item in items],
             "tuple": lambda items: tuple(self.value(item) for item in items),
             "dict": lambda pairs: {self.value(k): self.value(v) for k, v in pairs},

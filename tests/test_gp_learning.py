@@ -191,6 +191,13 @@ def test_a_limit_that_is_kept_anyway_and_one_out_of_reach():
         learner(feature_map="linear", unfairness=0.01).fit(X, y, sensitive_features=s)
 
 
+def test_a_penalty_that_leaves_nothing_is_told():
+    X, s, y = problem(80)
+    model = learner(feature_map="linear", eta=np.inf)
+    assert "the mean of f is constant" in quiet(model, X, y, s)
+    close(model.predict(X), np.full(80, y.mean()), 1e-6)
+
+
 def test_more_weight_leaves_more_to_the_noise():
     X, s, y = problem(120)
     models = [learner(eta=eta).fit(X, y, sensitive_features=s) for eta in (0.0, 1.0, 100.0, np.inf)]

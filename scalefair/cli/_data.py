@@ -14,6 +14,10 @@ COUNTED_CLASSES = 2
 """A column of numbers is one of classes if it has no more different ones."""
 
 
+HEAD, FEW = 4096, 20
+"""Rows from which identifiers are told; fewer do not tell."""
+
+
 @dataclass(frozen=True, eq=False)
 class Data:
     """A table by name, whatever holds its rows.
@@ -67,13 +71,54 @@ class Data:
         source = ArraySource(x, s) if self.in_memory else FileSource(x, s)
         return source.chunks(rows)
 
+    def kind(self, name: str) -> str:
+        """Return what a column holds: numeric, categorical, boolean, datetime or empty."""
+        from scalefair._frames import column_kinds
+
+        column = self.table[[name]]
+        return str((column_kinds(column) if self.in_memory else column.kinds)[name])
+
+    def codes(self, argument: str, name: str, positive: str | None) -> Any:
+        """Return a column of text as 0 and 1, one byte a row; None for other columns.
+
+        `positive` is the level that becomes 1, by default the second one of two.
+        """
+        import numpy as np
+
+        from scalefair import _frames
+
+        if self.kind(name) != "categorical":
+            return None
+        parts: list[Any] = []
+        levels: dict[str, int] = {}
+        for chunk in self.chunks([name], [], 2**16):
+            (column,) = _frames.columns(chunk.x)
+            codes, found = column.codes()
+            if (codes < 0).any():
+                raise ValueError(f"{argument}: column {name!r} is missing in some rows; fill it in")
+            numbers = [levels.setdefault(level, len(levels)) for level in found]
+            parts.append(np.array(numbers, dtype=np.int16)[codes])
+        chosen = _positive(argument, name, sorted(levels), positive)
+        return (np.concatenate(parts) == levels[chosen]).astype(np.int8)
+
+    def identifiers(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of text that are different in each of the first rows."""
+        from scalefair import _frames
+
+        text = [name for name in names if self.kind(name) == "categorical"]
+        if not text:
+            return []
+        first = next(iter(self.chunks(text, [], HEAD)))
+        levels = {column.name: len(column.codes()[1]) for column in _frames.columns(first.x)}
+        return [name for name, n in levels.items() if n == first.n_rows >= FEW]
+
     def is_classes(self, target: str) -> bool:
         """Say whether a column holds classes: text, booleans, or two numbers."""
         import numpy as np
 
         from scalefair import _frames
 
-        kind = (_frames.column_kinds if self.in_memory else _kinds)(self.table[[target]])[target]
+        kind = self.kind(target)
         if kind in ("categorical", "boolean"):
             return True
         if kind != "numeric":
@@ -89,8 +134,16 @@ class Data:
         return True
 
 
-def _kinds(scan: Any) -> Any:
-    return scan.kinds
+def _positive(argument: str, name: str, levels: list[str], positive: str | None) -> str:
+    if positive is None and len(levels) == 2:
+        return levels[1]
+    if positive not in levels:
+        shown = ", ".join(levels[:10]) + (", ..." if len(levels) > 10 else "")
+        raise ValueError(
+            f"{argument}: column {name!r} has the levels {shown}; name the one that counts as "
+            "positive with --positive"
+        )
+    return positive
 
 
 def split_names(names: Sequence[str], available: Sequence[str]) -> list[str]:

@@ -25,6 +25,7 @@ _REMEDIES = {
 
 _OPTIONS = [
     (r"name the type as column_types=\{(.*): 'string'\}", r"read it as text with --text \1"),
+    (r", give more rows or features, or use eps='auto'", ", or give more rows"),
     (r": drop it\b", ": leave it out with --drop"),
 ]
 """What a remedy in Python is called here."""
@@ -32,6 +33,8 @@ _OPTIONS = [
 
 def fail(message: str, code: int) -> NoReturn:
     """Print one line on stderr and leave."""
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", err=True, nl=False)  # an unfinished line of progress
     click.echo(f"scalefair: error: {' '.join(message.split())}", err=True)
     sys.exit(code)
 

@@ -22,17 +22,20 @@ class OneLineErrors(click.Group):
     """A group of commands whose errors are one line on stderr; exit code 2 for bad input."""
 
     def main(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **options: Any
+        self, args: Sequence[str] | None = None, **options: Any
     ) -> Any:
         """Run a command; `--debug` lets a traceback through."""
         arguments = list(sys.argv[1:] if args is None else args)
         # Also for `python -m scalefair`: the name is part of the completion variable.
-        options["prog_name"] = prog_name or "scalefair"
+        options["prog_name"] = "scalefair"
         if not options.pop("standalone_mode", True):
             return super().main(arguments, standalone_mode=False, **options)
         try:
             code = super().main(arguments, standalone_mode=False, **options)
         except click.Abort:
+            # An interrupt inside exec(), as imports use it, would make Python end by the signal and
+            # not with our exit code; the next exec() makes it forget.
+            exec("")  # noqa: S102
             fail("interrupted", INTERRUPTED)
         except click.ClickException as error:
             fail(usage_message(error), 2)
@@ -47,6 +50,8 @@ class OneLineErrors(click.Group):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
+        except KeyboardInterrupt:
+            raise click.Abort from None  # here, before click prints an empty line
         except BrokenPipeError:
             _give_up_stdout()
             ctx.exit(BROKEN_PIPE)

@@ -20,8 +20,10 @@ def complete_columns(
     from scalefair.cli._data import open_data
 
     before, comma, last = incomplete.rpartition(",")
+    # Before an option that still lacks its value click has not told the arguments apart.
+    data = context.params.get("data") or next(reversed(context.args), None)
     try:
-        found = open_data(context.params.get("data")).columns
+        found = open_data(data).columns
     except Exception:  # whatever is wrong with the file: the command will say it
         return []
     return [CompletionItem(f"{before}{comma}{name}") for name in found if name.startswith(last)]

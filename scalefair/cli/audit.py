@@ -17,7 +17,12 @@ from scalefair.cli._output import Console, noted
     "--prediction", "Columns of predictions, one for each model.  [default: prediction]"
 )
 @_options.sensitive
-@_options.column("--truth", "Column of what was to be predicted: numbers, or 0 and 1.")
+@_options.column("--truth", "Column of what was to be predicted: numbers, 0 and 1, or levels.")
+@click.option(
+    "--positive",
+    metavar="LEVEL",
+    help="The level of --truth that counts as 1.  [default: the second of two]",
+)
 @_options.weight
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @click.option(
@@ -49,8 +54,9 @@ def audit(data: str | None, *, as_json: bool, quiet: bool, **options: Any) -> No
 
 def _audit(
     data: str | None, client: Any, console: Console, *,
-    prediction: tuple[str, ...], sensitive: tuple[str, ...], truth: str | None, weight: str | None,
-    seed: int, full: bool, text: tuple[str, ...], delimiter: str, **options: Any,
+    prediction: tuple[str, ...], sensitive: tuple[str, ...], truth: str | None,
+    positive: str | None, weight: str | None, seed: int, full: bool, text: tuple[str, ...],
+    delimiter: str, **options: Any,
 ) -> None:  # fmt: skip
     from scalefair import audit as judge
 
@@ -65,18 +71,34 @@ def _audit(
     attributes = table.find("--sensitive", sensitive)
     (y,) = [None] if truth is None else table.find("--truth", [truth])
     (w,) = [None] if weight is None else table.find("--weight", [weight])
+    _refuse_text(table, models)
+    labels = None if y is None else table.codes("--truth", y, positive)
     console("judging")
     rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
     with noted(console):
         result = judge(
-            rows[models], rows[attributes], None if y is None else rows[y],
-            sample_weight=None if w is None else rows[w], random_state=seed, **options,
+            rows[models], rows[attributes], _given(rows, y) if labels is None else labels,
+            sample_weight=_given(rows, w), random_state=seed, **options,
         )  # fmt: skip
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if full:
         summary += "\n\n" + result.table.drop(columns="words").to_string(index=False)
     console.result({**record, "seconds": console.seconds}, summary)
+
+
+def _given(rows: Any, name: str | None) -> Any:
+    return None if name is None else rows[name]
+
+
+def _refuse_text(data: Data, models: list[str]) -> None:
+    for name in models:
+        if data.kind(name) == "categorical":
+            others = [column for column in data.columns if column.startswith("probability_")]
+            remedy = f", such as {' or '.join(others)}" if others else ""
+            raise ValueError(
+                f"--prediction: column {name!r} is text; give scores or probabilities{remedy}"
+            )
 
 
 def _decisions(data: Data) -> Data:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from scalefair.cli._data import (
     cluster,
     open_data,
 )
-from scalefair.cli._output import Console, FitProgress, check_file, noted
+from scalefair.cli._output import Console, FitProgress, check_file, left_out, noted
 
 LIMIT = 0.05
 
@@ -53,6 +53,13 @@ class Roles:
     def seen(self) -> bool:
         """Whether the sensitive columns are inputs."""
         return set(self.sensitive) <= set(self.inputs)
+
+    def without(self, name: str) -> Roles:
+        """Return the roles with an input left out."""
+        rest = [other for other in self.inputs if other != name]
+        if not rest:
+            raise ValueError(f"column {name!r} is of no use, and the only input; give others")
+        return replace(self, inputs=rest)
 
     def arguments(self, table: Any) -> tuple[tuple[Any, Any], dict[str, Any]]:
         """Return the arguments of `fit` and `collect`."""
@@ -138,8 +145,13 @@ def fit_model(
 ) -> tuple[Any, Roles, list[str]]:
     """Fit, leaving out inputs that no model could use; return also what is left, and why."""
     from scalefair.encoding import UselessColumnError
+    from scalefair.estimators._search import LimitNotReachedError
 
-    notes: list[str] = []
+    notes = []
+    for name in data.identifiers([name for name in roles.inputs if name not in roles.sensitive]):
+        notes.append(f"column {name!r} is different in every row: an identifier, left out")
+        console.note(notes[-1])
+        roles = roles.without(name)
     while True:
         table = data.selection(roles.all)
         columns, options = roles.arguments(table)
@@ -149,16 +161,26 @@ def fit_model(
         except UselessColumnError as error:
             if error.column not in roles.inputs or error.column in roles.sensitive:
                 raise
-            reason = str(error).split(":")[0]
-            notes.append(f"{reason}: of no use to a model, left out")
+            notes.append(left_out(error))
             console.note(notes[-1])
-            rest = [name for name in roles.inputs if name != error.column]
-            roles = Roles(roles.target, roles.sensitive, rest, roles.weight)
+            roles = roles.without(error.column)
+            continue
+        except LimitNotReachedError as error:
+            notes.append(widen(estimator, error))
+            console.note(notes[-1])
             continue
         estimator.columns_ = {
             "target": roles.target, "sensitive": roles.sensitive, "weight": roles.weight,
         }  # fmt: skip
         return estimator, roles, notes + warned
+
+
+def widen(estimator: Any, error: Exception) -> str:
+    """Let the estimator choose ε where its limit was not reached; raise again if it has done so."""
+    if estimator.eps == "auto":
+        raise error
+    estimator.set_params(eps="auto")
+    return "the limit is not reached on held-out rows with eps=1e-6: eps is chosen by them, too"
 
 
 @click.command()

@@ -10,7 +10,8 @@ import click
 from scalefair import __version__
 from scalefair.cli import _options
 from scalefair.cli._data import ADULT_SENSITIVE, Data, cluster, open_data, split_names
-from scalefair.cli._output import Console, FitProgress, check_folder
+from scalefair.cli._output import Console, FitProgress, check_folder, left_out
+from scalefair.cli.fit import widen
 
 if TYPE_CHECKING:
     from scalefair.report import Problem
@@ -73,24 +74,42 @@ def frontier(
     console = Console(as_json=as_json, quiet=quiet)
     console("loading")
     from scalefair import FairKernelRidgeCV
+    from scalefair.encoding import UselessColumnError
+    from scalefair.estimators._search import LimitNotReachedError
     from scalefair.report import as_record, fit_frontier, headline, write_report
 
     check_folder(out)
     with cluster(scheduler) as client:
         console(f"reading {data or 'the Adult census data'}")
-        problem = _problem(data, client, seed=seed, **options)
         estimator = FairKernelRidgeCV(
             unfairness=unfairness, n_components=components, random_state=seed
         ).set_callbacks(FitProgress(console))
-        result = fit_frontier(problem, estimator, console)
+        result = None
+        while result is None:
+            problem = _problem(data, client, console, seed=seed, **options)
+            try:
+                result = fit_frontier(problem, estimator, console)
+            except UselessColumnError as error:
+                options["drop"] = _dropped(error, problem, options["drop"], console)
+            except LimitNotReachedError as error:
+                console.note(widen(estimator, error))
     console("writing the report")
     page = write_report(result, out, __version__)
     console.result({**as_record(result), "report": page}, f"{page}: {headline(result)}")
 
 
+def _dropped(error: Any, problem: Problem, drop: tuple[str, ...], console: Console) -> Any:
+    """Leave out an input that no model can use, and say so; a sensitive column is an error."""
+    if error.column in problem.sensitive:
+        raise error
+    console.note(left_out(error))
+    return (*drop, error.column)
+
+
 def _problem(
-    data: str | None, client: Any, *, target: str | None, sensitive: tuple[str, ...],
-    drop: tuple[str, ...], seed: int, text: tuple[str, ...], delimiter: str,
+    data: str | None, client: Any, console: Console, *,
+    target: str | None, sensitive: tuple[str, ...], drop: tuple[str, ...], seed: int,
+    text: tuple[str, ...], delimiter: str,
 ) -> Problem:  # fmt: skip
     if data is None:
         if target is not None:
@@ -100,9 +119,13 @@ def _problem(
         missing = "--target" if target is None else "--sensitive"
         raise ValueError(f"{missing} is needed with DATA: scalefair frontier {data} {missing} NAME")
     table = open_data(data, client=client, text=text, delimiter=delimiter)
+    names = split_names(sensitive, table.columns)
     dropped = table.find("--drop", drop)
     kept = [name for name in table.columns if name not in dropped]
-    scan, names = table.table[kept], split_names(sensitive, table.columns)
+    for name in table.identifiers([n for n in kept if n not in (target, *names)]):
+        console.note(f"column {name!r} is different in every row: an identifier, left out")
+        kept.remove(name)
+    scan = table.table[kept]
     common: dict[str, Any] = {
         "target": target, "sensitive": names, "seed": seed, "source": data,
         "reading": _reading(data, scan),

@@ -26,6 +26,7 @@ from scalefair.estimators._base_model import check_base
 from scalefair.estimators._blocks import Blocks
 from scalefair.estimators._control import control_blocks, control_maps
 from scalefair.estimators._cross_fit import base_block, cross_fitted
+from scalefair.estimators._curve import curve_block, curve_of
 from scalefair.estimators._data import (
     Preparation,
     TrainingData,
@@ -54,6 +55,7 @@ FEW = 2e10
 STATE = (
     "_preparation", "_n_targets", "_one_target", "n_features_in_", "phi_", "psi_", "moments_",
     "_exact_rows", "_raw_coef", "kernel_", "n_base_samples_", "upsilon_", "xi_",
+    "curve_",
 )  # fmt: skip
 """What a fit learns before it solves."""
 
@@ -173,6 +175,7 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
         self.phi_ = self._input_map(data)
         self.psi_ = sensitive_map(self, data)
         self.upsilon_, self.xi_ = control_maps(self, data, self.psi_)
+        self.curve_ = curve_of(self, data, self.psi_)
 
     def _least_alpha(self) -> float:
         return self._ridges()["phi"]
@@ -187,7 +190,8 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             self.phi_, self.psi_, self._n_targets, self.dtype,
             whiten_rows=small or fine or single, preparation=self._preparation.key,
             beside=(
-                *control_blocks(self.upsilon_, self.xi_), *base_block(self._preparation.base)
+                *control_blocks(self.upsilon_, self.xi_), *base_block(self._preparation.base),
+                *curve_block(self.curve_),
             ),
         )  # fmt: skip
 
@@ -225,7 +229,7 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
 
     def _through_linear_part(self, coef: Array) -> dict[str, Array]:
         """Coefficients of the raw rows of each map, so that `predict` skips the linear part."""
-        maps = {"phi": self.phi_, "psi": self.psi_, "base": None}
+        maps = {"phi": self.phi_, "psi": self.psi_, "base": None, "curve": None}
         parts, start = {}, 0
         for name in self._features:
             stop = start + self.moments_.blocks[name]
@@ -239,7 +243,9 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
         """Return what makes f on chunks: only what is needed for it, since dask sends it around."""
         coef = {name: part.astype(self.dtype) for name, part in self._raw_coef.items()}
         psi = self.psi_ if "psi" in coef else None
-        return partial(start_predicting, self.phi_, psi, coef, self.intercept_, predict_rows(self))
+        return partial(
+            start_predicting, self.phi_, psi, coef, self.intercept_, predict_rows(self), self.curve_
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

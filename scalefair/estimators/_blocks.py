@@ -17,6 +17,7 @@ class Blocks:
     """The blocks of a fitted estimator's features."""
 
     psi_: FeatureMap | None
+    curve_: Any = None
     moments_: Moments
     _preparation: Preparation
 
@@ -40,7 +41,8 @@ class Blocks:
     def _features(self) -> tuple[str, ...]:
         joins = self._joins_sensitive and self.psi_ is not None
         based = self._preparation.base is not None
-        return ("phi", *("psi",) * joins, *("base",) * based)
+        bent = self.curve_ is not None
+        return ("phi", *("psi",) * joins, *("base",) * based, *("curve",) * bent)
 
     def _make_folds(self, data: TrainingData) -> Folds:
         """Return the folds that the base model is cross-fitted on."""
@@ -51,7 +53,8 @@ class Blocks:
         raise NotImplementedError
 
     def _relative_ridges(self, ratio: float) -> dict[str, float]:
-        return {"phi": 1.0, "psi": ratio, "base": self._ridges()["base"]}
+        base = self._ridges()["base"]
+        return {"phi": 1.0, "psi": ratio, "base": base, "curve": base}
 
     def _ridge_of_features(self, relative: dict[str, float]) -> Array:
         """Ridge of each feature relative to α, for ĥ in units of its variance."""

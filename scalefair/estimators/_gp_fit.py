@@ -33,6 +33,11 @@ from scalefair.statistics.rows import whitened
 ELSEWHERE = np.log([0.3, 0.1, 3.0])
 """Length scales, relative to the start, to look at where the evidence shows no signal there."""
 
+CONSTANT = (
+    "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "
+    "smaller eta, or give the model more or other inputs"
+)
+
 SPAN = 1e3
 """Default bounds of a length scale: so much below and above its start."""
 
@@ -65,6 +70,8 @@ def learn(estimator: Any, data: TrainingData) -> None:
             f"the log evidence is {estimator.log_marginal_likelihood_value_} at the noise and "
             "length scales found; look for huge values among the inputs and targets, or fix them"
         )
+    if psi is not None and np.isnan(estimator.explained_share_):
+        at_bounds = (*at_bounds, CONSTANT)
     report(estimator, search, bounds, at_bounds)
 
 

@@ -26,8 +26,9 @@ from scalefair._checks import (
 )
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._base import FairBase
-from scalefair.estimators._data import TrainingData, open_batch, open_inputs
+from scalefair.estimators._data import LEARN_ROWS, TrainingData, open_batch, open_inputs
 from scalefair.estimators._maps import input_map
+from scalefair.estimators._output import check_output_kernel, goes_on, solve_loss_with_output
 from scalefair.estimators._predict import PREDICT_ROWS, predict_rows
 from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import default_etas
@@ -36,7 +37,10 @@ from scalefair.losses import Loss
 from scalefair.solve.newton import Goal, NewtonFit, newton
 from scalefair.solve.newton_model import Problem
 from scalefair.statistics import Checkpoint, chunk_rows
-from scalefair.stream import ChunkSource
+from scalefair.stream import ArraySource, ChunkSource
+
+HELD = 2**28
+"""Bytes of encoded rows that are kept rather than encoded anew for every pass."""
 
 METHODS = ("value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "start")
 """What an object must have to be a loss."""
@@ -61,11 +65,7 @@ class FairNewtonBase(FairBase):
         check_alpha(self.alpha)
         check_weight_or_limit(self.eta, self.unfairness)
         check_penalty(self.penalty, self.eps)
-        if self.penalty == "nocco_output":
-            raise ValueError(
-                "penalty='nocco_output' is for the squared loss only; use 'normalized', whose path "
-                "goes through the same predictors"
-            )
+        check_output_kernel(self)
         self._check_engine()
         check_number("tol", self.tol, 0.0, FINITE)
         check_count("max_iter", self.max_iter)
@@ -90,7 +90,7 @@ class FairNewtonBase(FairBase):
         return self.loss_
 
     def _learn(self, data: TrainingData) -> None:
-        data = self._prepare(data)
+        data = held(self._prepare(data))
         self._learn_maps(data)
         self.moments_ = self._moments(data.source, data.n_rows)
         if self.psi_ is None and not self._is_ordinary():
@@ -105,7 +105,10 @@ class FairNewtonBase(FairBase):
         ):
             problem = replace(problem, source=told)
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": tell}
-            self._set_fit(problem, newton(problem, goal, **options))
+            if self.psi_ is not None and goes_on(self):
+                solve_loss_with_output(self, data, problem, partial(newton, problem, **options))
+            else:
+                self._set_fit(problem, newton(problem, goal, **options))
 
     def _problem(self, source: ChunkSource, n_rows: int | None) -> Problem:
         row_map = self._row_map(n_rows)
@@ -114,13 +117,16 @@ class FairNewtonBase(FairBase):
 
     def _set_fit(self, problem: Problem, fit: NewtonFit) -> None:
         """Set what a fit finds."""
-        coef, intercept = self._all_scores(*problem.solution(fit.theta))
-        self._raw_coef = self._through_linear_part(coef)
-        self._set_coef(coef, intercept)
+        self._set_scores(*problem.solution(fit.theta))
         self.eta_, self.mean_loss_ = fit.eta, fit.local.value
         self.n_iter_, self.n_passes_ = fit.n_iter, fit.n_passes
-        self.n_samples_seen_ = self.moments_.n_rows
         self.explained_share_ = problem.share(fit.theta) if self.psi_ else float("nan")
+
+    def _set_scores(self, coef: Array, intercept: Array) -> None:
+        coef, intercept = self._all_scores(coef, intercept)
+        self._raw_coef = self._through_linear_part(coef)
+        self._set_coef(coef, intercept)
+        self.n_samples_seen_ = self.moments_.n_rows
 
     def _all_scores(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
         """Coefficients of the loss's scores from those of the scores that were solved for."""
@@ -167,6 +173,11 @@ class FairNewtonBase(FairBase):
                 "seen, or its errors look too small",
                 stacklevel=2,
             )
+        if goes_on(self):
+            raise ValueError(
+                f"a path has no form with output_kernel={self.output_kernel!r} and "
+                f"penalty={self.penalty!r}; fit one model for each eta"
+            )
         source = self._open_again(X, y, sensitive_features, sample_weight, control_features)
         copied = copy(self)
         copied.moments_ = self._moments(source, source.n_rows)
@@ -199,6 +210,18 @@ class FairNewtonBase(FairBase):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = False
         return tags
+
+
+def held(data: TrainingData) -> TrainingData:
+    """Return the same rows as arrays, where they are a table in memory that is not too long."""
+    source, width = data.source, data.sample.x.shape[1]
+    few = 8 * data.n_rows * width <= HELD
+    if not isinstance(source, ArraySource) or data.preparation.encoder is None or not few:
+        return data
+    chunks = list(source.chunks(LEARN_ROWS))
+    parts = zip(*((c.x, c.s, c.y, c.weight) for c in chunks), strict=True)
+    x, s, y, weight = (None if part[0] is None else np.concatenate(part) for part in parts)
+    return replace(data, source=ArraySource(x, s, y, weight, n_threads=source.n_threads))
 
 
 def check_loss(loss: Any, names: tuple[str, ...]) -> None:

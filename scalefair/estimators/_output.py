@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,8 @@ from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
 from scalefair.kernels import RBF
 from scalefair.penalties import whitening
+from scalefair.solve.limit import rescale
+from scalefair.solve.newton import Goal, NewtonFit
 from scalefair.solve.output_hsic import OutputFit, OutputObjective, solve_output
 from scalefair.solve.output_limit import solve_output_under_limit
 from scalefair.solve.primal import solve_primal
@@ -46,8 +49,15 @@ def check_output_kernel(estimator: Any) -> None:
         )
 
 
+def goes_on(estimator: Any) -> bool:
+    """Whether a general loss needs L-BFGS after Newton: the penalty is no square of β."""
+    return estimator.output_kernel is not None or estimator.penalty == "nocco_output"
+
+
 def output_kernel(kernel: Any) -> OutputKernel:
-    """Return the kernel on f that a valid parameter asks for."""
+    """Return the kernel on f that a valid parameter asks for; None: the linear one."""
+    if kernel is None:
+        return OutputKernel(1.0, np.zeros(0), 1.0)
     if isinstance(kernel, RBF):
         return OutputKernel.gaussian((float(np.asarray(kernel.length_scale)),))
     return OutputKernel.gaussian()
@@ -85,8 +95,8 @@ def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
     eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
     objective = output_objective(estimator, data, system, output_kernel(estimator.output_kernel))
 
-    def fit(eta: float, start: Array | None = None) -> OutputFit:
-        coef = solve_primal(system, alpha, eta)[0] if start is None else start
+    def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
+        coef = solve_primal(system, alpha, eta)[0] if start is None else start.coef
         return solve_output(
             replace(objective, eta=eta), coef, np.zeros(coef.shape[1]), progress=tell
         )
@@ -95,8 +105,40 @@ def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
         if unfairness is None:
             found = fit(eta)
         else:
-            eta, found = solve_output_under_limit(system, fit, unfairness)
+            eta, found = solve_output_under_limit(fit, unfairness)
+            # The share does not depend on the scale of f, so it ends with that of least error.
+            found = found._replace(coef=rescale(system, found.coef) if eta else found.coef)
     estimator.eta_, estimator.n_iter_, estimator.jitter_ = eta, found.n_iter, 0.0
     estimator.output_share_ = found.dependence.share
     estimator._set_solution(system.solution(found.coef))
+    estimator.explained_share_ = system.explained_share(found.coef)
+
+
+def solve_loss_with_output(
+    estimator: Any, data: TrainingData, problem: Any, newton: Callable[[Goal], NewtonFit]
+) -> None:
+    """Set the scores of a general loss, from Newton's fit with the linear penalty on."""
+    system, loss = problem.system, estimator._solved_loss
+    eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
+    objective = output_objective(
+        estimator, data, system, output_kernel(estimator.output_kernel), loss
+    )
+    alpha = objective.alpha
+
+    def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
+        if start is None:
+            coef, intercept = problem.solution(newton(Goal(alpha, eta)).theta)
+        else:
+            coef, intercept = start.coef, start.intercept
+        return solve_output(replace(objective, eta=eta), coef, intercept)
+
+    if unfairness is None:
+        found = fit(eta)
+    else:
+        eta, found = solve_output_under_limit(fit, unfairness)
+    estimator._set_scores(found.coef, found.intercept)
+    estimator.eta_, estimator.n_iter_ = eta, found.n_iter
+    estimator.n_passes_ = objective.rows.n_passes
+    estimator.mean_loss_ = objective.mean_loss(found.coef, found.intercept)
+    estimator.output_share_ = found.dependence.share
     estimator.explained_share_ = system.explained_share(found.coef)

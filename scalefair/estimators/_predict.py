@@ -1,4 +1,4 @@
-"""f = φ(x)β + ψ(s)γ + ĥ(x)δ + b on chunks."""
+"""f = φ(x)β + ψ(s)γ + ĥ(x)δ + b on chunks, with curves of ĥ(x) where there are any."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def predict_rows(estimator: Any) -> int:
     return PREDICT_ROWS if estimator._preparation.base is None else BASE_ROWS
 
 
-def start_predicting(
+def start_predicting(  # noqa: PLR0917
     phi: FeatureMap,
     psi: FeatureMap | None,
     coef: dict[str, Array],
     intercept: Any,
     rows: int = PREDICT_ROWS,
+    curve: Any = None,
 ) -> Callable[[Chunk], Array]:
     """Return f on chunks of at most `rows` rows, with a buffer for those of φ."""
     coded = hasattr(phi, "codes")
@@ -37,6 +38,8 @@ def start_predicting(
             f = f + psi.raw(chunk.s) @ coef["psi"]
         if "base" in coef:
             f = f + chunk.h @ coef["base"]
+        if curve is not None:
+            f = f + curve.rows(chunk) @ coef["curve"]
         return np.asarray(f + intercept, dtype=np.float64)
 
     return predict

@@ -139,6 +139,7 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         base_estimator: Any = None,
         base_sample: int = 100_000,
         base_fit: str = "sample",
+        output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -166,6 +167,7 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         self.base_estimator = base_estimator
         self.base_sample = base_sample
         self.base_fit = base_fit
+        self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive

@@ -5,25 +5,21 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.callback import with_callbacks
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import check_weight_or_limit
 from scalefair._typing import Array
 from scalefair.estimators import _gp_law
 from scalefair.estimators._base import all_or_nothing
 from scalefair.estimators._data import open_inputs, open_training
+from scalefair.estimators._gp_base import ProcessBase
 from scalefair.estimators._gp_checks import check_process, check_theta
-from scalefair.estimators._gp_evidence import MomentEvidence, system_of
-from scalefair.estimators._gp_exact import evidence_of_rows
 from scalefair.estimators._gp_fit import learn, relevance_table
 from scalefair.estimators._maps import sample_size
 from scalefair.estimators._predict import PREDICT_ROWS
-from scalefair.solve.gaussian import GaussianPoint
 
 
-class FairGPRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
+class FairGPRegressor(ProcessBase):
     """Gaussian process regression whose predictions do not depend on sensitive attributes.
 
     y = ȳ + f(x) + N(0, σ²), where f is a Gaussian process of kernel a²k(x, x') that is conditioned
@@ -136,9 +132,6 @@ class FairGPRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Ba
     >>> bool((std > 0).all())
     True
     """
-
-    _law: _gp_law.FeatureLaw | _gp_law.ExactLaw
-    _evidence: MomentEvidence
 
     def __init__(
         self,
@@ -343,68 +336,3 @@ class FairGPRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Ba
         """
         check_is_fitted(self)
         return relevance_table(self)
-
-    def _evidence_at(self, theta: Array, gradient: bool) -> tuple[float, Array | None]:
-        if isinstance(self._law, _gp_law.ExactLaw):
-            evidence = evidence_of_rows(self, self._law.rows)
-            return evidence.fixed(theta, self.eta_, gradient=gradient)
-        if not gradient and np.array_equal(theta[:-2], self.theta_[:-2]):
-            amplitude, noise = np.exp(theta[-2:])
-            return self._point(noise, amplitude).log_evidence, None
-        if not hasattr(self, "_evidence"):
-            raise ValueError(
-                "other length scales and gradients need the training rows, which a saved model "
-                "does not hold; fit it again, or change noise and amplitude only"
-            )
-        return self._evidence.fixed(self.phi_, theta, self.eta_, gradient=gradient)
-
-    def _point(self, noise: float, amplitude: float) -> GaussianPoint:
-        system = system_of(self, self.moments_)
-        return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=self.eta_)
-
-    def _prior(self) -> _gp_law.Law:
-        law = self._law
-        if isinstance(law, _gp_law.ExactLaw):
-            return law.before_data()
-        return law.with_weights(self._point(self.noise_, self.amplitude_).prior())
-
-    def _draws(self, law: Any, X: Any, size: int, seed: Any, include_noise: bool) -> Array:
-        x = self._in_memory(X)
-        draws = _gp_law.draw(law, x, size, seed, include_noise=include_noise)
-        return draws[:, 0] if self._one_target else draws
-
-    def _in_memory(self, X: Any) -> Array:
-        source = open_inputs(self, X)
-        rows = [np.asarray(chunk.x, dtype=np.float64) for chunk in source.chunks(65536)]
-        return np.concatenate(rows)
-
-    @property
-    def _joins_sensitive(self) -> bool:
-        """ψ(s) never joins φ(x): its prior would need an amplitude of its own."""
-        return False
-
-    def _is_ordinary(self) -> bool:
-        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
-
-    def _is_dual(self) -> bool:
-        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
-        return exact and self.unfairness is None
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit has learnt: one in another mode sets other attributes."""
-        private = ("_law", "_evidence", "_preparation", "_n_targets", "_one_target",
-                   "_input_names", "_input_scale")  # fmt: skip
-        for name in [*vars(self)]:
-            if name.endswith("_") or name in private:
-                delattr(self, name)
-
-    def __getstate__(self) -> Any:
-        state = super().__getstate__()
-        # It holds the training rows, which may be anywhere.
-        return {name: value for name, value in state.items() if name != "_evidence"}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.sparse = False
-        return tags

@@ -126,6 +126,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         base_estimator: Any = None,
         base_sample: int = 100_000,
         base_fit: str = "sample",
+        output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -152,6 +153,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         self.base_estimator = base_estimator
         self.base_sample = base_sample
         self.base_fit = base_fit
+        self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive

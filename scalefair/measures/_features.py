@@ -19,7 +19,7 @@ from scalefair.measures._rows import Pair
 from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.statistics.rows import whitened
 
-CHUNK = 2**20
+CHUNK = 2**18
 """Numbers in the feature rows of a chunk."""
 
 Columns = Callable[[Array, Array], Array]
@@ -68,6 +68,7 @@ class _Accumulator:
         self._sums = [np.zeros((size, size)) for _ in range(folds.count)]
         self._n_rows = [0] * folds.count
         self._shift: Array | None = None
+        self._buffer: Array | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
@@ -86,7 +87,11 @@ class _Accumulator:
         parts: list[Any] = [whitened(self._phi, chunk.x), whitened(self._psi, chunk.s)]
         if self._columns is not None:
             parts.append(self._columns(*parts))
-        rows = np.hstack([*parts, np.ones((chunk.n_rows, 1))])
+        if self._buffer is None or len(self._buffer) < chunk.n_rows:
+            self._buffer = np.empty((chunk.n_rows, len(self._sums[0])))
+        rows = self._buffer[: chunk.n_rows]
+        np.concatenate(parts, axis=1, out=rows[:, :-1])
+        rows[:, -1] = 1.0
         if self._shift is None:
             # Near the mean of all, so that the sums do not cancel however large that is.
             self._shift = rows[:256, :-1].mean(axis=0)

@@ -12,12 +12,15 @@ from narwhals.dependencies import is_into_dataframe, is_into_series
 
 from scalefair import _frames
 from scalefair._typing import Array, Chunk
+from scalefair.maps.mixed import SAMPLE_ROWS
 from scalefair.measures._columns import Facts, Variable
 from scalefair.stream import (
     ArraySource,
     ChunkSource,
     DaskSource,
     FileSource,
+    Sample,
+    Sampler,
     Scan,
     is_dask,
 )
@@ -44,6 +47,8 @@ class Pair:
         Whether the rows are arrays.
     seed : int
         Of samples.
+    sample : Chunk or None
+        SAMPLE_ROWS rows as numbers, where a pass over a stream has drawn them already.
     """
 
     source: ChunkSource
@@ -53,9 +58,12 @@ class Pair:
     weight: float
     in_memory: bool
     seed: int
+    sample: Chunk | None = None
 
     def rows(self, size: int | None = None) -> Chunk:
         """Return all rows that count, or at most `size` chosen by their number."""
+        if size == SAMPLE_ROWS and self.sample is not None:
+            return self.sample
         return self.source.sample(sys.maxsize if size is None else size, self.seed)
 
 
@@ -173,13 +181,14 @@ class _Learned:
     weight: float
     a: Facts
     b: Facts
+    sample: Sample
 
     def __add__(self, other: _Learned | None) -> _Learned:
         if other is None:
             return self
         return _Learned(
             self.n_rows + other.n_rows, self.weight + other.weight,
-            self.a + other.a, self.b + other.b,
+            self.a + other.a, self.b + other.b, self.sample + other.sample,
         )  # fmt: skip
 
     def __radd__(self, other: None) -> _Learned:
@@ -187,10 +196,10 @@ class _Learned:
 
 
 class _Learner:
-    """Accumulator of what must be known before rows become numbers."""
+    """Accumulator of what must be known before rows become numbers, and of a sample."""
 
-    def __init__(self, names: tuple[str, str], every: tuple[bool, bool]) -> None:
-        self._names, self._every = names, every
+    def __init__(self, asked: _Asked) -> None:
+        self._asked = asked
         self._learned: _Learned | None = None
 
     def add(self, chunk: Chunk) -> None:
@@ -206,11 +215,11 @@ class _Learner:
     def _of(self, chunk: Chunk) -> _Learned:
         w = chunk.weight
         n = chunk.n_rows if w is None else int(np.count_nonzero(w))
-        a, b = (
-            Facts.of(name, part, w, every=flag)
-            for name, part, flag in zip(self._names, (chunk.x, chunk.s), self._every, strict=True)
-        )
-        return _Learned(n, float(n if w is None else w.sum()), a, b)
+        parts = zip(self._asked.names, (chunk.x, chunk.s), self._asked.every, strict=True)
+        a, b = (Facts.of(name, part, w, every=flag) for name, part, flag in parts)
+        sampler = Sampler(SAMPLE_ROWS, self._asked.seed)
+        sampler.add(chunk)
+        return _Learned(n, float(n if w is None else w.sum()), a, b, sampler.result())
 
     def result(self) -> _Learned | None:
         """Return what all rows seen have told."""
@@ -220,14 +229,15 @@ class _Learner:
 def _open_stream(a: Any, b: Any, weight: Any, asked: _Asked) -> Pair:
     names = asked.names
     source = stream_source(a, b, weight, names)
-    learned: _Learned | None = source.fold(partial(_Learner, names, asked.every), LEARN_ROWS)
+    learned: _Learned | None = source.fold(partial(_Learner, asked), LEARN_ROWS)
     if learned is None:
         raise ValueError(f"{names[0]} has no rows; give at least a few")
     if learned.weight == 0:
         raise ValueError("sample_weight is zero for every row; at least one must be positive")
     first, second = Variable.learnt(learned.a), Variable.learnt(learned.b)
     numeric = source.then(partial(_numbers, first, second))
-    return Pair(numeric, first, second, learned.n_rows, learned.weight, False, asked.seed)
+    sample = _numbers(first, second, learned.sample.chunk())
+    return Pair(numeric, first, second, learned.n_rows, learned.weight, False, asked.seed, sample)
 
 
 def _numbers(a: Variable, b: Variable, chunk: Chunk) -> Chunk:

@@ -24,8 +24,8 @@ ROUNDING = 1e-13
 WIDE = 200
 """Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one."""
 
-SLOW = 0.1
-"""A light pass that lowers the decrement by less is followed by a full one."""
+PATIENCE = 5.0
+"""Light passes that cost as much as a full one and the few light ones that it leaves to do."""
 
 
 class Goal(NamedTuple):
@@ -176,7 +176,7 @@ class _Descent:
 
     def _choose_light(self, seen: bool, decrement: float) -> None:
         """Go on without a new second derivative while the one at hand serves well."""
-        slow = self._light and not decrement <= SLOW * self._last
+        slow = self._light and not _passes_to_go(self._last, decrement, self.tol) <= PATIENCE
         self._light = self._wide and seen and not slow and self.damping == 0
         self._last = decrement
 
@@ -217,3 +217,10 @@ class _Descent:
 
     def _penalty(self, theta: Array, eta: float) -> float:
         return self.problem.penalty(theta, self.goal.alpha, eta)
+
+
+def _passes_to_go(before: float, now: float, tol: float) -> float:
+    """Passes until the decrement is within `tol`, if each lowers it as the last one did."""
+    if not 0 < now < before:
+        return np.inf
+    return max(0.0, float(np.log(now / max(tol, 1e-300)) / np.log(before / now)))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve
 
-from scalefair._linalg import add_outer, cholesky, positive_eigh
+from scalefair._linalg import add_outer, cholesky, positive_eigh, solve_spd
 from scalefair._typing import Array, Source
 from scalefair.solve.primal import gain
 from scalefair.solve.system import Solution, System
@@ -81,7 +81,9 @@ class Problem:
         width = self.system.moments.blocks["phi"]
         phi = mean[:width]
         if self.linear is not None:
-            phi = np.asarray(np.linalg.lstsq(self.linear.T, phi)[0], dtype=np.float64)
+            # The least raw vector that the linear part maps to the mean.
+            inner = self.linear.T @ self.linear
+            phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
         shift = np.concatenate([phi, mean[width:]])
         return RowFrame(self.row_map, self.system.features[1:], self.intercept, shift)
 
@@ -227,7 +229,8 @@ class Slice:
         ridge = np.zeros(p)
         ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
         self._local = local
-        self._matrix = curved + np.diag(np.tile(ridge, k))
+        self._matrix = curved.copy()
+        self._matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
         self._factor, self.jitter = cholesky(self._matrix)
         target = curved @ _flat(local.theta) - _flat(local.gradient)
         self.ridge = cho_solve(self._factor, target, check_finite=False)

@@ -27,7 +27,7 @@ from scalefair.solve.system import System
 from scalefair.statistics.output_features import OutputKernel, OutputPass, OutputSums, Point
 
 MAX_ITER = 500
-TOL = 1e-5
+TOL = 1e-4
 """Largest entry of the gradient in z, relative to the sd of y, at which L-BFGS stops."""
 
 
@@ -118,6 +118,13 @@ class OutputObjective:
         weight = variance / variance.sum()
         return Dependence(float(weight @ parts), float(weight @ (parts / whole)))
 
+    def mean_loss(self, coef: Array, intercept: Array) -> float:
+        """1/n Σ V of a predictor, by a pass."""
+        point = self._point(coef, intercept, np.ones(coef.shape[1]))
+        return (
+            float(self.rows.sums(self.kernel, point, self.loss).loss) / self.system.moments.weight
+        )
+
     @property
     def _covariance(self) -> Array:
         features = self.system.features
@@ -196,7 +203,7 @@ def solve_output(
 
     start = (L.T @ coef).ravel()
     start = np.concatenate([start, intercept]) if free else start
-    if objective.eta == 0 and objective.loss is None:
+    if objective.eta == 0:  # the start is the optimum
         return OutputFit(coef, intercept, objective.dependence(coef), 0)
     spread = np.sqrt(np.trace(system.moments.covariance("y", "y")))
     found: Any = minimize(  # type: ignore[call-overload]

@@ -7,22 +7,18 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import brentq
 
-from scalefair._typing import Array
-from scalefair.solve.limit import rescale
 from scalefair.solve.output_hsic import OutputFit
-from scalefair.solve.system import System
 
 LARGEST = 1e6
 """η beyond which the limit is said to be out of reach."""
 
 
 def solve_output_under_limit(
-    system: System, fit: Callable[[float, Array | None], OutputFit], unfairness: float
+    fit: Callable[[float, OutputFit | None], OutputFit], unfairness: float
 ) -> tuple[float, OutputFit]:
     """Return the η and the fit whose share is `unfairness`, or the fit at 0 if that is within.
 
-    Each η starts from the fit of the one before. The share does not depend on the scale of f, so
-    the fit ends with the scale of least error.
+    Each η starts from the nearest fit before.
     """
     found: dict[float, OutputFit] = {0.0: fit(0.0, None)}
     if found[0.0].dependence.share <= unfairness:
@@ -32,8 +28,7 @@ def solve_output_under_limit(
         eta = float(np.exp(log_eta))
         nearest = min(found, key=lambda other: abs(np.log(max(other, 1e-3)) - log_eta))
         if eta not in found:
-            start = found[nearest].coef if nearest > 0 else None
-            found[eta] = fit(eta, start)
+            found[eta] = fit(eta, found[nearest] if nearest > 0 else None)
         return found[eta].dependence.share - unfairness
 
     low, high = np.log(1e-2), 0.0
@@ -50,5 +45,4 @@ def solve_output_under_limit(
         brentq(excess, low, high, xtol=1e-2, maxiter=20)
     within = [eta for eta, fit in found.items() if fit.dependence.share <= unfairness]
     eta = min(within)
-    chosen = found[eta]
-    return eta, chosen._replace(coef=rescale(system, chosen.coef))
+    return eta, found[eta]

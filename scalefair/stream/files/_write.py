@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from gzip import GzipFile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from scalefair._files import replacing
 from scalefair.stream.files._csv import CSV_ENDINGS
 from scalefair.stream.files._parquet import PARQUET_ENDINGS
 
@@ -41,24 +39,6 @@ def write_tables(path: Path, tables: Iterable[pa.Table]) -> int:
 def write_csv(file: BinaryIO, tables: Iterable[pa.Table]) -> int:
     """Write tables as csv to an open file, such as stdout, as they come."""
     return _write(file, tables, "csv", compressed=False)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Give a temporary file beside `path` that takes its place at the end, or vanishes."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)  # mkstemp makes a private file
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _write(file: Any, tables: Iterable[pa.Table], kind: str, *, compressed: bool) -> int:
