@@ -26,12 +26,11 @@ extensions = [
     "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
-    "sphinx_gallery.gen_gallery",
     "docstrings",
     "results",
     "command_line",
 ]
-exclude_patterns = ["_build", "examples", "auto_examples/*.ipynb"]
+exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
@@ -41,19 +40,6 @@ autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say it, in words
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
-
-sphinx_gallery_conf = {
-    "examples_dirs": "examples",
-    "gallery_dirs": "auto_examples",
-    "plot_gallery": os.environ.get("SCALEFAIR_GALLERY", "0") == "1",
-    "write_computation_times": False,
-    "download_all_examples": False,
-    "show_memory": False,
-    "min_reported_time": 1,
-    "abort_on_example_error": True,
-    "remove_config_comments": True,
-    "within_subsection_order": "FileNameSortKey",
-}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "scalefair"

@@ -16,7 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ("_build", "auto_examples", "generated")
 
-_BLOCK = re.compile(r"(<!-- not run:(?P<reason>[^>]*)-->\n+)?^```python\n(?P<code>.*?)^```", re.M | re.S)
+_BLOCK = re.compile(
+    r"(<!-- not run:(?P<reason>[^>]*)-->\n+)?^```python\n(?P<code>.*?)^```", re.M | re.S
+)
 _ANY_FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.M | re.S)
 _PREAMBLE = re.compile(r"<!-- preamble\n(.*?)-->", re.S)
 _SLOW = re.compile(r"<!-- slow:.+?-->")
@@ -69,7 +71,9 @@ def prose(text: str) -> str:
 
 def links(text: str) -> list[str]:
     """Links into this repository, those to an anchor of the page itself included."""
-    return [link for link in _LINK.findall(prose(text)) if "://" not in link and link[:7] != "mailto:"]
+    return [
+        link for link in _LINK.findall(prose(text)) if "://" not in link and link[:7] != "mailto:"
+    ]
 
 
 def anchors(text: str) -> set[str]:

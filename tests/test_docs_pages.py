@@ -27,11 +27,14 @@ def test_links_and_anchors_exist(page):
         assert path.exists(), f"{docs_pages.name(page)} links to {link}, which is not there"
         if anchor and path.suffix == ".md":
             known = docs_pages.anchors(path.read_text("utf-8"))
-            assert anchor in known, f"{docs_pages.name(page)}: no heading for {link}; {sorted(known)}"
+            assert anchor in known, (
+                f"{docs_pages.name(page)}: no heading for {link}; {sorted(known)}"
+            )
 
 
 def test_links_are_found_outside_of_code_only():
-    text = "[a](b.md#c) `[x](y)` ![p](q.svg) [w](https://w.org) [me](#what-it-is)\n```text\n[n](o)\n```\n"
+    text = "[a](b.md#c) `[x](y)` ![p](q.svg) [w](https://w.org) [me](#what-it-is)\n"
+    text += "```text\n[n](o)\n```\n"
     assert docs_pages.links(text) == ["b.md#c", "q.svg", "#what-it-is"]
     assert docs_pages.anchors("# A, b: `c_d`!\n```\n# no\n```\n## x–y\n") == {"a-b-c_d", "xy"}
 
@@ -69,7 +72,9 @@ def test_every_page_is_found_from_the_first_one():
         for tree in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text("utf-8"), re.S):
             for entry in [line for line in tree.splitlines() if line and line[0] != ":"]:
                 folder = (page.parent / entry).resolve().parent
-                listed |= {path.resolve() for path in folder.glob(f"{(page.parent / entry).name}.md")}
+                listed |= {
+                    path.resolve() for path in folder.glob(f"{(page.parent / entry).name}.md")
+                }
     lost = {page for page in docs_pages.pages()[1:] if page.resolve() not in listed}
     assert {docs_pages.name(page) for page in lost} == {"docs/index.md"}
 
@@ -84,6 +89,6 @@ def test_benchmark_tables_are_the_files(monkeypatch):
         with (ROOT / "benchmarks" / "results" / f"{name}.csv").open(encoding="utf-8") as file:
             kept = [row for row in csv.reader(file) if row]
         assert [len(row) for row in rows] == [len(row) for row in kept]
-    assert [results.rounded(cell) for cell in ("3.7239630940002826", "1e-04", "<= 2.00001", "262144")] == [
-        *("3.724", "1e-04", "<= 2.00001", "262144")
-    ]
+    assert [
+        results.rounded(cell) for cell in ("3.7239630940002826", "1e-04", "<= 2.00001", "262144")
+    ] == [*("3.724", "1e-04", "<= 2.00001", "262144")]
