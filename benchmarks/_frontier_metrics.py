@@ -61,9 +61,13 @@ def scores(split: Split, f: Any, threshold: float = 0.5) -> dict[str, float]:
 
 
 def at_share(shares: Any, values: Any, share: float) -> float:
-    """Linear interpolation along a curve; NaN outside it."""
-    order = np.argsort(shares)
-    shares, values = np.asarray(shares)[order], np.asarray(values)[order]
-    if not shares[0] <= share <= shares[-1]:
-        return float("nan")
-    return float(np.interp(share, shares, values))
+    """Linear interpolation along a curve, in the order of its limits; NaN where it is not met.
+
+    Measured shares of neighbours may be out of order by chance: the last crossing counts.
+    """
+    steps = list(zip(zip(shares, values, strict=True), zip(shares[1:], values[1:], strict=True),
+                     strict=False))  # fmt: skip
+    for (low, start), (high, end) in reversed(steps):
+        if low <= share < high:
+            return float(start + (end - start) * (share - low) / (high - low))
+    return float("nan")

@@ -9,8 +9,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeRegressor
 
-from scalefair import BatchSource, FairKernelRidge, FairRidge, limit_gap, make_fair
-from scalefair.any_model.limit import centred
+from scalefair import BatchSource, FairKernelRidge, FairRidge, Moments, limit_gap, make_fair
+from scalefair.any_model.centring import Centring
+from scalefair.maps import Identity, OneHot
+from scalefair.stream import ArraySource
 
 from .test_base import problem, table
 
@@ -124,14 +126,22 @@ def test_hiding_costs_and_a_poor_model_is_far_from_the_limit():
     assert f"{far.gap:.1%}" in display.ax_.get_legend_handles_labels()[1][1]
 
 
-def test_centring_removes_what_the_groups_explain():
-    X, y = problem(3000)
-    model = FairRidge(eta=1.0, sensitive_columns=[4], sensitive_kernel="categorical").fit(X, y)
-    h = np.sin(X[:, 0]) + X[:, 4]
-    (*_, (c, f)) = centred(model, X[:, 4:], h)
-    means = [f[X[:, 4] == g].mean() for g in range(3)]
-    assert c == 1.0
-    assert np.ptp(means) < 0.02 < np.ptp([h[X[:, 4] == g].mean() for g in range(3)])
+def test_centring_from_moments_is_that_of_the_rows():
+    X, y = problem(500)
+    Psi = (X[:, 4:] == np.arange(3)).astype(float)
+    h = X @ np.arange(5.0)
+    moments = Moments.accumulate(
+        ArraySource(X, X[:, 4:], y[:, None]), Identity().fit(X), OneHot().fit(X[:, 4:])
+    )
+    new, _ = problem(50, seed=1)
+    one = Centring.of_moments(moments, ("phi",), np.arange(5.0), 1e-9)
+    other = Centring.of_rows(Psi, h, y, 1e-9)
+    rows = (new[:, 4:] == np.arange(3)).astype(float), new @ np.arange(5.0)
+    for c in (0.0, 0.5, 1.0):
+        np.testing.assert_allclose(one.apply(*rows, c), other.apply(*rows, c), rtol=1e-9)
+    f = one.apply(Psi, h, 1.0)
+    np.testing.assert_allclose([f[X[:, 4] == g].mean() for g in range(3)], y.mean(), atol=1e-6)
+    assert np.mean((y - f) ** 2) < np.mean((y - 1.05 * (f - f.mean()) - y.mean()) ** 2)
 
 
 def test_rows_of_the_fit_are_refused():

@@ -2,21 +2,21 @@
 
 Where s is among the inputs, no predictor of a given share has less error than a multiple of
 h − c(E[h|s] − E h), h = E[y|x], for some c in [0, 1] (METHOD.md section 9). The best h at hand
-takes the place of E[y|x]. A model that may not see s cannot reach the limit: the gap is what hiding
-costs.
+takes the place of E[y|x]. Where s is hidden, give the prediction of a model that sees it as `h`:
+then the gap is what hiding costs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scalefair import _frames
-from scalefair._hash import balanced_fold
-from scalefair._linalg import inverse_root
+from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
+from scalefair.any_model.centring import SHRINKAGES, Centring
 from scalefair.estimators._base_model import predictions
 from scalefair.measures import explained_share
 
@@ -24,9 +24,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LIMITS = (0.0, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
-SHRINKAGES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
-FOLDS = 5
 POINTS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Predictions of one point of a curve, and the rows that are judged apart from each other."""
+
+    curve: str
+    parameter: float
+    f: Array
+    apart: tuple[Any, ...] = (slice(None),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,18 +94,13 @@ def limit_gap(
     chunk = estimator._preparation.split(Chunk(_plain(X), sensitive_features))
     candidates = _candidates(estimator, X, chunk, h)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
-    rows = [
-        *(("model", u, f) for u, f in _fair_predictions(estimator, X)),
-        *(("limit", c, f) for c, f in centred(estimator, chunk.s, candidates[best])),
-    ]
-    # The scale is free: both curves are judged at their best one.
-    errors = [_rmse(_rescaled(f, y) if curve == "limit" else f, y) for curve, _, f in rows]
+    points = [*_fair_points(estimator, X), *_limit_points(estimator, chunk.s, best, candidates, y)]
     table = _frames.make_frame(
         {
-            "curve": [curve for curve, _, _ in rows],
-            "parameter": [value for _, value, _ in rows],
-            "share": [explained_share(f, chunk.s) for _, _, f in rows],
-            "rmse": errors,
+            "curve": [point.curve for point in points],
+            "parameter": [point.parameter for point in points],
+            "share": [_share(point, chunk.s) for point in points],
+            "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
         }
     )
     return LimitGap(table, _mean_excess(table), best)
@@ -144,7 +147,7 @@ def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array
     return found
 
 
-def _fair_predictions(estimator: Any, X: Any) -> list[tuple[float, Array]]:
+def _fair_points(estimator: Any, X: Any) -> list[Point]:
     path = getattr(estimator, "path_", None) or estimator.path()
     made = []
     for limit in LIMITS:
@@ -152,36 +155,52 @@ def _fair_predictions(estimator: Any, X: Any) -> list[tuple[float, Array]]:
             model = path.limited(limit)
         except ValueError:  # below what these features can reach
             continue
-        made.append((limit, np.asarray(model.predict(X))))
+        made.append(Point("model", limit, np.asarray(model.predict(X))))
         if model.eta_ == 0:  # larger limits do not bind
             break
     return made
 
 
-def centred(estimator: Any, s: Any, h: Array) -> list[tuple[float, Array]]:
-    """Return (c, h − c(E[h|s] − E h)) for several c; E[h|s] is learnt out of fold, on ψ(s)."""
+def _limit_points(
+    estimator: Any, s: Any, best: str, candidates: dict[str, Array], y: Array
+) -> list[Point]:
+    """h − c(E[h|s] − E h) for several c; a given h is centred by halves, each by the other."""
     encoded = np.asarray(estimator._preparation.sensitive_encoder.transform(s))
     Psi = np.asarray(estimator.psi_.transform(encoded), dtype=np.float64)
-    eps = float(getattr(estimator, "eps_", estimator.eps))
-    fold = balanced_fold(FOLDS, 0, np.arange(len(h)))
-    expected = np.empty_like(h)
-    for k in range(FOLDS):
-        train, held = fold != k, fold == k
-        mean, level = Psi[train].mean(axis=0), h[train].mean()
-        centred_rows = Psi[train] - mean
-        root = inverse_root(centred_rows.T @ centred_rows / train.sum(), eps)
-        slope = root @ (root.T @ (centred_rows.T @ (h[train] - level))) / train.sum()
-        expected[held] = level + (Psi[held] - mean) @ slope
-    return [(c, h - c * (expected - h.mean())) for c in SHRINKAGES]
+    eps, h = float(getattr(estimator, "eps_", estimator.eps)), candidates[best]
+    if best != "given":
+        learnt = _learnt(estimator, best, eps)
+        return [Point("limit", c, learnt.apply(Psi, h, c)) for c in SHRINKAGES]
+    half = hash_uniform(0, np.arange(len(h))) < 0.5
+    halves = np.flatnonzero(half), np.flatnonzero(~half)
+    laws = [Centring.of_rows(Psi[rows], h[rows], y[rows], eps) for rows in halves[::-1]]
+    points = []
+    for c in SHRINKAGES:
+        f = np.empty_like(h)
+        for rows, law in zip(halves, laws, strict=True):
+            f[rows] = law.apply(Psi[rows], h[rows], c)
+        points.append(Point("limit", c, f, halves))
+    return points
 
 
-def _rescaled(f: Array, y: Array) -> Array:
-    around = f - f.mean()
-    return np.asarray(y.mean() + around * (around @ (y - y.mean())) / (around @ around))
+def _learnt(estimator: Any, best: str, eps: float) -> Centring:
+    """The centring of the base model or of the fit at η = 0, from the moments of the fit."""
+    moments = estimator.moments_
+    if best == "base_estimator":
+        first = np.eye(moments.blocks["base"])[0]
+        return Centring.of_moments(moments, ("base",), first, eps)
+    plain = estimator.path().estimator(estimator._ridges()["phi"], 0.0)
+    found = Centring.of_moments(moments, plain._features, plain.coef_, eps)
+    mean_psi, mean_h, mean_y = found.means
+    return replace(found, means=(mean_psi, mean_h + plain.intercept_, mean_y))
 
 
-def _rmse(f: Array, y: Array) -> float:
-    return float(np.sqrt(np.mean((f - y) ** 2)))
+def _share(point: Point, s: Any) -> float:
+    shares = []
+    for rows in point.apart:
+        some = s if isinstance(rows, slice) else _frames.take_rows(s, rows)
+        shares.append(explained_share(point.f[rows], some))
+    return float(np.mean(shares))
 
 
 def _along(table: pd.DataFrame, curve: str, shares: Array) -> Array:

@@ -97,17 +97,23 @@ class FairPath:
         unfairness : float in [0, 1]
             The limit; eta is found, and the scale of the predictions is the best one.
         alpha : float, optional
-            Ridge; by default that of the best point of the path within the limit, or of the least
-            share if there is none.
+            Ridge; by default the one of least error at that share, along the path of each.
         """
         check_number("unfairness", unfairness, 0.0, 1.0)
         if self._estimator.psi_ is None:
             raise ValueError(MISSING_SENSITIVE)
         if alpha is None:
-            share, error = self._criteria()
-            rows = self.table[self.table[share] <= max(unfairness, self.table[share].min())]
-            alpha = float(rows["alpha"].iloc[int(np.argmin(rows[error]))])
+            alpha = self._best_alpha(unfairness)
         return self._estimator._at(alpha=alpha, eta=0.0)._limited(unfairness)
+
+    def _best_alpha(self, unfairness: float) -> float:
+        """α of least error at a share, along the curve of each: their etas meet other shares."""
+        shape = len(self.alphas), len(self.etas)
+        shares, errors = (self.table[name].to_numpy().reshape(shape) for name in self._criteria())
+        found = [_error_at(*curve, unfairness) for curve in zip(shares, errors, strict=True)]
+        if not np.isfinite(found).any():
+            return float(self.alphas[int(np.argmin(np.nanmin(shares, axis=1)))])
+        return float(self.alphas[int(np.nanargmin(found))])
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the path; return its display."""
@@ -121,6 +127,16 @@ class FairPath:
 
     def _repr_html_(self) -> str:
         return self.front().to_html()
+
+
+def _error_at(shares: Array, errors: Array, limit: float) -> float:
+    """Error where a curve meets the limit; ∞ where it stays above, its least where it is below."""
+    order = np.argsort(shares)
+    order = order[np.isfinite(shares[order])]
+    if not len(order) or shares[order[0]] > limit:
+        return float("inf")
+    least = np.minimum.accumulate(errors[order])
+    return float(np.interp(limit, shares[order], least))
 
 
 def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
