@@ -31,7 +31,8 @@ ESTIMATORS = [
     FairGPRegressor(eta=0, feature_map="fourier", n_components=40, noise=0.01),
     FairGPClassifier(eta=0),
     FairGPClassifier(sensitive_columns=[0]),
-    FairGPClassifier(sensitive_columns=[0], feature_map="fourier", n_components=40),
+    # Half of all draws of frequencies pass the check named below; this one does not.
+    FairGPClassifier(sensitive_columns=[0], feature_map="fourier", n_components=40, random_state=0),
     FairKernelRidgeCV(etas=[0]),
     FairKernelRidgeCV(sensitive_columns=[0]),
     FairKernelClassifier(eta=0),
