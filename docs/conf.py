@@ -1,9 +1,8 @@
 """How the pages are built: ``python -m sphinx -W -b html docs docs/_build/html``.
 
-SCALEFAIR_GALLERY=1 also runs the examples; without it they are shown, but not run.
+The pages with code are run by tests/test_docs_code.py.
 """
 
-import os
 import sys
 from pathlib import Path
 
