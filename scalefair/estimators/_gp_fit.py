@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -64,7 +66,11 @@ def learn(estimator: Any, data: TrainingData) -> None:
         settled = evidence.settle(search.place, eta, unfairness)
         settle_features(estimator, settled, data)
         at_bounds = settled.at_bounds
-    estimator._evidence = evidence
+    estimator._setting = {"penalty": estimator.penalty, "eps": float(estimator.eps)}
+    if isinstance(evidence, MomentEvidence):
+        # Its own copy of what it needs: parameters may change, callbacks belong to the fit.
+        kept = SimpleNamespace(**estimator.get_params(deep=False))
+        estimator._evidence = replace(evidence, estimator=kept)
     if not np.isfinite(estimator.log_marginal_likelihood_value_):
         raise ValueError(
             f"the log evidence is {estimator.log_marginal_likelihood_value_} at the noise and "
