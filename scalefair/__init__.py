@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from scalefair.any_model import limit_gap, make_fair
     from scalefair.auditing import Audit, audit
     from scalefair.estimators import (
+        FairGPClassifier,
         FairGPRegressor,
         FairKernelClassifier,
         FairKernelRegressor,
@@ -27,6 +28,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Audit",
     "BatchSource",
+    "FairGPClassifier",
     "FairGPRegressor",
     "FairKernel",
     "FairKernelClassifier",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
-from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law
+from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
 from scalefair.maps import crossed
 from scalefair.solve import validation
 from scalefair.solve.gaussian import GaussianFunction
@@ -32,6 +32,7 @@ CLASSES: dict[str, type] = {
         losses.Huber, losses.Quantile, losses.ClassWeighted,
         _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
         estimators.FairGPRegressor, _gp_law.FeatureLaw, _gp_law.ExactLaw, GaussianFunction,
+        estimators.FairGPClassifier, _gpc_law.LatentLaw,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
         encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread,

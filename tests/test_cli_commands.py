@@ -212,12 +212,12 @@ def test_an_audit_is_that_of_python(folder):
     succeed("predict", folder / "m.scalefair", folder / "pay.csv", *keep)
     own = [out, "--sensitive", "sex,shift", "--truth", "pay", "--missing", "drop"]
     record = json.loads(succeed("audit", *own, "--json"))
-    table = pd.read_parquet(out)
-    expected = scalefair.audit(table[["prediction"]], table[["sex", "shift"]], table["pay"])
+    scan = scalefair.scan_parquet(out)
+    expected = scalefair.audit(scan[["prediction"]], scan[["sex", "shift"]], scan["pay"])
     assert record["n_rows"] == 400
     assert [row["measure"] for row in record["table"]] == list(expected.table["measure"])
     np.testing.assert_allclose(
-        [row["value"] for row in record["table"]], expected.table["value"], rtol=1e-6, atol=1e-9
+        [row["value"] for row in record["table"]], expected.table["value"], rtol=1e-9
     )
     words = succeed("audit", *own, "--table")
     assert expected.summary.splitlines()[0] in words

@@ -53,7 +53,7 @@ def one_line(err):
     return line
 
 
-def test_from_a_csv_to_a_judgement(folder, tmp_path):
+def test_from_a_csv_to_predictions(folder, tmp_path):
     own = ["--components", 20, "--out", tmp_path / "m.scalefair", "--json"]
     code, out, err = run("fit", folder / "d.csv", *FIT, *own)
     assert code == 0, err
@@ -65,10 +65,32 @@ def test_from_a_csv_to_a_judgement(folder, tmp_path):
     code, out, err = run("predict", tmp_path / "m.scalefair", folder / "d.csv", *own)
     assert (code, err) == (0, "")
     assert out == f"{tmp_path / 'p.csv'}: predictions for 300 rows\n"
-    code, out, err = run("audit", tmp_path / "p.csv", "--sensitive", "sex", "--json")
+    assert sorted(os.listdir(tmp_path)) == ["m.scalefair", "p.csv"]
+
+
+def test_a_judgement_of_a_csv(folder):
+    own = ["--prediction", "pay", "--sensitive", "sex,shift", "--json"]
+    code, out, err = run("audit", folder / "d.csv", *own)
     assert (code, err) == (0, "")
     assert json.loads(out)["n_rows"] == 300
-    assert sorted(os.listdir(tmp_path)) == ["m.scalefair", "p.csv"]
+
+
+@pytest.mark.slow
+def test_sums_of_parts_and_a_report(folder, tmp_path):
+    part, more, total = (tmp_path / f"{name}.moments" for name in ("a", "b", "all"))
+    model = folder / "m.scalefair"
+    for step in (
+        ["moments", folder / "d.csv", "--like", model, "--out", part],
+        ["moments", folder / "d.csv", "--like", model, "--out", more],
+        ["merge", part, more, "--out", total],
+        ["fit", "--from-moments", total, "--like", model, "--out", tmp_path / "all.scalefair"],
+        ["frontier", folder / "d.csv", *FIT, "--components", 20, "--out", tmp_path / "report"],
+        ["paper"],
+    ):
+        code, out, err = run(*step, "--json") if step[0] != "paper" else run(*step)
+        assert code == 0, err
+        assert step[0] == "paper" or isinstance(json.loads(out), dict)
+    assert sorted(os.listdir(tmp_path / "report")) == ["frontier.csv", "report.html"]
 
 
 def test_the_installed_script_is_the_same_command():

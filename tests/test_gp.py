@@ -198,6 +198,7 @@ def test_several_outputs_are_each_their_own(kind):
     assert both.sample_y(new, 3).shape == (50, 2, 3)
 
 
+@pytest.mark.filterwarnings("ignore:the mean of f is constant")
 @pytest.mark.parametrize("eta", [0.0, 5.0, np.inf])
 @pytest.mark.parametrize("kind", ["exact", "nystroem", "fourier", "linear"])
 def test_covariances_are_positive_and_shrink_with_data(kind, eta):

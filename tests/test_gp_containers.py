@@ -164,3 +164,18 @@ def test_callbacks_hear_of_every_evaluation():
     model.fit(X, y, sensitive_features=s)
     assert heard.begun.count("evaluations") == model.n_evaluations_ + 1
     assert heard.begun.count("chunks") >= 2 * model.n_evaluations_
+    told = len(heard.begun)
+    model.log_marginal_likelihood(eval_gradient=True)
+    assert len(heard.begun) == told
+
+
+@pytest.mark.parametrize("kind", ["nystroem", "exact"])
+def test_parameters_set_after_the_fit_change_nothing(kind):
+    X, s, y = problem(60)
+    model = fit(clone(MODEL).set_params(feature_map=kind), X, y, s)
+    theta = model.theta_ + 0.1
+    before = model.sample_prior(X, 2), *model.log_marginal_likelihood(theta, True)
+    model.set_params(penalty="hsic", eps=0.5, eta=7.0, noise=2.0, feature_map="linear")
+    after = model.sample_prior(X, 2), *model.log_marginal_likelihood(theta, True)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -14,13 +14,14 @@ HOMES = ("scalefair.paper", "benchmarks.paper")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("experiment", type=click.Choice(EXPERIMENTS), default=EXPERIMENTS[0])
+@click.argument("experiment", type=click.Choice(EXPERIMENTS), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def paper(experiment: str, arguments: tuple[str, ...]) -> None:
+def paper(experiment: str | None, arguments: tuple[str, ...]) -> None:
     """Run an EXPERIMENT of the paper, and print its numbers beside the printed ones.
 
-    Further ARGUMENTS go to the experiment; after -- also --help does.
+    Further ARGUMENTS go to the experiment; after -- also --help does. Without an EXPERIMENT those
+    that are there are listed. They are part of a checkout, not of the installed package.
 
     \b
     scalefair paper toy1 --seeds 20
@@ -28,6 +29,10 @@ def paper(experiment: str, arguments: tuple[str, ...]) -> None:
     """
     import runpy
 
+    if experiment is None:
+        for name in EXPERIMENTS:
+            click.echo(f"{name}: {'scalefair paper ' + name if available(name) else 'not here'}")
+        return
     module = find_experiment(experiment)
     before = sys.argv
     sys.argv = [f"scalefair paper {experiment}", *arguments]
@@ -37,12 +42,17 @@ def paper(experiment: str, arguments: tuple[str, ...]) -> None:
         sys.argv = before
 
 
-def find_experiment(name: str) -> str:
-    """Return the module of an experiment; a ValueError that says where it would be."""
+def available(name: str) -> list[str]:
+    """Return the modules that are an experiment, the one to run first."""
     checkout = str(Path(__file__).resolve().parents[2])
     if checkout not in sys.path:
         sys.path.append(checkout)
-    found = [f"{home}.{name}" for home in HOMES if _exists(f"{home}.{name}")]
+    return [f"{home}.{name}" for home in HOMES if _exists(f"{home}.{name}")]
+
+
+def find_experiment(name: str) -> str:
+    """Return the module of an experiment; a ValueError that says where it would be."""
+    found = available(name)
     if not found:
         raise ValueError(
             f"the experiment {name!r} is not installed: run it from a checkout of scalefair that "

@@ -3,6 +3,7 @@
 from scalefair.estimators.classifier import FairKernelClassifier
 from scalefair.estimators.fair_path import FairPath
 from scalefair.estimators.gp import FairGPRegressor
+from scalefair.estimators.gp_classifier import FairGPClassifier
 from scalefair.estimators.gp_kernel import SklearnFairKernel
 from scalefair.estimators.kernel import FairKernelRidge
 from scalefair.estimators.kernel_cv import FairKernelRidgeCV
@@ -11,6 +12,7 @@ from scalefair.estimators.loss_path import LossPath
 from scalefair.estimators.regressor import FairKernelRegressor
 
 __all__ = [
+    "FairGPClassifier",
     "FairGPRegressor",
     "FairKernelClassifier",
     "FairKernelRegressor",

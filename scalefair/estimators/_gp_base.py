@@ -12,9 +12,9 @@ from scalefair._checks import check_weight_or_limit
 from scalefair._typing import Array, FeatureMap
 from scalefair.estimators import _gp_law
 from scalefair.estimators._data import Preparation, open_inputs
-from scalefair.estimators._gp_evidence import MomentEvidence, system_of
-from scalefair.estimators._gp_exact import evidence_of_rows
+from scalefair.estimators._gp_evidence import MomentEvidence
 from scalefair.solve.gaussian import GaussianPoint
+from scalefair.solve.gaussian_system import GaussianSystem
 from scalefair.statistics import Moments
 
 
@@ -29,13 +29,14 @@ class ProcessBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEs
     eta_: float
     _law: _gp_law.FeatureLaw | _gp_law.ExactLaw
     _evidence: MomentEvidence
+    _setting: dict[str, Any]
     _preparation: Preparation
     _one_target: bool
 
     def _evidence_at(self, theta: Array, gradient: bool) -> tuple[float, Array | None]:
         if isinstance(self._law, _gp_law.ExactLaw):
-            evidence = evidence_of_rows(self, self._law.rows)
-            return evidence.fixed(theta, self.eta_, gradient=gradient)
+            process = self._law.at(theta)
+            return process.log_evidence, process.gradient if gradient else None
         if not gradient and np.array_equal(theta[:-2], self.theta_[:-2]):
             amplitude, noise = np.exp(theta[-2:])
             return self._point(noise, amplitude).log_evidence, None
@@ -47,7 +48,8 @@ class ProcessBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEs
         return self._evidence.fixed(self.phi_, theta, self.eta_, gradient=gradient)
 
     def _point(self, noise: float, amplitude: float) -> GaussianPoint:
-        system = system_of(self, self.moments_)
+        # What was fitted decides, not the parameters, which may have been set anew since.
+        system = GaussianSystem.build(self.moments_, **self._setting)
         return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=self.eta_)
 
     def _prior(self) -> _gp_law.Law:
@@ -80,7 +82,7 @@ class ProcessBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEs
 
     def _forget(self) -> None:
         """Drop what an earlier fit has learnt: one in another mode sets other attributes."""
-        private = ("_law", "_evidence", "_preparation", "_n_targets", "_one_target",
+        private = ("_law", "_evidence", "_setting", "_preparation", "_n_targets", "_one_target",
                    "_input_names", "_input_scale")  # fmt: skip
         for name in [*vars(self)]:
             if name.endswith("_") or name in private:

@@ -28,21 +28,26 @@ def check_process(estimator: Any) -> None:
     check_maps(estimator)
     if isinstance(estimator.feature_map, str) and estimator.feature_map != "linear":
         _check_scales(estimator)
-    for name in ("hide_sensitive", "learn_landmarks"):
+    for name in _of(estimator, "hide_sensitive", "learn_landmarks"):
         check_flag(name, getattr(estimator, name))
     for name in ("chunk_rows", "n_jobs"):
         if getattr(estimator, name) is not None:
             check_count(name, getattr(estimator, name))
     _check_search(estimator)
-    for name in ("noise", "amplitude"):
+    for name in _of(estimator, "noise", "amplitude"):
         _check_positive_or_optimize(name, getattr(estimator, name))
-    for name in ("length_scale_bounds", "noise_bounds", "amplitude_bounds"):
+    for name in _of(estimator, "length_scale_bounds", "noise_bounds", "amplitude_bounds"):
         _check_bounds(name, getattr(estimator, name))
+
+
+def _of(estimator: Any, *names: str) -> list[str]:
+    """Return the names that are parameters of the estimator: a classifier has fewer."""
+    return [name for name in names if hasattr(estimator, name)]
 
 
 def _check_scales(estimator: Any) -> None:
     moves = estimator.feature_map == "nystroem"
-    if estimator.learn_landmarks and not moves:
+    if getattr(estimator, "learn_landmarks", False) and not moves:
         raise ValueError(
             f"learn_landmarks=True needs feature_map='nystroem', which has landmarks; got "
             f"feature_map={estimator.feature_map!r}"
@@ -78,7 +83,9 @@ def _check_bounds(name: str, value: Any) -> None:
         )
 
 
-def check_theta(theta: Any, fitted: Array) -> Array:
+def check_theta(
+    theta: Any, fitted: Array, others: tuple[str, ...] = ("log amplitude", "log noise")
+) -> Array:
     """Return [log θ, log a, log σ²]; those of the fit by default."""
     if theta is None:
         return fitted
@@ -88,7 +95,7 @@ def check_theta(theta: Any, fitted: Array) -> Array:
         at = np.array(np.nan)
     if at.shape != fitted.shape or not np.isfinite(at).all():
         raise ValueError(
-            f"theta={theta!r} must be {len(fitted)} finite numbers: {len(fitted) - 2} log length "
-            "scales, log amplitude and log noise, as in theta_"
+            f"theta={theta!r} must be {len(fitted)} finite numbers: {len(fitted) - len(others)} "
+            f"log length scales, then {' and '.join(others)}, as in theta_"
         )
     return at

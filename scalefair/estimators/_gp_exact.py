@@ -97,11 +97,6 @@ class ExactEvidence:
         process, t = self.process(place, eta), len(self.offset)
         return process.log_evidence, process.gradient, t * self.problem.rows.total
 
-    def fixed(self, theta: Array, eta: float, *, gradient: bool) -> tuple[float, Array | None]:
-        """Return the log evidence at [log θ, log a, log σ²] and its gradient, or None."""
-        process = self.process(theta, eta)
-        return process.log_evidence, process.gradient if gradient else None
-
     def held_eta(self, eta: float, unfairness: float | None) -> float:
         """Return the finite η that length scales are learnt with."""
         del unfairness
@@ -132,11 +127,7 @@ class ExactEvidence:
 
 def exact_evidence(estimator: Any, data: TrainingData) -> ExactEvidence:
     """Learn the kernels; return the evidence of all training rows."""
-    return evidence_of_rows(estimator, exact_rows(estimator, data))
-
-
-def evidence_of_rows(estimator: Any, rows: ExactRows) -> ExactEvidence:
-    """Return the evidence of rows that are kept."""
+    rows = exact_rows(estimator, data)
     offset = np.average(rows.y, axis=0, weights=rows.weight)
     centred = rows.y - offset
     variance = float(np.mean(np.average(centred**2, axis=0, weights=rows.weight)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -64,7 +66,11 @@ def learn(estimator: Any, data: TrainingData) -> None:
         settled = evidence.settle(search.place, eta, unfairness)
         settle_features(estimator, settled, data)
         at_bounds = settled.at_bounds
-    estimator._evidence = evidence
+    estimator._setting = {"penalty": estimator.penalty, "eps": float(estimator.eps)}
+    if isinstance(evidence, MomentEvidence):
+        # Its own copy of what it needs: parameters may change, callbacks belong to the fit.
+        kept = SimpleNamespace(**estimator.get_params(deep=False))
+        estimator._evidence = replace(evidence, estimator=kept)
     if not np.isfinite(estimator.log_marginal_likelihood_value_):
         raise ValueError(
             f"the log evidence is {estimator.log_marginal_likelihood_value_} at the noise and "
@@ -85,10 +91,11 @@ def search_bounds(estimator: Any, evidence: MomentEvidence | ExactEvidence) -> B
         phi: Any = evidence.row_map.phi
         scales = phi.kernel_.theta.size if len(start) else 0
         more = [(None, None)] * (len(start) - scales)
-    return [*(_scale_bounds(estimator, value) for value in start[:scales]), *more]
+    return [*(scale_bounds(estimator, value) for value in start[:scales]), *more]
 
 
-def _scale_bounds(estimator: Any, start: float) -> tuple[float, float]:
+def scale_bounds(estimator: Any, start: float) -> tuple[float, float]:
+    """Return the bounds of a log length scale."""
     if estimator.optimizer is None:
         return start, start
     if estimator.length_scale_bounds is None:
@@ -114,13 +121,13 @@ def run_search(
             tell()
             return found
 
-        starts, spare = _starts(start, bounds, estimator.n_restarts, data.seed)
+        starts, spare = starts_of(start, bounds, estimator.n_restarts, data.seed)
         return maximise(
             value, starts, bounds, tol=estimator.tol, max_iter=estimator.max_iter, spare=spare
         )
 
 
-def _starts(
+def starts_of(
     start: Array, bounds: Bounds, restarts: int, seed: int
 ) -> tuple[list[Array], list[Array]]:
     """Return the start and random ones about it; and shorter and longer length scales.
@@ -194,14 +201,19 @@ def _set_hyper(estimator: Any, kernel: Any, noise: float, amplitude: float, eta:
     estimator.theta_ = np.concatenate([scales, np.log([amplitude, noise])])
 
 
-def report(estimator: Any, search: Search, bounds: Bounds, at_bounds: tuple[str, ...]) -> None:
-    """Set how the search went, and warn of what is wrong with its end."""
+def report(
+    estimator: Any, search: Search, bounds: Bounds, at_bounds: tuple[str, ...], others: int = 2
+) -> None:
+    """Set how the search went, and warn of what is wrong with its end.
+
+    The last `others` hyperparameters of `theta_` are no length scales.
+    """
     estimator.converged_, estimator.n_iter_ = search.converged, search.n_iter
     estimator.n_evaluations_, estimator.optimizer_message_ = search.n_evaluations, search.message
     estimator.evidence_history_ = np.array(search.history)
     for sentence in at_bounds:
         warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
-    scales = len(estimator.theta_) - 2
+    scales = len(estimator.theta_) - others
     names = estimator._input_names if scales == len(estimator._input_names) else None
     if scales == 1:
         names = ["all inputs"]
@@ -224,10 +236,13 @@ def input_names(estimator: Any) -> list[str]:
     return [name for i, name in enumerate(names) if i not in hidden]
 
 
-def relevance_table(estimator: Any) -> Any:
-    """Return inputs, length scales and relevance as a data frame."""
+def relevance_table(estimator: Any, others: int = 2) -> Any:
+    """Return inputs, length scales and relevance as a data frame.
+
+    The last `others` hyperparameters of `theta_` are no length scales.
+    """
     names, spread = estimator._input_names, estimator._input_scale
-    theta = np.exp(estimator.theta_[:-2])
+    theta = np.exp(estimator.theta_[:-others])
     if theta.size not in (1, len(names)):
         raise ValueError(
             f"relevance needs one length scale per input or one for all; this kernel has "

@@ -158,6 +158,16 @@ class ExactLaw:
             eps=self.eps, weight=rows.weight,
         )  # fmt: skip
 
+    def at(self, theta: Array) -> ExactGP:
+        """Return the posterior at [log θ, log a, log σ²]."""
+        amplitude, noise = np.exp(theta[-2:])
+        kernel = (
+            self.kernel if len(theta) == 2 else self.kernel.with_length_scale(np.exp(theta[:-2]))
+        )
+        return self.process.problem.at(
+            kernel, noise=float(noise), amplitude=float(amplitude), eta=self.eta
+        )
+
     @property
     def offset(self) -> Array:
         """ȳ, shape (t,)."""

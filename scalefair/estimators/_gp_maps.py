@@ -39,7 +39,7 @@ def _unfitted(estimator: Any, data: TrainingData) -> Any:
         size = estimator.n_components
         return RandomFourier(**kernel, n_components=size, pairs=size % 2 == 0, random_state=seed)
     exact = kind == "exact"
-    map_of = MovingNystroem if estimator.learn_landmarks else Nystroem
+    map_of = MovingNystroem if getattr(estimator, "learn_landmarks", False) else Nystroem
     return map_of(
         **kernel,
         n_components=data.sample.n_rows if exact else estimator.n_components,

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from scalefair._typing import Array
@@ -18,6 +17,7 @@ from scalefair.estimators._labels import (
     check_classes,
     class_weights,
     code_labels,
+    decoded,
     known_labels,
 )
 from scalefair.estimators._newton import FairNewtonBase, check_row_targets
@@ -292,9 +292,7 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
             A dask array, not yet computed, for a dask collection.
         """
         codes = self._predictions(X, partial(_most_likely, getattr(self, "loss_", None)))
-        if isinstance(codes, np.ndarray):
-            return _labels(codes, self.classes_)
-        return codes.map_blocks(_labels, self.classes_, dtype=self.classes_.dtype)
+        return decoded(codes, self.classes_)
 
 
 def _probabilities(loss: Any, f: Array) -> Array:
@@ -310,7 +308,3 @@ def _probabilities(loss: Any, f: Array) -> Array:
 
 def _most_likely(loss: Any, f: Array) -> Array:
     return np.asarray(np.argmax(_probabilities(loss, f), axis=1), dtype=np.float64)
-
-
-def _labels(codes: Array, classes: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(classes[codes.astype(np.intp)])

@@ -21,11 +21,14 @@ class Start(NamedTuple):
         There, the gradient of a row with target y is y @ slope plus a constant.
     curvature : array of shape (j,)
         The mean curvature there, along the loss's directions.
+    exact : bool
+        False where all this is only about right, for a loss whose gradient is not linear in y.
     """
 
     intercept: Array
     slope: Array
     curvature: Array
+    exact: bool = True
 
 
 class Loss(ABC):

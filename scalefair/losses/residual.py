@@ -70,7 +70,7 @@ class Huber(Loss):
 
     def start(self, mean: Array) -> Start:
         """The squared loss's."""
-        return Squared().start(mean)
+        return Squared().start(mean)._replace(exact=False)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ class Quantile(Loss):
 
     def start(self, mean: Array) -> Start:
         """The least-squares fit, with the curvature of a normal density 20 widths wide."""
-        return one_score_start(float(mean[0]), -0.02 / self._width, 0.02 / self._width)
+        density = 0.02 / self._width
+        return one_score_start(float(mean[0]), -density, density)._replace(exact=False)
 
 
 def robust_deviation(y: Array, weight: Array | None) -> float:

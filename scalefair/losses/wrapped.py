@@ -83,14 +83,14 @@ class ClassWeighted(Wrapped):
         inner = self.loss.start(mean * most / weight)
         if inner is None:
             return None
-        intercept, _, curvature = inner
+        intercept, curvature, exact = inner.intercept, inner.curvature, inner.exact
         # The gradient is linear in y: what it is at each class tells all.
         if self.n_targets == 1:
             none, one = self.gradient(np.repeat(intercept, 2), np.array([0.0, 1.0]))
-            return Start(intercept, np.array([[one - none]]), weight * curvature)
+            return Start(intercept, np.array([[one - none]]), weight * curvature, exact)
         classes = np.eye(self.n_targets)
         slope = self.gradient(np.tile(intercept, (self.n_targets, 1)), classes)
-        return Start(intercept, slope, weight * curvature)
+        return Start(intercept, slope, weight * curvature, exact)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +142,8 @@ class SumToZero(Wrapped):
         inner = self.loss.start(mean)
         if inner is None:
             return None
-        intercept, slope, curvature = inner
-        return Start(intercept @ self.contrasts, slope @ self.contrasts, curvature)
+        intercept, slope, curvature, exact = inner
+        return Start(intercept @ self.contrasts, slope @ self.contrasts, curvature, exact)
 
 
 def contrasts(k: int) -> Array:

@@ -104,6 +104,10 @@ def hsic_test(
 
     Notes
     -----
+    Where both variables have few distinct values, the smooth nulls ("gamma", "spectral",
+    "features") miss the jumps of HSIC: for two yes/no columns by up to 0.2 with 50 rows and 0.03
+    with 500. "auto" permutes there, but cannot where rows are streamed.
+
     A small p-value says that there is a dependence, not that it is large: with many rows the
     slightest one is found. How large it is, say :func:`explained_share` and :func:`alignment`.
 

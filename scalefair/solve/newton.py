@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._typing import Array
 from scalefair.solve.limit import least_eta
 from scalefair.solve.newton_model import Local, Problem, Slice
+from scalefair.stream._threads import one_blas_thread
 
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
 """Shorter steps that a pass judges besides the full one; 0 is where it came from."""
@@ -26,6 +28,13 @@ WIDE = 200
 
 PATIENCE = 5.0
 """Light passes that cost as much as a full one and the few light ones that it leaves to do."""
+
+
+SMALL = 2000
+"""Unknowns up to which one thread factorises as fast as several."""
+
+ENOUGH = 6
+"""Passes after which all are full: where reading the rows is what costs, many light ones cost."""
 
 
 class Goal(NamedTuple):
@@ -139,25 +148,30 @@ class _Descent:
         eta = self.goal.eta
         for n_iter in range(1, max_iter + 1):
             try:
-                slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
+                theta, eta, decrement = self._solved(local)
             except LinAlgError:
                 # Scores so certain that no curvature is left: separated classes without a ridge.
                 if not seen:
                     raise
                 return self._done(local.theta, eta, n_iter, False, local)
-            eta = self.goal.choose(slice_)
-            theta = slice_.theta(eta)
-            decrement = slice_.decrement(theta, eta)
-            # After a full pass the error of the last step is the square of its decrement.
-            tol = self.tol / 100 if self._light else self.tol
-            if seen and decrement / 2 <= tol and self.damping == 0:
+            if seen and self._is_near(decrement) and self.damping == 0:
                 return self._done(theta, eta, n_iter, True, local)
-            self._choose_light(seen, decrement)
+            self._choose_light(local, seen, decrement)
             moved, seen = self._step(local, theta, eta, decrement), True
             if moved is None and decrement <= 1e4 * ROUNDING * max(1.0, abs(self.objective)):
                 return self._done(local.theta, eta, n_iter, True, local)
             local = local if moved is None else moved
         return self._done(local.theta, eta, max_iter, False, local)
+
+    def _solved(self, local: Local) -> tuple[Array, float, float]:
+        """The minimiser of a model, its η, and its decrement."""
+        # Small factorisations wait for their threads, long where the machine is busy.
+        small = local.theta.size <= SMALL
+        with one_blas_thread() if small else nullcontext():
+            slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
+            eta = self.goal.choose(slice_)
+            theta = slice_.theta(eta)
+            return theta, eta, slice_.decrement(theta, eta)
 
     def _done(self, *parts: Any) -> NewtonFit:
         theta, eta, n_iter, converged, local = parts
@@ -174,10 +188,24 @@ class _Descent:
         zero = np.zeros((len(self.problem.metric), self.problem.loss.n_scores))
         return self._pass(zero, Local(zero, zero, np.empty((0, 0))))[0], True
 
-    def _choose_light(self, seen: bool, decrement: float) -> None:
-        """Go on without a new second derivative while the one at hand serves well."""
-        slow = self._light and not _passes_to_go(self._last, decrement, self.tol) <= PATIENCE
-        self._light = self._wide and seen and not slow and self.damping == 0
+    def _is_near(self, decrement: float) -> bool:
+        """Say whether the next step is good enough to be taken unseen.
+
+        With a new second derivative it leaves the square of what it removes; with an old one, as
+        large a part as the last step left.
+        """
+        if not self._light:
+            return decrement / 2 <= self.tol
+        return decrement <= self.tol and decrement**2 / self._last <= 2e-3 * self.tol
+
+    def _choose_light(self, local: Local, seen: bool, decrement: float) -> None:
+        """Go on without a new second derivative while the one at hand serves well.
+
+        The first is that of the moments.
+        """
+        slow = seen and _passes_to_go(self._last, decrement, self.tol) > PATIENCE
+        again = (self._light and slow) or self.n_passes >= ENOUGH or not local.exact
+        self._light = self._wide and not again and self.damping == 0
         self._last = decrement
 
     def _pass(

@@ -32,12 +32,15 @@ class Local:
         Second derivative, score by score.
     value : float
         NaN where it is not known.
+    exact : bool
+        Whether the gradient is that of the data term, and not a guess to start from.
     """
 
     theta: Array
     gradient: Array
     hessian: Array
     value: float = float("nan")
+    exact: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +156,8 @@ class Problem:
         gradient = np.zeros_like(theta)
         gradient[:-1] = self.system.target @ found.slope
         D = self.loss.directions
-        return Local(theta, gradient, np.kron((D.T * found.curvature) @ D, self.metric))
+        hessian = np.kron((D.T * found.curvature) @ D, self.metric)
+        return Local(theta, gradient, hessian, exact=found.exact)
 
     def evaluate(
         self, theta: Array, before: Local, steps: tuple[float, ...] = (), *, light: bool = False

@@ -1,0 +1,221 @@
+"""Logistic loss: passes and their cost, against scikit-learn's lbfgs and fairlearn's reductions.
+
+    python -m benchmarks.losses [--features 1000] [--acs FOLDER] [--acs-rows 665800]
+
+FOLDER holds the parquet files of ACSIncome (folktables 2018); without it that part is left out.
+Needs fairlearn. Writes results/losses.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks._measure import RESULTS, peak_megabytes
+from scalefair import FairKernelClassifier
+from scalefair.datasets import load_adult
+from scalefair.encoding import TableEncoder
+from scalefair.losses import Logistic
+from scalefair.maps import Nystroem, OneHot
+from scalefair.solve.newton import STEPS
+from scalefair.solve.newton_model import Problem
+from scalefair.solve.system import System
+from scalefair.statistics import RowMap, accumulate
+from scalefair.stream import ArraySource
+
+ALPHAS = (1e-4, 1e-6)
+
+
+class Split(NamedTuple):
+    """A table in two halves, and the attribute that must not matter."""
+
+    train: pd.DataFrame
+    y_train: Any
+    test: pd.DataFrame
+    y_test: Any
+    sensitive: str
+
+
+def adult() -> Split:
+    train, test = load_adult(subset="train"), load_adult(subset="test")
+    return Split(train.data, train.target, test.data, test.target, "sex")
+
+
+def acs(folder: Path, rows: int) -> Split:
+    table = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("ACSIncome*.parquet"))])
+    table = table.sample(min(rows, len(table)), random_state=0).reset_index(drop=True)
+    table["OCCP"], table["POBP"] = table["OCCP"] // 500, table["POBP"] < 60
+    for name in ("RAC1P", "SEX", "OCCP", "POBP", "RELP", "COW", "MAR"):
+        table[name] = table[name].astype(str)
+    y, X = table.pop("PINCP").to_numpy(), table
+    half = len(X) // 2
+    return Split(X[:half], y[:half], X[half:], y[half:], "SEX")
+
+
+def timed(run: Callable[[], Any], rounds: int = 3) -> tuple[float, Any]:
+    times, result = [], None
+    for _ in range(rounds):
+        start = perf_counter()
+        result = run()
+        times.append(perf_counter() - start)
+    return median(times), result
+
+
+def pass_costs(data: Split, features: int, keep: Callable[..., None]) -> None:
+    """Time a full and a light pass against the pass for the moments, by turns."""
+    x = np.asarray(TableEncoder().fit(data.train).transform(data.train))
+    s = pd.factorize(data.train[data.sensitive])[0][:, None].astype(float)
+    phi = Nystroem(n_components=features, random_state=0).fit(x[: 4 * features])
+    source = ArraySource(x, s, np.asarray(data.y_train, dtype=float)[:, None])
+    row_map = RowMap(phi, OneHot().fit(s))
+    (moments,) = accumulate(source, row_map)
+    problem = Problem(source, row_map, Logistic(), System.build(moments))
+    start = problem.start()
+    runs = {
+        "moments": lambda: accumulate(source, row_map),
+        "full": lambda: problem.evaluate(start.theta, start, STEPS),
+        "light": lambda: problem.evaluate(start.theta, start, STEPS, light=True),
+    }
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(6):
+        for name, run in runs.items():
+            times[name].append(timed(run, 1)[0])
+    costs = {name: median(found[1:]) for name, found in times.items()}
+    keep(f"moments pass on Adult, m={features}, seconds", costs["moments"])
+    keep("full Newton pass / moments pass", costs["full"] / costs["moments"], "<= 1.4")
+    keep("light Newton pass / moments pass", costs["light"] / costs["moments"])
+
+
+def model(features: int, **parameters: Any) -> FairKernelClassifier:
+    return FairKernelClassifier(n_components=features, random_state=0, **parameters)
+
+
+def against_lbfgs(data: Split, features: int, keep: Callable[..., None]) -> None:
+    """The same features and penalty for both; lbfgs at its default tolerance and at a finer one."""
+    x = np.asarray(TableEncoder().fit(data.train).transform(data.train))
+    y, n = np.asarray(data.y_train, dtype=float), len(data.y_train)
+    phi = Nystroem(n_components=features, random_state=0).fit(x[: 4 * features])
+    for alpha in ALPHAS:
+        ours, fit = timed(lambda: model(features, feature_map=phi, alpha=alpha, eta=0).fit(x, y))  # noqa: B023
+        best = objective(phi.transform(x), y, alpha, fit)
+        keep(f"ours, eta=0, alpha={alpha:g}, seconds", ours)
+        keep(f"ours, eta=0, alpha={alpha:g}, passes with that for the moments", 1 + fit.n_passes_)
+        for tol in (1e-4, 1e-6):
+            # Our 1/n ΣV + α|β|² is theirs, C ΣV + |β|²/2, with C = 1/(2nα).
+            rival = LogisticRegression(C=1 / (2 * n * alpha), tol=tol, max_iter=10_000)
+            theirs, found = timed(lambda: rival.fit(phi.transform(x), y))  # noqa: B023
+            over = objective(phi.transform(x), y, alpha, found) - best
+            name = f"lbfgs, tol={tol:g}, alpha={alpha:g}"
+            keep(f"{name}, objective above ours", over)
+            keep(f"{name}, seconds / ours", theirs / ours, ">= 1")
+
+
+def objective(Phi: Any, y: Any, alpha: float, fit: Any) -> float:
+    f = Phi @ fit.coef_[0] + fit.intercept_[0]
+    return float(Logistic().value(f, y).mean() + alpha * np.sum(fit.coef_**2))
+
+
+MEMORY = """
+import sys
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from benchmarks.losses import adult, model
+from scalefair.encoding import TableEncoder
+from scalefair.maps import Nystroem
+features, ours = int(sys.argv[1]), sys.argv[2] == "ours"
+data = adult()
+x = np.asarray(TableEncoder().fit(data.train).transform(data.train))
+phi = Nystroem(n_components=features, random_state=0).fit(x[: 4 * features])
+if ours:
+    model(features, feature_map=phi, alpha=1e-4, eta=0).fit(x, data.y_train)
+else:
+    LogisticRegression(C=1 / (2e-4 * len(x))).fit(phi.transform(x), data.y_train)
+"""
+
+
+def judged(data: Split, predicted: Any) -> tuple[float, float]:
+    """Accuracy and demographic-parity gap of decisions on the test rows."""
+    s = data.test[data.sensitive].to_numpy()
+    rates = [np.mean(predicted[s == group]) for group in np.unique(s)]
+    return float(np.mean(predicted == data.y_test)), float(max(rates) - min(rates))
+
+
+def against_fairlearn(name: str, data: Split, features: int, keep: Callable[..., None]) -> None:
+    """Ours at some limits; exponentiated gradient at the gap that ours has on the training rows."""
+    from fairlearn.reductions import DemographicParity, ExponentiatedGradient
+
+    encoder = TableEncoder().fit(data.train)
+    scaler = StandardScaler().fit(encoder.transform(data.train))
+    x, x_test = (scaler.transform(encoder.transform(part)) for part in (data.train, data.test))
+    s = data.train[data.sensitive]
+    for unfairness in (0.05, 0.01, 0.0):
+        fair = model(
+            features, alpha=1e-5, unfairness=unfairness, sensitive_columns=[data.sensitive]
+        )
+        ours, fit = timed(lambda: fair.fit(data.train, data.y_train), 1)  # noqa: B023
+        accuracy, gap = judged(data, fit.predict(data.test))
+        trained = data._replace(test=data.train, y_test=data.y_train)
+        bound = judged(trained, fit.predict(data.train))[1]
+        rival = ExponentiatedGradient(
+            LogisticRegression(max_iter=1000), DemographicParity(difference_bound=bound)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            theirs, _ = timed(lambda: rival.fit(x, data.y_train, sensitive_features=s), 1)  # noqa: B023
+        their_accuracy, their_gap = judged(data, rival.predict(x_test, random_state=0))
+        at = f"{name}, unfairness={unfairness:g}"
+        keep(f"{at}: our seconds", ours)
+        keep(f"{at}: fairlearn seconds / ours", theirs / ours, "> 1")
+        keep(f"{at}: our gap", gap)
+        keep(f"{at}: fairlearn gap", their_gap)
+        keep(f"{at}: our accuracy", accuracy)
+        keep(f"{at}: our accuracy - fairlearn's", accuracy - their_accuracy, ">= 0")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--features", type=int, default=1000)
+    parser.add_argument("--fair-features", type=int, default=300)
+    parser.add_argument("--acs", type=Path, default=None)
+    parser.add_argument("--acs-rows", type=int, default=665_800)
+    options = parser.parse_args()
+    lines: list[tuple[str, float, str]] = []
+
+    def keep(name: str, value: float, target: str = "") -> None:
+        print(f"{name}: {value:.6g} {target}", flush=True)
+        lines.append((name, float(f"{value:.6g}"), target))
+
+    data = adult()
+    pass_costs(data, options.features, keep)
+    for alpha in ALPHAS:
+        for limit in ({"eta": 1.0}, {"unfairness": 0.01}):
+            fit = model(options.features, alpha=alpha, **limit)
+            fit.fit(data.train, data.y_train, sensitive_features=data.train[data.sensitive])
+            what = ", ".join(f"{name}={value}" for name, value in limit.items())
+            keep(f"passes, alpha={alpha:g}, {what}", 1 + fit.n_passes_, "<= 10")
+    against_lbfgs(data, options.features, keep)
+    ours, theirs = (peak_megabytes(MEMORY, options.features, who) for who in ("ours", "lbfgs"))
+    keep("peak MB, ours", ours)
+    keep("peak MB, lbfgs / ours", theirs / ours, "> 1")
+    against_fairlearn("Adult", data, options.fair_features, keep)
+    if options.acs is not None:
+        against_fairlearn("ACS", acs(options.acs, options.acs_rows), options.fair_features, keep)
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / "losses.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("what", "value", "target"), *lines])
+
+
+if __name__ == "__main__":
+    main()
