@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import csv
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
 import numpy as np
@@ -78,14 +79,40 @@ def seconds(run: Callable[[], Any], rounds: int = 3) -> float:
     return median(times)
 
 
-def on_workers(folder: Path, components: int, workers: int) -> float:
+@contextmanager
+def cluster(workers: int) -> Iterator[Any]:
+    """Worker processes of one thread each, and a client of theirs."""
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster),
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as local,
+        Client(local) as client,
     ):
+        yield client
+
+
+def on_workers(folder: Path, components: int, workers: int) -> float:
+    with cluster(workers):
         return seconds(lambda: fit_dask(folder, components))
+
+
+def traffic(folder: Path, components: int) -> tuple[float, float]:
+    """Tasks of a fit on two workers, and megabytes between all processes, per partition."""
+    partitions = len(list(folder.glob("*.parquet")))
+    with cluster(2) as client:
+        client.get_task_stream()  # from now on tasks are noted
+        fit_dask(folder, components)
+        before, since = _loopback_bytes(), time()
+        fit_dask(folder, components)
+        moved = _loopback_bytes() - before
+        tasks = client.get_task_stream(start=since, count=100_000)
+    return len(tasks) / partitions, moved / 1e6 / partitions
+
+
+def _loopback_bytes() -> int:
+    import psutil
+
+    return int(psutil.net_io_counters(pernic=True)["lo"].bytes_sent)
 
 
 LONG = """
@@ -116,6 +143,9 @@ def main() -> None:
         keep("two workers of one thread, seconds", two)
         keep("two workers / in process", two / streamed, "<= 1.25")
         keep("one worker / two workers", one / two, ">= 1.7")
+        tasks, moved = traffic(table, 500)
+        keep("tasks per partition of 250000 rows", tasks)
+        keep("MB moved between client, scheduler and workers per partition", moved)
         in_memory = seconds(fit_memory(table, 300))
         streamed = seconds(lambda: fit_scan(table, 300))
         keep("reading parquet / frames in memory, m=300", streamed / in_memory, "<= 1.25")

@@ -4,7 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scalefair.any_model import limit_gap, make_fair
+    from scalefair.auditing import Audit, audit
     from scalefair.estimators import (
+        FairGPClassifier,
+        FairGPRegressor,
         FairKernelClassifier,
         FairKernelRegressor,
         FairKernelRidge,
@@ -12,15 +16,21 @@ if TYPE_CHECKING:
         FairPath,
         FairRidge,
         LossPath,
+        SklearnFairKernel,
     )
     from scalefair.persistence import load, save
+    from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
     from scalefair.statistics import Moments
     from scalefair.stream import BatchSource, scan_csv, scan_parquet
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Audit",
     "BatchSource",
+    "FairGPClassifier",
+    "FairGPRegressor",
+    "FairKernel",
     "FairKernelClassifier",
     "FairKernelRegressor",
     "FairKernelRidge",
@@ -29,16 +39,27 @@ __all__ = [
     "FairRidge",
     "LossPath",
     "Moments",
+    "SensitiveRows",
+    "SklearnFairKernel",
+    "audit",
+    "limit_gap",
     "load",
+    "make_fair",
     "save",
     "scan_csv",
     "scan_parquet",
 ]
 
 _HOMES = {
+    "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.stream",
+    "FairKernel": "scalefair.solve.fair_kernel",
     "Moments": "scalefair.statistics",
+    "SensitiveRows": "scalefair.solve.fair_kernel",
+    "audit": "scalefair.auditing",
+    "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",
+    "make_fair": "scalefair.any_model",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",
     "scan_parquet": "scalefair.stream",

@@ -67,17 +67,18 @@ def check_alpha(alpha: Any) -> dict[str, float]:
     `alpha` is a number, or a dict with one ridge per block.
     """
     if not isinstance(alpha, dict):
-        return {"phi": _finite("alpha", alpha), "psi": JOINED_RIDGE}
-    unknown = set(alpha) - {"phi", "psi"}
+        return {"phi": _finite("alpha", alpha), "psi": JOINED_RIDGE, "base": JOINED_RIDGE}
+    unknown = set(alpha) - {"phi", "psi", "base"}
     if unknown or "phi" not in alpha:
         raise ValueError(
-            f"alpha={alpha!r} must have the block 'phi' and may have 'psi'; remove {unknown}"
+            f"alpha={alpha!r} must have the block 'phi' and may have 'psi' and 'base'; "
+            f"remove {unknown or '{}'}"
         )
     ridges = {name: _finite(f"alpha[{name!r}]", value) for name, value in alpha.items()}
     if min(ridges.values()) <= 0:
         raise ValueError(f"alpha={alpha!r}: the ridges of blocks must be positive")
     relative = {name: ridge / ridges["phi"] for name, ridge in ridges.items() if name != "phi"}
-    return {"psi": JOINED_RIDGE, **relative, "phi": ridges["phi"]}
+    return {"psi": JOINED_RIDGE, "base": JOINED_RIDGE, **relative, "phi": ridges["phi"]}
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -69,3 +69,15 @@ def smallest_hash(seed: int, first_row: int, count: int, size: int) -> NDArray[n
             rows = rows[np.argpartition(row_hash(seed, rows), size)[:size]]
         chosen = rows
     return np.sort(chosen)
+
+
+def balanced_fold(count: int, seed: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Fold of each row: every run of `count` rows is dealt out at random, one to each fold.
+
+    Folds are of equal size to within one row, random even where the data are sorted, and need no
+    more than the number of the row.
+    """
+    block = (rows // count)[:, None] * count + np.arange(count)
+    dealt = row_hash(seed, block.ravel()).reshape(block.shape)
+    own = np.take_along_axis(dealt, (rows % count)[:, None], axis=1)
+    return np.asarray((dealt < own).sum(axis=1))

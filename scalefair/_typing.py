@@ -32,6 +32,10 @@ class Chunk:
         Global number of the first row. Samples and folds depend on it, never on the chunking.
     where : str
         The file or partition the rows come from, for error messages.
+    c : array or frame of shape (k, r) or None
+        Control features: legitimate factors at each level of which parity is asked for.
+    h : array of shape (k, l) or None
+        Predictions of another model, which join the features.
     """
 
     x: Any
@@ -40,6 +44,8 @@ class Chunk:
     weight: Any = None
     row: int = 0
     where: str = ""
+    c: Any = None
+    h: Any = None
 
     @property
     def n_rows(self) -> int:

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
-from scalefair.estimators import _data, _exact
+from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
+from scalefair.maps import crossed
 from scalefair.solve import validation
+from scalefair.solve.gaussian import GaussianFunction
 from scalefair.statistics import Moments
 
 CLASSES: dict[str, type] = {
@@ -28,11 +30,14 @@ CLASSES: dict[str, type] = {
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
         losses.Huber, losses.Quantile, losses.ClassWeighted,
-        _data.Preparation, _exact.ExactRows,
-        encoding.TableEncoder, encoding.SensitiveEncoder, encoding.LevelCode, encoding.NumberCode,
+        _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
+        estimators.FairGPRegressor, _gp_law.FeatureLaw, _gp_law.ExactLaw, GaussianFunction,
+        estimators.FairGPClassifier, _gpc_law.LatentLaw,
+        encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
+        encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap,
+        maps.ConcatMap, crossed.Crossed, _curve.Curve,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
     )
@@ -40,7 +45,17 @@ CLASSES: dict[str, type] = {
 """Every class that a file may name."""
 
 PLAIN = (str, int, float, bool, type(None))
-SKIPPED = {"table", "K", "L", "_whole_mean", "_callback_fit_ctx", "_skl_callbacks"}
+SKIPPED = {
+    "table",
+    "K",
+    "L",
+    "_whole_mean",
+    "_evidence",
+    "process",
+    "_callback_fit_ctx",
+    "_skl_callbacks",
+    "_skl_callbacks_to_teardown",
+}
 """Caches, which come back by themselves, and callbacks, which belong to a session."""
 
 
@@ -121,7 +136,8 @@ class _Writer:
         if CLASSES.get(name) is not type(value):
             raise ValueError(
                 f"{where} is a {name}, which cannot be saved without pickle; set it to a plain "
-                "value (an int as random_state, a number of folds as cv), or use joblib"
+                "value (an int as random_state, a number of folds as cv, a model of scalefair as "
+                "base_estimator), or use joblib or skops"
             )
         if id(value) in self._numbers:
             return {"object": self._numbers[id(value)]}
@@ -152,7 +168,8 @@ class _Reader:
         readers: dict[str, Callable[[Any], Any]] = {
             "array": self._arrays.__getitem__,
             "fortran": lambda name: self._arrays[name].T,
-            "scalar": lambda item: self.value(item)[()],
+            # The container has no arrays of no dimension: a number comes back as one of one.
+            "scalar": lambda item: self.value(item).reshape(())[()],
             "list": lambda items: [self.value(item) for item in items],
             "tuple": lambda items: tuple(self.value(item) for item in items),
             "dict": lambda pairs: {self.value(k): self.value(v) for k, v in pairs},

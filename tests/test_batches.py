@@ -140,7 +140,7 @@ X = np.ones((4, 2))
     ("batch", "words"),
     [
         (X, "batch 1 is a ndarray; expected a tuple"),
-        ((X, X, X, X, X), "batch 1 is a tuple of 5 parts"),
+        ((X, X, X, X, X, X), "batch 1 is a tuple of 6 parts"),
         ((), "batch 1 is a tuple of 0 parts"),
         ({"X": X, "Y": X}, "batch 1 has the keys .*'Y'"),
         ({"y": X}, "batch 1 has the keys"),

@@ -242,7 +242,6 @@ def test_a_loss_of_ones_own_is_minimised():
         ({"class_weight": "even"}, r"class_weight='even'.*'balanced'"),
         ({"class_weight": {7: 1.0}}, r"class 7, but the classes are \[0, 1\]"),
         ({"class_weight": {0: -1.0, 1: 1.0}}, "positive, finite"),
-        ({"penalty": "nocco_output"}, "squared loss only"),
         ({"tol": -1.0}, "tol=-1.0 is out of range"),
         ({"eta": 1.0, "unfairness": 0.1}, "both given"),
     ],

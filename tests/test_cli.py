@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import scalefair
+from scalefair._files import write_atomically
 from scalefair.cli import main
-from scalefair.report.output import write_atomically
 from scalefair.stream.files import read_table
 
 OPTIONS = ["--target", "y", "--sensitive", "s,t", "--components", "20", "--unfairness", "0.1"]
@@ -214,14 +214,14 @@ def test_an_interrupt_leaves_no_half_written_file(run, data, tmp_path, monkeypat
 
 def test_a_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
     path = tmp_path / "x.txt"
-    write_atomically(path, "old")
+    write_atomically(path, b"old")
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("os.replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, "new")
+        write_atomically(path, b"new")
     assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]
 
 

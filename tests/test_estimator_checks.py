@@ -6,6 +6,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from scalefair import (
+    FairGPClassifier,
+    FairGPRegressor,
     FairKernelClassifier,
     FairKernelRegressor,
     FairKernelRidge,
@@ -22,6 +24,15 @@ ESTIMATORS = [
     FairKernelRidge(sensitive_columns=[0], feature_map="exact"),
     FairKernelRidge(eta=0, feature_map="fourier", random_state=0),
     FairKernelRidge(sensitive_columns=[0], feature_map="linear"),
+    FairGPRegressor(eta=0),
+    FairGPRegressor(sensitive_columns=[0]),
+    FairGPRegressor(sensitive_columns=[0], feature_map="exact"),
+    # A noise near zero leaves few digits to compare weighted and repeated rows by.
+    FairGPRegressor(eta=0, feature_map="fourier", n_components=40, noise=0.01),
+    FairGPClassifier(eta=0),
+    FairGPClassifier(sensitive_columns=[0]),
+    # Half of all draws of frequencies pass the check named below; this one does not.
+    FairGPClassifier(sensitive_columns=[0], feature_map="fourier", n_components=40, random_state=0),
     FairKernelRidgeCV(etas=[0]),
     FairKernelRidgeCV(sensitive_columns=[0]),
     FairKernelClassifier(eta=0),
@@ -34,7 +45,16 @@ ESTIMATORS = [
 ]
 
 
-@parametrize_with_checks(ESTIMATORS)
+def known_failures(estimator):
+    """A probability averaged over f depends on the variance of f besides its mean."""
+    if isinstance(estimator, FairGPClassifier) and estimator.feature_map == "fourier":
+        return {"check_decision_proba_consistency": "f and its averaged probability rank apart"}
+    return {}
+
+
+# Some of the checks' tables are pure noise or have none, which the Gaussian processes tell.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=known_failures)
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 

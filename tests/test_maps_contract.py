@@ -88,6 +88,19 @@ def test_raw_writes_into_out_and_agrees_with_transform(phi, dtype):
 
 
 @pytest.mark.parametrize("phi", MAPS, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_started_fills_what_raw_returns_however_the_rows_are_cut(phi, dtype):
+    phi, X = fitted(phi), MIXED
+    fill = phi.started(dtype)
+    for start, stop in [(0, 7), (7, 40), (40, 60), (0, 60)]:
+        rows = X[start:stop]
+        out = np.full((len(rows), phi.n_raw_), np.nan, dtype)
+        fill(rows, out)
+        expected = phi.raw(rows, out=np.empty_like(out))
+        assert_allclose(out, expected, rtol=1e-6 if dtype == np.float32 else 1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("phi", MAPS, ids=str)
 def test_single_precision_is_close_to_double(phi):
     phi = fitted(phi)
     single, double = phi.transform(MIXED.astype(np.float32)), phi.transform(MIXED)

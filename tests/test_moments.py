@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 from threading import Barrier, Thread
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController
 
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
-from scalefair.statistics import Folds, Moments, RowMap, accumulate
+from scalefair.statistics import Block, Folds, Moments, RowMap, accumulate
 from scalefair.stream import ArraySource
 from tests import naive
 
@@ -334,3 +335,29 @@ def test_two_passes_at_once_are_right_and_give_blas_back():
     for scatter in found:
         np.testing.assert_array_equal(scatter, expected)
     assert [library["num_threads"] for library in blas.info()] == before
+
+
+@pytest.mark.parametrize("folds", [None, lambda row: row % 2])
+def test_blocks_beside_are_columns_like_those_of_psi(folds):
+    """Columns given to Ψ or to a block beside it have the same moments, under other names."""
+    Phi, Psi, y, weight = problem()
+    source = ArraySource(Phi, Psi, y, weight).then(lambda chunk: replace(chunk, h=chunk.s[:, 1:]))
+    split = RowMap(
+        Identity().fit(Phi),
+        None,
+        y.shape[1],
+        beside=(
+            Block("first", 1, lambda chunk: chunk.s[:, :1], "a"),
+            Block("h", 1, lambda chunk: chunk.h, "b"),
+        ),
+    )
+    how = Folds(1, None) if folds is None else Folds(2, folds)
+    together = accumulate(source, row_map(Phi, Psi, y), folds=how, rows=10)
+    apart = accumulate(source, split, folds=how, rows=10)
+    for one, other in zip(together, apart, strict=True):
+        assert list(other.blocks) == ["phi", "first", "h", "y"]
+        np.testing.assert_allclose(
+            other.covariance("phi", ("first", "h")), one.covariance("phi", "psi"), rtol=1e-12
+        )
+        np.testing.assert_allclose(other.scatter, one.scatter, rtol=1e-12)
+    assert "first=a;h=b;" in other.key

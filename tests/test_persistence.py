@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import scalefair
 from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge, _files
@@ -124,3 +125,13 @@ def test_the_file_holds_no_code(pay, tmp_path):
     header = json.loads(content[8 : 8 + length])
     values = json.loads(header["__metadata__"]["values"])
     assert {entry["class"] for entry in values["objects"]} <= set(scalefair.persistence.CLASSES)
+
+
+def test_numbers_come_back_as_numbers(tmp_path):
+    """Not as arrays of one number, which a dict of ridges could not hold."""
+    model = clone(MODELS["linear"])
+    model.alpha = {"phi": np.float64(0.5), "psi": np.float32(0.25)}
+    scalefair.save(model, tmp_path / "m")
+    alpha = scalefair.load(tmp_path / "m").alpha
+    assert alpha == {"phi": 0.5, "psi": 0.25}
+    assert [type(value) for value in alpha.values()] == [np.float64, np.float32]

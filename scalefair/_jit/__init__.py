@@ -6,6 +6,7 @@ NUMBA_DISABLE_JIT=1. numba's disk cache watches only the file of the kernel itse
 of `elementary.py`, delete `__pycache__` here.
 """
 
+from scalefair._jit.codes import add_pairs, add_rows
 from scalefair._jit.distances import (
     gaussian,
     matern,
@@ -15,12 +16,16 @@ from scalefair._jit.distances import (
     squared_norms,
 )
 from scalefair._jit.fourier import cos_phase, cos_sin
+from scalefair._jit.pairs import distance_products, permuted_product
 from scalefair._jit.rows import equal_rows, laplace, laplace_contraction
 from scalefair._jit.vectors import exp_rows
 
 __all__ = [
+    "add_pairs",
+    "add_rows",
     "cos_phase",
     "cos_sin",
+    "distance_products",
     "equal_rows",
     "exp_rows",
     "gaussian",
@@ -30,5 +35,6 @@ __all__ = [
     "matern_slope",
     "pair_distances",
     "pair_products",
+    "permuted_product",
     "squared_norms",
 ]

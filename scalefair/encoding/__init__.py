@@ -4,7 +4,7 @@
 the sum into a fitted encoder. `fit` does the same with a single chunk.
 """
 
-from scalefair.encoding._codes import LevelCode, NumberCode
+from scalefair.encoding._codes import LevelCode, NumberCode, UselessColumnError
 from scalefair.encoding._statistics import (
     ColumnStatistics,
     Spread,
@@ -12,17 +12,21 @@ from scalefair.encoding._statistics import (
     sensitive_statistics,
     table_statistics,
 )
-from scalefair.encoding.sensitive import SensitiveEncoder
+from scalefair.encoding.groups import Groups
+from scalefair.encoding.sensitive import ControlEncoder, SensitiveEncoder
 from scalefair.encoding.table import TableEncoder
 
 __all__ = [
     "ColumnStatistics",
+    "ControlEncoder",
+    "Groups",
     "LevelCode",
     "NumberCode",
     "SensitiveEncoder",
     "Spread",
     "TableEncoder",
     "TableStatistics",
+    "UselessColumnError",
     "sensitive_statistics",
     "table_statistics",
 ]

@@ -35,6 +35,9 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
         Number of columns p.
     """
 
+    role = "sensitive"
+    """What the columns are, in error messages."""
+
     def fit(self, s: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002
         """Learn the levels of `s`, of shape (n,) or (n, p); `y` is ignored."""
         return self.finish(sensitive_statistics(s, sample_weight))
@@ -43,7 +46,7 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
         """Become fitted from the (summed) `sensitive_statistics` of the rows."""
         set_columns_in(self, statistics)
         for column in statistics.columns:
-            _check_sensitive(column)
+            _check_column(column, self.role)
         self.names_ = statistics.names
         self.kinds_ = [column.kind for column in statistics.columns]
         self.categorical_ = np.array([kind in ("categorical", "boolean") for kind in self.kinds_])
@@ -61,7 +64,7 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
         names = column_names(table) or self.names_
         if table.shape[1] != self.n_features_in_ or names != self.names_:
             raise ValueError(
-                f"sensitive columns {names if table.shape[1] == len(names) else table.shape[1]}: "
+                f"{self.role} columns {names if table.shape[1] == len(names) else table.shape[1]}: "
                 f"expected {self.names_}, as in fit; pass the same columns in the same order"
             )
         out = np.empty(table.shape)
@@ -83,18 +86,24 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
         column = replace(column, name=name).expect(kind)
         if kind != "categorical":
             x = column.finite()
-            _check_sensitive_missing(name, kind, int(np.isnan(x).sum()))
+            _check_missing(self.role, name, kind, int(np.isnan(x).sum()))
             return x
         codes, found = column.codes()
-        _check_sensitive_missing(name, kind, int((codes < 0).sum()))
+        _check_missing(self.role, name, kind, int((codes < 0).sum()))
         position = {level: i for i, level in enumerate(self.levels_[name])}
         if strange := [level for level in found if level not in position]:
             raise ValueError(unknown_level(name, strange[0], position))
         return np.array([position[level] for level in found], dtype=np.float64)[codes]
 
 
-def _check_sensitive(column: ColumnStatistics) -> None:
-    _check_sensitive_missing(column.name, column.kind, column.n_missing)
+class ControlEncoder(SensitiveEncoder):
+    """The same for control features, the legitimate factors that parity is conditional on."""
+
+    role = "control"
+
+
+def _check_column(column: ColumnStatistics, role: str) -> None:
+    _check_missing(role, column.name, column.kind, column.n_missing)
     levels = [level for level, weight in column.levels.items() if weight > 0]
     low, high = column.spread.low, column.spread.high
     if column.kind == "boolean":
@@ -102,17 +111,15 @@ def _check_sensitive(column: ColumnStatistics) -> None:
     if len(levels) == 1 or low == high:
         value = levels[0] if levels else low
         raise ValueError(
-            f"sensitive column {column.name!r} is {value!r} in every row of positive weight, so "
+            f"{role} column {column.name!r} is {value!r} in every row of positive weight, so "
             "nothing can depend on it: drop it"
         )
 
 
-def _check_sensitive_missing(name: str, kind: Kind, count: int) -> None:
+def _check_missing(role: str, name: str, kind: Kind, count: int) -> None:
     if not count:
         return
     remedy = "give them a level of their own, such as 'unknown'"
     if kind != "categorical":
         remedy = "fill them in, leave the rows out, or bin the column with a level for missing"
-    raise ValueError(
-        f"sensitive column {name!r} has {count} missing value(s) (NaN or null): {remedy}"
-    )
+    raise ValueError(f"{role} column {name!r} has {count} missing value(s) (NaN or null): {remedy}")

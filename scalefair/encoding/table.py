@@ -18,6 +18,7 @@ from scalefair.encoding._codes import (
     LevelCode,
     MissingRule,
     NumberCode,
+    UselessColumnError,
     refuse_missing,
     set_columns_in,
 )
@@ -149,8 +150,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _code(self, column: ColumnStatistics, total: float, keep: bool) -> NumberCode | LevelCode:
         if not (column.spread.weight or any(column.levels.values())):
-            raise ValueError(
-                f"column {column.name!r} has no value in any row of positive weight: drop it"
+            raise UselessColumnError(
+                f"column {column.name!r} has no value in any row of positive weight: drop it",
+                column.name,
             )
         if self.missing == "error":
             refuse_missing(column.name, column.n_missing)
@@ -179,10 +181,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         pooled = tuple(sorted(share.keys() - set(kept)))
         rule = self._missing_rule(column)
         if not kept and rule != "column":
-            raise ValueError(
+            raise UselessColumnError(
                 f"column {column.name!r} has {len(share)} levels and none reaches "
                 f"min_frequency={self.min_frequency}: it looks like an identifier; drop it, lower "
-                "min_frequency, or name it in keep"
+                "min_frequency, or name it in keep",
+                column.name,
             )
         if pooled:
             self.pooled_[column.name] = pooled

@@ -2,6 +2,9 @@
 
 from scalefair.estimators.classifier import FairKernelClassifier
 from scalefair.estimators.fair_path import FairPath
+from scalefair.estimators.gp import FairGPRegressor
+from scalefair.estimators.gp_classifier import FairGPClassifier
+from scalefair.estimators.gp_kernel import SklearnFairKernel
 from scalefair.estimators.kernel import FairKernelRidge
 from scalefair.estimators.kernel_cv import FairKernelRidgeCV
 from scalefair.estimators.linear import FairRidge
@@ -9,6 +12,14 @@ from scalefair.estimators.loss_path import LossPath
 from scalefair.estimators.regressor import FairKernelRegressor
 
 __all__ = [
-    "FairKernelClassifier", "FairKernelRegressor", "FairKernelRidge", "FairKernelRidgeCV",
-    "FairPath", "FairRidge", "LossPath",
-]  # fmt: skip
+    "FairGPClassifier",
+    "FairGPRegressor",
+    "FairKernelClassifier",
+    "FairKernelRegressor",
+    "FairKernelRidge",
+    "FairKernelRidgeCV",
+    "FairPath",
+    "FairRidge",
+    "LossPath",
+    "SklearnFairKernel",
+]

@@ -22,6 +22,11 @@ from scalefair._checks import (
     check_weight_or_limit,
 )
 from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.estimators._base_model import check_base
+from scalefair.estimators._blocks import Blocks
+from scalefair.estimators._control import control_blocks, control_maps
+from scalefair.estimators._cross_fit import base_block, cross_fitted
+from scalefair.estimators._curve import curve_block, curve_of
 from scalefair.estimators._data import (
     Preparation,
     TrainingData,
@@ -29,7 +34,9 @@ from scalefair.estimators._data import (
     open_training,
 )
 from scalefair.estimators._maps import check_maps, sample_size, sensitive_map
+from scalefair.estimators._predict import predict_rows, start_predicting
 from scalefair.estimators._progress import watched
+from scalefair.maps.crossed import Crossed
 from scalefair.solve.system import System
 from scalefair.statistics import (
     ALL_ROWS,
@@ -39,18 +46,16 @@ from scalefair.statistics import (
     Moments,
     RowMap,
     accumulate,
-    chunk_rows,
 )
 from scalefair.stream import ChunkSource
-
-PREDICT_ROWS = 512
 
 FEW = 2e10
 """Rows × features² that are whitened row by row: a fraction of a second."""
 
 STATE = (
     "_preparation", "_n_targets", "_one_target", "n_features_in_", "phi_", "psi_", "moments_",
-    "_exact_rows", "_raw_coef", "kernel_",
+    "_exact_rows", "_raw_coef", "kernel_", "n_base_samples_", "upsilon_", "xi_",
+    "curve_",
 )  # fmt: skip
 """What a fit learns before it solves."""
 
@@ -67,17 +72,25 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
         raise
 
 
-class FairBase(CallbackSupportMixin, BaseEstimator):
+class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
     """The flow of every fair estimator: `fit` reads as the method."""
 
     phi_: FeatureMap
     psi_: FeatureMap | None
+    upsilon_: FeatureMap | None = None
+    xi_: Crossed | None = None
     moments_: Moments
     _preparation: Preparation
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
     ) -> Self:
         """Fit the fair predictor.
 
@@ -94,6 +107,10 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
             names them or `eta` is 0. `predict` does not need them.
         sample_weight : array-like of shape (n,), optional
             Weight 2 equals the row twice, in the error and in the penalty.
+        control_features : array, Series or frame of shape (n,) or (n, r), optional
+            Legitimate factors: only the dependence on the sensitive attributes that remains at
+            each level of them is punished. The target itself asks for equalised odds in
+            expectation. `predict` does not need them.
 
         Returns
         -------
@@ -104,14 +121,18 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
             self._forget()
             task = self._init_callback_context(max_subtasks=None)
             task.call_on_fit_task_begin(estimator=self)
-            self._learn(self._open(X, y, sensitive_features, sample_weight))
+            data = self._open(X, y, sensitive_features, sample_weight, control_features)
+            self._learn(cross_fitted(self, data))
             task.call_on_fit_task_end(estimator=self)
         return self
 
-    def _open(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> TrainingData:
-        """Validate the arguments of `fit` and make the first pass over the rows."""
-        size = sample_size(self)
-        return open_training(self, X, y, sensitive_features, sample_weight, size)
+    def _open(self, X: Any, y: Any, *beside: Any) -> TrainingData:
+        """Validate the arguments of `fit` and make the first pass over the rows.
+
+        `beside` are the sensitive features, the weights and the control features.
+        """
+        s, weight, c = beside
+        return open_training(self, X, y, s, weight, sample_size(self), c)
 
     @abstractmethod
     def _learn(self, data: TrainingData) -> None:
@@ -131,21 +152,13 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
     def _input_map(self, data: TrainingData) -> FeatureMap:
         """Return φ."""
 
-    @property
-    def _joins_sensitive(self) -> bool:
-        """Whether ψ(s) is part of Φ: where the model may see s as columns of X."""
-        return False
-
-    @property
-    def _features(self) -> tuple[str, ...]:
-        return ("phi", "psi") if self._joins_sensitive and self.psi_ is not None else ("phi",)
-
     def _ridges(self) -> dict[str, float]:
         """α as "phi", and the relative ridge of the blocks that join φ."""
         return check_alpha(self.alpha)
 
     def _check_engine(self) -> None:
         check_maps(self)
+        check_base(self)
         check_choice("dtype", self.dtype, ("float64", "float32"))
         for name in ("fit_intercept", "hide_sensitive"):
             check_flag(name, getattr(self, name))
@@ -161,6 +174,8 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
         self._n_targets, self._one_target = data.n_targets, data.one_target
         self.phi_ = self._input_map(data)
         self.psi_ = sensitive_map(self, data)
+        self.upsilon_, self.xi_ = control_maps(self, data, self.psi_)
+        self.curve_ = curve_of(self, data, self.psi_)
 
     def _least_alpha(self) -> float:
         return self._ridges()["phi"]
@@ -174,6 +189,10 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
         return RowMap(
             self.phi_, self.psi_, self._n_targets, self.dtype,
             whiten_rows=small or fine or single, preparation=self._preparation.key,
+            beside=(
+                *control_blocks(self.upsilon_, self.xi_), *base_block(self._preparation.base),
+                *curve_block(self.curve_),
+            ),
         )  # fmt: skip
 
     def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:
@@ -184,7 +203,7 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
         self, source: ChunkSource, n_rows: int | None, folds: Folds = ALL_ROWS
     ) -> FoldMoments:
         row_map = self._row_map(n_rows)
-        rows = self.chunk_rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
+        rows = self.chunk_rows or row_map.chunk_rows
         kept = self._checkpoint()
         with watched(self, source, rows, n_rows) as told:
             return accumulate(told, row_map, folds=folds, rows=rows, checkpoint=kept)
@@ -194,9 +213,7 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
 
     def _system_options(self, ratio: float, eps: float) -> dict[str, Any]:
         """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""
-        width = self.moments_.blocks
-        relative = {"phi": 1.0, "psi": ratio}
-        ridge = np.concatenate([np.full(width[name], relative[name]) for name in self._features])
+        ridge = self._ridge_of_features(self._relative_ridges(ratio))
         return {
             "penalty": self.penalty, "eps": eps, "ridge": ridge,
             "fit_intercept": self.fit_intercept, "features": self._features,
@@ -208,15 +225,15 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
     def _scores(self, X: Any) -> Array:
         """Return f on the rows of X, shape (k, t); a dask array for a dask collection."""
         check_is_fitted(self)
-        return open_inputs(self, X).map(self._predictor(), PREDICT_ROWS)
+        return open_inputs(self, X).map(self._predictor(), predict_rows(self))
 
     def _through_linear_part(self, coef: Array) -> dict[str, Array]:
         """Coefficients of the raw rows of each map, so that `predict` skips the linear part."""
-        maps = {"phi": self.phi_, "psi": self.psi_}
+        maps = {"phi": self.phi_, "psi": self.psi_, "base": None, "curve": None}
         parts, start = {}, 0
         for name in self._features:
             stop = start + self.moments_.blocks[name]
-            linear = maps[name].linear_  # type: ignore[union-attr]
+            linear = getattr(maps[name], "linear_", None)
             part = coef[start:stop]
             parts[name] = part if linear is None else linear @ part
             start = stop
@@ -226,25 +243,12 @@ class FairBase(CallbackSupportMixin, BaseEstimator):
         """Return what makes f on chunks: only what is needed for it, since dask sends it around."""
         coef = {name: part.astype(self.dtype) for name, part in self._raw_coef.items()}
         psi = self.psi_ if "psi" in coef else None
-        return partial(_start_predicting, self.phi_, psi, coef, self.intercept_)
+        return partial(
+            start_predicting, self.phi_, psi, coef, self.intercept_, predict_rows(self), self.curve_
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = False
         return tags
-
-
-def _start_predicting(
-    phi: FeatureMap, psi: FeatureMap | None, coef: dict[str, Array], intercept: Any
-) -> Callable[[Chunk], Array]:
-    """Return f = φ(x)β + ψ(s)γ + b on chunks, with a buffer for the rows of φ."""
-    buffer = np.empty((PREDICT_ROWS, phi.n_raw_), coef["phi"].dtype)
-
-    def predict(chunk: Chunk) -> Array:
-        f = phi.raw(chunk.x, out=buffer[: chunk.n_rows]) @ coef["phi"]
-        if psi is not None:
-            f = f + psi.raw(chunk.s) @ coef["psi"]
-        return np.asarray(f + intercept, dtype=np.float64)
-
-    return predict

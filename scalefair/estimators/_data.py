@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +12,9 @@ from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE
 from scalefair._digest import digest
 from scalefair._typing import Array, Chunk
-from scalefair.encoding import SensitiveEncoder, TableEncoder, TableStatistics
+from scalefair.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, TableStatistics
 from scalefair.estimators import _rows
+from scalefair.estimators._base_model import BaseModel, whole_change
 from scalefair.estimators._learn import Learned, Learner, check_finite
 from scalefair.estimators._rows import Rows, open_rows
 from scalefair.estimators._validate import positions
@@ -21,6 +23,11 @@ from scalefair.stream import ChunkSource
 
 LEARN_ROWS = 65536
 """Rows per chunk where no features are computed."""
+
+ONLY_CONTROL = (
+    "control_features are given without sensitive attributes, so there is nothing to control; pass "
+    "sensitive_features to fit as well, or leave control_features out"
+)
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,18 @@ class Preparation:
         Columns of X that are the sensitive attributes.
     hide_sensitive : bool
         Whether those columns are taken out of the inputs.
+    control_encoder : ControlEncoder or None
+        None where there are no control features.
+    base : BaseModel or None
+        Another model, whose prediction joins the features.
     """
 
     encoder: TableEncoder | None = None
     sensitive_encoder: SensitiveEncoder | None = None
     sensitive_columns: list[int] | None = None
     hide_sensitive: bool = False
+    control_encoder: ControlEncoder | None = None
+    base: BaseModel | None = None
 
     @property
     def key(self) -> str:
@@ -52,7 +65,8 @@ class Preparation:
             "none" if part is None else digest(part)
             for part in (self.encoder, self.sensitive_encoder)
         )
-        return f"encoding={encoder};sensitive={sensitive};columns={columns}"
+        control = "" if self.control_encoder is None else f";control={digest(self.control_encoder)}"
+        return f"encoding={encoder};sensitive={sensitive};columns={columns}{control}"
 
     def split(self, chunk: Chunk) -> Chunk:
         """Take the sensitive attributes from the columns of x, and hide them if so asked."""
@@ -65,8 +79,8 @@ class Preparation:
         return replace(chunk, x=x, s=s)
 
     def encode(self, chunk: Chunk) -> Chunk:
-        """Turn x and s of a split chunk into numbers."""
-        x, s = chunk.x, chunk.s
+        """Turn x, s and c of a split chunk into numbers."""
+        x, s, c = chunk.x, chunk.s, chunk.c
         if self.encoder is not None:
             x = np.asarray(self.encoder.transform(x))
         else:
@@ -75,11 +89,22 @@ class Preparation:
             check_finite("X", x)
         if s is not None:
             s = None if self.sensitive_encoder is None else self.sensitive_encoder.transform(s)
-        return replace(chunk, x=x, s=s)
+        if c is not None:
+            c = None if self.control_encoder is None else self.control_encoder.transform(c)
+        return replace(chunk, x=x, s=s, c=c)
 
-    def applied_to(self, source: ChunkSource) -> ChunkSource:
-        """Return the source of split and encoded chunks."""
-        return source.then(self.split).then(self.encode)
+    def applied_to(
+        self, source: ChunkSource, join: Callable[[Chunk], Chunk] | None = None
+    ) -> ChunkSource:
+        """Return the source of split and encoded chunks.
+
+        The base model sees them in between, as the user gave them; `join` replaces it for rows
+        that it was fitted on.
+        """
+        split = source.then(self.split)
+        if self.base is not None:
+            split = split.then(join or whole_change(split, self.base))
+        return split.then(self.encode)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +129,12 @@ class TrainingData:
         Numeric rows that length scales and landmarks are learnt from.
     groups : array of shape (g, p) or None
         Numeric s of one row for each combination of categories.
+    control_groups : array of shape (g, r) or None
+        The same for c.
+    given : ChunkSource
+        The rows as the user gave them.
+    split_sample : Chunk
+        The sample before it was encoded.
     """
 
     source: ChunkSource
@@ -115,10 +146,19 @@ class TrainingData:
     seed: int
     sample: Chunk
     groups: Array | None
+    given: ChunkSource
+    split_sample: Chunk
+    control_groups: Array | None = None
 
 
 def open_training(  # noqa: PLR0917
-    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, size: int | None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    size: int | None,
+    control_features: Any = None,
 ) -> TrainingData:
     """Validate the arguments of `fit` and make the first pass over the rows.
 
@@ -127,13 +167,16 @@ def open_training(  # noqa: PLR0917
     estimator : estimator
         Its parameters about the sensitive attributes are read; `n_features_in_` and
         `feature_names_in_` are set.
-    X, y, sensitive_features, sample_weight
+    X, y, sensitive_features, sample_weight, control_features
         As in `fit`.
     size : int or None
         Rows to sample; None: all.
     """
-    given = sensitive_features is not None or _rows.has_sensitive(X)
-    rows = open_rows(estimator, X, y, sensitive_features, sample_weight, reset=True)
+    given = sensitive_features is not None or _rows.brought(X, "s") is not None
+    rows = open_rows(
+        estimator, X, y, sensitive_features, sample_weight, control_features=control_features,
+        reset=True,
+    )  # fmt: skip
     preparation = _sensitive_columns(estimator, given=given)
     seed = seed_of(estimator.random_state)
     split = rows.source.then(preparation.split)
@@ -143,29 +186,42 @@ def open_training(  # noqa: PLR0917
         LEARN_ROWS,
     )
     learned.check()
+    if learned.c.columns and not learned.s.columns:
+        raise ValueError(ONLY_CONTROL)
     preparation = _with_encoders(preparation, rows, learned)
-    sample = preparation.encode(learned.sample.chunk())
-    groups = None
-    if learned.groups.rows is not None and preparation.sensitive_encoder is not None:
-        groups = np.asarray(preparation.sensitive_encoder.transform(learned.groups.rows))
+    split_sample = learned.sample.chunk()
+    sample = preparation.encode(split_sample)
     return TrainingData(
         preparation.applied_to(rows.source), preparation, sample.y.shape[1], rows.one_target,
-        learned.n_rows, learned.n_present, seed, sample, groups,
+        learned.n_rows, learned.n_present, seed, sample,
+        _numeric(learned.groups.rows, preparation.sensitive_encoder), rows.source, split_sample,
+        _numeric(learned.control_groups.rows, preparation.control_encoder),
     )  # fmt: skip
 
 
-def open_batch(
-    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
+def _numeric(groups: Any, encoder: SensitiveEncoder | None) -> Array | None:
+    return None if groups is None or encoder is None else np.asarray(encoder.transform(groups))
+
+
+def open_batch(  # noqa: PLR0917
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    control_features: Any = None,
 ) -> ChunkSource:
     """Return the numeric chunks of a later `partial_fit`, prepared as the first batch was."""
     preparation: Preparation = estimator._preparation
     apart = preparation.sensitive_encoder is not None and preparation.sensitive_columns is None
-    if apart != (sensitive_features is not None):
-        raise ValueError(
-            "sensitive_features must be given to every partial_fit or to none; the first batch "
-            f"came {'with' if apart else 'without'} them"
-        )
-    rows = open_rows(estimator, X, y, sensitive_features, sample_weight, reset=False)
+    s, c = (_rows.brought(X, name) is not None for name in "sc")
+    controlled = preparation.control_encoder is not None
+    _check_as_before("sensitive_features", apart, now=s or sensitive_features is not None)
+    _check_as_before("control_features", controlled, now=c or control_features is not None)
+    rows = open_rows(
+        estimator, X, y, sensitive_features, sample_weight, control_features=control_features,
+        reset=False,
+    )  # fmt: skip
     source = preparation.applied_to(rows.source)
     n_targets = next(rows.source.chunks(1)).y.shape[1]
     if n_targets != estimator._n_targets:
@@ -174,6 +230,14 @@ def open_batch(
             "batch the same targets"
         )
     return source
+
+
+def _check_as_before(name: str, before: bool, *, now: bool) -> None:
+    if before != now:
+        raise ValueError(
+            f"{name} must be given to every partial_fit or to none; the first batch "
+            f"came {'with' if before else 'without'} them"
+        )
 
 
 def open_inputs(estimator: Any, X: Any) -> ChunkSource:
@@ -215,6 +279,9 @@ def _with_encoders(preparation: Preparation, rows: Rows, learned: Learned) -> Pr
     if learned.s.columns:
         encoder = SensitiveEncoder().finish(learned.s)
         preparation = replace(preparation, sensitive_encoder=encoder)
+    if learned.c.columns:
+        control = ControlEncoder().finish(learned.c)
+        preparation = replace(preparation, control_encoder=control)
     return preparation
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
-from scalefair._hash import row_hash
+from scalefair._hash import balanced_fold
 from scalefair.statistics import Folds
 
 
@@ -20,7 +20,7 @@ def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:
     Parameters
     ----------
     cv : int, splitter or iterable of (train, test)
-        A number makes that many random folds, see :func:`balanced_fold`.
+        A number makes that many random folds, see :func:`scalefair._hash.balanced_fold`.
     X, y : arrays, frames or ranges
         For splitters that look at them; ranges of the right length where rows are not in memory.
     seed : int
@@ -43,18 +43,6 @@ def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:
         return Folds(count, lambda rows: fold[rows]), False
     fold = np.where(fold < 0, count, fold)
     return Folds(count + 1, lambda rows: fold[rows]), True
-
-
-def balanced_fold(count: int, seed: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Fold of each row: every run of `count` rows is dealt out at random, one to each fold.
-
-    Folds are of equal size to within one row, random even where the data are sorted, and need no
-    more than the number of the row.
-    """
-    block = (rows // count)[:, None] * count + np.arange(count)
-    dealt = row_hash(seed, block.ravel()).reshape(block.shape)
-    own = np.take_along_axis(dealt, (rows % count)[:, None], axis=1)
-    return np.asarray((dealt < own).sum(axis=1))
 
 
 def _fold_of_rows(cv: Any, X: Any, y: Any) -> NDArray[np.int64]:

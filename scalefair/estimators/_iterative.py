@@ -31,6 +31,11 @@ def solve_streamed(estimator: Any, data: TrainingData) -> None:
             f"penalty={estimator.penalty!r} needs the m×m moments, which solver='iterative' does "
             "without; use solver='direct', or penalty='normalized' or 'hsic'"
         )
+    if estimator.output_kernel is not None:
+        raise ValueError(
+            f"output_kernel={estimator.output_kernel!r} starts from the closed form, which "
+            "solver='iterative' does without; use solver='direct' or fewer n_components"
+        )
     row_map = estimator._row_map(None)
     moments, gram = stream_moments(data.source, row_map, rows=estimator.chunk_rows)
     estimator.moments_ = moments

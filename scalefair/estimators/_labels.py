@@ -208,6 +208,17 @@ class OneHotLabels:
         return replace(chunk, y=codes.astype(np.float64)[:, None])
 
 
+def decoded(codes: Any, classes: NDArray[Any]) -> Any:
+    """Return the labels of positions in `classes`: an array, or dask's."""
+    if isinstance(codes, np.ndarray):
+        return _taken(codes, classes)
+    return codes.map_blocks(_taken, classes, dtype=classes.dtype)
+
+
+def _taken(codes: Array, classes: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(classes[codes.astype(np.intp)])
+
+
 def check_classes(classes: NDArray[Any]) -> None:
     """Complain of a single class."""
     if len(classes) < 2:

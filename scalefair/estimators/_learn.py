@@ -7,60 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefair import _frames
 from scalefair._typing import Array, Chunk
-from scalefair.encoding import TableStatistics, sensitive_statistics, table_statistics
+from scalefair.encoding import (
+    Groups,
+    TableStatistics,
+    sensitive_statistics,
+    table_statistics,
+)
 from scalefair.stream import Sample, Sampler
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """One row of s for each combination of categories; `+` joins two such tables.
-
-    Parameters
-    ----------
-    rows : frame, array or None
-        None where there are no categories.
-    every : bool
-        Whether numbers are categories, too.
-    """
-
-    rows: Any = None
-    every: bool = False
-
-    @classmethod
-    def of(cls, s: Any, every: bool) -> Groups:
-        """Return the first row of each combination in s."""
-        table = _frames.as_table(s, one_column=True)
-        kinds = ("categorical", "boolean", "numeric" if every else "categorical")
-        codes = [c.codes()[0] for c in _frames.columns(table) if c.kind in kinds]
-        if not codes or _frames.n_rows(table) == 0:
-            return cls(None, every)
-        return cls(_frames.take_rows(table, _firsts(codes)), every)
-
-    def __add__(self, other: Groups) -> Groups:
-        if self.rows is None or other.rows is None:
-            return self if other.rows is None else other
-        return Groups.of(_frames.stack_rows([self.rows, other.rows]), self.every)
-
-
-def _firsts(codes: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Rows that are the first of their combination of codes, in order."""
-    combined = codes[0] + 1
-    for more in codes[1:]:
-        combined = combined * (int(more.max()) + 2) + more + 1
-        if combined.max() >= MANY:
-            combined = np.unique(combined, return_inverse=True)[1]
-    # Written from the last row to the first, so that the first one stays: no sort is needed.
-    first = np.full(int(combined.max()) + 1, -1)
-    first[combined[::-1]] = np.arange(len(combined))[::-1]
-    return np.sort(first[first >= 0])
-
-
-MANY = 2**22
-"""Combinations from which on a table of them all is too large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +29,11 @@ class Learned:
         Number of rows, and of those that weigh anything.
     weight : float
         Sum of their weights.
-    x, s : TableStatistics
-        Of the columns of the inputs (empty where they are used as given) and of the sensitive
-        attributes.
-    groups : Groups
-        The combinations of categories in s.
+    x, s, c : TableStatistics
+        Of the columns of the inputs (empty where they are used as given), of the sensitive
+        attributes and of the controls.
+    groups, control_groups : Groups
+        The combinations of categories in s and in c.
     sample : Sample
         Rows chosen by their number.
     """
@@ -87,7 +43,9 @@ class Learned:
     weight: float
     x: TableStatistics
     s: TableStatistics
+    c: TableStatistics
     groups: Groups
+    control_groups: Groups
     sample: Sample
 
     def __add__(self, other: Learned) -> Learned:
@@ -97,7 +55,9 @@ class Learned:
             self.weight + other.weight,
             self.x + other.x,
             self.s + other.s,
+            self.c + other.c,
             self.groups + other.groups,
+            self.control_groups + other.control_groups,
             self.sample + other.sample,
         )
 
@@ -131,8 +91,8 @@ class Learner:
     ) -> None:
         self._encode, self._checked = encode, checked
         self._n_rows, self._n_present, self._weight = 0, 0, 0.0
-        self._x = self._s = TableStatistics()
-        self._groups = Groups(None, every)
+        self._x = self._s = self._c = TableStatistics()
+        self._groups, self._control_groups = Groups(None, every), Groups()
         self._sampler = Sampler(sys.maxsize if size is None else size, seed)
 
     def add(self, chunk: Chunk) -> None:
@@ -155,22 +115,26 @@ class Learner:
             check_finite("X", np.asarray(chunk.x))
         if chunk.s is not None:
             self._s = self._s + sensitive_statistics(chunk.s, chunk.weight)
-            self._groups = self._groups + Groups.of(_present(chunk), self._groups.every)
+            self._groups += Groups.of(_present(chunk.s, chunk.weight), self._groups.every)
+        if chunk.c is not None:
+            self._c = self._c + sensitive_statistics(chunk.c, chunk.weight)
+            self._control_groups += Groups.of(_present(chunk.c, chunk.weight), False)
         self._sampler.add(chunk)
 
     def result(self) -> Learned:
         """Return what all rows seen have told."""
         sample = self._sampler.result()
         return Learned(
-            self._n_rows, self._n_present, self._weight, self._x, self._s, self._groups, sample
-        )
+            self._n_rows, self._n_present, self._weight, self._x, self._s, self._c, self._groups,
+            self._control_groups, sample,
+        )  # fmt: skip
 
 
-def _present(chunk: Chunk) -> Any:
-    """The sensitive attributes of the rows that count."""
-    if chunk.weight is None or (chunk.weight > 0).all():
-        return chunk.s
-    return _frames.take_rows(chunk.s, np.flatnonzero(chunk.weight > 0))
+def _present(part: Any, weight: Array | None) -> Any:
+    """What a part holds of the rows that count."""
+    if weight is None or (weight > 0).all():
+        return part
+    return _frames.take_rows(part, np.flatnonzero(weight > 0))
 
 
 def check_finite(name: str, values: Array) -> None:

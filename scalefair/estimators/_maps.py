@@ -9,18 +9,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from scalefair._checks import check_choice, check_count
-from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair._typing import Array, FeatureMap
 from scalefair.estimators._data import TrainingData
 from scalefair.kernels import Kernel
 from scalefair.kernels.named import NAMES
-from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, ProductMap, RandomFourier
-from scalefair.maps._base import standard_deviation
-
-SAMPLE_ROWS = 2000
-"""Least number of rows that length scales and landmarks are chosen from."""
-
-EXACT_CUTOFF = 1e-13
-"""Rank cut-off where every row is a landmark."""
+from scalefair.maps import Identity, Nystroem, RandomFourier
+from scalefair.maps.mixed import EXACT_CUTOFF, SAMPLE_ROWS, mixed_map, with_rare_groups
 
 FEATURE_MAPS = ("nystroem", "fourier", "exact", "linear")
 
@@ -114,76 +108,17 @@ def sensitive_map(estimator: Any, data: TrainingData) -> FeatureMap | None:
     encoder = data.preparation.sensitive_encoder
     if encoder is None:
         return None
-    psi = _unfitted_sensitive_map(estimator, data.sample, encoder.categorical_, data.seed)
     rows, weight = data.sample.s, data.sample.weight
+    psi = mixed_map(
+        estimator.sensitive_kernel, estimator.sensitive_length_scale,
+        estimator.n_sensitive_components, rows=rows, weight=weight,
+        categorical=encoder.categorical_, seed=data.seed, exact=_is_exact(estimator),
+    )  # fmt: skip
     if data.groups is not None:
         coded = encoder.categorical_ | (estimator.sensitive_kernel == "categorical")
         _check_groups(data, coded)
-        rows, weight = _with_rare_groups(rows, weight, data.groups, coded)
+        rows, weight = with_rare_groups(rows, weight, data.groups, coded)
     return _fitted(psi, rows, weight)
-
-
-def _unfitted_sensitive_map(
-    estimator: Any, sample: Chunk, categorical: NDArray[np.bool_], seed: int
-) -> Any:
-    kernel, exact = estimator.sensitive_kernel, _is_exact(estimator)
-    if not isinstance(kernel, str) and hasattr(kernel, "raw"):
-        return kernel
-    smooth = Nystroem(
-        kernel="rbf" if kernel == "auto" else kernel,
-        length_scale=estimator.sensitive_length_scale,
-        n_components=sample.n_rows if exact else estimator.n_sensitive_components,
-        cutoff=EXACT_CUTOFF if exact else 1e-8,
-        random_state=seed,
-    )
-    if kernel == "categorical":
-        return OneHot()
-    if kernel == "auto":
-        smooth.length_scale = _standardized(
-            estimator.sensitive_length_scale, sample.s[:, ~categorical], sample.weight
-        )
-        return _side_by_side(ProductMap, smooth, categorical)
-    if kernel == "linear":
-        return _side_by_side(ConcatMap, Identity(), categorical)
-    if categorical.any():
-        raise ValueError(
-            f"sensitive_kernel={kernel!r} needs numbers, but columns {np.flatnonzero(categorical)} "
-            "of the sensitive attributes are categories; use sensitive_kernel='auto' for mixed "
-            "attributes, or 'categorical'"
-        )
-    return smooth
-
-
-def _standardized(length_scale: Any, numeric: Array, weight: Array | None) -> Any:
-    """Length scale for columns as given that equals `length_scale` for standardised ones."""
-    if isinstance(length_scale, str):
-        return "standardized" if length_scale == "median" else length_scale
-    weight = np.ones(len(numeric)) if weight is None else weight
-    return np.asarray(length_scale, dtype=float) * standard_deviation(numeric, weight)
-
-
-def _side_by_side(kind: Any, smooth: Any, categorical: NDArray[np.bool_]) -> Any:
-    if not categorical.any():
-        return smooth
-    if categorical.all():
-        return OneHot()
-    parts = [(OneHot(), np.flatnonzero(categorical)), (smooth, np.flatnonzero(~categorical))]
-    # A product of whitened parts is narrower than a whitened product of raw ones.
-    return ProductMap(parts, whiten="rows") if kind is ProductMap else kind(parts)
-
-
-def _with_rare_groups(
-    rows: Array, weight: Array | None, groups: Array, coded: NDArray[np.bool_]
-) -> tuple[Array, Array | None]:
-    """Join one row of each group that the sample lacks: none is left without a feature.
-
-    Groups that it has are not joined again: they would count twice in the length scales.
-    """
-    all_rows = np.concatenate([rows, groups])
-    _, first = np.unique(all_rows[:, coded], axis=0, return_index=True)
-    kept = np.concatenate([np.arange(len(rows)), np.sort(first[first >= len(rows)])])
-    joined = None if weight is None else np.concatenate([weight, np.ones(len(kept) - len(rows))])
-    return all_rows[kept], joined
 
 
 def _check_groups(data: TrainingData, coded: NDArray[np.bool_]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
@@ -24,9 +25,12 @@ from scalefair._checks import (
     check_weight_or_limit,
 )
 from scalefair._typing import Array, Chunk, FeatureMap
-from scalefair.estimators._base import PREDICT_ROWS, FairBase
+from scalefair.estimators._base import FairBase
+from scalefair.estimators._base_model import FromArray
 from scalefair.estimators._data import LEARN_ROWS, TrainingData, open_batch, open_inputs
 from scalefair.estimators._maps import input_map
+from scalefair.estimators._output import check_output_kernel, goes_on, solve_loss_with_output
+from scalefair.estimators._predict import PREDICT_ROWS, predict_rows
 from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import default_etas
 from scalefair.estimators.loss_path import LossPath
@@ -35,6 +39,7 @@ from scalefair.solve.newton import Goal, NewtonFit, newton
 from scalefair.solve.newton_model import Problem
 from scalefair.statistics import Checkpoint, chunk_rows
 from scalefair.stream import ArraySource, ChunkSource
+from scalefair.stream._source import PARTS
 
 HELD = 2**28
 """Bytes of encoded rows that are kept rather than encoded anew for every pass."""
@@ -62,11 +67,7 @@ class FairNewtonBase(FairBase):
         check_alpha(self.alpha)
         check_weight_or_limit(self.eta, self.unfairness)
         check_penalty(self.penalty, self.eps)
-        if self.penalty == "nocco_output":
-            raise ValueError(
-                "penalty='nocco_output' is for the squared loss only; use 'normalized', whose path "
-                "goes through the same predictors"
-            )
+        check_output_kernel(self)
         self._check_engine()
         check_number("tol", self.tol, 0.0, FINITE)
         check_count("max_iter", self.max_iter)
@@ -106,7 +107,10 @@ class FairNewtonBase(FairBase):
         ):
             problem = replace(problem, source=told)
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": tell}
-            self._set_fit(problem, newton(problem, goal, **options))
+            if self.psi_ is not None and goes_on(self):
+                solve_loss_with_output(self, data, problem, partial(newton, problem, **options))
+            else:
+                self._set_fit(problem, newton(problem, goal, **options))
 
     def _problem(self, source: ChunkSource, n_rows: int | None) -> Problem:
         row_map = self._row_map(n_rows)
@@ -115,13 +119,16 @@ class FairNewtonBase(FairBase):
 
     def _set_fit(self, problem: Problem, fit: NewtonFit) -> None:
         """Set what a fit finds."""
-        coef, intercept = self._all_scores(*problem.solution(fit.theta))
-        self._raw_coef = self._through_linear_part(coef)
-        self._set_coef(coef, intercept)
+        self._set_scores(*problem.solution(fit.theta))
         self.eta_, self.mean_loss_ = fit.eta, fit.local.value
         self.n_iter_, self.n_passes_ = fit.n_iter, fit.n_passes
-        self.n_samples_seen_ = self.moments_.n_rows
         self.explained_share_ = problem.share(fit.theta) if self.psi_ else float("nan")
+
+    def _set_scores(self, coef: Array, intercept: Array) -> None:
+        coef, intercept = self._all_scores(coef, intercept)
+        self._raw_coef = self._through_linear_part(coef)
+        self._set_coef(coef, intercept)
+        self.n_samples_seen_ = self.moments_.n_rows
 
     def _all_scores(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
         """Coefficients of the loss's scores from those of the scores that were solved for."""
@@ -135,7 +142,7 @@ class FairNewtonBase(FairBase):
         """Return finish(f) of every row of X; a dask array for a dask collection."""
         check_is_fitted(self)
         start = partial(_start_finishing, self._predictor(), finish)
-        return open_inputs(self, X).map(start, PREDICT_ROWS)
+        return open_inputs(self, X).map(start, predict_rows(self))
 
     def path(
         self,
@@ -145,6 +152,7 @@ class FairNewtonBase(FairBase):
         *,
         sensitive_features: Any = None,
         sample_weight: Any = None,
+        control_features: Any = None,
     ) -> LossPath:
         """Return the accuracy–fairness path of a fitted estimator, over rows that are read again.
 
@@ -153,7 +161,7 @@ class FairNewtonBase(FairBase):
 
         Parameters
         ----------
-        X, y, sensitive_features, sample_weight
+        X, y, sensitive_features, sample_weight, control_features
             As in `fit`.
         etas : array-like of shape (E,), optional
             Penalty weights; by default 9, from 0 to ∞.
@@ -161,7 +169,18 @@ class FairNewtonBase(FairBase):
         check_is_fitted(self)
         if self.psi_ is None:
             raise ValueError(MISSING_SENSITIVE)
-        source = self._open_again(X, y, sensitive_features, sample_weight)
+        if getattr(self, "n_base_samples_", 0):
+            warnings.warn(
+                "the base model was fitted on all rows of fit: give rows to path that it has not "
+                "seen, or its errors look too small",
+                stacklevel=2,
+            )
+        if goes_on(self):
+            raise ValueError(
+                f"a path has no form with output_kernel={self.output_kernel!r} and "
+                f"penalty={self.penalty!r}; fit one model for each eta"
+            )
+        source = self._open_again(X, y, sensitive_features, sample_weight, control_features)
         copied = copy(self)
         copied.moments_ = self._moments(source, source.n_rows)
         problem = copied._problem(source, source.n_rows)
@@ -178,9 +197,9 @@ class FairNewtonBase(FairBase):
             warm = fit.local
         return LossPath(fits)
 
-    def _open_again(self, X: Any, y: Any, sensitive_features: Any, weight: Any) -> ChunkSource:
+    def _open_again(self, X: Any, y: Any, *beside: Any) -> ChunkSource:
         """Return the rows of `path`, with targets as the loss wants them."""
-        return open_batch(self, X, y, sensitive_features, weight)
+        return open_batch(self, X, y, *beside)
 
     def _at(self, problem: Problem, fit: NewtonFit) -> Any:
         """Return a copy with another fit."""
@@ -202,9 +221,13 @@ def held(data: TrainingData) -> TrainingData:
     if not isinstance(source, ArraySource) or data.preparation.encoder is None or not few:
         return data
     chunks = list(source.chunks(LEARN_ROWS))
-    parts = zip(*((c.x, c.s, c.y, c.weight) for c in chunks), strict=True)
-    x, s, y, weight = (None if part[0] is None else np.concatenate(part) for part in parts)
-    return replace(data, source=ArraySource(x, s, y, weight, n_threads=source.n_threads))
+    x, s, y, weight, c, h = (
+        None if getattr(chunks[0], name) is None
+        else np.concatenate([getattr(chunk, name) for chunk in chunks])
+        for name in PARTS
+    )  # fmt: skip
+    rows = ArraySource(x, s, y, weight, c, n_threads=source.n_threads)
+    return replace(data, source=rows if h is None else rows.then(FromArray(h)))
 
 
 def check_loss(loss: Any, names: tuple[str, ...]) -> None:

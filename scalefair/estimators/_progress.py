@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from scalefair._typing import Chunk
-from scalefair.stream import ChunkSource, DaskSource
+from scalefair.stream import ChunkSource, DaskSource, FileSource
 
 
 @contextmanager
@@ -26,9 +26,14 @@ def watched(
         with steps(estimator, "tasks", None) as tell:
             yield source.watched(lambda _done, _all: tell())
     else:
-        count = None if n_rows is None else ceil(n_rows / rows)
-        with steps(estimator, "chunks", count) as tell:
+        with steps(estimator, "chunks", _most_chunks(source, rows, n_rows)) as tell:
             yield source.then(_Told(tell))
+
+
+def _most_chunks(source: ChunkSource, rows: int, n_rows: int | None) -> int | None:
+    """Return how many chunks there may be: the last one of every file may be a short one."""
+    files = len(source.x.files.found.paths) if isinstance(source, FileSource) else 1
+    return None if n_rows is None else ceil(n_rows / rows) + files - 1
 
 
 class _Told:

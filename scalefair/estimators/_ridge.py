@@ -19,6 +19,7 @@ from scalefair._checks import (
 from scalefair._typing import Array
 from scalefair.estimators._base import STATE, FairBase, all_or_nothing
 from scalefair.estimators._data import TrainingData, open_batch
+from scalefair.estimators._output import check_output_kernel, solve_with_output_kernel
 from scalefair.estimators.fair_path import FairPath, default_etas
 from scalefair.solve.limit import solve_under_limit
 from scalefair.solve.output_nocco import solve_output_nocco
@@ -34,11 +35,34 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
 
     def _learn(self, data: TrainingData) -> None:
         self._learn_maps(data)
+        self._learn_solution(data)
+
+    def _learn_solution(self, data: TrainingData) -> None:
         self.moments_ = self._moments(data.source, data.n_rows)
-        self._solve()
+        if self._sees_distribution():
+            solve_with_output_kernel(self, data)
+        else:
+            self._solve()
+
+    def _sees_distribution(self) -> bool:
+        """Whether the penalty is on all of the distribution of f, not on its mean alone."""
+        return getattr(self, "output_kernel", None) is not None and self.psi_ is not None
+
+    def _check_sees_mean(self, what: str) -> None:
+        if self._sees_distribution():
+            raise ValueError(
+                f"output_kernel={self.output_kernel!r} needs all rows again, but {what} has only "
+                "their moments; fit on all rows at once, or use output_kernel=None"
+            )
 
     def partial_fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
     ) -> Self:
         """Add a batch of rows to those seen so far, and solve again.
 
@@ -46,17 +70,26 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         like the rest; the moments of later batches are added exactly. Parameters as in `fit`.
         """
         if not hasattr(self, "moments_"):
-            self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+            self.fit(
+                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+                control_features=control_features,
+            )  # fmt: skip
             return self
         with all_or_nothing(self):
             self._check_parameters()
-            source = open_batch(self, X, y, sensitive_features, sample_weight)
+            source = open_batch(self, X, y, sensitive_features, sample_weight, control_features)
             self.moments_ = self.moments_ + self._moments(source, source.n_rows)
             self._solve()
         return self
 
     def collect(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
     ) -> Moments:
         """Return the moments of more rows, made with the maps of this fitted estimator.
 
@@ -65,7 +98,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         """
         check_is_fitted(self)
         self._check_has_moments("collect")
-        source = open_batch(self, X, y, sensitive_features, sample_weight)
+        source = open_batch(self, X, y, sensitive_features, sample_weight, control_features)
         return self._moments(source, source.n_rows)
 
     def solve_from(self, moments: Moments) -> Self:
@@ -113,6 +146,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         """
         check_is_fitted(self)
         check_closed_form(self.penalty, "a path")
+        self._check_sees_mean("a path")
         self._check_has_moments("path")
         system = self._system()
         alphas = [self._ridges()["phi"]] if alphas is None else alphas
@@ -134,9 +168,16 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
     def _at(self, alpha: Any, eta: float) -> FairRidgeBase:
         """Return a copy at another point, solved from the same moments."""
         if isinstance(self.alpha, dict) and not isinstance(alpha, dict):
-            alpha = {"phi": alpha, "psi": self._ridges()["psi"] * alpha}
+            relative = self._ridges() | {"phi": 1.0}
+            alpha = {name: ratio * alpha for name, ratio in relative.items()}
         other: FairRidgeBase = clone(self).set_params(unfairness=None, alpha=alpha, eta=eta)
         return other._with_state_of(self)
+
+    def _limited(self, unfairness: float) -> Self:
+        """Solve again, under a limit."""
+        self.set_params(eta=None, unfairness=unfairness)
+        self._solve()
+        return self
 
     def _with_state_of(self, fitted: FairRidgeBase) -> Self:
         """Take over the maps and moments of a fitted estimator, and solve."""
@@ -151,14 +192,16 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         check_alpha(self.alpha)
         check_weight_or_limit(self.eta, self.unfairness)
         check_penalty(self.penalty, self.eps)
+        check_output_kernel(self)
         self._check_engine()
-        if self.unfairness is not None:
+        if self.unfairness is not None and self.output_kernel is None:
             check_closed_form(self.penalty, "unfairness")
 
     def _solve(self) -> None:
         """Set the coefficients from the moments."""
         if self.psi_ is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
+        self._check_sees_mean("this")
         system, alpha = self._system(), self._ridges()["phi"]
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
         self.jitter_ = 0.0

@@ -49,50 +49,61 @@ def is_stream(X: Any) -> bool:
     return is_dask(X) or isinstance(X, Scan | BatchSource)
 
 
-def has_sensitive(X: Any) -> bool:
-    """Say whether X brings its own sensitive attributes, as batches may."""
-    return isinstance(X, BatchSource) and next(X.chunks(1)).s is not None
+def brought(X: Any, name: str) -> Any:
+    """Return what batches bring of their own, "s" or "c"; None for other containers."""
+    return getattr(next(X.chunks(1)), name) if isinstance(X, BatchSource) else None
 
 
 def open_rows(
-    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, *, reset: bool
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    *,
+    control_features: Any = None,
+    reset: bool,
 ) -> Rows:
     """Return the rows of `fit` (`reset`) or of a later batch; set or check the names of columns."""
     if is_stream(X):
-        return _open_stream(estimator, X, y, sensitive_features, sample_weight, reset=reset)
-    table = is_into_dataframe(X) and not _frames.is_all_numeric(X)
+        parts = (sensitive_features, y, sample_weight, control_features)
+        return _open_stream(estimator, X, parts, reset=reset)
+    keeps = getattr(estimator, "base_estimator", None) is not None
+    table = is_into_dataframe(X) and (keeps or not _frames.is_all_numeric(X))
     if not reset:
         table = _is_table(estimator._preparation, X)
     X, y = validated(estimator, X, y, table=table, reset=reset)
-    if sensitive_features is not None:
-        check_lengths(X, sensitive_features)
-    weight = weights(sample_weight, X)
+    check_lengths(X, sensitive_features=sensitive_features, control_features=control_features)
     source = ArraySource(
-        X, sensitive_features, y.reshape(len(y), -1), weight, n_threads=estimator.n_jobs
-    )
+        X, sensitive_features, y.reshape(len(y), -1), weights(sample_weight, X), control_features,
+        n_threads=estimator.n_jobs,
+    )  # fmt: skip
     return Rows(source, table, not table, y.ndim == 1)
 
 
-def _open_stream(estimator: Any, X: Any, y: Any, s: Any, weight: Any, *, reset: bool) -> Rows:
+def _open_stream(estimator: Any, X: Any, parts: tuple[Any, ...], *, reset: bool) -> Rows:
     if isinstance(X, BatchSource):
-        if any(part is not None for part in (y, s, weight)):
+        if any(part is not None for part in parts):
             raise ValueError(
-                "y, sensitive_features and sample_weight come with the batches of a BatchSource; "
-                "give None"
+                "y, sensitive_features, control_features and sample_weight come with the batches "
+                "of a BatchSource; give None"
             )
         first = next(X.chunks(65536))
         check_columns(estimator, first.x, reset=reset)
         return Rows(X, is_into_dataframe(first.x), False, first.y.shape[1] == 1)
     check_columns(estimator, X, reset=reset)
-    source = stream_source(X, s, y, weight, estimator.n_jobs)
+    s, y, weight, c = parts
+    source = stream_source(X, s, y, weight, estimator.n_jobs, c)
     return Rows(source, not _is_array(X), False, _is_one_target(y))
 
 
-def stream_source(X: Any, s: Any, y: Any, weight: Any, n_threads: int | None) -> ChunkSource:
+def stream_source(  # noqa: PLR0917
+    X: Any, s: Any, y: Any, weight: Any, n_threads: int | None, c: Any = None
+) -> ChunkSource:
     """Return the source for rows in files or in dask collections."""
     if isinstance(X, Scan):
-        return FileSource(X, s, y, weight, n_threads=n_threads)
-    return DaskSource(X, s, y, weight)
+        return FileSource(X, s, y, weight, c, n_threads=n_threads)
+    return DaskSource(X, s, y, weight, c)
 
 
 def open_inputs(estimator: Any, X: Any) -> ChunkSource:
@@ -112,9 +123,12 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
 
 
 def _is_table(preparation: Any, X: Any) -> bool:
-    """Say whether X keeps its container: it is encoded, or its hidden columns may be no numbers."""
-    hides = preparation.hide_sensitive and is_into_dataframe(X)
-    return preparation.encoder is not None or hides
+    """Say whether X keeps its container.
+
+    It is encoded, or a base model sees it as it is, or its hidden columns may be no numbers.
+    """
+    kept = preparation.hide_sensitive or preparation.base is not None
+    return preparation.encoder is not None or (kept and is_into_dataframe(X))
 
 
 def check_columns(estimator: Any, X: Any, *, reset: bool) -> None:

@@ -19,6 +19,10 @@ REFINE = 16
 """How many more etas are tried beside the best one under a limit."""
 
 
+class LimitNotReachedError(ValueError):
+    """No point of the grid has a held-out share within the limit."""
+
+
 @dataclass(frozen=True, eq=False)
 class FoldedMoments:
     """Moments of each fold, of the rows that always train, and of all rows."""
@@ -94,7 +98,7 @@ def search(
         if reached:
             found.append(min(reached, key=lambda candidate: candidate.mse))
     if not found:
-        raise ValueError(
+        raise LimitNotReachedError(
             f"unfairness={unfairness!r} is not reached on held-out rows by any alpha and eta "
             f"tried, the least held-out share is {_least_share(moments, options, grid):.3g}; ask "
             "for more than that, give more rows or features, or use eps='auto'"

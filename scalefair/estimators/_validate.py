@@ -68,17 +68,25 @@ def positions(columns: Any, names: Any, width: int) -> list[int]:
     return found
 
 
-def check_lengths(X: Any, s: Any) -> None:
-    """Check that the sensitive attributes are a table with the rows of X."""
-    if isinstance(s, str) or not hasattr(s, "__len__") or getattr(s, "shape", None) == ():
+def check_lengths(X: Any, **parts: Any) -> None:
+    """Check that the sensitive and control features, where given, are tables with the rows of X."""
+    for name, part in parts.items():
+        if part is not None:
+            _check_length(X, part, name)
+
+
+def _check_length(X: Any, part: Any, name: str) -> None:
+    if isinstance(part, str) or not hasattr(part, "__len__") or getattr(part, "shape", None) == ():
+        instead = ", or name columns of X in sensitive_columns" * (name == "sensitive_features")
         raise TypeError(
-            f"sensitive_features={s!r} is a {type(s).__name__}; give an array, Series or frame "
-            "with one row for each row of X, or name columns of X in sensitive_columns"
+            f"{name}={part!r} is a {type(part).__name__}; give an array, Series or frame "
+            f"with one row for each row of X{instead}"
         )
-    if 0 in getattr(s, "shape", ())[1:]:
-        raise ValueError("sensitive_features has no columns; give at least one attribute")
-    if _frames.n_rows(X) != _frames.n_rows(s):
+    if 0 in getattr(part, "shape", ())[1:]:
+        raise ValueError(f"{name} has no columns; give at least one attribute")
+    if _frames.n_rows(X) != _frames.n_rows(part):
         raise ValueError(
-            f"sensitive_features has {_frames.n_rows(s)} rows but X has {_frames.n_rows(X)}; give "
-            "one row of sensitive attributes for each row of X, in the same order"
+            f"{name} has {_frames.n_rows(part)} rows but X has {_frames.n_rows(X)}; give "
+            f"one row of {name.replace('_features', '')} attributes for each row of X, in the same "
+            "order"
         )

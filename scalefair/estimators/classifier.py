@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from scalefair._typing import Array
@@ -18,6 +17,7 @@ from scalefair.estimators._labels import (
     check_classes,
     class_weights,
     code_labels,
+    decoded,
     known_labels,
 )
 from scalefair.estimators._newton import FairNewtonBase, check_row_targets
@@ -49,7 +49,7 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         Of the sensitive attributes, as in :class:`FairKernelRidge`.
     alpha : float or dict, default=1e-3
         Ridge α per row: scikit-learn's `LogisticRegression` has C = 1/(2nα). A dict gives one per
-        block of features, ``{"phi": 1e-3, "psi": 1e-6}``.
+        block of features, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``.
     eta : float or None, default=None
         Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
         dependence is gone. None means 1 unless `unfairness` is given.
@@ -60,6 +60,9 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         What is punished, as in :class:`FairKernelRidge`.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
+    base_estimator, base_sample, base_fit
+        Another model, whose cross-fitted prediction joins the features, as in
+        :class:`FairKernelRidge`: a classifier's log-odds, or a regressor's prediction.
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
     sensitive_columns : list of str or int, optional
@@ -133,6 +136,10 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: Any = 1e-6,
+        base_estimator: Any = None,
+        base_sample: int = 100_000,
+        base_fit: str = "sample",
+        output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -157,6 +164,10 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.base_estimator = base_estimator
+        self.base_sample = base_sample
+        self.base_fit = base_fit
+        self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
@@ -168,15 +179,19 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         self.random_state = random_state
 
     @property
+    def _base_scale(self) -> str:
+        return "log_odds"
+
+    @property
     def _loss_names(self) -> tuple[str, ...]:
         return ("logistic", "multinomial")
 
-    def _open(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> TrainingData:
-        coded = code_labels(self, X, y, sample_weight)
+    def _open(self, X: Any, y: Any, *beside: Any) -> TrainingData:
+        coded = code_labels(self, X, y, beside[1])
         if coded is None:  # then what is wrong is said below
-            return super()._open(X, y, sensitive_features, sample_weight)
+            return super()._open(X, y, *beside)
         check_classes(coded.classes)
-        data = super()._open(X, coded.y, sensitive_features, sample_weight)
+        data = super()._open(X, coded.y, *beside)
         self.classes_, self._numbers = coded.classes, coded.numbers
         return data
 
@@ -223,11 +238,11 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
     def _set_coef(self, coef: Array, intercept: Array) -> None:
         self.coef_, self.intercept_ = coef.T, intercept
 
-    def _open_again(self, X: Any, y: Any, sensitive_features: Any, weight: Any) -> ChunkSource:
-        y, numbers = known_labels(self, X, y, weight)
+    def _open_again(self, X: Any, y: Any, *beside: Any) -> ChunkSource:
+        y, numbers = known_labels(self, X, y, beside[1])
         as_given = copy(self)
         as_given._n_targets = 1
-        source = open_batch(as_given, X, y, sensitive_features, weight)
+        source = open_batch(as_given, X, y, *beside)
         return source.then(OneHotLabels(numbers, one_hot=self.loss_.n_targets > 1))
 
     def decision_function(self, X: Any) -> Any:
@@ -277,9 +292,7 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
             A dask array, not yet computed, for a dask collection.
         """
         codes = self._predictions(X, partial(_most_likely, getattr(self, "loss_", None)))
-        if isinstance(codes, np.ndarray):
-            return _labels(codes, self.classes_)
-        return codes.map_blocks(_labels, self.classes_, dtype=self.classes_.dtype)
+        return decoded(codes, self.classes_)
 
 
 def _probabilities(loss: Any, f: Array) -> Array:
@@ -295,7 +308,3 @@ def _probabilities(loss: Any, f: Array) -> Array:
 
 def _most_likely(loss: Any, f: Array) -> Array:
     return np.asarray(np.argmax(_probabilities(loss, f), axis=1), dtype=np.float64)
-
-
-def _labels(codes: Array, classes: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(classes[codes.astype(np.intp)])

@@ -11,6 +11,7 @@ import numpy as np
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE, check_number
 from scalefair._typing import Array
+from scalefair.penalties import hsic
 from scalefair.solve.path import Spectrum, grid
 from scalefair.solve.system import System, shares
 from scalefair.solve.validation import GridScores, mean_and_error, squared_errors
@@ -88,6 +89,32 @@ class FairPath:
         """Return a fitted estimator at (alpha, eta), from the same moments."""
         return self._estimator._at(alpha=alpha, eta=eta)
 
+    def limited(self, unfairness: float, alpha: float | None = None) -> Any:
+        """Return a fitted estimator under a limit on the share, from the same moments.
+
+        Parameters
+        ----------
+        unfairness : float in [0, 1]
+            The limit; eta is found, and the scale of the predictions is the best one.
+        alpha : float, optional
+            Ridge; by default the one of least error at that share, along the path of each.
+        """
+        check_number("unfairness", unfairness, 0.0, 1.0)
+        if self._estimator.psi_ is None:
+            raise ValueError(MISSING_SENSITIVE)
+        if alpha is None:
+            alpha = self._best_alpha(unfairness)
+        return self._estimator._at(alpha=alpha, eta=0.0)._limited(unfairness)
+
+    def _best_alpha(self, unfairness: float) -> float:
+        """α of least error at a share, along the curve of each: their etas meet other shares."""
+        shape = len(self.alphas), len(self.etas)
+        shares, errors = (self.table[name].to_numpy().reshape(shape) for name in self._criteria())
+        found = [_error_at(*curve, unfairness) for curve in zip(shares, errors, strict=True)]
+        if not np.isfinite(found).any():
+            return float(self.alphas[int(np.argmin(np.nanmin(shares, axis=1)))])
+        return float(self.alphas[int(np.nanargmin(found))])
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the path; return its display."""
         from scalefair.plots import FairPathDisplay
@@ -100,6 +127,16 @@ class FairPath:
 
     def _repr_html_(self) -> str:
         return self.front().to_html()
+
+
+def _error_at(shares: Array, errors: Array, limit: float) -> float:
+    """Error where a curve meets the limit; ∞ where it stays above, its least where it is below."""
+    order = np.argsort(shares)
+    order = order[np.isfinite(shares[order])]
+    if not len(order) or shares[order[0]] > limit:
+        return float("inf")
+    least = np.minimum.accumulate(errors[order])
+    return float(np.interp(limit, shares[order], least))
 
 
 def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
@@ -129,8 +166,7 @@ def _hsic(system: System, B: Array) -> Array:
     """|C_ψf|²: HSIC with a linear kernel on f."""
     if "psi" not in system.moments.blocks:
         return np.full(B.shape[1], np.nan)
-    covariance = system.moments.covariance("psi", system.features)
-    return np.asarray(np.sum((covariance @ B) ** 2, axis=0))
+    return np.asarray(np.sum((hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0))
 
 
 def held_out_columns(scores: GridScores) -> dict[str, Array]:
@@ -153,6 +189,7 @@ def default_etas(system: System, alpha: float, count: int = 25) -> Array:
 
 
 def default_alphas(system: System, count: int = 10) -> Array:
-    """A log grid relative to the total variance of the features."""
-    scale = float(np.trace(system.gram))
+    """A log grid relative to the total variance of the features, base predictions left out."""
+    width = sum(system.moments.blocks[name] for name in system.features if name != "base")
+    scale = float(np.trace(system.gram[:width, :width]))
     return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)

@@ -57,7 +57,9 @@ class FairKernelRidge(FairRidgeBase):
         matrix, and so no path or partial_fit. "auto" takes it from 8,000 features on.
     alpha : float or dict, default=1e-3
         Ridge per row: scikit-learn's `KernelRidge` has alpha = n times this one. A dict gives one
-        per block of features, ``{"phi": 1e-3, "psi": 1e-6}``.
+        per block of features, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``: of φ(x), of ψ(s) and
+        of ĥ(x), the last in units of its variance. A number is that of φ; the others get 1e-3 of
+        it.
     eta : float or None, default=None
         Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
         dependence is gone. None means 1 unless `unfairness` is given.
@@ -69,6 +71,23 @@ class FairKernelRidge(FairRidgeBase):
         the prediction itself, the share that s explains.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
+    output_kernel : None, "rbf" or RBF, default=None
+        None: the penalty sees the mean of the predictions given s. "rbf": it sees all of their
+        distribution, by Gaussian kernels of one and of a quarter of their standard deviation; or
+        of the length scale given, in that unit. Has no closed form: L-BFGS, each step a pass over
+        rows that are kept in memory up to 1 GB. `unfairness` then limits `output_share_`.
+    base_estimator : estimator or None, default=None
+        Another model, whose prediction ĥ(x) joins the features: any scikit-learn regressor,
+        classifier (its probabilities) or pipeline. It sees X as given, without the columns that
+        `hide_sensitive` hides. Training rows get the prediction of a copy that was fitted without
+        their fold; `predict` uses one that was fitted on all rows. A model that is fitted already
+        is used as it is, with a warning; wrapped in scikit-learn's `FrozenEstimator` it stays so
+        in copies, as a grid search makes them.
+    base_sample : int, default=100_000
+        Rows that the base model is fitted on where X is not in memory, chosen by row number.
+    base_fit : {"sample", "collection"}, default="sample"
+        "collection" gives dask collections to the base model's `fit` instead, for models that take
+        them; its `predict` must take the rows of a partition.
     fit_intercept : bool, default=True
         Whether to fit b.
     sensitive_columns : list of str or int, optional
@@ -102,8 +121,18 @@ class FairKernelRidge(FairRidgeBase):
         Explained share on the training rows; NaN where there is none.
     moments_ : Moments
         Statistics of the training rows, from which every other (alpha, eta) follows.
+    output_share_ : float
+        With `output_kernel` only: share of the variance of the features of f, those of the kernel,
+        that the sensitive attributes explain on the training rows. 0: independent of them.
+    n_iter_ : int
+        Steps of an iterative solution.
     n_samples_seen_ : int
         Rows of positive weight.
+    base_estimator_ : estimator or None
+        The base model that `predict` uses.
+    n_base_samples_ : int
+        Rows that it was fitted on: all, or a sample of those that are not in memory; 0 where it
+        was fitted before.
 
     Notes
     -----
@@ -137,6 +166,10 @@ class FairKernelRidge(FairRidgeBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: Any = 1e-6,
+        output_kernel: Any = None,
+        base_estimator: Any = None,
+        base_sample: int = 100_000,
+        base_fit: str = "sample",
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -159,6 +192,10 @@ class FairKernelRidge(FairRidgeBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.output_kernel = output_kernel
+        self.base_estimator = base_estimator
+        self.base_sample = base_sample
+        self.base_fit = base_fit
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
@@ -170,12 +207,19 @@ class FairKernelRidge(FairRidgeBase):
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
     def partial_fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
     ) -> Self:
         """Add a batch of rows to those seen so far; see :meth:`FairRidge.partial_fit`."""
         return super().partial_fit(
-            X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
-        )
+            X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            control_features=control_features,
+        )  # fmt: skip
 
     @property
     def _joins_sensitive(self) -> bool:
@@ -191,6 +235,11 @@ class FairKernelRidge(FairRidgeBase):
 
     def _check_finite_map(self) -> None:
         exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        if exact and self._is_dual() and self.base_estimator is not None:
+            raise ValueError(
+                "base_estimator joins explicit features, which feature_map='exact' with a weight "
+                "eta does not have; use feature_map='nystroem', or a limit unfairness="
+            )
         if exact and self.penalty in ("nocco", "nocco_output"):
             raise ValueError(
                 f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
@@ -198,13 +247,15 @@ class FairKernelRidge(FairRidgeBase):
             )
 
     def _is_dual(self) -> bool:
-        return bool(self.feature_map == "exact" and self.unfairness is None)
+        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        return exact and self.unfairness is None and self.output_kernel is None
 
     def _input_map(self, data: TrainingData) -> FeatureMap:
         return input_map(self, data)
 
     def _learn(self, data: TrainingData) -> None:
-        if self._is_dual():
+        # Under control the penalty needs the moments: then every row is a landmark.
+        if self._is_dual() and data.preparation.control_encoder is None:
             self._learn_kernels(data)
             self._solve_dual()
             return
@@ -212,8 +263,7 @@ class FairKernelRidge(FairRidgeBase):
         if is_iterative(self.solver, self.phi_.n_raw_):
             solve_streamed(self, data)
             return
-        self.moments_ = self._moments(data.source, data.n_rows)
-        self._solve()
+        self._learn_solution(data)
 
     def _learn_kernels(self, data: TrainingData) -> None:
         """Learn the kernels and keep all rows: the exact mode has no explicit features."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from scalefair._checks import (
     FINITE,
+    JOINED_RIDGE,
     TINY,
     check_choice,
     check_closed_form,
@@ -25,6 +26,7 @@ from scalefair.estimators.kernel import FairKernelRidge
 from scalefair.solve.limit import rescale
 from scalefair.solve.path import Spectrum
 from scalefair.solve.system import System
+from scalefair.statistics import Folds
 from scalefair.stream import ArraySource
 
 RIDGE_RATIOS = (1.0, 1e-3)
@@ -50,11 +52,12 @@ class FairKernelRidgeCV(FairKernelRidge):
     cv : int, splitter or iterable, default=5
         Number of random folds, or anything that splits the rows into disjoint test sets.
     ridge_ratios : sequence of float, default=(1.0, 1e-3)
-        Ridges to try for ψ(s) where it joins φ(x), relative to alpha.
+        Ridges to try for ψ(s) where it joins φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
     eps : float or "auto", default=1e-6
         Regularisation ε; "auto" chooses it by the held-out share.
     feature_map, kernel, length_scale, n_components, sensitive_kernel, sensitive_length_scale, \
-    n_sensitive_components, unfairness, penalty, fit_intercept, sensitive_columns, \
+    n_sensitive_components, unfairness, penalty, base_estimator, base_sample, base_fit, \
+    fit_intercept, sensitive_columns, \
     hide_sensitive, dtype, chunk_rows, n_jobs, checkpoint, random_state
         As in :class:`FairKernelRidge`.
 
@@ -72,7 +75,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         Held-out share: mean over the folds, corrected for chance, floored at 0.
     explained_share_cv_error_ : float
         Its standard error.
-    coef_, intercept_, moments_, n_samples_seen_
+    coef_, intercept_, moments_, n_samples_seen_, base_estimator_, n_base_samples_
         As in :class:`FairKernelRidge`.
 
     Examples
@@ -103,6 +106,9 @@ class FairKernelRidgeCV(FairKernelRidge):
         penalty: str = "normalized",
         eps: Any = 1e-6,
         ridge_ratios: Any = RIDGE_RATIOS,
+        base_estimator: Any = None,
+        base_sample: int = 100_000,
+        base_fit: str = "sample",
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -126,6 +132,9 @@ class FairKernelRidgeCV(FairKernelRidge):
         self.penalty = penalty
         self.eps = eps
         self.ridge_ratios = ridge_ratios
+        self.base_estimator = base_estimator
+        self.base_sample = base_sample
+        self.base_fit = base_fit
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
@@ -161,7 +170,10 @@ class FairKernelRidgeCV(FairKernelRidge):
         return False
 
     def _ridges(self) -> dict[str, float]:
-        return {"phi": self.alpha_, "psi": self.ridge_ratio_}
+        return self._relative_ridges(self.ridge_ratio_) | {"phi": self.alpha_}
+
+    def _relative_ridges(self, ratio: float) -> dict[str, float]:
+        return {"phi": 1.0, "psi": ratio, "base": JOINED_RIDGE * ratio}
 
     def _least_alpha(self) -> float:
         return np.inf if self.alphas is None else float(np.min(self.alphas))
@@ -172,14 +184,20 @@ class FairKernelRidgeCV(FairKernelRidge):
             return EPS_GRID
         return (check_number("eps", self.eps, 0.0),)
 
-    def _folded_moments(self, data: TrainingData) -> FoldedMoments:
+    def _folds(self, data: TrainingData) -> tuple[Folds, bool]:
         source = data.source
-        # Not the seed of the sample: landmarks must not gather in one fold.
         X, y = getattr(source, "x", None), getattr(source, "y", None)
         if not isinstance(source, ArraySource):
             X = y = range(data.n_rows)
-        folds, some_always_train = make_folds(self.cv, X, y, data.seed + 1)
-        parts = self._accumulate(source, data.n_rows, folds)
+        # Not the seed of the sample: landmarks must not gather in one fold.
+        return make_folds(self.cv, X, y, data.seed + 1)
+
+    def _make_folds(self, data: TrainingData) -> Folds:
+        return self._folds(data)[0]
+
+    def _folded_moments(self, data: TrainingData) -> FoldedMoments:
+        folds, some_always_train = self._folds(data)
+        parts = self._accumulate(data.source, data.n_rows, folds)
         held, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
         if not all(fold.weight for fold in held):
             raise ValueError(
@@ -230,6 +248,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         own = self.get_params(deep=False)
         shared = {name: own[name] for name in FairKernelRidge().get_params() if name in own}
         if len(self._features) > 1 and not isinstance(alpha, dict):
-            alpha = {"phi": alpha, "psi": self.ridge_ratio_ * alpha}
+            relative = self._relative_ridges(self.ridge_ratio_)
+            alpha = {name: part * alpha for name, part in relative.items()}
         shared |= {"eps": self.eps_, "unfairness": None, "eta": eta, "alpha": alpha}
         return FairKernelRidge(**shared)._with_state_of(self)

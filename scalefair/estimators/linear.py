@@ -31,6 +31,11 @@ class FairRidge(FairRidgeBase):
         the prediction itself, the share that s explains.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
+    output_kernel : None, "rbf" or RBF, default=None
+        None: the penalty sees the mean of the predictions given s. "rbf": it sees all of their
+        distribution, by Gaussian kernels of one and of a quarter of their standard deviation; or
+        of the length scale given, in that unit. Has no closed form: L-BFGS, each step a pass over
+        rows that are kept in memory up to 1 GB. `unfairness` then limits `output_share_`.
     sensitive_kernel : str or kernel, default="auto"
         Kernel on the sensitive attributes. "auto": categories are crossed and one-hot, numbers
         standardised with a Gaussian kernel, both together their product.
@@ -38,6 +43,18 @@ class FairRidge(FairRidgeBase):
         Its length scale.
     n_sensitive_components : int, default=100
         Nyström features for sensitive attributes that are not categories.
+    base_estimator : estimator or None, default=None
+        Another model, whose prediction ĥ(x) joins the features: any scikit-learn regressor,
+        classifier (its probabilities) or pipeline. It sees X as given, without the columns that
+        `hide_sensitive` hides. Training rows get the prediction of a copy that was fitted without
+        their fold; `predict` uses one that was fitted on all rows. A model that is fitted already
+        is used as it is, with a warning; wrapped in scikit-learn's `FrozenEstimator` it stays so
+        in copies, as a grid search makes them.
+    base_sample : int, default=100_000
+        Rows that the base model is fitted on where X is not in memory, chosen by row number.
+    base_fit : {"sample", "collection"}, default="sample"
+        "collection" gives dask collections to the base model's `fit` instead, for models that take
+        them; its `predict` must take the rows of a partition.
     fit_intercept : bool, default=True
         Whether to fit b.
     sensitive_columns : list of str or int, optional
@@ -68,8 +85,18 @@ class FairRidge(FairRidgeBase):
         Explained share on the training rows; NaN where there is none.
     moments_ : Moments
         Statistics of the training rows, from which every other (alpha, eta) follows.
+    output_share_ : float
+        With `output_kernel` only: share of the variance of the features of f, those of the kernel,
+        that the sensitive attributes explain on the training rows. 0: independent of them.
+    n_iter_ : int
+        Steps of an iterative solution.
     n_samples_seen_ : int
         Rows of positive weight.
+    base_estimator_ : estimator or None
+        The base model that `predict` uses.
+    n_base_samples_ : int
+        Rows that it was fitted on: all, or a sample of those that are not in memory; 0 where it
+        was fitted before.
 
     Examples
     --------
@@ -90,9 +117,13 @@ class FairRidge(FairRidgeBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: float = 1e-6,
+        output_kernel: Any = None,
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
+        base_estimator: Any = None,
+        base_sample: int = 100_000,
+        base_fit: str = "sample",
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -107,9 +138,13 @@ class FairRidge(FairRidgeBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.output_kernel = output_kernel
         self.sensitive_kernel = sensitive_kernel
         self.sensitive_length_scale = sensitive_length_scale
         self.n_sensitive_components = n_sensitive_components
+        self.base_estimator = base_estimator
+        self.base_sample = base_sample
+        self.base_fit = base_fit
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
@@ -118,6 +153,12 @@ class FairRidge(FairRidgeBase):
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.random_state = random_state
+
+    @property
+    def _joins_sensitive(self) -> bool:
+        # ĥ(x) depends on intersections of groups, which the columns of X alone cannot undo.
+        seen = self.sensitive_columns is not None and not self.hide_sensitive
+        return seen and self.base_estimator is not None
 
     def _input_map(self, data: TrainingData) -> FeatureMap:
         return Identity().fit(data.sample.x)

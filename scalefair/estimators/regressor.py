@@ -40,7 +40,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         Of the sensitive attributes, as in :class:`FairKernelRidge`.
     alpha : float or dict, default=1e-3
         Ridge α per row: `PoissonRegressor` and `GammaRegressor` of scikit-learn have 2α. A dict
-        gives one per block of features, ``{"phi": 1e-3, "psi": 1e-6}``.
+        gives one per block of features, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``.
     eta : float or None, default=None
         Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
         dependence is gone. None means 1 unless `unfairness` is given.
@@ -51,6 +51,9 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         What is punished, as in :class:`FairKernelRidge`.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
+    base_estimator, base_sample, base_fit
+        Another model, whose cross-fitted prediction joins the features, as in
+        :class:`FairKernelRidge`; for "poisson" and "gamma" as log(1 + ĥ).
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
     sensitive_columns : list of str or int, optional
@@ -120,6 +123,10 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         unfairness: float | None = None,
         penalty: str = "normalized",
         eps: Any = 1e-6,
+        base_estimator: Any = None,
+        base_sample: int = 100_000,
+        base_fit: str = "sample",
+        output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
@@ -143,6 +150,10 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         self.unfairness = unfairness
         self.penalty = penalty
         self.eps = eps
+        self.base_estimator = base_estimator
+        self.base_sample = base_sample
+        self.base_fit = base_fit
+        self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
@@ -154,13 +165,21 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         self.random_state = random_state
 
     @property
+    def _is_positive(self) -> bool:
+        return isinstance(self.loss, Poisson | Gamma) or self.loss in ("poisson", "gamma")
+
+    @property
+    def _base_scale(self) -> str:
+        return "log" if self._is_positive else "probability"
+
+    @property
     def _loss_names(self) -> tuple[str, ...]:
         return tuple(name for name in LOSSES if name != "logistic")
 
-    def _open(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> TrainingData:
+    def _open(self, X: Any, y: Any, *beside: Any) -> TrainingData:
         if not is_stream(X) and y is not None and np.asarray(y).shape[1:] == (1,):
             y = column_or_1d(y, warn=True)
-        return super()._open(X, y, sensitive_features, sample_weight)
+        return super()._open(X, y, *beside)
 
     def _base_loss(self) -> Any:
         return LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss
@@ -205,8 +224,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        positive = isinstance(self.loss, Poisson | Gamma) or self.loss in ("poisson", "gamma")
-        tags.target_tags.positive_only = positive
+        tags.target_tags.positive_only = self._is_positive
         return tags
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, ClassVar, Self
@@ -56,7 +57,18 @@ class Kernel(ABC):
         self._fill(rows, others, out)
         return out
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+    def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills `out` with k(X, Z) for one Z and ever new rows X.
+
+        What depends on Z alone is computed once. X is an array of the dtype of Z, not checked.
+        """
+
+        def fill(X: Rows, out: Rows) -> None:
+            self(X, Z, out)
+
+        return fill
+
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:
         """Return Σ_ij G_ij ∂k(x_i, z_j)/∂log θ_l.
 
         Parameters
@@ -65,6 +77,8 @@ class Kernel(ABC):
             Z None: X.
         G : array of shape (n, p)
             The adjoint of the kernel matrix.
+        K : array of shape (n, p), optional
+            The kernel matrix itself, where it is at hand: some gradients are quicker with it.
 
         Returns
         -------
@@ -73,7 +87,25 @@ class Kernel(ABC):
             No array larger than (n, p) or (n, d) is formed.
         """
         rows, others = as_pair(X, Z, double=True)
-        return self._gradient(rows, others, as_adjoint(G, (len(rows), len(others))))
+        adjoint = as_adjoint(G, (len(rows), len(others)))
+        if K is not None and K.dtype == np.float64 and K.shape == adjoint.shape:
+            return self._gradient_at(rows, others, adjoint, K)
+        return self._gradient(rows, others, adjoint)
+
+    def point_gradient(self, X: Any, Z: Any, G: Any) -> Array:
+        """Return Σ_i G_ij ∂k(x_i, z_j)/∂z_jl: how a function of the matrix changes with Z.
+
+        Parameters
+        ----------
+        X, Z, G : arrays of shape (n, d), (p, d) and (n, p)
+            As in `gradient`; Z is not None.
+
+        Returns
+        -------
+        array of shape (p, d), float64
+        """
+        rows, others = as_pair(X, Z, double=True)
+        return self._point_gradient(rows, others, as_adjoint(G, (len(rows), len(others))))
 
     def spectral_sample(
         self,
@@ -124,6 +156,18 @@ class Kernel(ABC):
     def _gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         raise NotImplementedError
 
+    def _gradient_at(self, X: Rows, Z: Rows, G: Array, K: Array) -> Array:
+        """The same where the kernel matrix is known."""
+        del K
+        return self._gradient(X, Z, G)
+
+    def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
+        del X, Z, G
+        raise ValueError(
+            f"{self!r} has no gradient in its points: only RBF and Matern have one; choose one of "
+            "them, or keep the landmarks where they are"
+        )
+
 
 @dataclass(frozen=True)
 class Scaled(Kernel):
@@ -170,9 +214,13 @@ class Scaled(Kernel):
         values *= self.amplitude**2
         return values
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return amplitude² times the gradient of the kernel inside."""
         return self.amplitude**2 * self.kernel.gradient(X, Z, G)
+
+    def point_gradient(self, X: Any, Z: Any, G: Any) -> Array:
+        """Return amplitude² times that of the kernel inside."""
+        return self.amplitude**2 * self.kernel.point_gradient(X, Z, G)
 
     def with_length_scale(self, theta: Any) -> Self:
         """Return the same multiple of the kernel with another length scale."""
@@ -229,7 +277,7 @@ class Sum(Combined):
         """Return Σ_a k_a(x_i, x_i), shape (n,)."""
         return reduce(np.add, [kernel.diag(X) for kernel in self.kernels])
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return the gradients of the summands, one after the other."""
         return np.concatenate([kernel.gradient(X, Z, G) for kernel in self.kernels])
 
@@ -249,7 +297,7 @@ class Product(Combined):
         """Return Π_a k_a(x_i, x_i), shape (n,)."""
         return reduce(np.multiply, [kernel.diag(X) for kernel in self.kernels])
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return the gradients of the factors, each with the other factors multiplied into G."""
         values = [kernel(X, Z) for kernel in self.kernels]
         adjoint = as_adjoint(G, values[0].shape)

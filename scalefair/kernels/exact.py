@@ -29,7 +29,7 @@ class WithoutLengthScale(Kernel):
             )
         return self
 
-    def gradient(self, X: Any, Z: Any, G: Any) -> Array:  # noqa: ARG002
+    def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return an empty array: there is no length scale."""
         return np.empty(0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,14 +36,39 @@ class Radial(Stationary):
         np.matmul(A, B.T, out=out)
         self._value(out, _jit.squared_norms(A), _jit.squared_norms(B))
 
+    def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills `out` with k(X, Z); see `Kernel.against`."""
+        standardise = self._standardiser(Z)
+        B = standardise(Z)
+        zz = _jit.squared_norms(B)
+
+        def fill(X: Rows, out: Rows) -> None:
+            A = standardise(X)
+            np.matmul(A, B.T, out=out)
+            self._value(out, _jit.squared_norms(A), zz)
+
+        return fill
+
     def _gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         """Contract W_ij (a_il - b_jl)², W = G ∘ (-f'(r)/r): three matrix products."""
         A, B = self._standardised(X, Z)
         W = A @ B.T
         factor = self._slope(W, _jit.squared_norms(A), _jit.squared_norms(B))
         W *= G
+        return self._contracted(A, B, W, factor)
+
+    def _contracted(self, A: Rows, B: Rows, W: Array, factor: float = 1.0) -> Array:
         squares = W.sum(axis=1) @ (A * A) + W.sum(axis=0) @ (B * B)
         return self._per_hyper(factor * (squares - 2.0 * np.einsum("il,il->l", A, W @ B)))
+
+    def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
+        """Contract W_ij (a_il - b_jl)/θ_l, W = G ∘ (-f'(r)/r): two matrix products."""
+        A, B = self._standardised(X, Z)
+        W = A @ B.T
+        factor = self._slope(W, _jit.squared_norms(A), _jit.squared_norms(B))
+        W *= G
+        moved = W.T @ A - W.sum(axis=0)[:, None] * B
+        return np.asarray(factor * moved / self._scale_for(X.shape[1]))
 
     def spectral_sample(
         self,
@@ -81,6 +107,10 @@ class RBF(Radial):
     def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
         _jit.gaussian(D, xx, zz)
         return 1.0
+
+    def _gradient_at(self, X: Rows, Z: Rows, G: Array, K: Array) -> Array:
+        """Here -f'(r)/r is k itself, so that a product and the exponentials are saved."""
+        return self._contracted(*self._standardised(X, Z), G * K)
 
     def _stretch(self, m: int, rng: np.random.Generator) -> float:  # noqa: ARG002
         return 1.0

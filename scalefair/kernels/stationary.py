@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -52,13 +53,22 @@ class Stationary(Kernel):
         Differences are the same, and no longer small against the rows: |x|² + |z|² - 2x·z keeps
         its digits. X and Z identical stay one array, so that BLAS returns a symmetric product.
         """
-        theta = self._scale_for(X.shape[1]).astype(X.dtype)
+        standardise = self._standardiser(Z)
+        others = standardise(Z)
+        return (others if X is Z else standardise(X)), others
+
+    def _standardiser(self, Z: Rows) -> Callable[[Rows], Rows]:
+        """Return the function (X - c)/θ, with c the mean of Z."""
+        theta = self._scale_for(Z.shape[1]).astype(Z.dtype)
         centre = Z.mean(axis=0, dtype=np.float64) if len(Z) else np.zeros(Z.shape[1])
-        shifted = [
-            np.subtract(rows, centre.astype(X.dtype), order="C") / theta
-            for rows in ((X,) if X is Z else (X, Z))
-        ]
-        return shifted[0], shifted[-1]
+        centre = centre.astype(Z.dtype)
+
+        def standardise(X: Rows) -> Rows:
+            shifted: Rows = np.subtract(X, centre, order="C")
+            shifted /= theta
+            return shifted
+
+        return standardise
 
     def _per_hyper(self, per_input: Array) -> Array:
         """Return the gradient per input as it is for ARD, else its sum."""

@@ -6,13 +6,14 @@ with three methods, or any object with the same attributes.
 
 from scalefair.losses.base import Loss, Start, check_domain
 from scalefair.losses.classes import Logistic, Multinomial
+from scalefair.losses.one_vs_rest import OneVsRest
 from scalefair.losses.positive import Gamma, Poisson
 from scalefair.losses.residual import Huber, Quantile, Squared, robust_deviation
 from scalefair.losses.wrapped import ClassWeighted, SumToZero
 
 __all__ = [
-    "LOSSES", "ClassWeighted", "Gamma", "Huber", "Logistic", "Loss", "Multinomial", "Poisson",
-    "Quantile", "Squared", "Start", "SumToZero", "check_domain", "robust_deviation",
+    "LOSSES", "ClassWeighted", "Gamma", "Huber", "Logistic", "Loss", "Multinomial", "OneVsRest",
+    "Poisson", "Quantile", "Squared", "Start", "SumToZero", "check_domain", "robust_deviation",
 ]  # fmt: skip
 
 LOSSES: dict[str, type[Loss]] = {

@@ -28,6 +28,10 @@ class Logistic(Loss):
         """p(1 − p)."""
         return np.asarray(expit(f) * expit(-f))
 
+    def skew(self, f: Array, y: Array) -> Array:
+        """p(1 − p)(1 − 2p), the slope of the curvature."""
+        return np.asarray(self.curvature(f, y) * -np.tanh(f / 2))
+
     def inverse_link(self, f: Array) -> Array:
         """Probability of 1."""
         return np.asarray(expit(f))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Self
 
@@ -72,6 +73,19 @@ class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         raw = self.raw(self._validated(X, reset=False))
         return raw if self.linear_ is None else raw @ self.linear_.astype(raw.dtype, copy=False)
 
+    def started(self, dtype: DTypeLike) -> Callable[[Any, Rows], None]:
+        """Return the function that fills rows of that dtype with `raw`, for one pass.
+
+        A map that can computes what does not depend on the rows beforehand. Not to be shared by
+        threads, nor kept: it does not follow changes of the map.
+        """
+        del dtype
+
+        def fill(X: Any, out: Rows) -> None:
+            self.raw(X, out=out)
+
+        return fill
+
     @abstractmethod
     def raw(self, X: Any, out: Rows | None = None) -> Rows:
         """Return the rows before the linear part, without validation.
@@ -108,6 +122,34 @@ class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class Buffer:
+    """Rows that are written again and again; new memory costs a page fault every 4 kB.
+
+    Parameters
+    ----------
+    width : int
+        Columns.
+    dtype : numpy dtype
+        Of the numbers.
+    """
+
+    def __init__(self, width: int, dtype: DTypeLike) -> None:
+        self._rows: Rows = np.empty((0, width), dtype)
+
+    def rows(self, count: int) -> Rows:
+        """Return so many rows, valid until the next call."""
+        if len(self._rows) < count:
+            self._rows = np.empty((count, self._rows.shape[1]), self._rows.dtype)
+        return self._rows[:count]
+
+
+def start_raw(feature_map: Any, dtype: DTypeLike) -> Callable[[Any, Rows], None]:
+    """Return what fills rows with `raw`, by `BaseMap.started` where the map has it."""
+    if hasattr(feature_map, "started"):
+        return feature_map.started(dtype)  # type: ignore[no-any-return]
+    return lambda X, out: feature_map.raw(X, out=out)
 
 
 def compute_dtype(X: Any, out: Rows | None) -> DTypeLike:

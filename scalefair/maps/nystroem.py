@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from scalefair._hash import smallest_hash
@@ -183,6 +185,11 @@ class Nystroem(LengthScaleMap):
         values: Rows = self.kernel_(X, landmarks, out=out)
         return values
 
+    def started(self, dtype: DTypeLike) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills rows with k(x, Z); see `BaseMap.started`."""
+        fill = self.kernel_.against(self.landmarks_.astype(dtype, copy=False))
+        return lambda X, out: fill(X.astype(dtype, copy=False), out)
+
     def with_length_scale(self, theta: Any) -> Self:
         """Return a fitted copy with other length scales and the same landmarks."""
         other = copy(self)
@@ -190,12 +197,16 @@ class Nystroem(LengthScaleMap):
         other._factorize()
         return other
 
-    def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:  # noqa: ARG002
+    def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
         """Contract with ∂k(x, Z)/∂log θ; see `LengthScaleMap.raw_gradient`."""
-        return self.kernel_.gradient(X, self.landmarks_, dRaw)
+        return self.kernel_.gradient(X, self.landmarks_, dRaw, raw)
 
     def linear_gradient(self, product: Array) -> Array:
-        """Contract the adjoint of K_ZZ with its derivative; see `LengthScaleMap.linear_gradient`.
+        """Contract with ∂K_ZZ/∂log θ; see `LengthScaleMap.linear_gradient`."""
+        return self.kernel_.gradient(self.landmarks_, None, self._gram_adjoint(product))
+
+    def _gram_adjoint(self, product: Array) -> Array:
+        """Return ∂L/∂K_ZZ through `linear_`, symmetric.
 
         With P = linear_ = L^(−ᵀ), dP = −P tril(PᵀdK P)ᵀ where tril halves the diagonal. The adjoint
         of P is P^(−ᵀ)·product, so that of K is −P tril(productᵀ) Pᵀ, symmetrised.
@@ -207,5 +218,4 @@ class Nystroem(LengthScaleMap):
             )
         half = np.tril(product.T)
         half[np.diag_indices_from(half)] /= 2
-        adjoint = -self.linear_ @ ((half + half.T) / 2) @ self.linear_.T
-        return self.kernel_.gradient(self.landmarks_, None, adjoint)
+        return -self.linear_ @ ((half + half.T) / 2) @ self.linear_.T

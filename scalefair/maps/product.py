@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 from math import prod
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from scalefair._typing import Array, Rows
-from scalefair.maps._base import BaseMap, check_choice, compute_dtype
+from scalefair.maps._base import BaseMap, Buffer, check_choice, compute_dtype, start_raw
 from scalefair.maps._columns import Columns, column_numbers
 
 
@@ -148,6 +148,20 @@ class ProductMap(_PartsMap):
         left = reduce(_rowwise_kron, blocks[:-1], np.ones((X.shape[0], 1), dtype=dtype))
         return _rowwise_kron(left, blocks[-1], out)
 
+    def started(self, dtype: DTypeLike) -> Callable[[Any, Rows], None]:
+        """Return the function that fills rows with the product; see `BaseMap.started`."""
+        parts = [_StartedPart(*pair, dtype, whiten=self.whiten == "rows") for pair in self.parts_]
+
+        def fill(X: Any, out: Rows) -> None:
+            blocks = [part.rows(X) for part in parts]
+            left = reduce(_rowwise_kron, blocks[1:-1], blocks[0])
+            if len(blocks) == 1:
+                out[...] = left
+            else:
+                _rowwise_kron(left, blocks[-1], out)
+
+        return fill
+
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the parts' features, joined by " * "."""
         names = product(*self._part_names(input_features))
@@ -200,6 +214,25 @@ class ConcatMap(_PartsMap):
         blocks = enumerate(self._part_names(input_features))
         names = [f"part{number}__{name}" for number, block in blocks for name in block]
         return np.asarray(names, dtype=object)
+
+
+class _StartedPart:
+    """The rows of one part of a product, in buffers of its own."""
+
+    def __init__(self, part: Any, where: NDArray[np.intp], dtype: DTypeLike, *, whiten: bool):
+        self._part, self._where = part, where
+        self._raw, self._fill = Buffer(part.n_raw_, dtype), start_raw(part, dtype)
+        self._linear = part.linear_.astype(dtype) if whiten and part.linear_ is not None else None
+        width = part.n_raw_ if self._linear is None else self._linear.shape[1]
+        self._features = Buffer(width, dtype)
+
+    def rows(self, X: Any) -> Rows:
+        """Return the rows, valid until the next call."""
+        raw = self._raw.rows(len(X))
+        self._fill(_plain(self._part, X.take(self._where, axis=1)), raw)
+        if self._linear is None:
+            return raw
+        return np.matmul(raw, self._linear, out=self._features.rows(len(X)))
 
 
 def _check_parts(parts: Any) -> None:

@@ -4,6 +4,7 @@ from scalefair.report.frontier import Frontier, fit_frontier
 from scalefair.report.groups import between_share, cross, group_table
 from scalefair.report.output import write_report
 from scalefair.report.problem import Problem, Sample, from_table
+from scalefair.report.streamed import from_scan
 from scalefair.report.words import as_record, headline
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "between_share",
     "cross",
     "fit_frontier",
+    "from_scan",
     "from_table",
     "group_table",
     "headline",

@@ -143,7 +143,9 @@ def fit_frontier(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         progress(f"fitting the path on {train.n_rows:,} rows, with cross-validation")
-        estimator.fit(train.X, train.y, sensitive_features=train.sensitive)
+        estimator.fit(
+            train.X, train.y, sensitive_features=train.sensitive, sample_weight=train.weight
+        )
         path = estimator.path_
         row = _unpenalized(path.table)
         plain = path.estimator(float(row["alpha"].iloc[0]), float(row["eta"].iloc[0]))

@@ -19,16 +19,20 @@ _LEAST_ROWS = 50
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows of a problem: inputs (n, d), target (n,) and sensitive attributes (n, p)."""
+    """Rows of a problem: inputs (n, d), target (n,) and sensitive attributes (n, p).
+
+    Rows to fit need not be in memory; then `weight` (n,) is 0 for those that are held out.
+    """
 
     X: Any
-    y: Array
+    y: Any
     sensitive: Any
+    weight: NDArray[np.int8] | None = None
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.y)
+        return len(self.y) if self.weight is None else int(np.count_nonzero(self.weight))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +69,13 @@ class Problem:
     @property
     def sees_sensitive(self) -> bool:
         """Whether the sensitive attributes are among the inputs."""
-        return {*self.sensitive} <= {*(_frames.column_names(self.train.X) or ())}
+        return {*self.sensitive} <= {*(_frames.column_names(self.test.X) or ())}
 
     @property
     def is_binary(self) -> bool:
-        """Whether the target takes just the values 0 and 1."""
-        values = np.concatenate([self.train.y, self.test.y])
-        return bool(np.isin(values, (0.0, 1.0)).all())
+        """Whether the target takes just the values 0 and 1; in the test rows if there are many."""
+        in_memory = [part.y for part in (self.train, self.test) if isinstance(part.y, np.ndarray)]
+        return all(bool(np.isin(y, (0.0, 1.0)).all()) for y in in_memory)
 
 
 def from_table(
@@ -101,7 +105,7 @@ def from_table(
         Python that reads it again as a pandas frame, with pandas as ``pd``.
     """
     sensitive = list(dict.fromkeys(sensitive))
-    _check_columns(table, target, sensitive)
+    check_columns(table, target, sensitive)
     y, levels = read_target(table, target)
     n = len(y)
     if n < _LEAST_ROWS:
@@ -119,7 +123,7 @@ def from_table(
     X, S = _frames.drop_columns(table, target), _frames.take_columns(table, sensitive)
     train, test = (_take(X, y, S, rows) for rows in (trained, tested))
     held_out = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
-    code = _code(reading, target, sensitive, levels)
+    code = python_code(reading, target, sensitive, levels)
     return Problem(source, target, sensitive, train, test, held_out, levels, code)
 
 
@@ -157,7 +161,8 @@ def _two_levels(column: _frames.Column) -> tuple[Array, tuple[str, str]]:
     return y, (low, high)
 
 
-def _check_columns(table: Any, target: str, sensitive: Sequence[str]) -> None:
+def check_columns(table: Any, target: str, sensitive: Sequence[str]) -> None:
+    """Complain of columns that a table lacks, or that have two roles."""
     for argument, chosen in (("target", [target]), ("sensitive", sensitive)):
         try:
             _frames.column_positions(table, chosen)
@@ -169,9 +174,10 @@ def _check_columns(table: Any, target: str, sensitive: Sequence[str]) -> None:
         raise ValueError(f"sensitive: column {target!r} is the target; name other columns")
 
 
-def _code(
+def python_code(
     reading: str, target: str, sensitive: Sequence[str], levels: tuple[str, str] | None
 ) -> str:
+    """Return Python that makes X, y and S."""
     y = (
         f"data[{target!r}]"
         if levels is None

@@ -13,7 +13,7 @@ where K, L, y, c stand above.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import lstsq
@@ -122,9 +122,16 @@ def weighted_rows(size: int, weight: Any = None) -> WeightedRows:
     return WeightedRows(size, index, np.sqrt(weight[index]))
 
 
+class Spectrum(NamedTuple):
+    """Positive eigenvalues s (r,) and eigenvectors U (k, r) of the penalty, M = U diag(s) Uᵀ."""
+
+    values: Array
+    vectors: Array
+
+
 def penalty_spectrum(
     rows: WeightedRows, L: Any, *, eps: float = 1e-6, penalty: str = "normalized"
-) -> tuple[Array, Array]:
+) -> Spectrum:
     """Positive eigenvalues s (r,) and eigenvectors U (k, r) of the penalty, M = U diag(s) Uᵀ.
 
     M = L̃/n (`hsic`) or L̃(L̃ + nεI)⁻¹ (`normalized`). Eigenvalues of L̃ within rounding error of
@@ -145,7 +152,7 @@ def penalty_spectrum(
     values, vectors = positive_eigh(moved)
     keep = values[:-1] > len(gram) * EPS * size
     values, vectors = values[:-1][keep], vectors[:, :-1][:, keep]
-    return (values / n if penalty == "hsic" else values / (values + n * eps)), vectors
+    return Spectrum(values / n if penalty == "hsic" else values / (values + n * eps), vectors)
 
 
 def shrinkage(eta: float, s: Array) -> tuple[Array, Array]:

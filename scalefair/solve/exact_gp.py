@@ -16,18 +16,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular, svd
+from scipy.linalg import cho_solve, cholesky, solve_triangular, svd
+from scipy.linalg.lapack import dpotrf
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.solve.exact import (
     EPS,
+    Spectrum,
     WeightedRows,
     check_number,
     penalty_spectrum,
     shrinkage,
     weighted_rows,
 )
+
+LARGEST_CONDITION = 1e8
+"""Above this bound a Cholesky factor may lose more than half of the digits."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,8 @@ def fair_prior(
         What M is.
     """
     rows = weighted_rows(len(np.atleast_1d(K)))
-    return _prior(rows, rows.gram("K", K), L, eta=eta, noise=noise, eps=eps, penalty=penalty)
+    spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    return spectral_prior(rows.gram("K", K), spectrum, eta=eta, noise=noise)
 
 
 def fair_gram(
@@ -160,36 +166,28 @@ def fair_gp(
     """
     rows = weighted_rows(len(np.atleast_1d(y)), weight)
     gram, target = rows.gram("K", K), rows.values("y", y)
-    prior = _prior(rows, gram, L, eta=eta, noise=noise, eps=eps, penalty=penalty)
-    cholesky = _cholesky(prior.gram(gram), noise)
-    a = cho_solve((cholesky, True), target, check_finite=False)
+    spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    prior = spectral_prior(gram, spectrum, eta=eta, noise=noise)
+    triangle = cholesky_of_noisy(prior.gram(gram), noise)
+    a = cho_solve((triangle, True), target, check_finite=False)
     # k*_X(x) a = k_X(x)(a − G gᵀa): the mean needs the plain kernel only.
     dual_coef = rows.scatter(a - prior.factor @ (prior.train.T @ a))
     outputs = target[0].size
     # n log σ² + log|I + K*/σ²|, n the sum of the weights, is what makes weight 2 the row twice.
-    log_det = (rows.total - len(gram)) * np.log(noise) + 2 * np.sum(np.log(np.diag(cholesky)))
+    log_det = (rows.total - len(gram)) * np.log(noise) + 2 * np.sum(np.log(np.diag(triangle)))
     constant = rows.total * np.log(2 * np.pi)
     log_evidence = -0.5 * float(outputs * (constant + log_det) + np.sum(target * a))
-    return FairGP(dual_coef, log_evidence, rows, prior, cholesky)
+    return FairGP(dual_coef, log_evidence, rows, prior, triangle)
 
 
-def _prior(
-    rows: WeightedRows,
-    gram: Array,
-    L: Any,
-    *,
-    eta: float,
-    noise: float,
-    eps: float,
-    penalty: str,
-) -> FairPrior:
+def spectral_prior(gram: Array, spectrum: Spectrum, *, eta: float, noise: float) -> FairPrior:
     """Return G = U√τ V Σ⁻¹/√a from the SVD  [K₁^½U√τ; √(1 − τ)] = PΣVᵀ,  K₁ = K/a, a = |K|.
 
     τ = (ηa/σ²)s / (1 + (ηa/σ²)s) keeps every quantity bounded by 1, for η = ∞ too.
     """
     check_number("noise", noise)
     check_number("eta", eta, positive=False, finite=False)
-    s, U = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    s, U = spectrum
     lam, Q = positive_eigh(gram)
     scale = float(lam.max(initial=0.0)) or 1.0
     weight, rest = shrinkage(float(eta) * scale / float(noise), s)
@@ -203,13 +201,54 @@ def _prior(
     return FairPrior(factor, (Q * np.sqrt(lam)) @ P[: len(lam), keep])
 
 
-def _cholesky(gram: Array, noise: float) -> Array:
-    shifted = gram + noise * np.eye(len(gram))
-    try:
-        factor, _ = cho_factor(shifted, lower=True, check_finite=False)
-    except LinAlgError:
+def cholesky_prior(
+    gram: Array, spectrum: Spectrum, *, eta: float, noise: float
+) -> tuple[Array, float]:
+    """Return G and log|I + (η/σ²)MK| by a Cholesky factor of 1 − τ + √τ UᵀK₁U √τ, K₁ = K/a.
+
+    With the τ of `spectral_prior`, and an error of the order of `condition_bound`; η finite.
+    """
+    scale = size_bound(gram)
+    weight, rest = shrinkage(eta * scale / noise, spectrum.values)
+    weighted = spectrum.vectors * weight
+    inner = weighted.T @ (gram @ weighted) / scale
+    inner[np.diag_indices_from(inner)] += rest**2
+    triangle = cholesky(inner, lower=True, check_finite=False)
+    log_det = 2.0 * float(np.sum(np.log(np.diag(triangle))) - np.sum(np.log(rest)))
+    factor = solve_triangular(triangle, weighted.T, lower=True, check_finite=False).T
+    return np.asarray(factor / np.sqrt(scale)), log_det
+
+
+def quickest_prior(gram: Array, spectrum: Spectrum, *, eta: float, noise: float) -> FairPrior:
+    """Return the fair prior by Cholesky where that keeps its digits, else by singular values."""
+    bound = condition_bound(gram, spectrum, eta=eta, noise=noise)
+    if not 0 < bound <= LARGEST_CONDITION:
+        return spectral_prior(gram, spectrum, eta=eta, noise=noise)
+    factor, _ = cholesky_prior(gram, spectrum, eta=eta, noise=noise)
+    return FairPrior(factor, gram @ factor)
+
+
+def condition_bound(gram: Array, spectrum: Spectrum, *, eta: float, noise: float) -> float:
+    """|K|(1 + ηs)/σ² with the largest s; 0 where the penalty does nothing."""
+    if eta == 0 or not len(spectrum.values):
+        return 0.0
+    return size_bound(gram) * (1.0 + eta * float(spectrum.values.max())) / noise
+
+
+def size_bound(gram: Array) -> float:
+    """Return the largest row sum of a Gram matrix, a bound of its norm; 1 if it is zero."""
+    return float(np.abs(gram).sum(axis=0).max(initial=0.0)) or 1.0
+
+
+def cholesky_of_noisy(gram: Array, noise: float) -> Array:
+    """Lower factor of gram + σ²I; a ValueError where σ² drowns in the rounding error of gram."""
+    shifted = np.array(gram, order="C")
+    shifted.ravel()[:: len(gram) + 1] += noise
+    # The transpose of a symmetric matrix is the matrix itself in LAPACK's order, without a copy.
+    factor, info = dpotrf(shifted.T, lower=1, clean=1, overwrite_a=1)
+    if info:
         raise ValueError(
             f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
             f"{np.trace(gram):.3g}; use a larger noise variance"
-        ) from None
-    return np.asarray(np.tril(factor))
+        )
+    return np.asarray(factor)

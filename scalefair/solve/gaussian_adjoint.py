@@ -40,18 +40,18 @@ def statistics_adjoint(point: GaussianPoint) -> StatisticsAdjoint:
     half = basis @ (at.scale[:, None] * at.upper)
     coef = basis @ coordinates
     gram = -0.5 * (t * (inverse - half @ half.T) + coef @ (coef.T / point.noise))
-    of_factor = -(t * _volume_slope(at) + coordinates @ (_pull(at).T / point.noise))
+    of_factor = -(t * volume_slope(at) + coordinates @ (pull(at).T / point.noise))
     return StatisticsAdjoint(gram, coef / point.noise, basis @ of_factor @ system.right.T)
 
 
-def _volume_slope(at: GaussianSlice) -> Array:
+def volume_slope(at: GaussianSlice) -> Array:
     """Return Vᵀ nη(A⁻¹ − P⁻¹)R W, shape (m, r): no η is left in it that could be large."""
     lifted = solve_triangular(at.triangle, np.diag(at.lift), trans="T", check_finite=False)
     fitted = np.sqrt(at.ratio) * at.scale[:, None] * (at.upper @ lifted)
     return np.asarray(fitted - at.system.directions * (at.root * at.lift))
 
 
-def _pull(at: GaussianSlice) -> Array:
+def pull(at: GaussianSlice) -> Array:
     """Return nη WᵀRᵀβ, shape (r, t)."""
     solved = solve_triangular(at.triangle, at.along, check_finite=False)
     return np.asarray(np.sqrt(at.ratio) * at.lift[:, None] * solved)

@@ -80,7 +80,6 @@ class Problem:
     @cached_property
     def frame(self) -> RowFrame:
         """How rows become z; the shift is the mean of Φ, taken back through the linear part."""
-        joined = len(self.system.features) > 1
         mean = self.system.mean * self.intercept
         width = self.system.moments.blocks["phi"]
         phi = mean[:width]
@@ -89,7 +88,7 @@ class Problem:
             inner = self.linear.T @ self.linear
             phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
         shift = np.concatenate([phi, mean[width:]])
-        return RowFrame(self.row_map, joined, self.intercept, shift)
+        return RowFrame(self.row_map, self.system.features[1:], self.intercept, shift)
 
     @cached_property
     def covariance(self) -> Array:

@@ -12,7 +12,15 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.penalties import Features, normalized
+from scalefair.penalties import (
+    CONTROL_EPS,
+    CUTOFF,
+    Features,
+    attribute,
+    control_factor,
+    normalized,
+    partial_covariance,
+)
 from scalefair.solve.path import Spectrum, grid
 from scalefair.solve.system import System, best_scale, shares
 from scalefair.statistics import Moments
@@ -101,7 +109,9 @@ def held_out(fitted: System, coef: Array, fold: Moments, eps: float) -> tuple[Ar
     mse = squared_errors(fitted, B, variance, fold).mean(axis=1)
     explained = np.sum((_share_factor(fold, eps, fitted.features).T @ B) ** 2, axis=0)
     raw = shares(explained.reshape(-1, t).sum(axis=1), variance.sum(axis=1), fold)
-    return mse.reshape(shape), corrected_share(raw, fold, eps).reshape(shape)
+    controlled = np.sum((control_factor(fold, fitted.features).T @ B) ** 2, axis=0)
+    left = 1 - shares(controlled.reshape(-1, t).sum(axis=1), variance.sum(axis=1), fold)
+    return mse.reshape(shape), corrected_share(raw, fold, eps, left).reshape(shape)
 
 
 def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Array:
@@ -134,19 +144,30 @@ def _share_factor(fold: Moments, eps: float, features: Features) -> Array:
     return np.zeros((sum(fold.blocks[name] for name in features), 0))
 
 
-def corrected_share(raw: Array, fold: Moments, eps: float) -> Array:
+def corrected_share(raw: Array, fold: Moments, eps: float, left: Array | float = 1.0) -> Array:
     """(r − t)/(1 − t) with t = tr[C_ψ(C_ψ + εI)⁻¹]/(n − 1), what chance alone explains.
+
+    Under control, t is a share of the variance that the control has left of f.
 
     The best g(s) is learnt on the fold itself, so that it fits some of the noise: without the
     correction a share of 0 is reported as t. NaN where the fold has no more rows than g has
     degrees of freedom, and nothing can be said.
     """
-    if "psi" not in fold.blocks:
+    name = attribute(fold)
+    if name is None:
         return np.full_like(raw, np.nan)
-    values, _ = positive_eigh(fold.covariance("psi", "psi"))
-    real = values[values > 1e-14 * values.max(initial=0.0)]
-    freedom = float(np.sum(real / (real + eps)))
-    if freedom >= fold.weight - 1:
+    rows = fold.weight - 1
+    if name == "xi":
+        rows -= _freedom(fold.covariance("upsilon", "upsilon"), CONTROL_EPS)
+    freedom = _freedom(partial_covariance(fold, name, name), eps, CUTOFF[name])
+    if freedom >= rows:
         return np.full_like(raw, np.nan)
-    chance = freedom / (fold.weight - 1)
-    return np.asarray((raw - chance) / (1 - chance))
+    chance = freedom / rows
+    return np.asarray((raw - chance * left) / (1 - chance))
+
+
+def _freedom(covariance: Array, eps: float, cutoff: float = 1e-14) -> float:
+    """tr[C(C + εI)⁻¹] on the range of C."""
+    values, _ = positive_eigh(covariance)
+    real = values[values > cutoff * values.max(initial=0.0)]
+    return float(np.sum(real / (real + eps)))

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._digest import digest
+from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
-from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
+from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.statistics.checkpoint import Checkpoint
 from scalefair.statistics.moments import FoldMoments, Moments
+from scalefair.statistics.rows import RowMap
 
 BLOCK = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
@@ -42,98 +43,29 @@ class Folds:
 ALL_ROWS = Folds(1, None)
 
 
-@dataclass(frozen=True)
-class RowMap:
-    """What turns a chunk into rows: the maps, the number of targets, and the dtype of φ.
-
-    Parameters
-    ----------
-    phi, psi : FeatureMap
-        Maps of the inputs and of the sensitive attributes (None: there are none).
-    n_targets : int
-        Columns of y.
-    dtype : numpy dtype
-        float64, or float32 for rows (sums are float64 in any case).
-    whiten_rows : bool
-        Apply the linear part of φ to every row instead of to the moments: n·m² more work, no
-        digits lost (METHOD.md section 7). That of ψ is always applied to the rows: it is narrow,
-        and the penalty divides by its smallest eigenvalues.
-    preparation : str
-        Fingerprints of what happens to the data before the maps see it.
-    """
-
-    phi: FeatureMap
-    psi: FeatureMap | None = None
-    n_targets: int = 1
-    dtype: Any = np.float64
-    whiten_rows: bool = False
-    preparation: str = "encoding=none"
-
-    @property
-    def blocks(self) -> dict[str, int]:
-        """Widths of the blocks of a row."""
-        psi = {} if self.psi is None else {"psi": _width(self.psi, whiten=True)}
-        return {"phi": _width(self.phi, whiten=self.whiten_rows), **psi, "y": self.n_targets}
-
-    def phi_rows(self, x: Any, out: Rows) -> None:
-        """Write the rows of φ into `out`."""
-        if self.whiten_rows and self.phi.linear_ is not None:
-            out[...] = whitened(self.phi, x, out.dtype)
-        else:
-            self.phi.raw(x, out=out)
-
-    def psi_rows(self, chunk: Chunk) -> Rows:
-        """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
-        if self.psi is None:
-            return np.empty((chunk.n_rows, 0))
-        if chunk.weight is None or np.all(chunk.weight):
-            return whitened(self.psi, chunk.s)
-        counted = np.flatnonzero(chunk.weight)
-        rows = np.zeros((chunk.n_rows, self.blocks["psi"]))
-        rows[counted] = whitened(self.psi, np.asarray(chunk.s)[counted])
-        return rows
-
-    def finish(self, moments: Moments) -> Moments:
-        """Apply the linear part of φ where the rows went without; sign with the maps' key."""
-        if not self.whiten_rows:
-            moments = moments.transform(phi=self.phi.linear_)
-        return replace(moments, key=self.key)
-
-    def finished(self, folds: FoldMoments) -> FoldMoments:
-        """Finish the moments of each fold."""
-        return FoldMoments(self.finish(moments) for moments in folds)
-
-    @property
-    def key(self) -> str:
-        """Fingerprints of all that turns data into rows; only moments of equal keys add up."""
-        psi = "none" if self.psi is None else digest(self.psi)
-        return f"phi={digest(self.phi)};psi={psi};{self.preparation}"
-
-
-def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
-    linear = feature_map.linear_ if whiten else None
-    return int(feature_map.n_raw_ if linear is None else linear.shape[1])
-
-
-def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> Rows:
-    """φ(x) = raw(x) @ linear_, without validation."""
-    raw = feature_map.raw(values, out=np.empty((len(values), feature_map.n_raw_), dtype))
-    return raw if feature_map.linear_ is None else raw @ feature_map.linear_.astype(dtype)
-
-
 class CrossSums:
-    """Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, y, 1]."""
+    """Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, beside, y, 1]."""
 
     def __init__(self, width: int, rest: int) -> None:
-        self.cross = np.zeros((width, rest))
+        self.cross, self._product = np.zeros((width, rest)), np.empty((width, rest))
         self.rest = np.zeros((rest, rest))
         self.n_rows = 0
 
     def add(self, Phi: Rows, rest: Array) -> None:
         """Count rows in that are shifted and multiplied by √weight."""
-        self.cross += Phi.T @ rest.astype(Phi.dtype, copy=False)
+        self._add_cross(Phi, rest)
+        self._add_rest(rest)
+
+    def _add_rest(self, rest: Array) -> None:
         self.rest += rest.T @ rest
         self.n_rows += int(np.count_nonzero(rest[:, -1]))
+
+    def _add_cross(self, Phi: Rows, rest: Array) -> None:
+        if Phi.dtype == self._product.dtype:
+            # Written into the same array each time: one that is new must be mapped page by page.
+            self.cross += np.matmul(Phi.T, rest, out=self._product)
+        else:
+            self.cross += Phi.T @ rest.astype(Phi.dtype)
 
 
 class _Sums(CrossSums):
@@ -153,6 +85,13 @@ class _Sums(CrossSums):
             self.phi += self._chunk
         super().add(Phi, rest)
 
+    def add_coded(self, codes: NDArray[np.int32], rest: Array) -> None:
+        """Count rows in whose φ is 1 in the columns `codes`, of shape (t, k), and 0 elsewhere."""
+        root, codes = rest[:, -1], np.ascontiguousarray(codes)
+        add_pairs(codes, root * root, self.phi)
+        add_rows(codes, root[:, None] * rest, self.cross)
+        self._add_rest(rest)
+
     def moments(self, blocks: dict[str, int], shift: Array) -> Moments:
         """Centre the sums: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
         weight = float(self.rest[-1, -1])
@@ -170,15 +109,17 @@ class _Sums(CrossSums):
 
 
 class RowBuffer:
-    """The rows of one thread, chunk by chunk: φ and [ψ, y, 1], shifted, multiplied by √weight."""
+    """The rows of one thread: φ and [ψ, beside, y, 1], shifted, multiplied by √weight."""
 
-    def __init__(self, row_map: RowMap, rows: int) -> None:
-        self._map = row_map
+    def __init__(self, row_map: RowMap, rows: int, *, coded: bool = False) -> None:
+        self._map, self._coded = row_map, coded
+        self._phi_rows, self._psi_rows = row_map.start_phi(), row_map.start_psi()
         self.blocks = row_map.blocks
         self.width = self.blocks["phi"]
         self.rest_width = sum(self.blocks.values()) - self.width + 1
-        self._phi = np.empty((rows, self.width), row_map.dtype)
+        self._phi = np.empty((0 if coded else rows, self.width), row_map.dtype)
         self._rest = np.empty((rows, self.rest_width))
+        self._psi = np.empty((rows, self.blocks.get("psi", 0)))
         self._shift: Array | None = None
 
     @property
@@ -188,27 +129,38 @@ class RowBuffer:
 
     def fill(self, chunk: Chunk) -> tuple[Rows, Array]:
         """Return the rows of a chunk, valid until the next."""
+        rest = self.fill_rest(chunk)
+        Phi = self._phi[: chunk.n_rows]
+        shift = self.shift[: self.width].astype(Phi.dtype)
+        size = getattr(self._map.phi, "block", BLOCK)
+        # Block by block: a block is mapped and shifted while it is in the cache.
+        for start in range(0, chunk.n_rows, size):
+            block = slice(start, start + size)
+            self._phi_rows(chunk.x[block], Phi[block])
+            Phi[block] -= shift
+        if chunk.weight is not None:
+            Phi *= np.sqrt(chunk.weight)[:, None].astype(Phi.dtype)
+        return Phi, rest
+
+    def fill_rest(self, chunk: Chunk) -> Array:
+        """Return the rows of [ψ, beside, y, 1] alone."""
         rest = self._fill_rest(chunk)
         if self._shift is None:
             self._shift = self._first_mean(chunk, rest)
-        Phi = self._phi[: chunk.n_rows]
-        shift = self.shift[: self.width].astype(Phi.dtype)
-        # Block by block: a block is mapped and shifted while it is in the cache.
-        for start in range(0, chunk.n_rows, BLOCK):
-            block = slice(start, start + BLOCK)
-            self._map.phi_rows(chunk.x[block], Phi[block])
-            Phi[block] -= shift
         rest[:, :-1] -= self.shift[self.width :]
         if chunk.weight is not None:
-            root = np.sqrt(chunk.weight)[:, None]
-            Phi *= root.astype(Phi.dtype)
-            rest *= root
-        return Phi, rest
+            rest *= np.sqrt(chunk.weight)[:, None]
+        return rest
 
     def _fill_rest(self, chunk: Chunk) -> Array:
-        rest, width = self._rest[: chunk.n_rows], self.blocks.get("psi", 0)
-        rest[:, :width] = self._map.psi_rows(chunk)
-        rest[:, width:-1] = chunk.y
+        rest, Psi = self._rest[: chunk.n_rows], self._psi[: chunk.n_rows]
+        self._psi_rows(chunk, Psi)
+        start = Psi.shape[1]
+        rest[:, :start] = Psi
+        for block in self._map.beside:
+            rest[:, start : start + block.width] = block.rows(chunk)
+            start += block.width
+        rest[:, start:-1] = chunk.y
         rest[:, -1] = 1.0
         return rest
 
@@ -221,8 +173,9 @@ class RowBuffer:
         if not len(counted):
             return None
         first = counted[:256]
-        Phi = np.empty((len(first), self.width), self._phi.dtype)
-        self._map.phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
+        Phi = np.zeros((len(first), self.width), self._phi.dtype)
+        if not self._coded:  # zeros and ones need no shift
+            self._phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
         mean = Phi.mean(axis=0, dtype=float).astype(Phi.dtype)
         return np.concatenate([mean, rest[first, :-1].mean(axis=0)])
 
@@ -232,7 +185,8 @@ class MomentAccumulator:
 
     def __init__(self, row_map: RowMap, folds: Folds, rows: int) -> None:
         self._folds = folds
-        self._buffer = RowBuffer(row_map, rows)
+        self._codes = row_map.codes
+        self._buffer = RowBuffer(row_map, rows, coded=self._codes is not None)
         width, rest = self._buffer.width, self._buffer.rest_width
         self._sums = [_Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
 
@@ -241,8 +195,14 @@ class MomentAccumulator:
         if chunk.n_rows == 0:
             return
         chunk, ends = _by_fold(chunk, self._folds)
+        spans = zip(self._sums, ends[:-1], ends[1:], strict=True)
+        if self._codes is not None:
+            codes, rest = self._codes(chunk.x), self._buffer.fill_rest(chunk)
+            for sums, start, stop in spans:
+                sums.add_coded(codes[:, start:stop], rest[start:stop])
+            return
         Phi, rest = self._buffer.fill(chunk)
-        for sums, start, stop in zip(self._sums, ends[:-1], ends[1:], strict=True):
+        for sums, start, stop in spans:
             if stop > start:
                 sums.add(Phi[start:stop], rest[start:stop])
 
@@ -262,16 +222,12 @@ def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:
     fold = folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows))
     order = np.argsort(fold, kind="stable")
     ends = np.searchsorted(fold[order], np.arange(folds.count + 1))
-    x, s, y, weight = (
-        None if part is None else np.ascontiguousarray(part[order])
-        for part in (chunk.x, chunk.s, chunk.y, chunk.weight)
-    )
-    return Chunk(x, s, y, weight, chunk.row), ends
-
-
-def chunk_rows(width: int, dtype: Any) -> int:
-    """Rows per chunk: enough for BLAS, few enough that the rows in flight stay small."""
-    return int(np.clip(2**24 // (width * np.dtype(dtype).itemsize), 256, 8192))
+    parts: dict[str, Any] = {
+        name: np.ascontiguousarray(part[order])
+        for name in ("x", "s", "y", "weight", "c", "h")
+        if (part := getattr(chunk, name)) is not None
+    }
+    return replace(chunk, **parts), ends
 
 
 def accumulate(
@@ -297,7 +253,7 @@ def accumulate(
     checkpoint : Checkpoint or None
         Where to keep the sums of a long pass, so that it can go on after a crash.
     """
-    size = rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
+    size = rows or row_map.chunk_rows
 
     def start() -> MomentAccumulator:
         return MomentAccumulator(row_map, folds, size)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
-from scalefair.statistics.accumulate import BLOCK, RowMap, chunk_rows
+from scalefair.statistics.accumulate import BLOCK
+from scalefair.statistics.rows import RowMap, chunk_rows
 
 ROWS = (2**18, 4 * BLOCK)
 """Numbers of a block of rows that stay in the cache, and the most rows it may have."""
@@ -17,14 +18,14 @@ ROWS = (2**18, 4 * BLOCK)
 
 @dataclass(frozen=True, eq=False)
 class RowFrame:
-    """How rows z = [φ − shift, ψ − shift, 1] are made of chunks, and of which parts.
+    """How rows z = [φ − shift, ψ and others − shift, 1] are made of chunks, and of which parts.
 
     Parameters
     ----------
     row_map : RowMap
         The maps. φ is raw unless it whitens rows.
-    joined : bool
-        Whether ψ is part of z.
+    joined : tuple of str
+        The blocks beside φ that are part of z, in the order of the moments: ψ, predictions.
     intercept : bool
         Whether 1 is.
     shift : array of shape (m,) or (m + q,)
@@ -32,7 +33,7 @@ class RowFrame:
     """
 
     row_map: RowMap
-    joined: bool
+    joined: tuple[str, ...]
     intercept: bool
     shift: Array
 
@@ -43,15 +44,18 @@ class RowFrame:
 
     @property
     def rest(self) -> int:
-        """Columns of [ψ, 1]."""
-        psi = self.row_map.blocks["psi"] if self.joined else 0
-        return psi + self.intercept
+        """Columns of [ψ and others, 1]."""
+        blocks = self.row_map.blocks
+        return sum(blocks[name] for name in self.joined) + self.intercept
 
     def fill_rest(self, chunk: Chunk, out: Array) -> None:
-        """Write the rows of [ψ − shift, 1]."""
-        if self.joined:
-            psi = self.rest - self.intercept
-            np.subtract(self.row_map.psi_rows(chunk), self.shift[self.width :], out=out[:, :psi])
+        """Write the rows of [ψ and others − shift, 1]."""
+        start = 0
+        for name in self.joined:
+            rows = self.row_map.rows_of(name, chunk)
+            out[:, start : start + rows.shape[1]] = rows
+            start += rows.shape[1]
+        out[:, :start] -= self.shift[self.width :]
         if self.intercept:
             out[:, -1] = 1.0
 
@@ -155,6 +159,7 @@ class CurvatureAccumulator:
         # Scores at θ and the way to them, side by side: one product gives both.
         self._way = np.hstack([along.theta, along.theta - along.before])
         self._phi = np.empty((rows, frame.width), frame.row_map.dtype)
+        self._phi_rows = frame.row_map.start_phi()
         self._rest = np.empty((rows, frame.rest))
         directions = loss.directions if along.curved else ()
         self._roots = np.empty((len(directions), rows))
@@ -177,7 +182,7 @@ class CurvatureAccumulator:
             for start in range(0, n, self._block):
                 at = slice(start, min(start + self._block, n))
                 Phi = self._phi[at]
-                self._frame.row_map.phi_rows(chunk.x[at], Phi)
+                self._phi_rows(chunk.x[at], Phi)
                 Phi -= shift
                 self._judge(at, np.asarray(chunk.y[at]), _slice(chunk.weight, at))
             self._sum_products(n)
@@ -227,11 +232,12 @@ def _counted(chunk: Chunk) -> Chunk:
     if chunk.weight is None or np.all(chunk.weight):
         return chunk
     at = np.flatnonzero(chunk.weight)
-    x, s, y, weight = (
-        None if part is None else np.ascontiguousarray(np.asarray(part)[at])
-        for part in (chunk.x, chunk.s, chunk.y, chunk.weight)
-    )
-    return Chunk(x, s, y, weight, chunk.row, chunk.where)
+    parts: dict[str, Any] = {
+        name: np.ascontiguousarray(np.asarray(part)[at])
+        for name in ("x", "s", "y", "weight", "c", "h")
+        if (part := getattr(chunk, name)) is not None
+    }
+    return replace(chunk, **parts)
 
 
 def loss_sums(

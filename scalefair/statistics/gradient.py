@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
-from scalefair.statistics.accumulate import RowMap, chunk_rows
+from scalefair.statistics.rows import RowMap, chunk_rows
 
 
 class LengthScaleMap(FeatureMap, Protocol):
@@ -102,9 +102,10 @@ class GradientAccumulator:
     """
 
     def __init__(self, row_map: RowMap, adjoint: RowAdjoint, rows: int) -> None:
-        self._map, self._adjoint, self._phi = row_map, adjoint, _with_gradient(row_map.phi)
+        self._map, self._adjoint, self._phi = row_map, adjoint, with_gradient(row_map.phi)
         self._raw = np.empty((rows, self._phi.n_raw_))
-        self._total: Array = np.zeros(self._phi.kernel_.theta.size)
+        scales = self._phi.kernel_.theta.size
+        self._total: Array = np.zeros(getattr(self._phi, "n_hyper", scales))
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
@@ -146,7 +147,7 @@ def length_scale_gradient(
     array of shape (n_hyper,)
         One entry for a scalar length scale, d for one per input.
     """
-    phi = _with_gradient(row_map.phi)
+    phi = with_gradient(row_map.phi)
     # Before the pass: a map without this gradient is found out at once.
     at_once = phi.linear_gradient(adjoint.product)
     if phi.linear_ is not None:
@@ -157,7 +158,8 @@ def length_scale_gradient(
     return np.asarray(by_rows + at_once)
 
 
-def _with_gradient(phi: FeatureMap) -> LengthScaleMap:
+def with_gradient(phi: FeatureMap) -> LengthScaleMap:
+    """Return φ, or complain that it has no length scales."""
     if not hasattr(phi, "raw_gradient"):
         raise TypeError(
             f"{type(phi).__name__} has no length scales to take a gradient in; use RandomFourier, "

@@ -118,7 +118,8 @@ class Moments:
         phi, psi : fitted feature maps
             Of :mod:`scalefair.maps`; without ψ there is no block "psi".
         """
-        from scalefair.statistics.accumulate import RowMap, accumulate
+        from scalefair.statistics.accumulate import accumulate
+        from scalefair.statistics.rows import RowMap
 
         n_targets = next(source.chunks(1)).y.shape[1]
         (moments,) = accumulate(source, RowMap(phi, psi, n_targets))

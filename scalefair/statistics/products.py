@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalefair._typing import Array, Chunk, Source
-from scalefair.statistics.accumulate import CrossSums, RowBuffer, RowMap, chunk_rows
+from scalefair.statistics.accumulate import CrossSums, RowBuffer
 from scalefair.statistics.moments import Moments
+from scalefair.statistics.rows import RowMap, chunk_rows
 from scalefair.stream import ArraySource
 
 
@@ -119,7 +120,7 @@ class ProductAccumulator:
     """
 
     def __init__(self, row_map: RowMap, mean: Array, V: Array, rows: int) -> None:
-        self._map, self._mean = row_map, mean
+        self._phi_rows, self._mean = row_map.start_phi(), mean
         self._transposed = np.ascontiguousarray(V.T)
         self._centred = np.empty((rows, len(V)))
         # float32 rows are multiplied as float64: rounded products would be another matrix in each
@@ -137,7 +138,7 @@ class ProductAccumulator:
         if chunk.n_rows == 0:
             return
         rows, centred = self._rows[: chunk.n_rows], self._centred[: chunk.n_rows]
-        self._map.phi_rows(chunk.x, rows)
+        self._phi_rows(chunk.x, rows)
         np.subtract(rows, self._mean, out=centred)
         values = self._transposed @ centred.T
         if chunk.weight is not None:

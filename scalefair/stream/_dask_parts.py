@@ -17,7 +17,7 @@ from scalefair.stream._dask_tasks import Tasks, assemble, cut, list_of, ref, tas
 Span = list[tuple[int, int, int]]
 """Rows of one task: (partition of x, first row, end) in global row numbers."""
 
-_DIMENSIONS = {"x": (2,), "s": (1, 2), "y": (1, 2), "weight": (1,)}
+_DIMENSIONS = {"x": (2,), "s": (1, 2), "y": (1, 2), "weight": (1,), "c": (1, 2)}
 
 
 def spans(lengths: Sequence[int], split: int, join: int) -> list[Span]:
@@ -49,11 +49,11 @@ def spans_from(first_row: int, found: list[Span]) -> list[Span]:
 
 
 class Part:
-    """x, s, y or weight: partitions of dask, or rows in memory as the only partition.
+    """x, s, y, weight or c: partitions of dask, or rows in memory as the only partition.
 
     Parameters
     ----------
-    name : {"x", "s", "y", "weight"}
+    name : {"x", "s", "y", "weight", "c"}
         Which.
     value : dask collection, array or frame
         The rows.
@@ -121,7 +121,7 @@ class Table:
     Parameters
     ----------
     **values : dask collections, arrays and frames
-        x and, where they are not None, s, y and weight.
+        x and, where they are not None, s, y, weight and c.
     """
 
     def __init__(self, **values: Any) -> None:

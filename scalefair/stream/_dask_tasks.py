@@ -156,7 +156,7 @@ class Job:
 
 def placed(block: Chunk, rows: int) -> Iterator[Chunk]:
     """Yield a block in chunks of at most `rows` rows that know their place in the data set."""
-    for chunk in ArraySource(block.x, block.s, block.y, block.weight).chunks(rows):
+    for chunk in ArraySource(block.x, block.s, block.y, block.weight, block.c).chunks(rows):
         yield replace(chunk, row=block.row + chunk.row, where=block.where)
 
 
@@ -168,17 +168,18 @@ def cut(rows: Any, length: int, start: int, stop: int) -> Any:
 
 def assemble(row: int, count: int | None, where: str, *parts: list[Any] | None) -> Chunk:
     """Return the chunk of `count` rows whose parts come in pieces of differing lengths."""
-    x, s, y, weight = (None if pieces is None else _joined(pieces) for pieces in parts)
-    for part in (x, s, y, weight):
+    x, s, y, weight, c = (None if pieces is None else _joined(pieces) for pieces in parts)
+    for part in (x, s, y, weight, c):
         if part is not None and count is not None:
             _check_count(part, count, where)
-    return Chunk(x, _columns(s), targets(y, where, row), weights(weight, where, row), row, where)
+    y, weight = targets(y, where, row), weights(weight, where, row)
+    return Chunk(x, _columns(s), y, weight, row, where, _columns(c))
 
 
-def _columns(s: Any) -> Any:
-    if s is None or len(s.shape) == 2:
-        return s
-    return s.to_frame() if hasattr(s, "to_frame") else s.reshape(-1, 1)
+def _columns(part: Any) -> Any:
+    if part is None or len(part.shape) == 2:
+        return part
+    return part.to_frame() if hasattr(part, "to_frame") else part.reshape(-1, 1)
 
 
 def _joined(pieces: list[Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, islice
 from operator import add
@@ -22,6 +22,8 @@ from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.stream._threads import available_threads, run_lanes
 
 Change = Callable[[Chunk], Chunk]
+PARTS = ("x", "s", "y", "weight", "c", "h")
+"""What a chunk holds of each row."""
 T = TypeVar("T")
 
 
@@ -161,12 +163,12 @@ def from_row(first_row: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         if skip <= 0:
             yield chunk
         elif skip < chunk.n_rows:
-            parts = (chunk.x, chunk.s, chunk.y, chunk.weight)
-            x, s, y, weight = (
-                None if part is None else _frames.slice_rows(part, skip, chunk.n_rows)
-                for part in parts
-            )
-            yield Chunk(x, s, y, weight, first_row, chunk.where)
+            parts: dict[str, Any] = {
+                name: _frames.slice_rows(part, skip, chunk.n_rows)
+                for name in PARTS
+                if (part := getattr(chunk, name)) is not None
+            }
+            yield replace(chunk, row=first_row, **parts)
 
 
 def noted(ends: list[int], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -212,10 +214,14 @@ class Sample:
         )
         return Sample(self.size, self.hashes[index], self.rows[index], parts)
 
+    def in_row_order(self) -> Sample:
+        """Return the same rows, sorted by their number."""
+        return self._take(np.argsort(self.rows))
+
     def chunk(self) -> Chunk:
         """Return the rows in row order."""
-        x, s, y, weight = self._take(np.argsort(self.rows)).parts
-        return Chunk(x, s, y, weight)
+        parts = self.in_row_order().parts
+        return Chunk(**dict(zip(PARTS, parts, strict=True)))
 
 
 def _joined(a: Any, b: Any) -> Any:
@@ -232,9 +238,8 @@ class Sampler:
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
         rows = np.arange(chunk.row, chunk.row + chunk.n_rows)
-        new = Sample(
-            self._size, row_hash(self._seed, rows), rows, (chunk.x, chunk.s, chunk.y, chunk.weight)
-        )
+        parts = tuple(getattr(chunk, name) for name in PARTS)
+        new = Sample(self._size, row_hash(self._seed, rows), rows, parts)
         weight = chunk.weight
         index = np.arange(len(rows)) if weight is None else np.flatnonzero(np.asarray(weight) > 0)
         if self._kept is not None and len(self._kept.rows) == self._size:
@@ -245,5 +250,5 @@ class Sampler:
 
     def result(self) -> Sample:
         """Return the sample of all rows seen."""
-        none = np.empty(0, np.uint64), np.empty(0, np.int64), (None, None, None, None)
+        none = np.empty(0, np.uint64), np.empty(0, np.int64), (None,) * len(PARTS)
         return Sample(self._size, *none) if self._kept is None else self._kept

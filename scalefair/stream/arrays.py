@@ -27,6 +27,8 @@ class ArraySource(ChunkSource):
         Inputs, sensitive attributes, targets.
     weight : array of shape (n,) or None
         Row weights.
+    c : array or frame of shape (n, ·) or None
+        Control features.
     n_threads : int or None
         Chunks in flight at once; None: one per core that BLAS may use.
     """
@@ -37,11 +39,12 @@ class ArraySource(ChunkSource):
         s: Any = None,
         y: Any = None,
         weight: Array | None = None,
+        c: Any = None,
         *,
         n_threads: int | None = None,
     ) -> None:
         super().__init__(n_threads)
-        self.x, self.s, self.y, self.weight = x, s, y, weight
+        self.x, self.s, self.y, self.weight, self.c = x, s, y, weight, c
 
     @property
     def n_rows(self) -> int:
@@ -49,9 +52,9 @@ class ArraySource(ChunkSource):
         return int(self.x.shape[0])
 
     def _chunk(self, take: Callable[[Any], Any], row: int) -> Chunk:
-        parts = (self.x, self.s, self.y, self.weight)
-        x, s, y, weight = (None if part is None else take(part) for part in parts)
-        return Chunk(x, s, y, weight, row)
+        parts = (self.x, self.s, self.y, self.weight, self.c)
+        x, s, y, weight, c = (None if part is None else take(part) for part in parts)
+        return Chunk(x, s, y, weight, row, c=c)
 
     def _spans(self, firsts: range, rows: int) -> Iterator[Chunk]:
         for start in firsts:

@@ -11,7 +11,9 @@ from scalefair._typing import Chunk
 from scalefair.stream._parts import targets, weights
 from scalefair.stream._source import ChunkSource
 
-_KEYS = ("X", "y", "sensitive_features", "sample_weight")
+_KEYS = ("X", "y", "sensitive_features", "sample_weight", "control_features")
+
+Parts = tuple[Any, Any, Any, Any, Any]
 
 Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 
@@ -24,8 +26,8 @@ class BatchSource(ChunkSource):
     batches : callable or iterable
         A function that returns a fresh iterator of batches each time, always of the same rows in
         the same order; or a list, or another iterable that starts from the beginning each time.
-        A batch is a tuple ``(X, y, sensitive_features, sample_weight)``, of which the last ones
-        may be left out or None, or a dict with these keys.
+        A batch is a tuple ``(X, y, sensitive_features, sample_weight, control_features)``, of which
+        the last ones may be left out or None, or a dict with these keys.
     n_threads : int or None
         Chunks in flight at once; None: one per core that BLAS may use.
     """
@@ -44,8 +46,9 @@ class BatchSource(ChunkSource):
     def _read(self, rows: int) -> Iterator[Chunk]:
         count = 0
         for where, parts in _regrouped(self._checked(), rows):
-            x, y, s, weight = parts
-            yield Chunk(x, s, targets(y, where, count), weights(weight, where, count), count, where)
+            x, y, s, weight, c = parts
+            y, weight = targets(y, where, count), weights(weight, where, count)
+            yield Chunk(x, s, y, weight, count, where, c)
             count += _frames.n_rows(x)
         self._check_count(count)
 
@@ -72,10 +75,10 @@ class BatchSource(ChunkSource):
 
 @dataclass(frozen=True)
 class _Batch:
-    """Rows as given: X, y, sensitive attributes and weights of equal length."""
+    """Rows as given: X, y, sensitive attributes, weights and controls of equal length."""
 
     number: int
-    parts: tuple[Any, Any, Any, Any]
+    parts: Parts
 
     @classmethod
     def of(cls, number: int, batch: Any) -> _Batch:
@@ -92,8 +95,8 @@ class _Batch:
             found = f" of {len(batch)} parts" if isinstance(batch, tuple) else ""
             raise ValueError(
                 f"batch {number} is a {type(batch).__name__}{found}; expected a tuple "
-                "(X, y, sensitive_features, sample_weight), of which the last ones may be left "
-                "out, or a dict with these keys"
+                "(X, y, sensitive_features, sample_weight, control_features), of which the last "
+                "ones may be left out, or a dict with these keys"
             )
         return cls(number, _read_parts(number, batch))
 
@@ -128,17 +131,17 @@ def _check_batches(batches: Any) -> Any:
     return batches
 
 
-def _read_parts(number: int, batch: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
-    x, y, s, weight = [*batch, None, None, None][: len(_KEYS)]
+def _read_parts(number: int, batch: tuple[Any, ...]) -> Parts:
+    x, y, s, weight, c = [*batch, None, None, None, None][: len(_KEYS)]
     if isinstance(x, list):
         x = _frames.as_table(x)
-    for name, part in zip(_KEYS[1:], (y, s, weight), strict=True):
+    for name, part in zip(_KEYS[1:], (y, s, weight, c), strict=True):
         if part is not None and _frames.n_rows(part) != _frames.n_rows(x):
             raise ValueError(
                 f"batch {number}: {name} has {_frames.n_rows(part)} rows but X has "
                 f"{_frames.n_rows(x)}; give one row for each row of X"
             )
-    return x, y, s, weight
+    return x, y, s, weight, c
 
 
 def _layout(part: Any) -> str:
@@ -167,11 +170,11 @@ def _regrouped(batches: Iterable[_Batch], rows: int) -> Iterator[tuple[str, tupl
         yield _stacked(pending)
 
 
-def _sliced(parts: tuple[Any, Any, Any, Any], start: int, stop: int) -> tuple[Any, Any, Any, Any]:
-    x, y, s, weight = (
+def _sliced(parts: Parts, start: int, stop: int) -> Parts:
+    x, y, s, weight, c = (
         None if part is None else _frames.slice_rows(part, start, stop) for part in parts
     )
-    return x, y, s, weight
+    return x, y, s, weight, c
 
 
 def _stacked(batches: list[_Batch]) -> tuple[str, tuple[Any, ...]]:

@@ -23,6 +23,7 @@ from scalefair.stream._dask_parts import (
     spans,
     spans_from,
 )
+from scalefair.stream._dask_rows import Keep, chosen_rows
 from scalefair.stream._dask_tasks import (
     Job,
     Tasks,
@@ -87,9 +88,10 @@ class DaskSource(ChunkSource):
 
     Parameters
     ----------
-    x, s, y, weight : dask array, data frame or series, or the same in memory
-        Inputs, sensitive attributes (None: none), targets (None: none) and row weights (None: one
-        each), in partitions of their own. Parts in memory are cut up and sent to the workers.
+    x, s, y, weight, c : dask array, data frame or series, or the same in memory
+        Inputs, sensitive attributes (None: none), targets (None: none), row weights (None: one
+        each) and control features (None: none), in partitions of their own. Parts in memory are
+        cut up and sent to the workers.
     client : distributed.Client or None
         Who computes; None: the active client, else the scheduler of ``dask.config``, else threads.
     rows_per_task : int or None
@@ -106,6 +108,7 @@ class DaskSource(ChunkSource):
         s: Any = None,
         y: Any = None,
         weight: Any = None,
+        c: Any = None,
         *,
         client: Any = None,
         rows_per_task: int | None = None,
@@ -115,7 +118,7 @@ class DaskSource(ChunkSource):
         if rows_per_task is not None and rows_per_task < 1:
             raise ValueError(f"rows_per_task={rows_per_task}: expected at least 1, or None")
         self.client, self.rows_per_task, self.progress = client, rows_per_task, progress
-        self._table = Table(x=x, s=s, y=y, weight=weight)
+        self._table = Table(x=x, s=s, y=y, weight=weight, c=c)
 
     @property
     def n_rows(self) -> int | None:
@@ -217,6 +220,24 @@ class DaskSource(ChunkSource):
             chunks=(tuple(known), *((width,) for width in shape)),
             meta=np.empty((0,) * (1 + len(shape))),
         )
+
+    def collections(self, keep: Keep) -> dict[str, Any]:
+        """Return x, y and weight (where there are any) as dask collections of some rows.
+
+        Parameters
+        ----------
+        keep : callable
+            Says which, from global row numbers.
+        """
+        self.count()
+        parts = {name: self._table.parts.get(name) for name in ("x", "y", "weight")}
+        return {
+            name: chosen_rows(part.value, part.lengths or [], keep)
+            if part.in_dask
+            else part.value[keep(np.arange(len(part.value)))]
+            for name, part in parts.items()
+            if part is not None
+        }
 
     def watched(self, progress: Callable[[int, int], Any]) -> DaskSource:
         """Return the same rows with `progress` told of the tasks of every pass."""

@@ -53,7 +53,7 @@ class CsvFiles(Files):
     def __init__(self, found: Found, column_types: Mapping[str, Any], delimiter: str) -> None:
         super().__init__(found)
         self._given = {name: _data_type(name, given) for name, given in column_types.items()}
-        self._delimiter = delimiter
+        self.delimiter = delimiter
         self._counted: int | None = None
         if len(delimiter) != 1:
             raise ValueError(f"delimiter={delimiter!r}; expected one character, for instance ';'")
@@ -62,7 +62,7 @@ class CsvFiles(Files):
     @property
     def key(self) -> tuple[Any, ...]:
         """What two of them have in common if they read the same rows."""
-        return *super().key, tuple(self._given.items()), self._delimiter
+        return *super().key, tuple(self._given.items()), self.delimiter
 
     @property
     def names(self) -> list[str]:
@@ -96,7 +96,7 @@ class CsvFiles(Files):
         return pa.csv.open_csv(
             fs.open_input_stream(path),
             read_options=pa.csv.ReadOptions(block_size=_BLOCK, use_threads=parallel),
-            parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+            parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=convert_options(**options),
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalefair._frames import Kind, resolve_columns
-from scalefair.stream.files._base import Files
+from scalefair.stream.files._base import Files, no_rows
 from scalefair.stream.files._csv import CSV_ENDINGS, CsvFiles
 from scalefair.stream.files._parquet import PARQUET_ENDINGS, ParquetFiles
 from scalefair.stream.files._paths import PathOrPaths, find_files
@@ -72,6 +72,13 @@ class Scan:
             if missing == 0:
                 break
         return pa.concat_tables(tables).combine_chunks()
+
+    def read(self) -> pa.Table:
+        """Return all rows, in memory; a table without rows is a ValueError."""
+        tables = [table for _, table in self.files.tables(self.selected, 2**16)]
+        if not tables:
+            raise ValueError(no_rows(self.files.found.names))
+        return pa.concat_tables(tables)
 
     def count_rows(self) -> int:
         """Return the number of rows, reading the files once where nothing else tells."""

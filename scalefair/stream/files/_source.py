@@ -14,7 +14,7 @@ from scalefair.stream._source import ChunkSource
 from scalefair.stream.files._base import no_rows
 from scalefair.stream.files._scan import Scan
 
-_NAMES = ("X", "sensitive_features", "y", "sample_weight")
+_NAMES = ("X", "sensitive_features", "y", "sample_weight", "control_features")
 
 
 class FileSource(ChunkSource):
@@ -29,6 +29,8 @@ class FileSource(ChunkSource):
         memory has one row for each row of the files, in their order.
     weight : Scan of one column, array-like of shape (n,), or None
         Row weights.
+    c : Scan or array-like of shape (n,) or (n, ·), or None
+        Control features; columns may be those of another part, too.
     n_threads : int or None
         Chunks in flight at once; None: one per core that BLAS may use.
     """
@@ -39,14 +41,15 @@ class FileSource(ChunkSource):
         s: Any = None,
         y: Any = None,
         weight: Any = None,
+        c: Any = None,
         *,
         n_threads: int | None = None,
     ) -> None:
         super().__init__(n_threads)
         if not isinstance(x, Scan):
             raise TypeError(f"X is a {type(x).__name__}; expected a Scan (scalefair.scan_parquet)")
-        self.x, self.s, self.y, self.weight = x, s, y, weight
-        self._parts = dict(zip(_NAMES, (x, s, y, weight), strict=True))
+        self.x, self.s, self.y, self.weight, self.c = x, s, y, weight, c
+        self._parts = dict(zip(_NAMES, (x, s, y, weight, c), strict=True))
         scans = [part for part in self._parts.values() if isinstance(part, Scan)]
         self._columns = list(dict.fromkeys(name for scan in scans for name in scan.columns))
         self._check()
@@ -76,9 +79,8 @@ class FileSource(ChunkSource):
         self._check_lengths(row)
 
     def _chunk(self, table: pa.Table, row: int, where: str) -> Chunk:
-        parts = (self._part(name, table, row) for name in _NAMES)
-        x, s, y, weight = parts
-        return Chunk(x, s, targets(y, where, row), weights(weight, where, row), row, where)
+        x, s, y, weight, c = (self._part(name, table, row) for name in _NAMES)
+        return Chunk(x, s, targets(y, where, row), weights(weight, where, row), row, where, c)
 
     def _part(self, name: str, table: pa.Table, row: int) -> Any:
         part = self._parts[name]

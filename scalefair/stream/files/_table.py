@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -13,6 +15,7 @@ from scalefair.stream.files._base import explained
 from scalefair.stream.files._csv import CSV_ENDINGS, CsvFiles, convert_options, refuse_bytes
 from scalefair.stream.files._parquet import PARQUET_ENDINGS, ParquetFiles, is_index
 from scalefair.stream.files._paths import find_files
+from scalefair.stream.files._pieces import without_dictionaries
 
 _MAGIC = b"PAR1"
 
@@ -46,6 +49,26 @@ def read_table(path: str | PathLike[str]) -> pa.Table:
     if not table.num_rows:
         raise ValueError(f"{path}: the table has no rows; give a file with data")
     return table
+
+
+def beside(kept: Any, columns: Mapping[str, Any]) -> pa.Table:
+    """Return an arrow table of the columns of a frame, if any, and of arrays beside them.
+
+    A name that is taken gets an underscore.
+    """
+    table = None if kept is None else _as_arrow(kept)
+    parts = {} if table is None else dict(zip(table.column_names, table.columns, strict=True))
+    for given, values in columns.items():
+        name = given
+        while name in parts:
+            name += "_"
+        parts[name] = pa.array(values)
+    return pa.table(parts)
+
+
+def _as_arrow(frame: Any) -> pa.Table:
+    table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame)
+    return without_dictionaries(table.select([n for n in table.column_names if not is_index(n)]))
 
 
 def _read_folder(path: Path) -> pa.Table:

@@ -1,0 +1,65 @@
+"""Sums over pairs of rows, in the time of one row's work or of a sort."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scalefair._jit._compile import kernel, reduction
+
+
+@reduction
+def permuted_product(K, L, order):
+    """Return Σ_ij K_ij L_{o_i o_j} of symmetric matrices, without a permuted copy of either."""
+    n = len(order)
+    diagonal, below = 0.0, 0.0
+    for i in range(n):
+        k, l, row = K[i], L[order[i]], 0.0  # noqa: E741
+        diagonal += k[i] * l[order[i]]
+        for j in range(i):
+            row += k[j] * l[order[j]]
+        below += row
+    return diagonal + 2.0 * below
+
+
+@kernel
+def distance_products(x, y, rank, weight):
+    """Return Σ_{i<j} w_i w_j |x_i − x_j| |y_i − y_j| for ascending x, in O(n log n).
+
+    For every j the earlier rows are those of smaller x; a Fenwick tree over the ranks of y holds
+    Σw, Σwx, Σwy and Σwxy of the rows seen, so that those of smaller y, where the product is
+    (x_j − x_i)(y_j − y_i), are told from those of larger y, where its sign is the other.
+
+    Parameters
+    ----------
+    x, y, weight : arrays of shape (n,)
+        In ascending order of x.
+    rank : int array of shape (n,)
+        Of y, from 1; ties may be broken at will: their product is 0.
+    """
+    n = len(x)
+    tree = np.zeros((4, n + 1))
+    w_tree, x_tree, y_tree, xy_tree = tree[0], tree[1], tree[2], tree[3]
+    w_all, x_all, y_all, xy_all, total = 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(n):
+        w_low, x_low, y_low, xy_low = 0.0, 0.0, 0.0, 0.0
+        at = rank[j]
+        while at > 0:
+            w_low += w_tree[at]
+            x_low += x_tree[at]
+            y_low += y_tree[at]
+            xy_low += xy_tree[at]
+            at -= at & -at
+        low = x[j] * y[j] * w_low - x[j] * y_low - y[j] * x_low + xy_low
+        every = x[j] * y[j] * w_all - x[j] * y_all - y[j] * x_all + xy_all
+        total += weight[j] * (2.0 * low - every)
+        w, wx, wy = weight[j], weight[j] * x[j], weight[j] * y[j]
+        wxy = wx * y[j]
+        w_all, x_all, y_all, xy_all = w_all + w, x_all + wx, y_all + wy, xy_all + wxy
+        at = rank[j]
+        while at <= n:
+            w_tree[at] += w
+            x_tree[at] += wx
+            y_tree[at] += wy
+            xy_tree[at] += wxy
+            at += at & -at
+    return total

@@ -1,0 +1,206 @@
+"""The audit of one or several models."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from scalefair.auditing.dependence import (
+    CONDITIONAL,
+    NAMES,
+    WITHOUT_WEIGHTS,
+    Kernels,
+    dependence,
+)
+from scalefair.auditing.result import Audit, ModelAudit
+from scalefair.measures.grouping.frames import group_frames
+from scalefair.measures.grouping.judged import Judged, Settings, judge
+from scalefair.measures.grouping.rows import open_rows
+from scalefair.measures.grouping.survey import Missing, Survey
+from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps
+
+LEAST_ROWS = 20
+"""Of fewer rows neither mutual information nor tests of independence tell anything."""
+
+SHOWN = 5
+"""Small groups that a warning names."""
+
+
+def audit(
+    y_pred: Any,
+    sensitive_features: Any,
+    y_true: Any = None,
+    *,
+    sample_weight: Any = None,
+    measures: Sequence[str] | None = None,
+    threshold: float | None = None,
+    metrics: str | Sequence[str] | None = None,
+    quantiles: Sequence[float] = (0.1, 0.5, 0.9),
+    bins: Mapping[str, Sequence[float]] | None = None,
+    intersections: bool = True,
+    missing: Missing = "error",
+    confidence: float = 0.95,
+    interval: Literal["analytic", "bootstrap"] = "analytic",
+    n_resamples: int = 500,
+    sensitive_kernel: Any = "auto",
+    n_sensitive_components: int = 100,
+    eps: float = 1e-6,
+    random_state: int = 0,
+) -> Audit:
+    """Measure how far predictions depend on sensitive attributes, in one table.
+
+    Parameters
+    ----------
+    y_pred : array-like, Series, dask collection or Scan of shape (n,), or dict of them
+        Predictions: scores, probabilities, or labels 0 and 1. Several models by name, or as the
+        columns of a frame.
+    sensitive_features : array-like, frame, dask collection or Scan of shape (n,) or (n, p)
+        Attributes: categories, numbers or both. Each is judged alone, and all together.
+    y_true : array-like of shape (n,), optional
+        Targets: numbers, or labels 0 and 1.
+    sample_weight : array-like of shape (n,), optional
+        Weight 2 equals the row twice. Mutual information and the tests of independence know
+        no weights and are left out.
+    measures : sequence of str, optional
+        Measures of dependence; by default explained_share (cross-fitted, for new rows),
+        explained_share_in_sample, normalized_hsic, hsic, nocco, distance_correlation,
+        mutual_information (of at most 20,000 rows), hsic_pvalue and, with targets,
+        conditional_hsic_pvalue (a test of equalised odds, on at most 3,000 rows).
+    threshold, metrics, quantiles, bins, intersections, missing, confidence, interval, n_resamples
+        How groups are judged, as in :func:`scalefair.measures.group_gaps`.
+    sensitive_kernel, n_sensitive_components, eps
+        As in the estimators: explained_share_in_sample of a fitted model on its training rows is
+        the `explained_share_` that it reports.
+    random_state : int
+        Seed of landmarks, folds, samples and resamples.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    ValueError
+        Where something cannot be judged: constant predictions, decisions that are all the same,
+        a metric of decisions for scores without a threshold, text as predictions, attributes that
+        are constant, have a group of one, thousands of levels, or are missing without a stated
+        policy, lengths that differ.
+
+    Warns
+    -----
+    UserWarning
+        Groups of fewer than 30 rows, by name.
+
+    Examples
+    --------
+    >>> import numpy as np, scalefair
+    >>> rng = np.random.default_rng(0)
+    >>> sex = rng.choice(["f", "m"], 1000)
+    >>> score = rng.normal(size=1000) + (sex == "m")
+    >>> result = scalefair.audit(score, {"sex": sex})
+    >>> round(float(result.compare("mean_prediction_difference").loc["sex", "y_pred"]), 2)
+    1.12
+    """
+    settings = Settings(
+        tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
+        n_resamples, random_state,
+    ).check()  # fmt: skip
+    kernels = Kernels(sensitive_kernel, n_sensitive_components, eps, random_state)
+    chosen = _measures(measures)
+    rows = open_rows(y_pred, sensitive_features, y_true, sample_weight)
+    judged = judge(rows, settings)
+    _check_varies(judged)
+    names, notes = _possible(chosen, judged, asked=measures is not None)
+    models = [_audit_model(judged, m, kernels, names) for m in range(len(rows.models))]
+    notes += _small_groups(models[0].gaps)
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return Audit(models, judged.survey.n_kept, judged.survey.n_missing, notes)
+
+
+def _audit_model(judged: Judged, model: int, kernels: Kernels, names: Sequence[str]) -> ModelAudit:
+    attributes = judged.attributes
+    sets: list[tuple[int, ...]] = [(j,) for j in range(len(attributes))]
+    if len(attributes) > 1:
+        sets.append(tuple(range(len(attributes))))
+    found = {
+        " × ".join(attributes[j].name for j in chosen): dependence(
+            judged, model, chosen, kernels, names
+        )
+        for chosen in sets
+    }
+    return ModelAudit(judged.plan.models[model], found, GroupGaps(group_frames(judged, model)))
+
+
+def _measures(measures: Sequence[str] | None) -> list[str]:
+    names = list(NAMES) if measures is None else [*measures]
+    for name in names:
+        if name not in NAMES:
+            raise ValueError(
+                f"measures has {name!r}, which is unknown; choose among {', '.join(NAMES)}"
+            )
+    return names
+
+
+def _possible(names: list[str], judged: Judged, *, asked: bool) -> tuple[list[str], list[str]]:
+    """Leave out what these rows do not allow, or refuse it where it was asked for; add notes."""
+    survey = judged.survey
+    impossible = {name: reason for name in names if (reason := _obstacle(name, survey))}
+    for name, reason in impossible.items():
+        if asked:
+            raise ValueError(f"measures has {name!r}, which {reason}")
+    notes = []
+    if survey.n_missing:
+        notes.append(
+            f"{survey.n_missing:,} rows in which a sensitive attribute is missing were left out"
+        )
+    return [name for name in names if name not in impossible], notes
+
+
+def _obstacle(name: str, survey: Survey) -> str:
+    """Say why a measure cannot be computed, if so."""
+    if name in WITHOUT_WEIGHTS and survey.weight != survey.n_kept:
+        return "is not defined for weighted rows; leave it out"
+    if name in WITHOUT_WEIGHTS and survey.n_kept < LEAST_ROWS:
+        return f"needs at least {LEAST_ROWS} rows, here are {survey.n_kept}; leave it out"
+    if name == CONDITIONAL and survey.truth is None:
+        return "needs targets; give y_true"
+    if name == CONDITIONAL and survey.truth is not None and survey.truth.is_constant:
+        return "needs targets that differ; leave it out"
+    return ""
+
+
+def _check_varies(judged: Judged) -> None:
+    for model, numbers in zip(judged.plan.models, judged.survey.predictions, strict=True):
+        if numbers.is_constant:
+            raise ValueError(
+                f"y_pred {model!r} is {numbers.spread.low:g} in every row: how far a constant "
+                "depends on anything is undefined, not 0; audit a model that tells rows apart"
+            )
+    outcomes = judged.statistics(()).outcomes[0]
+    for model, weight, cut in zip(judged.plan.models, outcomes, judged.plan.cuts, strict=True):
+        chosen = float(weight[2:].sum())
+        if np.isfinite(cut) and chosen in (0.0, float(weight.sum())):
+            which = "no row" if chosen == 0 else "every row"
+            raise ValueError(
+                f"threshold={cut:g} selects {which} of y_pred {model!r}, so that decisions cannot "
+                "be judged; give a threshold between its least and its largest prediction"
+            )
+
+
+def _small_groups(gaps: GroupGaps) -> list[str]:
+    notes = []
+    for frame in gaps.frames.values():
+        small = np.flatnonzero(frame.counts < MIN_GROUP_SIZE)
+        if not len(small):
+            continue
+        shown = ", ".join(f"{frame.groups[i]} ({frame.counts[i]})" for i in small[:SHOWN])
+        more = f" and {len(small) - SHOWN} more" if len(small) > SHOWN else ""
+        notes.append(
+            f"{frame.name}: groups of fewer than {MIN_GROUP_SIZE} rows are too small to judge, "
+            f"their intervals are wide: {shown}{more}"
+        )
+    return notes

@@ -1,0 +1,108 @@
+"""Numbers of an audit in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scalefair.measures.grouping.frames import GroupFrame
+from scalefair.measures.grouping.intervals import Gap
+
+METRICS = {
+    "mean_prediction": "the mean prediction",
+    "selection_rate": "the rate of positive decisions",
+    "accuracy": "the share of right decisions",
+    "true_positive_rate": "the share of true positives found",
+    "false_positive_rate": "the share of negatives decided wrongly",
+    "false_negative_rate": "the share of positives missed",
+    "bias": "the mean of prediction minus target",
+    "mean_absolute_error": "the mean absolute error",
+    "root_mean_squared_error": "the root mean squared error",
+}
+RATES = (
+    "selection_rate",
+    "accuracy",
+    "true_positive_rate",
+    "false_positive_rate",
+    "false_negative_rate",
+)
+
+
+def percent(x: float) -> str:
+    """0.116 as "11.6 %"; tiny shares are not shown as 0."""
+    if 0 < x < 0.0005:
+        return "less than 0.1 %"
+    return f"{100 * x:.1f} %"
+
+
+def listed(names: Sequence[str]) -> str:
+    """["a", "b", "c"] as "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def explain(measure: str, value: float, attribute: str) -> str:
+    """Say what a measure of dependence means."""
+    together = attribute.replace(" × ", ", ")
+    *first, last = together.split(", ")
+    who = f"{', '.join(first)} and {last} together explain" if first else f"{last} explains"
+    said = {
+        "explained_share": f"{who} {percent(value)} of the variance of the predictions",
+        "explained_share_in_sample": f"in these very rows, {who} {percent(value)} of the variance "
+        "of the predictions (flattered upwards)",
+        "normalized_hsic": f"from 0 (independent) to 1, predictions and {together} are at "
+        f"{value:.3f}",
+        "hsic": f"HSIC of predictions and {together}; only 0 means independent",
+        "nocco": f"normalised cross-covariance of predictions and {together}; only 0 means "
+        "independent",
+        "distance_correlation": f"distance correlation of predictions and {together}: {value:.3f}, "
+        "from 0 (independent) to 1",
+        "mutual_information": f"a prediction tells {value:.3f} nats about {together}",
+        "hsic_pvalue": _evidence(value, together),
+        "conditional_hsic_pvalue": f"given the target, {_evidence(value, together)}",
+    }
+    return said[measure]
+
+
+def _evidence(pvalue: float, attribute: str) -> str:
+    shown = "less than 0.001" if pvalue < 0.001 else f"{pvalue:.3f}"
+    if pvalue < 0.05:
+        return f"the predictions depend on {attribute} (p {shown})"
+    return f"no evidence that the predictions depend on {attribute} (p {shown})"
+
+
+def metric_words(metric: str) -> str:
+    """Return a metric in words."""
+    return METRICS.get(metric) or f"the {metric.removeprefix('quantile_')} quantile of predictions"
+
+
+def difference_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
+    """Say which groups differ most, and by how much."""
+    places = frame.extremes(metric)
+    if places is None:
+        return f"{metric_words(metric)} is not known for any group"
+    value, shown = frame.estimates[metric].value, _share if metric in RATES else _number
+    ends = (
+        f"{100 * frame.confidence:.3g} % interval of the gap {shown(gap.low)} to {shown(gap.high)}"
+    )
+    first, second = (f"{shown(value[i])} for {frame.groups[i]}" for i in places)
+    return f"{metric_words(metric)} is {first} and {second} ({ends})"
+
+
+def ratio_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
+    """Say what the smallest ratio between groups is."""
+    places = frame.extremes(metric)
+    if places is None or not gap.value >= 0:
+        return f"{metric_words(metric)} has no ratio between groups"
+    largest, smallest = (frame.groups[i] for i in places)
+    return (
+        f"{metric_words(metric)} for {smallest} is {gap.value:.2f} times that for {largest} "
+        f"({100 * frame.confidence:.3g} % interval {gap.low:.2f} to {gap.high:.2f})"
+    )
+
+
+def _share(x: float) -> str:
+    return f"{100 * x:.1f} %"
+
+
+def _number(x: float) -> str:
+    return f"{x:.4g}"

@@ -1,0 +1,95 @@
+"""The group of all commands: what happens when one of them ends, in whatever way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from scalefair import __version__
+from scalefair.cli._errors import fail, remedied, usage_message
+
+INTERRUPTED, BROKEN_PIPE = 130, 141
+"""Exit codes as a shell gives them for the signals."""
+
+_BAD_INPUT = (ValueError, OSError, ImportError, MemoryError)
+
+
+class OneLineErrors(click.Group):
+    """A group of commands whose errors are one line on stderr; exit code 2 for bad input."""
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, **options: Any
+    ) -> Any:
+        """Run a command; `--debug` lets a traceback through."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        # Also for `python -m scalefair`: the name is part of the completion variable.
+        options["prog_name"] = "scalefair"
+        if not options.pop("standalone_mode", True):
+            return super().main(arguments, standalone_mode=False, **options)
+        try:
+            code = super().main(arguments, standalone_mode=False, **options)
+        except click.Abort:
+            # An interrupt inside exec(), as imports use it, would make Python end by the signal and
+            # not with our exit code; the next exec() makes it forget.
+            exec("")  # noqa: S102
+            fail("interrupted", INTERRUPTED)
+        except click.ClickException as error:
+            fail(usage_message(error), 2)
+        except Exception as error:
+            if "--debug" in arguments:
+                raise
+            _fail_of(error)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command and flush what it printed, while an error can still be told."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            raise click.Abort from None  # here, before click prints an empty line
+        except BrokenPipeError:
+            _give_up_stdout()
+            ctx.exit(BROKEN_PIPE)
+        except OSError:
+            _give_up_stdout()
+            raise
+        return result
+
+
+def _fail_of(error: Exception) -> None:
+    lost_workers = isinstance(error, RuntimeError) and str(error).startswith("dask gave up")
+    if isinstance(error, _BAD_INPUT) or lost_workers:
+        fail(remedied(error), 2)
+    fail(f"{type(error).__name__}: {error} (a bug; --debug shows where)", 1)
+
+
+def _give_up_stdout() -> None:
+    """Let the interpreter not complain, once more, of what cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.group(cls=OneLineErrors, invoke_without_command=True)
+@click.version_option(__version__, prog_name="scalefair")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Predictions that do not depend on sensitive attributes.
+
+    \b
+    scalefair frontier                                  what fairness costs, on built-in data
+    scalefair fit pay.csv --target pay --sensitive sex --out pay.scalefair
+    scalefair predict pay.scalefair new.csv --out predictions.csv --keep sex
+    scalefair audit predictions.csv --sensitive sex
+
+    Every command has --help with examples. DATA is a parquet or csv file, a folder or pattern of
+    them, or a URL; it need not fit in memory.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

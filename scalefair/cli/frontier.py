@@ -1,0 +1,175 @@
+"""scalefair frontier: what fairness costs, as a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalefair import __version__
+from scalefair.cli import _options
+from scalefair.cli._data import ADULT_SENSITIVE, Data, cluster, open_data, split_names
+from scalefair.cli._output import Console, FitProgress, check_folder, left_out
+from scalefair.cli.fit import widen
+
+if TYPE_CHECKING:
+    from scalefair.report import Problem
+
+LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
+"""From here on a table is not read into memory."""
+
+
+@click.command()
+@_options.data
+@_options.column("--target", "Column to predict: numbers, or two levels.")
+@_options.sensitive
+@_options.drop
+@click.option(
+    "--unfairness",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="Largest share of the variance of the predictions that the sensitive columns may explain.",
+)
+@click.option(
+    "--components",
+    type=click.IntRange(1),
+    default=500,
+    show_default=True,
+    help="Number of kernel features: more are slower and more accurate.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="scalefair-report",
+    show_default=True,
+    help="Folder for report.html and frontier.csv.",
+)
+@_options.reading
+@_options.printing
+def frontier(
+    data: str | None,
+    *,
+    unfairness: float,
+    components: int,
+    seed: int,
+    out: Path,
+    scheduler: str | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Show what fairness costs: fit all trade-offs, write a report.
+
+    A random fifth of the rows of DATA, 50,000 at most where they do not fit in memory, is held out
+    to judge by. Without DATA the built-in Adult census data are used, with their own test rows.
+
+    \b
+    scalefair frontier
+    scalefair frontier pay.parquet --target pay --sensitive sex,age --out pay-report
+    scalefair frontier 'pay/*.csv' --target pay --sensitive sex --unfairness 0.01 --json
+    """
+    console = Console(as_json=as_json, quiet=quiet)
+    console("loading")
+    from scalefair import FairKernelRidgeCV
+    from scalefair.encoding import UselessColumnError
+    from scalefair.estimators._search import LimitNotReachedError
+    from scalefair.report import as_record, fit_frontier, headline, write_report
+
+    check_folder(out)
+    with cluster(scheduler) as client:
+        console(f"reading {data or 'the Adult census data'}")
+        estimator = FairKernelRidgeCV(
+            unfairness=unfairness, n_components=components, random_state=seed
+        ).set_callbacks(FitProgress(console))
+        result = None
+        while result is None:
+            problem = _problem(data, client, console, seed=seed, **options)
+            try:
+                result = fit_frontier(problem, estimator, console)
+            except UselessColumnError as error:
+                options["drop"] = _dropped(error, problem, options["drop"], console)
+            except LimitNotReachedError as error:
+                console.note(widen(estimator, error))
+    console("writing the report")
+    page = write_report(result, out, __version__)
+    console.result({**as_record(result), "report": page}, f"{page}: {headline(result)}")
+
+
+def _dropped(error: Any, problem: Problem, drop: tuple[str, ...], console: Console) -> Any:
+    """Leave out an input that no model can use, and say so; a sensitive column is an error."""
+    if error.column in problem.sensitive:
+        raise error
+    console.note(left_out(error))
+    return (*drop, error.column)
+
+
+def _problem(
+    data: str | None, client: Any, console: Console, *,
+    target: str | None, sensitive: tuple[str, ...], drop: tuple[str, ...], seed: int,
+    text: tuple[str, ...], delimiter: str,
+) -> Problem:  # fmt: skip
+    if data is None:
+        if target is not None:
+            raise ValueError("--target belongs to DATA: name a parquet or csv file before it")
+        return _adult(open_data(None, client=client), sensitive, drop)
+    if target is None or not sensitive:
+        missing = "--target" if target is None else "--sensitive"
+        raise ValueError(f"{missing} is needed with DATA: scalefair frontier {data} {missing} NAME")
+    table = open_data(data, client=client, text=text, delimiter=delimiter)
+    names = split_names(sensitive, table.columns)
+    dropped = table.find("--drop", drop)
+    kept = [name for name in table.columns if name not in dropped]
+    for name in table.identifiers([n for n in kept if n not in (target, *names)]):
+        console.note(f"column {name!r} is different in every row: an identifier, left out")
+        kept.remove(name)
+    scan = table.table[kept]
+    common: dict[str, Any] = {
+        "target": target, "sensitive": names, "seed": seed, "source": data,
+        "reading": _reading(data, scan),
+    }  # fmt: skip
+    from scalefair.report import from_scan, from_table
+
+    if client is None and not _is_large(scan):
+        return from_table(scan.read(), **common)
+    return from_scan(scan, table.selection(kept), **common)
+
+
+def _is_large(scan: Any) -> bool:
+    found = scan.files.found
+    size = sum(int(found.filesystem.size(path) or 0) for path in found.paths)
+    cells = (scan.n_rows or 0) * len(scan.columns)
+    return size > LARGE_BYTES or cells > LARGE_CELLS
+
+
+def _reading(data: str, scan: Any) -> str:
+    kind = "csv" if hasattr(scan.files, "delimiter") else "parquet"
+    return f"pd.read_{kind}({data!r})"
+
+
+def _adult(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -> Problem:
+    from scalefair._frames import drop_columns, take_columns
+    from scalefair.datasets import load_adult
+    from scalefair.report import Problem, Sample
+
+    sensitive, dropped = (
+        table.find("--sensitive", names or ADULT_SENSITIVE),
+        table.find("--drop", drop),
+    )
+    parts = []
+    for subset in ("train", "test"):
+        part = load_adult(subset=subset)
+        X, s = drop_columns(part.data, dropped), take_columns(part.data, sensitive)
+        parts.append(Sample(X, part.target.astype(float), s))
+    return Problem(
+        source="Adult census data of 1994, built in",
+        target="income above 50,000 dollars",
+        sensitive=sensitive,
+        train=parts[0],
+        test=parts[1],
+        held_out="the test rows that come with the data",
+        code="from scalefair.datasets import load_adult\n\nadult = load_adult()\n"
+        f"X, y, S = adult.data, adult.target, adult.data[{sensitive!r}]",
+    )

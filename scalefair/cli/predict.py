@@ -1,0 +1,203 @@
+"""scalefair predict: the predictions of a saved model, streamed from file to file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scalefair.cli import _options
+from scalefair.cli._data import Data, cluster, open_data, retyped
+from scalefair.cli._output import Console, check_file
+
+ROWS = 2**15
+"""Rows in memory at once."""
+
+STDOUT = Path("-")
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """Turns tables of inputs into tables of kept columns and predictions.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        It has names of columns.
+    kept : list of str
+        Columns that are passed on.
+    """
+
+    model: Any
+    kept: list[str]
+
+    @property
+    def inputs(self) -> list[str]:
+        """Columns that the model needs."""
+        return [str(name) for name in self.model.feature_names_in_]
+
+    def __call__(self, x: Any, s: Any) -> Any:
+        """Return an arrow table of the kept columns `s` and the predictions for `x`."""
+        from scalefair.stream.files import beside
+
+        return beside(s, self._predictions(x))
+
+    def _predictions(self, x: Any) -> dict[str, Any]:
+        found = {"prediction": self.model.predict(x)}
+        if hasattr(self.model, "classes_"):
+            share = self.model.predict_proba(x)
+            names = [f"probability_{label}" for label in self.model.classes_]
+            found |= {name: share[:, j] for j, name in enumerate(names)}
+        return found
+
+
+def predict_piece(piece: Any, shared: tuple[Predictor, Any]) -> Any:
+    """Read a piece of the files on a worker, and predict it."""
+    from scalefair.stream.files import read_piece
+
+    predictor, scan = shared
+    table = read_piece(scan, piece)
+    kept = table.select(predictor.kept) if predictor.kept else None
+    return predictor(table.select(predictor.inputs), kept)
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@_options.data
+@_options.columns("--keep", "Columns of DATA to pass on, such as an identifier; 'all' for all.")
+@_options.out_file(
+    "A .parquet, .csv or .csv.gz file; - writes csv to stdout.",
+    default="predictions.parquet",
+    show_default=True,
+)
+@_options.reading
+@_options.printing
+def predict(
+    model: Path,
+    data: str | None,
+    *,
+    keep: tuple[str, ...],
+    out: Path,
+    scheduler: str | None,
+    delimiter: str,
+    text: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Predict the rows of DATA with a MODEL that `scalefair fit` wrote.
+
+    The column prediction is the number predicted, or the most likely class; classes have a column
+    probability_CLASS each. Rows are streamed: memory does not grow with DATA. Without DATA the test
+    rows of the built-in Adult census data are used.
+
+    \b
+    scalefair predict pay.scalefair new.parquet --out predictions.parquet --keep id,sex
+    scalefair predict pay.scalefair new.csv --out - | head
+    """
+    console = Console(as_json=as_json, quiet=quiet)
+    console("loading")
+    from scalefair import load
+
+    _check_out(out, as_json)
+    fitted = _with_names(model, load(model))
+    with cluster(scheduler) as client:
+        console(f"reading {data or 'the Adult census data'}")
+        table = open_data(data, client=client, text=text, delimiter=delimiter, subset="test")
+        table = retyped(table, [*text_columns(fitted), *text], delimiter)
+        predictor = Predictor(fitted, _kept(table, keep))
+        _check_inputs(table, model, predictor.inputs)
+        console("predicting")
+        rows = _write(out, watched(tables(predictor, table), _length(table), console))
+    record = {
+        "predictions": out, "model": model, "data": table.name, "rows": rows,
+        "columns": predictor.kept + list(_names(fitted)), "seconds": console.seconds,
+    }  # fmt: skip
+    if out == STDOUT:
+        console.finish()
+    else:
+        console.result(record, f"{out}: predictions for {rows:,} rows")
+
+
+def tables(predictor: Predictor, data: Data) -> Iterator[Any]:
+    """Yield the predictions of all rows, in order."""
+    if data.client is None:
+        for chunk in data.chunks(predictor.inputs, predictor.kept, ROWS):
+            yield predictor(chunk.x, chunk.s)
+        return
+    from scalefair.stream._dask_files import in_order
+    from scalefair.stream.files import pieces_of
+
+    scan = data.table[list(dict.fromkeys([*predictor.inputs, *predictor.kept]))]
+    yield from in_order(data.client, predict_piece, pieces_of(scan), (predictor, scan))
+
+
+def watched(found: Iterator[Any], total: int | None, console: Console) -> Iterator[Any]:
+    """Yield tables and tell the console of their rows."""
+    done = 0
+    for table in found:
+        done += table.num_rows
+        console.update(done, total, "rows")
+        yield table
+
+
+def text_columns(model: Any) -> list[str]:
+    """Return the inputs that were text when the model was fitted, whatever they look like now."""
+    preparation = getattr(model, "_preparation", None)
+    encoder = getattr(preparation, "encoder", None)
+    found = [c.name for c in encoder.columns_ if c.kind == "categorical"] if encoder else []
+    sensitive = getattr(preparation, "sensitive_encoder", None)
+    if sensitive is not None:
+        pairs = zip(sensitive.names_, sensitive.kinds_, strict=True)
+        found += [name for name, kind in pairs if kind == "categorical" and name not in found]
+    return found
+
+
+def _names(model: Any) -> Iterator[str]:
+    yield "prediction"
+    yield from (f"probability_{label}" for label in getattr(model, "classes_", ()))
+
+
+def _with_names(path: Path, model: Any) -> Any:
+    if not hasattr(model, "predict") or not hasattr(model, "feature_names_in_"):
+        raise ValueError(f"{path}: holds no model of named columns; make one with scalefair fit")
+    return model
+
+
+def _kept(data: Data, keep: Sequence[str]) -> list[str]:
+    if list(keep) == ["all"] and "all" not in data.columns:
+        return data.columns
+    return data.find("--keep", keep)
+
+
+def _check_inputs(data: Data, model: Path, inputs: list[str]) -> None:
+    absent = [name for name in inputs if name not in data.columns]
+    if absent:
+        raise ValueError(
+            f"{data.name}: lacks {len(absent)} column(s) that {model} was fitted on, such as "
+            f"{absent[0]!r}; give a table with all of {', '.join(inputs)}"
+        )
+
+
+def _check_out(out: Path, as_json: bool) -> None:
+    if out == STDOUT:
+        if as_json:
+            raise ValueError("--out - writes the predictions to stdout; leave out --json")
+        return
+    from scalefair.stream.files import check_ending
+
+    check_ending(out)
+    check_file(out)
+
+
+def _length(data: Data) -> int | None:
+    return len(data.table) if data.in_memory else data.table.n_rows
+
+
+def _write(out: Path, found: Iterator[Any]) -> int:
+    from scalefair.stream.files import write_csv, write_tables
+
+    return write_csv(sys.stdout.buffer, found) if out == STDOUT else write_tables(out, found)

@@ -1,0 +1,64 @@
+"""The maps of control features: υ(c), and ξ(s, c) for conditional parity."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from scalefair._digest import digest
+from scalefair._typing import Chunk, FeatureMap, Rows
+from scalefair.estimators._data import TrainingData
+from scalefair.estimators._maps import _fitted
+from scalefair.maps.crossed import Crossed, features, n_features
+from scalefair.maps.mixed import mixed_map, with_rare_groups
+from scalefair.statistics import Block
+from scalefair.statistics.rows import counted_rows
+
+CROSSED = 4
+"""Columns of ξ at most, in units of `n_sensitive_components`."""
+
+
+def control_maps(
+    estimator: Any, data: TrainingData, psi: FeatureMap | None
+) -> tuple[FeatureMap | None, Crossed | None]:
+    """Return υ and ξ, fitted on the sample and one row of each group; None without control."""
+    encoder = data.preparation.control_encoder
+    if encoder is None or psi is None:
+        return None, None
+    size = estimator.n_sensitive_components
+    sample, categorical = data.sample, encoder.categorical_
+    upsilon = mixed_map(
+        "auto", "median", size, rows=sample.c, weight=sample.weight, categorical=categorical,
+        seed=data.seed,
+    )  # fmt: skip
+    rows, weight = sample.c, sample.weight
+    if data.control_groups is not None:
+        rows, weight = with_rare_groups(rows, weight, data.control_groups, categorical)
+    upsilon = _fitted(upsilon, rows, weight)
+    xi = Crossed.fit(
+        psi, upsilon, sample.s, sample.c, sample.weight, most=CROSSED * size, seed=data.seed
+    )
+    return upsilon, xi
+
+
+def control_blocks(upsilon: FeatureMap | None, xi: Crossed | None) -> tuple[Block, ...]:
+    """Return υ and ξ as blocks of the rows, whose moments the conditional penalties need."""
+    if upsilon is None or xi is None:
+        return ()
+    return (
+        Block("upsilon", n_features(upsilon), partial(_upsilon_rows, upsilon), digest(upsilon)),
+        Block("xi", xi.width, partial(_xi_rows, xi), digest(xi)),
+    )
+
+
+def _upsilon_rows(upsilon: FeatureMap, chunk: Chunk) -> Rows:
+    return counted_rows(partial(features, upsilon), chunk, chunk.c)
+
+
+def _xi_rows(xi: Crossed, chunk: Chunk) -> Rows:
+    def rows(at: Any) -> Rows:
+        return xi.rows(chunk.s[at], chunk.c[at])
+
+    return counted_rows(rows, chunk, np.arange(chunk.n_rows))

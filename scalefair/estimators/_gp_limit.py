@@ -1,0 +1,70 @@
+"""The weight η of a fair Gaussian process under a limit on the explained share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from scalefair.solve.gaussian import GaussianPoint
+from scalefair.solve.gaussian_profile import Profile
+from scalefair.solve.limit import least_eta
+from scalefair.solve.path import Spectrum
+from scalefair.solve.system import System
+from scalefair.statistics import Moments
+
+FIRM = 1e4
+"""η, relative to the penalty, that is as good as ∞ for learning: the evidence jumps at ∞."""
+
+ROUNDS = 20
+"""Times that η and the noise are found for each other at most."""
+
+
+def mean_system(moments: Moments, penalty: str, eps: float) -> System:
+    """Return the system of the posterior mean: no intercept, y centred."""
+    system = System.build(moments, penalty=penalty, eps=eps, fit_intercept=False)
+    return replace(system, target=moments.covariance("phi", "y"))
+
+
+def limiting_eta(point: GaussianPoint, eps: float, penalty: str, unfairness: float) -> float:
+    """Return the least η that keeps the posterior mean within the limit, at the point's σ²/a².
+
+    Unlike a ridge fit under a limit, the mean is not scaled up afterwards: it stays the mean of a
+    posterior, to which the deviations belong.
+    """
+    moments = point.slice.system.moments
+    spectrum = Spectrum.of(mean_system(moments, penalty, eps))
+    eta = least_eta(spectrum.at(point.slice.ratio / moments.weight), unfairness)
+    if eta is None:
+        raise ValueError(
+            f"unfairness={unfairness:g} cannot be reached by the posterior mean, whatever eta; ask "
+            "for more than that, use penalty='normalized', or give the model more or other inputs"
+        )
+    return eta
+
+
+def limited(
+    profile: Callable[[float], Profile], eps: float, penalty: str, unfairness: float
+) -> tuple[Profile, float]:
+    """Return noise and amplitude at their best for the η that meets the limit at them.
+
+    More weight leaves more of y to the noise, and the noise changes the weight that is needed: the
+    two are found in turn, without a pass. The last step is the weight, so that the limit holds.
+    """
+    eta = 0.0
+    for _ in range(ROUNDS):
+        found = profile(eta)
+        last, eta = eta, limiting_eta(found.point, eps, penalty, unfairness)
+        if eta == last or abs(eta - last) <= 1e-8 * last:
+            break
+    point = found.point
+    system = point.slice.system
+    moved = GaussianPoint(system.slice(point.slice.ratio, eta), point.noise)
+    return replace(found, point=moved), eta
+
+
+def share_of(point: GaussianPoint, eps: float) -> float:
+    """Return the explained share of the posterior mean; NaN without sensitive attributes."""
+    moments = point.slice.system.moments
+    if "psi" not in moments.blocks:
+        return float("nan")
+    return mean_system(moments, "normalized", eps).explained_share(point.coef)

@@ -1,0 +1,144 @@
+"""The fit with a nonlinear kernel on the predictions: `output_kernel`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from scalefair._checks import check_weight_or_limit
+from scalefair._typing import Array
+from scalefair.estimators._data import TrainingData
+from scalefair.estimators._progress import steps
+from scalefair.kernels import RBF
+from scalefair.penalties import whitening
+from scalefair.solve.limit import rescale
+from scalefair.solve.newton import Goal, NewtonFit
+from scalefair.solve.output_hsic import OutputFit, OutputObjective, solve_output
+from scalefair.solve.output_limit import solve_output_under_limit
+from scalefair.solve.primal import solve_primal
+from scalefair.solve.system import System
+from scalefair.statistics import chunk_rows
+from scalefair.statistics.output_features import OutputKernel, OutputPass, OutputRows
+
+PENALTIES = ("normalized", "nocco_output")
+
+
+def check_output_kernel(estimator: Any) -> None:
+    """Check `output_kernel`, and that nothing is asked for beside it that it cannot do."""
+    kernel = estimator.output_kernel
+    if kernel is None:
+        return
+    scalar = isinstance(kernel, RBF) and np.ndim(kernel.length_scale) == 0
+    if not (scalar or (isinstance(kernel, str) and kernel == "rbf")):
+        raise ValueError(
+            f"output_kernel={kernel!r} is unknown; use None, 'rbf', or RBF(length_scale) with one "
+            "length scale in units of the standard deviation of the predictions"
+        )
+    if estimator.penalty not in PENALTIES:
+        raise ValueError(
+            f"penalty={estimator.penalty!r} has no form with output_kernel={kernel!r}; use "
+            f"{' or '.join(map(repr, PENALTIES))}"
+        )
+    if estimator.eta is not None and np.isinf(estimator.eta):
+        raise ValueError(
+            f"eta={estimator.eta!r} with output_kernel={kernel!r} has no limit that can be "
+            "computed; use a large eta such as 1e4, or unfairness="
+        )
+
+
+def goes_on(estimator: Any) -> bool:
+    """Whether a general loss needs L-BFGS after Newton: the penalty is no square of β."""
+    return estimator.output_kernel is not None or estimator.penalty == "nocco_output"
+
+
+def output_kernel(kernel: Any) -> OutputKernel:
+    """Return the kernel on f that a valid parameter asks for; None: the linear one."""
+    if kernel is None:
+        return OutputKernel(1.0, np.zeros(0), 1.0)
+    if isinstance(kernel, RBF):
+        return OutputKernel.gaussian((float(np.asarray(kernel.length_scale)),))
+    return OutputKernel.gaussian()
+
+
+def output_objective(
+    estimator: Any, data: TrainingData, system: System, kernel: OutputKernel, loss: Any = None
+) -> OutputObjective:
+    """Return J with a kernel on f, over the rows of a fit whose moments are there."""
+    row_map = estimator._row_map(data.n_rows)
+    names, whiten = whitening(system.moments, estimator.eps)
+    mean = system.moments.mean(*names)
+    rows_of = OutputRows(row_map, system.features, names, mean, whiten)
+    rows = estimator.chunk_rows or chunk_rows(rows_of.width, row_map.dtype)
+    phi = row_map.phi.linear_
+    width = row_map.phi.n_raw_
+
+    def linear(coef: Array) -> Array:
+        return (
+            coef if phi is None else np.vstack([phi @ coef[: phi.shape[1]], coef[phi.shape[1] :]])
+        )
+
+    def linear_back(slope: Array) -> Array:
+        return slope if phi is None else np.vstack([phi.T @ slope[:width], slope[width:]])
+
+    return OutputObjective(
+        system, OutputPass(data.source, rows_of, rows, data.n_rows), kernel, linear, linear_back,
+        estimator._ridges()["phi"], 0.0, loss, scaled=estimator.penalty != "nocco_output",
+    )  # fmt: skip
+
+
+def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
+    """Set the coefficients of a ridge whose moments are there, from the closed form on."""
+    system, alpha = estimator._system(), estimator._ridges()["phi"]
+    eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
+    objective = output_objective(estimator, data, system, output_kernel(estimator.output_kernel))
+
+    def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
+        coef = solve_primal(system, alpha, eta)[0] if start is None else start.coef
+        return solve_output(
+            replace(objective, eta=eta), coef, np.zeros(coef.shape[1]), progress=tell
+        )
+
+    with steps(estimator, "iterations", None) as tell:
+        if unfairness is None:
+            found = fit(eta)
+        else:
+            eta, found = solve_output_under_limit(fit, unfairness)
+            # The share does not depend on the scale of f, so it ends with that of least error.
+            found = found._replace(coef=rescale(system, found.coef) if eta else found.coef)
+    estimator.eta_, estimator.n_iter_, estimator.jitter_ = eta, found.n_iter, 0.0
+    estimator.output_share_ = found.dependence.share
+    estimator._set_solution(system.solution(found.coef))
+    estimator.explained_share_ = system.explained_share(found.coef)
+
+
+def solve_loss_with_output(
+    estimator: Any, data: TrainingData, problem: Any, newton: Callable[[Goal], NewtonFit]
+) -> None:
+    """Set the scores of a general loss, from Newton's fit with the linear penalty on."""
+    system, loss = problem.system, estimator._solved_loss
+    eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
+    objective = output_objective(
+        estimator, data, system, output_kernel(estimator.output_kernel), loss
+    )
+    alpha = objective.alpha
+
+    def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
+        if start is None:
+            coef, intercept = problem.solution(newton(Goal(alpha, eta)).theta)
+        else:
+            coef, intercept = start.coef, start.intercept
+        return solve_output(replace(objective, eta=eta), coef, intercept)
+
+    if unfairness is None:
+        found = fit(eta)
+    else:
+        eta, found = solve_output_under_limit(fit, unfairness)
+    estimator._set_scores(found.coef, found.intercept)
+    estimator.eta_, estimator.n_iter_ = eta, found.n_iter
+    estimator.n_passes_ = objective.rows.n_passes
+    estimator.mean_loss_ = objective.mean_loss(found.coef, found.intercept)
+    estimator.output_share_ = found.dependence.share
+    estimator.explained_share_ = system.explained_share(found.coef)

@@ -1,0 +1,385 @@
+"""Fair Gaussian process classification."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils.validation import check_is_fitted
+
+from scalefair._checks import check_weight_or_limit
+from scalefair._typing import Array
+from scalefair.estimators._base import all_or_nothing
+from scalefair.estimators._data import open_inputs, open_training
+from scalefair.estimators._gp_checks import check_process, check_theta
+from scalefair.estimators._gp_fit import relevance_table
+from scalefair.estimators._gpc_evidence import LaplaceEvidence
+from scalefair.estimators._gpc_fit import learn_classes, with_targets
+from scalefair.estimators._gpc_law import LatentLaw, LatentPredictor
+from scalefair.estimators._labels import check_classes, code_labels, decoded
+from scalefair.estimators._maps import sample_size
+from scalefair.estimators._predict import PREDICT_ROWS
+
+
+class FairGPClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """Gaussian process classification whose scores do not depend on sensitive attributes.
+
+    P(y = 1 | f) = 1/(1 + exp(−f)), where f is a Gaussian process of mean zero and kernel a²k(x, x')
+    that is conditioned on being fair: functions that depend on s on the training rows, as the
+    penalty measures it, are less likely by exp(−nη · penalty). In the features, the prior precision
+    of β is I/a² + 2nηRRᵀ. Laplace's approximation: the mode of f given y is the fit of
+    :class:`FairKernelClassifier` without intercept at alpha = 1/(2na²) and the same eta; about it f
+    is taken for normal. Probabilities are averaged over that law. Amplitude and length scales
+    maximise the evidence. Rows are read in passes, some ten for each set of hyperparameters that
+    is tried, so that their number does not matter.
+
+    Parameters
+    ----------
+    feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
+        φ. "exact" is a Nyström map with every row as a landmark, for validation and small n. A
+        `Nystroem` object needs ``whitening="cholesky"`` where length scales are learnt.
+    kernel : str or kernel, default="rbf"
+        "rbf", "laplace", "matern12", "matern32", "matern52", "linear", or a kernel object, which
+        brings its own start.
+    length_scale : float, array of shape (d,), "median" or "standardized", default="median"
+        Where the search starts. One number stays one number. One per input is ARD; "standardized"
+        starts it from the median heuristic for standardised inputs.
+    n_components : int, default=500
+        Number of features m.
+    sensitive_kernel, sensitive_length_scale, n_sensitive_components
+        Of the sensitive attributes, as in :class:`FairKernelRidge`.
+    amplitude : float or "optimize", default="optimize"
+        Prior standard deviation a of f before fairness, for a kernel with k(x, x) = 1.
+    optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
+        How length scales are learnt; None keeps their start. The amplitude is optimised in any
+        case, unless it is given.
+    n_restarts : int, default=0
+        Further searches, from random starts.
+    max_iter : int, default=100
+        Iterations of each search.
+    tol : float, default=1e-5
+        A search has converged where no slope of the log evidence per row is above it.
+    length_scale_bounds : (float, float) or None, default=None
+        None: 1e-3 to 1e3 times the start.
+    amplitude_bounds : (float, float) or None, default=None
+        None: 1e-3 to 1e3.
+    eta : float or None, default=None
+        Weight of the penalty against −log p(y|f) per row, as in :class:`FairKernelClassifier`; held
+        while the evidence is maximised. With ``inf`` hyperparameters are learnt at a large finite
+        weight. None means 1 unless `unfairness` is given.
+    unfairness : float in [0, 1] or None, default=None
+        Limit on the explained share of the mean scores. Hyperparameters are learnt at the weight
+        that meets it at their start; weight and amplitude are found again at the length scales
+        learnt, the weight last.
+    penalty : {"normalized", "hsic"}, default="normalized"
+        What is punished.
+    eps : float, default=1e-6
+        Regularisation ε of the normalised penalty.
+    sensitive_columns : list of str or int, optional
+        Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
+        The kernel sees them as inputs.
+    hide_sensitive : bool, default=False
+        Whether the model may not use those columns.
+    chunk_rows, n_jobs, random_state
+        As in :class:`FairGPRegressor`.
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+        The labels, sorted.
+    kernel_ : Kernel
+        a²k with the length scales found, in ``kernel_.length_scale``.
+    amplitude_, eta_ : float
+        a and η that were found or given.
+    theta_ : array of shape (n_hyper + 1,)
+        log length scales and log a.
+    log_marginal_likelihood_value_ : float
+        Laplace's log evidence there.
+    converged_, n_iter_, n_evaluations_, optimizer_message_
+        How the search ended; `evidence_history_` has the log evidence of each evaluation.
+    n_passes_ : int
+        Passes over the rows, besides the first that learns the maps.
+    at_bounds_ : tuple of str
+        What ran to a bound, and what that means.
+    explained_share_ : float
+        Explained share of the mean scores on the training rows; NaN where there is none.
+    coef_ : array of shape (1, m) or (k, m)
+        Mean of β, amplitude included.
+    phi_, psi_ : feature maps
+    moments_ : Moments
+        Statistics of the training rows.
+    n_samples_seen_ : int
+        Rows of positive weight.
+
+    Notes
+    -----
+    More than two classes are learnt one against the rest, with one kernel, amplitude and eta for
+    all: the evidence is the sum of theirs, and probabilities are made to add up to 1.
+
+    There is no intercept, as the prior of f has mean zero: with rare classes a constant must come
+    from the kernel, such as ``RBF(1.0) + Scaled(...)``, or the amplitude grows to reach it.
+
+    The penalty promises parity of the mean scores in expectation: E[f | s] does not depend on s.
+    Probabilities and decisions are functions of them, and may.
+
+    Examples
+    --------
+    >>> from scalefair import FairGPClassifier
+    >>> from scalefair.datasets import make_toy1
+    >>> toy = make_toy1(200, random_state=0)
+    >>> high = toy.target > 0
+    >>> model = FairGPClassifier(n_components=30, unfairness=0.05, random_state=0)
+    >>> model = model.fit(toy.data, high, sensitive_features=toy.sensitive_features)
+    >>> round(model.explained_share_, 6) <= 0.05
+    True
+    >>> model.predict_proba(toy.data).shape
+    (200, 2)
+    """
+
+    _law: LatentLaw
+    _evidence: LaplaceEvidence
+
+    def __init__(
+        self,
+        *,
+        feature_map: Any = "nystroem",
+        kernel: Any = "rbf",
+        length_scale: Any = "median",
+        n_components: int = 500,
+        sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100,
+        amplitude: Any = "optimize",
+        optimizer: str | None = "l-bfgs-b",
+        n_restarts: int = 0,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        length_scale_bounds: Any = None,
+        amplitude_bounds: Any = None,
+        eta: float | None = None,
+        unfairness: float | None = None,
+        penalty: str = "normalized",
+        eps: float = 1e-6,
+        sensitive_columns: Any = None,
+        hide_sensitive: bool = False,
+        chunk_rows: int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.feature_map = feature_map
+        self.kernel = kernel
+        self.length_scale = length_scale
+        self.n_components = n_components
+        self.sensitive_kernel = sensitive_kernel
+        self.sensitive_length_scale = sensitive_length_scale
+        self.n_sensitive_components = n_sensitive_components
+        self.amplitude = amplitude
+        self.optimizer = optimizer
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.length_scale_bounds = length_scale_bounds
+        self.amplitude_bounds = amplitude_bounds
+        self.eta = eta
+        self.unfairness = unfairness
+        self.penalty = penalty
+        self.eps = eps
+        self.sensitive_columns = sensitive_columns
+        self.hide_sensitive = hide_sensitive
+        self.chunk_rows = chunk_rows
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @with_callbacks  # type: ignore[untyped-decorator]
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Learn the hyperparameters and the law of f given y.
+
+        Parameters
+        ----------
+        X : array, data frame, dask collection, scan or batches of shape (n, d)
+            Inputs. Numbers are used as given; a frame with text, categories or missing values is
+            encoded. Rows that are not in memory (dask, :func:`scalefair.scan_parquet`,
+            :class:`scalefair.BatchSource`) are read chunk by chunk in every pass.
+        y : array-like of shape (n,)
+            Class labels of any kind; a column of the same scan if X is one.
+        sensitive_features : array, Series or frame of shape (n,) or (n, p), optional
+            Sensitive attributes: numbers, categories or both. Needed unless `sensitive_columns`
+            names them or `eta` is 0. Predictions do not need them.
+        sample_weight : array-like of shape (n,), optional
+            Weight 2 equals the row twice, in the evidence and in the penalty.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            check_process(self)
+            self._forget()
+            task = self._init_callback_context(max_subtasks=None)
+            task.call_on_fit_task_begin(estimator=self)
+            self._learn(X, y, sensitive_features, sample_weight)
+            task.call_on_fit_task_end(estimator=self)
+        return self
+
+    def _learn(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> None:
+        coded = code_labels(self, X, y, sample_weight)
+        if coded is not None:  # else what is wrong is said below
+            check_classes(coded.classes)
+            y, self.classes_ = coded.y, coded.classes
+        size = sample_size(self)
+        data = open_training(self, X, y, sensitive_features, sample_weight, size)
+        if coded is not None:
+            learn_classes(self, with_targets(data, coded.numbers))
+
+    def decision_function(self, X: Any, return_std: bool = False) -> Any:
+        """Return the mean of f given y: log odds of the second class, or of each against the rest.
+
+        Parameters
+        ----------
+        X : array, data frame, dask collection, scan or batches of shape (k, d)
+            Inputs as in `fit`; the sensitive attributes are not needed.
+        return_std : bool
+            Join the standard deviation of f.
+
+        Returns
+        -------
+        mean : array of shape (k,) or (k, number of classes)
+            A dask array, not yet computed, for a dask collection; so is the deviation.
+        std : array of the same shape, with `return_std`
+        """
+        if not return_std:
+            return self._columns(self._predicted(X, "mean"), 0)
+        mean, variance = self.latent_mean_and_variance(X)
+        return mean, np.sqrt(variance)
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
+        """Return the mean and the variance of f given y, as in scikit-learn.
+
+        Parameters
+        ----------
+        X : array, data frame, dask collection, scan or batches of shape (k, d)
+            Inputs as in `fit`; the sensitive attributes are not needed.
+
+        Returns
+        -------
+        mean, variance : arrays of shape (k,) or (k, number of classes)
+        """
+        found = self._predicted(X, "both")
+        return self._columns(found, 0), self._columns(found, self._law.coef.shape[1])
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the classes, averaged over f given y.
+
+        The integral of the logistic function over the normal law of f is exact to 1e-13.
+
+        Parameters
+        ----------
+        X : array, data frame, dask collection, scan or batches of shape (k, d)
+            Inputs as in `fit`; the sensitive attributes are not needed.
+
+        Returns
+        -------
+        array of shape (k, number of classes)
+            In the order of `classes_`; a dask array, not yet computed, for a dask collection.
+        """
+        return self._predicted(X, "probabilities")
+
+    def predict(self, X: Any) -> Any:
+        """Return the most likely class of each row.
+
+        Parameters
+        ----------
+        X : array, data frame, dask collection, scan or batches of shape (k, d)
+            Inputs as in `fit`; the sensitive attributes are not needed.
+
+        Returns
+        -------
+        array of shape (k,)
+            A dask array, not yet computed, for a dask collection.
+        """
+        codes = self._predicted(X, "codes")
+        return decoded(codes, self.classes_)
+
+    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
+        """Return Laplace's log evidence of the training rows, summed over one-vs-rest problems.
+
+        Parameters
+        ----------
+        theta : array of shape (n_hyper + 1,), optional
+            log length scales and log amplitude, in the order of `theta_`, which is the default.
+            `eta_` is held.
+        eval_gradient : bool
+            Return the gradient in theta, too.
+
+        Returns
+        -------
+        float, or (float, array of shape (n_hyper + 1,))
+
+        Notes
+        -----
+        All but the value at `theta_` reads the training rows again. A model that was saved or
+        pickled has left them behind.
+        """
+        check_is_fitted(self)
+        at = check_theta(theta, self.theta_, ("log amplitude",))
+        if not eval_gradient and np.array_equal(at, self.theta_):
+            return self.log_marginal_likelihood_value_
+        if not hasattr(self, "_evidence"):
+            raise ValueError(
+                "other hyperparameters and gradients need the training rows, which a saved model "
+                "does not hold; fit it again"
+            )
+        value, gradient = self._evidence.fixed(at, self.eta_, gradient=bool(eval_gradient))
+        return (value, gradient) if eval_gradient else value
+
+    def relevance(self) -> Any:
+        """Return the length scales by input, and what the kernel sees of each.
+
+        Returns
+        -------
+        data frame with the columns
+            input : name; of the encoded columns where X was encoded
+            length_scale : θ_j
+            relevance : (sd_j/θ_j)², the squared spread of the input in units of its length scale
+        """
+        check_is_fitted(self)
+        return relevance_table(self, others=1)
+
+    def _predicted(self, X: Any, what: str) -> Any:
+        check_is_fitted(self)
+        return open_inputs(self, X).map(LatentPredictor(self._law, what), PREDICT_ROWS)
+
+    def _columns(self, found: Any, start: int) -> Array:
+        """Return one number a row, or one for each class, from a column on."""
+        k = self._law.coef.shape[1]
+        return found[:, start] if k == 1 else found[:, start : start + k]  # type: ignore[no-any-return]
+
+    @property
+    def _joins_sensitive(self) -> bool:
+        """ψ(s) never joins φ(x): its prior would need an amplitude of its own."""
+        return False
+
+    def _is_ordinary(self) -> bool:
+        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit has learnt."""
+        private = ("_law", "_evidence", "_preparation", "_input_names", "_input_scale")
+        for name in [*vars(self)]:
+            if name.endswith("_") or name in private:
+                delattr(self, name)
+
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        # It holds the training rows, which may be anywhere.
+        return {name: value for name, value in state.items() if name != "_evidence"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = False
+        return tags

@@ -1,0 +1,140 @@
+"""What each variable of a measure holds, and what no measure can judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair import _frames
+from scalefair._typing import Array
+from scalefair.encoding import (
+    ColumnStatistics,
+    Groups,
+    SensitiveEncoder,
+    TableStatistics,
+    sensitive_statistics,
+)
+
+MOST_GROUPS = 1000
+"""Combinations of categories beyond which groups are too small, or the column an identifier."""
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What a pass tells of one variable; `+` joins what different chunks tell.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for errors.
+    columns : TableStatistics
+        Of its columns.
+    groups : Groups
+        Its combinations of categories.
+    """
+
+    name: str
+    columns: TableStatistics
+    groups: Groups
+
+    @classmethod
+    def of(cls, name: str, values: Any, weight: Array | None, *, every: bool) -> Facts:
+        """Return the facts of some rows; `every`: numbers are categories, too."""
+        try:
+            columns = sensitive_statistics(values, weight)
+            return cls(name, columns, Groups.of(_present(values, weight), every))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+    def __add__(self, other: Facts) -> Facts:
+        return Facts(self.name, self.columns + other.columns, self.groups + other.groups)
+
+
+def _present(values: Any, weight: Array | None) -> Any:
+    """The rows that count."""
+    if weight is None or (weight > 0).all():
+        return values
+    return _frames.take_rows(values, np.flatnonzero(weight > 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """One variable of a measure, known well enough to turn its rows into numbers.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for errors.
+    encoder : SensitiveEncoder
+        Numbers as given, categories as codes.
+    groups : array of shape (g, p) or None
+        Numbers and codes of one row for each combination of categories.
+    """
+
+    name: str
+    encoder: SensitiveEncoder
+    groups: Array | None
+
+    @classmethod
+    def learnt(cls, facts: Facts) -> Variable:
+        """Return the variable, or say why it cannot be judged."""
+        for column in facts.columns.columns:
+            _check_column(facts.name, column, facts.columns)
+        encoder = SensitiveEncoder().finish(facts.columns)
+        groups = None
+        if facts.groups.rows is not None:
+            groups = np.asarray(encoder.transform(facts.groups.rows))
+            _check_groups(facts.name, encoder, len(groups))
+        return cls(facts.name, encoder, groups)
+
+    @property
+    def categorical(self) -> NDArray[np.bool_]:
+        """Which columns are codes."""
+        return np.asarray(self.encoder.categorical_)
+
+    def numbers(self, values: Any) -> Array:
+        """Return rows as numbers and codes, of shape (k, p)."""
+        try:
+            return np.asarray(self.encoder.transform(values))
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from error
+
+    def check_numeric(self) -> None:
+        """Complain of text, in an argument that must be numbers."""
+        kinds: Sequence[str] = self.encoder.kinds_
+        if "categorical" in kinds:
+            column = self.encoder.names_[kinds.index("categorical")]
+            raise ValueError(
+                f"{self.name}: column {column!r} is text; expected predictions as numbers: pass "
+                "scores or probabilities, or code the classes as numbers such as 0 and 1"
+            )
+
+
+def _check_column(name: str, column: ColumnStatistics, table: TableStatistics) -> None:
+    which = f"column {column.name!r} " if len(table.columns) > 1 or table.named else ""
+    if column.n_missing:
+        raise ValueError(
+            f"{name}: {which}has {column.n_missing} missing value(s) (NaN or null); fill them in, "
+            "leave those rows out, or give missing categories a level such as 'unknown'"
+        )
+    levels = [level for level, weight in column.levels.items() if weight > 0]
+    if len(levels) == 1 or column.spread.low == column.spread.high:
+        value = repr(levels[0]) if levels else f"{column.spread.low:g}"
+        raise ValueError(
+            f"{name}: {which}is constant ({value} in every row that counts), so that its "
+            "dependence on anything is undefined, not 0; leave it out"
+        )
+
+
+def _check_groups(name: str, encoder: SensitiveEncoder, count: int) -> None:
+    if count > MOST_GROUPS:
+        text = ", ".join(n for n, c in zip(encoder.names_, encoder.categorical_, strict=True) if c)
+        raise ValueError(
+            f"{name}: the categories of {text or 'its columns'} have {count:,} levels or "
+            f"combinations, at most {MOST_GROUPS:,} can be judged; merge rare levels, leave "
+            "identifiers out, or pass numbers as numbers"
+        )

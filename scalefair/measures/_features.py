@@ -1,0 +1,141 @@
+"""Moments of the features of two variables, in one pass over their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._linalg import mirror_upper, rank_k_update
+from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.maps._base import check_count
+from scalefair.maps.mixed import SAMPLE_ROWS
+from scalefair.measures._kernels import sampled_map
+from scalefair.measures._rows import Pair
+from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
+from scalefair.statistics.rows import whitened
+
+CHUNK = 2**18
+"""Numbers in the feature rows of a chunk."""
+
+Columns = Callable[[Array, Array], Array]
+"""Further columns of rows, from their features φ and ψ."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturePair:
+    """Two variables and the maps of their kernels.
+
+    Parameters
+    ----------
+    pair : Pair
+        The rows.
+    phi, psi : FeatureMap
+        Of a and of b.
+    """
+
+    pair: Pair
+    phi: FeatureMap
+    psi: FeatureMap
+
+    def moments(self) -> Moments:
+        """Return the moments of [φ(a), ψ(b)]."""
+        (moments,) = self.fold_moments()
+        return moments
+
+    def fold_moments(
+        self, folds: Folds = ALL_ROWS, columns: Columns | None = None, width: int = 0
+    ) -> FoldMoments:
+        """Return the moments of [φ, ψ, columns(φ, ψ)] of the rows of each fold."""
+        rows = int(np.clip(CHUNK // (self.phi.n_raw_ + self.psi.n_raw_ + width), 256, 16384))
+        start = partial(_Accumulator, self.phi, self.psi, folds, columns, width)
+        return self.pair.source.fold(start, rows)  # type: ignore[no-any-return]
+
+
+class _Accumulator:
+    """The sums of one thread. Rows are whitened: NOCCO divides by their smallest directions."""
+
+    def __init__(
+        self, phi: FeatureMap, psi: FeatureMap, folds: Folds, columns: Columns | None, width: int
+    ) -> None:
+        self._phi, self._psi, self._columns, self._folds = phi, psi, columns, folds
+        self._blocks = {"phi": _width(phi), "psi": _width(psi), "y": width}
+        size = sum(self._blocks.values()) + 1
+        self._sums = [np.zeros((size, size)) for _ in range(folds.count)]
+        self._n_rows = [0] * folds.count
+        self._shift: Array | None = None
+        self._buffer: Array | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in."""
+        chunk, row = _counted(chunk)
+        if chunk.n_rows == 0:
+            return
+        rows = self._rows(chunk)
+        if self._folds.of is None:
+            self._add(0, rows)
+            return
+        fold = self._folds.of(row)
+        for number in range(self._folds.count):
+            self._add(number, rows[fold == number])
+
+    def _rows(self, chunk: Chunk) -> Array:
+        parts: list[Any] = [whitened(self._phi, chunk.x), whitened(self._psi, chunk.s)]
+        if self._columns is not None:
+            parts.append(self._columns(*parts))
+        if self._buffer is None or len(self._buffer) < chunk.n_rows:
+            self._buffer = np.empty((chunk.n_rows, len(self._sums[0])))
+        rows = self._buffer[: chunk.n_rows]
+        np.concatenate(parts, axis=1, out=rows[:, :-1])
+        rows[:, -1] = 1.0
+        if self._shift is None:
+            # Near the mean of all, so that the sums do not cancel however large that is.
+            self._shift = rows[:256, :-1].mean(axis=0)
+        rows[:, :-1] -= self._shift
+        if chunk.weight is not None:
+            rows *= np.sqrt(chunk.weight)[:, None]
+        return rows
+
+    def _add(self, fold: int, rows: Array) -> None:
+        rank_k_update(self._sums[fold], rows)
+        self._n_rows[fold] += int(np.count_nonzero(rows[:, -1]))
+
+    def result(self) -> FoldMoments:
+        """Return the moments of each fold."""
+        return FoldMoments(map(self._moments, self._sums, self._n_rows))
+
+    def _moments(self, sums: Array, n_rows: int) -> Moments:
+        if n_rows == 0 or self._shift is None:
+            return Moments.empty(self._blocks)
+        sums = mirror_upper(sums.copy())
+        weight, total = float(sums[-1, -1]), sums[-1, :-1]
+        scatter = sums[:-1, :-1] - np.outer(total, total / weight)
+        return Moments(self._blocks, n_rows, weight, self._shift, total / weight, scatter)
+
+
+def _width(feature_map: FeatureMap) -> int:
+    linear = feature_map.linear_
+    return int(feature_map.n_raw_ if linear is None else linear.shape[1])
+
+
+def _counted(chunk: Chunk) -> tuple[Chunk, NDArray[np.int64]]:
+    """Rows of positive weight, and their numbers: the maps need not know the groups of others."""
+    row = np.arange(chunk.row, chunk.row + chunk.n_rows)
+    if chunk.weight is None or np.all(chunk.weight):
+        return chunk, row
+    kept = np.flatnonzero(chunk.weight)
+    y = None if chunk.y is None else chunk.y[kept]
+    return Chunk(chunk.x[kept], chunk.s[kept], y, chunk.weight[kept]), row[kept]
+
+
+def feature_pair(pair: Pair, kernel_a: Any, kernel_b: Any, n_components: int) -> FeaturePair:
+    """Fit the maps of both kernels on one sample of the rows."""
+    size = check_count("n_components", n_components)
+    sample = pair.rows(max(SAMPLE_ROWS, 4 * size))
+    phi = sampled_map("kernel_a", kernel_a, pair.a, sample.x, sample.weight, size=size)
+    psi = sampled_map("kernel_b", kernel_b, pair.b, sample.s, sample.weight, size=size)
+    return FeaturePair(pair, phi, psi)

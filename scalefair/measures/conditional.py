@@ -1,0 +1,211 @@
+"""A test of independence given a control."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair import _frames
+from scalefair._linalg import positive_eigh
+from scalefair._typing import Array
+from scalefair.maps._base import check_choice, check_count, seed_of
+from scalefair.measures._centred import permuted_statistics
+from scalefair.measures._columns import Facts, Variable
+from scalefair.measures._kernels import Gram, gram_of
+from scalefair.measures._null import mixture_sf
+from scalefair.measures._pivots import pivot_map
+from scalefair.measures._rows import as_rows, open_pair
+from scalefair.measures.testing import TestResult, permutation_pvalue
+from scalefair.stream import Scan, is_dask
+
+METHODS = ("auto", "permutation", "features")
+
+RIDGES = np.logspace(-8, 0, 17)
+"""What the ridge of the regressions on c is chosen from."""
+
+LEAST_ROWS = 20
+"""Of fewer rows nothing can be learnt about c."""
+
+
+def conditional_hsic_test(
+    a: Any,
+    b: Any,
+    c: Any,
+    *,
+    kernel_a: Any = None,
+    kernel_b: Any = None,
+    kernel_c: Any = None,
+    method: str = "auto",
+    n_permutations: int = 1999,
+    n_components: int = 50,
+    random_state: Any = 0,
+) -> TestResult:
+    """Test whether a and b are independent given c, by HSIC of what c leaves of them.
+
+    Features of (a, c) and of b are regressed on features of c; the statistic is n|Cov|² of the
+    residuals. (a, c) instead of a, as in the kernel test of Zhang et al. (2011): dependences of
+    opposite sign at different c must not cancel.
+
+    Parameters
+    ----------
+    a, b, c : array-like, Series or frame of shape (n,) or (n, p)
+        In memory: predictions, sensitive attributes, and the control, of any kind each.
+    kernel_a, kernel_b, kernel_c : None, str or Kernel
+        As in :func:`hsic`.
+    method : {"auto", "permutation", "features"}
+        "permutation": b is permuted within the groups of c, which must be categories: exact for
+        any n. "features": the weighted χ² that the statistic tends to. "auto": the first where c
+        is made of categories, else the second.
+    n_permutations : int
+        Permutations.
+    n_components : int
+        Most features of each variable.
+    random_state : int, RandomState or None
+        Of permutations.
+
+    Returns
+    -------
+    TestResult
+
+    Notes
+    -----
+    No test of conditional independence is valid without assumptions where c is continuous (Shah and
+    Peters 2020). This one assumes that the means of the features of a and b given c are smooth
+    functions of c, and rows enough to learn them (their ridge is chosen by generalised
+    cross-validation): what the regressions miss looks like dependence. With c = y it is a test of
+    equalised odds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> c = rng.standard_normal(400)
+    >>> a, b = c + rng.standard_normal(400), c + rng.standard_normal(400)
+    >>> conditional_hsic_test(a, b, c).pvalue > 0.05
+    True
+    >>> conditional_hsic_test(a, a + b, c).pvalue < 0.01
+    True
+    """
+    check_choice("method", method, METHODS)
+    count, seed = check_count("n_permutations", n_permutations), seed_of(random_state)
+    size = check_count("n_components", n_components)
+    if any(isinstance(part, Scan) or is_dask(part) for part in (a, b, c)):
+        raise TypeError(
+            "conditional_hsic_test needs its rows in memory; pass a sample of some 10,000 of them"
+        )
+    pair = open_pair(a, b, seed=seed, least=LEAST_ROWS)
+    control, C = _control(c, pair.n_rows)
+    strata = _strata(control, C, method)
+    rows = pair.rows()
+    K, L, M = (
+        gram_of(name, kernel, variable, values, None)
+        for name, kernel, variable, values in (
+            ("kernel_a", kernel_a, pair.a, rows.x),
+            ("kernel_b", kernel_b, pair.b, rows.s),
+            ("kernel_c", kernel_c, control, C),
+        )
+    )
+    Phi = _features(_joint(K, M, rows.x.shape[1]), np.hstack([rows.x, C]), 2 * size)
+    Psi = _features(L, rows.s, size)
+    if strata is not None:
+        left, right = (_within(F, strata) for F in (Phi, Psi))
+        pvalue = _permutation(left, right, strata, count, seed)
+    else:
+        Upsilon = _features(M, C, size)
+        left, right = (_residuals(F, Upsilon) for F in (Phi, Psi))
+        pvalue = _asymptotic(left, right)
+    statistic = float(np.sum((left.T @ right) ** 2)) / len(C) ** 2
+    return TestResult(
+        statistic, pvalue, "features" if strata is None else "permutation", pair.n_rows
+    )
+
+
+def _control(c: Any, n: int) -> tuple[Variable, Array]:
+    table = as_rows("c", c)
+    if _frames.n_rows(table) != n:
+        raise ValueError(
+            f"c has {_frames.n_rows(table)} rows but a and b have {n}; give one row each, in the "
+            "same order"
+        )
+    control = Variable.learnt(Facts.of("c", table, None, every=False))
+    return control, control.numbers(table)
+
+
+def _strata(control: Variable, C: Array, method: str) -> NDArray[np.int64] | None:
+    """Group of each row where c is made of categories and they are to be permuted within."""
+    categories = bool(control.categorical.all())
+    if method == "features" or (method == "auto" and not categories):
+        return None
+    if not categories:
+        raise ValueError(
+            "method='permutation' permutes within groups of c, but c has numbers; pass categories "
+            "(as text), or use method='features'"
+        )
+    return np.asarray(np.unique(C, axis=0, return_inverse=True)[1]).ravel()
+
+
+def _joint(K: Gram, M: Gram, width: int) -> Gram:
+    """The product of two kernels, on their columns side by side."""
+    parts = [*K.parts, *((kernel, where + width) for kernel, where in M.parts)]
+    return Gram(tuple(parts))
+
+
+def _features(gram: Gram, rows: Array, size: int) -> Array:
+    return np.asarray(pivot_map(gram, rows, size, tolerance=1e-6).transform(rows))
+
+
+def _within(F: Array, strata: NDArray[np.int64]) -> Array:
+    """Rows less the mean of their group."""
+    counts = np.bincount(strata)
+    means = np.stack([np.bincount(strata, column) for column in F.T], axis=1) / counts[:, None]
+    return np.asarray(F - means[strata])
+
+
+def _permutation(
+    left: Array, right: Array, strata: NDArray[np.int64], count: int, seed: int
+) -> float:
+    by_group = np.argsort(strata, kind="stable")
+    left, right, strata = left[by_group], right[by_group], strata[by_group]
+
+    def draw(rng: np.random.Generator) -> NDArray[np.int64]:
+        return np.lexsort((rng.random(len(strata)), strata))
+
+    def statistic(order: NDArray[np.int64]) -> float:
+        return float(np.sum((left.T @ right[order]) ** 2))
+
+    null = permuted_statistics(statistic, len(strata), count, seed, draw)
+    return permutation_pvalue(statistic(np.arange(len(strata))), null)
+
+
+def _residuals(F: Array, Upsilon: Array) -> Array:
+    """F less its ridge regression on the features of c, the ridge chosen by GCV."""
+    n = len(F)
+    F, Upsilon = F - F.mean(axis=0), Upsilon - Upsilon.mean(axis=0)
+    left, values, _ = np.linalg.svd(Upsilon, full_matrices=False)
+    known = left.T @ F
+    shrink = values**2 / (values**2 + n * RIDGES[:, None])
+    outside = np.sum(F**2) - np.sum(known**2)
+    inside = ((1 - shrink) ** 2) @ np.sum(known**2, axis=1)
+    scores = (outside + inside) / (1 - (1 + shrink.sum(axis=1)) / n) ** 2
+    best = shrink[np.argmin(scores)]
+    return np.asarray(F - left @ (best[:, None] * known))
+
+
+def _asymptotic(left: Array, right: Array) -> float:
+    """P(Σ w z² > n|Cov|²), w the eigenvalues of the covariance of the products of residuals."""
+    n = len(left)
+    left, right = _principal(left), _principal(right)
+    products = (left[:, :, None] * right[:, None, :]).reshape(n, -1)
+    statistic = float(np.sum(products.mean(axis=0) ** 2)) * n
+    gram = products @ products.T if n < products.shape[1] else products.T @ products
+    return mixture_sf(statistic, positive_eigh(gram / n)[0])
+
+
+def _principal(F: Array, most: int = 20) -> Array:
+    """Principal components, all but a ten-thousandth of the variance, at most so many."""
+    values, vectors = positive_eigh(F.T @ F)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    enough = int(np.searchsorted(np.cumsum(values), (1 - 1e-4) * values.sum())) + 1
+    return np.asarray(F @ vectors[:, : min(enough, most)])

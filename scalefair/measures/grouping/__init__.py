@@ -1,0 +1,1 @@
+"""Groups of the sensitive attributes: mergeable statistics, metrics and their intervals."""

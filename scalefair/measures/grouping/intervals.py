@@ -1,0 +1,230 @@
+"""Confidence intervals of means, rates and quantiles by group, and of the gaps between groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+
+from scalefair._typing import Array
+
+Mask = NDArray[np.bool_]
+
+
+class Estimate(Protocol):
+    """One number per group."""
+
+    @property
+    def value(self) -> Array:
+        """The numbers, of shape (g,); NaN where a group has no rows to tell."""
+        ...
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Return the ends of the intervals of each group, of shape (g,)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Mean:
+    """Weighted means with Student's intervals, mean ± t √(scatter / (w − 1) / w).
+
+    Weights count rows: w is the number of rows that the weights stand for.
+    """
+
+    weight: Array
+    value: Array
+    scatter: Array
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Return the ends; NaN for a group of one."""
+        df = np.where(self.weight > 1, self.weight - 1, np.nan)
+        half = stdtrit(df, 0.5 + level / 2) * np.sqrt(self.scatter / df / self.weight)
+        return self.value - half, self.value + half
+
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """The root of means that are not negative: that of squared errors is the RMSE."""
+
+    square: Mean
+
+    @property
+    def value(self) -> Array:
+        """The roots."""
+        return np.sqrt(self.square.value)
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Return the roots of the ends for the squares, floored at 0."""
+        low, high = self.square.interval(level)
+        return np.sqrt(np.maximum(low, 0.0)), np.sqrt(high)
+
+
+@dataclass(frozen=True, eq=False)
+class Rate:
+    """hits / total with Wilson's score intervals; both of shape (g,), both sums of weights."""
+
+    hits: Array
+    total: Array
+
+    @property
+    def value(self) -> Array:
+        """The rates; NaN where the total is 0."""
+        return self.hits / np.where(self.total > 0, self.total, np.nan)
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """(p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)."""
+        z, p, n = float(ndtri(0.5 + level / 2)), self.value, self.total
+        n = np.where(n > 0, n, np.nan)
+        middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+        half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+        # At a rate of 0 or 1 the end is exact; rounding must not put it inside.
+        low = np.where(p == 0, 0.0, np.clip(middle - half, 0.0, 1.0))
+        return low, np.where(p == 1, 1.0, np.clip(middle + half, 0.0, 1.0))
+
+
+class Distribution(NamedTuple):
+    """The weighted distribution function of one group: sorted values and summed weights."""
+
+    values: Array
+    cumulated: Array
+
+    def quantile(self, q: float) -> float:
+        """Return the least value x with F(x) ≥ q (numpy's "inverted_cdf")."""
+        if not len(self.values):
+            return np.nan
+        total = self.cumulated[-1]
+        # A sum of weights that misses q·total by rounding alone has reached it.
+        place = np.searchsorted(self.cumulated, q * total * (1 - 1e-12), side="left")
+        return float(self.values[min(int(place), len(self.values) - 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Quantile:
+    """Quantile q of each group with Woodruff's intervals: quantiles q ± z √(q(1 − q)/w)."""
+
+    q: float
+    groups: Sequence[Distribution]
+
+    @property
+    def value(self) -> Array:
+        """The quantiles."""
+        return np.array([group.quantile(self.q) for group in self.groups])
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Return the quantiles at the ends of the interval of the rank."""
+        z = float(ndtri(0.5 + level / 2)) * np.sqrt(self.q * (1 - self.q))
+        ends = np.full((2, len(self.groups)), np.nan)
+        for i, group in enumerate(self.groups):
+            half = z / np.sqrt(group.cumulated[-1]) if len(group.values) else np.nan
+            ends[:, i] = [
+                group.quantile(min(max(q, 0.0), 1.0)) for q in (self.q - half, self.q + half)
+            ]
+        return ends[0], ends[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """Values with bootstrap replicates of shape (g, B); percentile intervals."""
+
+    value: Array
+    replicates: Array
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Return percentiles of the replicates in which the group has rows to tell."""
+        ends = np.full((2, len(self.value)), np.nan)
+        for i in np.flatnonzero(np.isfinite(self.value)):
+            ends[:, i] = np.nanquantile(self.replicates[i], [0.5 - level / 2, 0.5 + level / 2])
+        return ends[0], ends[1]
+
+
+class Gap(NamedTuple):
+    """The largest difference or the smallest ratio between two groups, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def difference(estimate: Estimate, level: float, used: Mask) -> Gap:
+    """Return max − min over the `used` groups, with an interval for the gap of the population.
+
+    The intervals of all pairs hold at once (Bonferroni; for replicates by the distribution of the
+    largest studentised deviation). The gap is then at least the largest lower and at most the
+    largest upper end. A pair's ends are those of Newcombe's square-and-add rule,
+
+        d − √((v₁ − l₁)² + (u₂ − v₂)²)   and   d + √((u₁ − v₁)² + (v₂ − l₂)²),
+
+    which for means is Welch's interval up to the degrees of freedom.
+    """
+    value, low, high = _at_once(estimate, level, used)
+    if len(value) < 2:
+        return Gap(np.nan, np.nan, np.nan)
+    d = value[:, None] - value
+    down, up = value - low, high - value
+    lowest = _largest(d - np.hypot(down[:, None], up))
+    highest = _largest(d + np.hypot(up[:, None], down))
+    return Gap(float(np.ptp(value)), max(lowest, 0.0), highest)
+
+
+def ratio(estimate: Estimate, level: float, used: Mask) -> Gap:
+    """Return min / max over the `used` groups, with an interval; NaN where a value is negative.
+
+    A pair's ends follow Donner and Zou's rule for ratios from the ends of each group.
+    """
+    value, low, high = _at_once(estimate, level, used)
+    if len(value) < 2 or (value < 0).any() or not value.max() > 0:
+        return Gap(np.nan, np.nan, np.nan)
+    lowest, highest = _ratio_ends(value, np.maximum(low, 0.0), high)
+    return Gap(float(value.min() / value.max()), lowest, highest)
+
+
+def _at_once(estimate: Estimate, level: float, used: Mask) -> tuple[Array, Array, Array]:
+    """Values and ends of the groups that can be compared, wide enough for all pairs at once."""
+    value = estimate.value
+    known = used & np.isfinite(value)
+    if isinstance(estimate, Resampled):
+        return _resampled_ends(value[known], estimate.replicates[known], level)
+    count = int(known.sum())
+    pairs = max(count * (count - 1) // 2, 1)
+    low, high = estimate.interval(1 - (1 - level) / pairs)
+    return value[known], low[known], high[known]
+
+
+def _resampled_ends(value: Array, replicates: Array, level: float) -> tuple[Array, Array, Array]:
+    """v ± c·se, c from the bootstrap distribution of the largest studentised difference."""
+    if len(value) < 2:
+        return value, value, value
+    deviation = replicates - value[:, None]
+    se = np.sqrt(np.nanmean(deviation**2, axis=1))
+    spread = np.hypot(se[:, None], se)
+    spread[spread == 0] = np.inf
+    largest = [_largest(np.abs(d[:, None] - d) / spread) for d in deviation.T]
+    c = float(np.nanquantile(largest, level))
+    return value, value - c * se, value + c * se
+
+
+def _ratio_ends(value: Array, low: Array, high: Array) -> tuple[float, float]:
+    product = value[:, None] * value
+    with np.errstate(invalid="ignore", divide="ignore"):
+        first = (low * (2 * value - low))[:, None]
+        root = np.sqrt(np.maximum(product**2 - first * (high * (2 * value - high)), 0.0))
+        lower = first / (product + root)
+        second = low * (2 * value - low)
+        upper_part = (high * (2 * value - high))[:, None]
+        upper = (product + np.sqrt(np.maximum(product**2 - upper_part * second, 0.0))) / second
+    # 0/0: a group without hits says nothing about the ratio.
+    lower, upper = np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0, posinf=1.0)
+    np.fill_diagonal(lower, 1.0)
+    np.fill_diagonal(upper, 1.0)
+    return float(np.clip(lower.min(), 0.0, 1.0)), float(np.clip(upper.min(), 0.0, 1.0))
+
+
+def _largest(ends: Array) -> float:
+    """The largest entry off the diagonal that is a number, NaN without any."""
+    ends = ends.copy()
+    np.fill_diagonal(ends, np.nan)
+    return float(np.nanmax(ends)) if np.isfinite(ends).any() else np.nan

@@ -1,0 +1,214 @@
+"""Two passes over the rows of an audit: a survey, then the statistics of all groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from scalefair._typing import Array
+from scalefair.measures.grouping.attributes import Attribute, read_attributes
+from scalefair.measures.grouping.cells import (
+    Crossed,
+    GroupAccumulator,
+    GroupStatistics,
+    Plan,
+)
+from scalefair.measures.grouping.intervals import Estimate
+from scalefair.measures.grouping.metrics import (
+    Distributions,
+    Metrics,
+    binned_distributions,
+    choose_metrics,
+    estimates,
+    exact_distributions,
+    quantile_estimates,
+)
+from scalefair.measures.grouping.rows import ROWS, AuditRows
+from scalefair.measures.grouping.survey import Missing, Survey, Surveyor, kept_rows
+
+SAMPLE = 20_000
+BINS = 2048
+"""Streamed predictions are counted between so many quantiles of a sample."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How groups are judged; the parameters of `group_gaps`."""
+
+    quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)
+    threshold: float | None = None
+    metrics: Any = None
+    bins: Mapping[str, Sequence[float]] | None = None
+    intersections: bool = True
+    missing: Missing = "error"
+    confidence: float = 0.95
+    interval: Literal["analytic", "bootstrap"] = "analytic"
+    n_resamples: int = 500
+    seed: int = 0
+
+    def check(self) -> Settings:
+        """Return the settings, or raise a ValueError that names the one that is wrong."""
+        _check_choice("missing", self.missing, ("error", "group", "drop"))
+        _check_choice("interval", self.interval, ("analytic", "bootstrap"))
+        if not 0 < self.confidence < 1:
+            raise ValueError(f"confidence={self.confidence!r}; expected a number between 0 and 1")
+        for q in self.quantiles:
+            if not 0 < q < 1:
+                raise ValueError(f"quantiles has {q!r}; expected numbers between 0 and 1")
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            raise ValueError(f"threshold={self.threshold!r}; expected a finite number or None")
+        if self.interval == "bootstrap" and self.n_resamples < 50:
+            raise ValueError(
+                f"n_resamples={self.n_resamples}; expected at least 50: fewer give no interval"
+            )
+        return self
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """The statistics of all groups of some rows.
+
+    Parameters
+    ----------
+    rows : AuditRows
+        The rows.
+    settings : Settings
+        How they are judged.
+    survey : Survey
+        What the first pass told.
+    plan : Plan
+        What was counted.
+    crossed : Crossed
+        Statistics of each crossing of the plan.
+    distributions : tuple of Distributions
+        Of each crossing.
+    """
+
+    rows: AuditRows
+    settings: Settings
+    survey: Survey
+    plan: Plan
+    crossed: Crossed
+    distributions: tuple[Distributions, ...]
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """How each attribute is read."""
+        return self.plan.attributes
+
+    @property
+    def groupings(self) -> list[tuple[int, ...]]:
+        """Each grouped attribute alone and, if asked for, all of them crossed."""
+        alone: list[tuple[int, ...]] = [
+            (j,) for j, attribute in enumerate(self.attributes) if attribute.is_grouped
+        ]
+        crossed = len(alone) > 1 and self.settings.intersections
+        return [*alone, *self.plan.crossings] if crossed else alone
+
+    def statistics(self, grouping: Sequence[int]) -> GroupStatistics:
+        """Return the statistics of the groups of some attributes."""
+        at, kept = self._place(grouping)
+        return self.crossed[at].groups(kept)
+
+    def metrics(self, model: int) -> Metrics:
+        """Return what is judged of one model."""
+        s = self.settings
+        return choose_metrics(self.survey, model, self.plan.cuts, s.quantiles, s.metrics)
+
+    def estimates(self, model: int, grouping: Sequence[int]) -> dict[str, Estimate]:
+        """Return the metrics of one model in the groups of some attributes."""
+        at, kept = self._place(grouping)
+        metrics = self.metrics(model)
+        statistics = self.crossed[at].groups(kept)
+        found = estimates(statistics, len(self.plan.models), model, metrics.names)
+        groups = self.distributions[at](model, kept)
+        return found | quantile_estimates(groups, metrics.quantiles)
+
+    def _place(self, grouping: Sequence[int]) -> tuple[int, list[int]]:
+        """Which crossing has these attributes, and where in it."""
+        for at, crossing in enumerate(self.plan.crossings):
+            if set(grouping) <= set(crossing):
+                return at, [crossing.index(j) for j in grouping]
+        raise KeyError(grouping)
+
+
+def judge(rows: AuditRows, settings: Settings) -> Judged:
+    """Make both passes."""
+    survey = _survey(rows, settings)
+    plan = _plan(rows, settings, survey)
+    crossed: Crossed = rows.source.fold(lambda: GroupAccumulator(plan), ROWS)
+    if rows.in_memory:
+        (chunk,) = rows.source.chunks(survey.n_rows)
+        kept = plan.rows(chunk)
+        distributions = tuple(
+            exact_distributions(plan.codes(kept, c), kept.predictions, kept.weight)
+            for c in plan.crossings
+        )
+    else:
+        distributions = tuple(binned_distributions(part, plan) for part in crossed)
+    judged = Judged(rows, settings, survey, plan, crossed, distributions)
+    _check_groups(judged)
+    return judged
+
+
+def _survey(rows: AuditRows, settings: Settings) -> Survey:
+    models, missing, seed = rows.models, settings.missing, settings.seed
+    survey: Survey = rows.source.fold(lambda: Surveyor(models, missing, SAMPLE, seed), ROWS)
+    if survey.n_kept < 2:
+        gone = f", {survey.n_missing} of them without sensitive attributes" * bool(survey.n_missing)
+        raise ValueError(
+            f"{survey.n_kept} of {survey.n_rows} rows can be judged{gone}; give at least two rows "
+            "of positive weight"
+        )
+    return survey
+
+
+def _plan(rows: AuditRows, settings: Settings, survey: Survey) -> Plan:
+    attributes = read_attributes(survey, settings.bins, settings.missing)
+    grouped = tuple(j for j, attribute in enumerate(attributes) if attribute.is_grouped)
+    crossings = (grouped,) if settings.intersections else tuple((j,) for j in grouped)
+    threshold = np.nan if settings.threshold is None else settings.threshold
+    cuts = np.array([0.5 if p.is_binary else threshold for p in survey.predictions])
+    resamples = settings.n_resamples if settings.interval == "bootstrap" else 0
+    return Plan(
+        rows.models, attributes, crossings or ((),), settings.missing, cuts,
+        survey.truth is not None, None if rows.in_memory else _edges(survey, rows.models),
+        resamples, settings.seed, max(1.0, survey.n_kept / survey.weight),
+    )  # fmt: skip
+
+
+def _edges(survey: Survey, models: tuple[str, ...]) -> Array:
+    """Quantiles of the sampled predictions, all values where they are few; of shape (M, BINS)."""
+    sample = kept_rows(survey.sample.chunk(), models, "error").predictions
+    edges = np.empty((len(models), BINS))
+    for row, values in zip(edges, sample.T, strict=True):
+        found = np.unique(values)
+        if len(found) > BINS:
+            found = np.unique(np.quantile(values, np.linspace(0, 1, BINS), method="inverted_cdf"))
+        row[: len(found)], row[len(found) :] = found, found[-1]
+    return edges
+
+
+def _check_groups(judged: Judged) -> None:
+    """Refuse a single attribute with a group of one: it has no spread to judge by."""
+    for j, attribute in enumerate(judged.attributes):
+        if not attribute.is_grouped:
+            continue
+        groups = judged.statistics((j,))
+        alone = np.flatnonzero((groups.rows == 1) & (groups.weight < 2))
+        if len(alone):
+            level = attribute.levels[int(groups.cells[alone[0], 0])]
+            cut = "" if attribute.kind == "categorical" else ", or cut the column with bins="
+            raise ValueError(
+                f"sensitive column {attribute.name!r}: the group {level!r} has only one row, of "
+                "which no difference can be judged; merge it with another level, or leave the row "
+                f"out{cut}"
+            )

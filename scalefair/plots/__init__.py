@@ -1,0 +1,37 @@
+"""Plots of tables, in scikit-learn's Display style. The only home of matplotlib.
+
+pyplot is asked for a figure only where the caller gives no axes, so that a notebook shows the
+result. Everything else goes through figures of its own and leaves no state behind.
+"""
+
+from scalefair.plots.audit import AuditDisplay
+from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, make_figure, to_svg
+from scalefair.plots.groups import GroupDistributionDisplay, density
+from scalefair.plots.limit import LimitGapDisplay
+from scalefair.plots.path import (
+    FairPathDisplay,
+    PathPoints,
+    path_points,
+    row_at,
+    target_variance,
+)
+from scalefair.plots.relevance import RelevanceDisplay
+
+__all__ = [
+    "AFTER",
+    "BEFORE",
+    "FAINT",
+    "INK",
+    "AuditDisplay",
+    "FairPathDisplay",
+    "GroupDistributionDisplay",
+    "LimitGapDisplay",
+    "PathPoints",
+    "RelevanceDisplay",
+    "density",
+    "make_figure",
+    "path_points",
+    "row_at",
+    "target_variance",
+    "to_svg",
+]

@@ -1,0 +1,120 @@
+"""Distributions of predictions by group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from scalefair._typing import Array
+from scalefair.plots.figures import AFTER, BEFORE, finish, new_axes, short
+
+_BINS = 200
+
+
+class GroupDistributionDisplay:
+    """Densities of the predictions by group, without and with the fairness penalty.
+
+    The short thick strokes are the means of the groups.
+
+    Parameters
+    ----------
+    groups : sequence of str, shape (n,)
+        The group of every row.
+    before, after : arrays of shape (n,)
+        Predictions of the model without and with the penalty.
+    max_groups : int, default=8
+        How many groups to draw; the largest come first, from the top.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    groups_ : list of str
+        The groups drawn.
+    """
+
+    ax_: Axes
+    figure_: Any
+    groups_: list[str]
+
+    def __init__(
+        self, groups: Sequence[str], before: Array, after: Array, max_groups: int = 8
+    ) -> None:
+        self.groups = groups
+        self.before = before
+        self.after = after
+        self.max_groups = max_groups
+
+    @classmethod
+    def from_predictions(
+        cls, groups: Sequence[str], before: Array, after: Array, *, ax: Axes | None = None
+    ) -> Self:
+        """Draw the predictions of two models by group."""
+        return cls(groups, before, after).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw into `ax`, or into a new pyplot figure."""
+        self.ax_ = new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        names, codes, counts = np.unique(
+            np.asarray(self.groups, dtype=str), return_inverse=True, return_counts=True
+        )
+        largest = np.argsort(-counts, kind="stable")[: self.max_groups]
+        self.groups_ = [str(names[code]) for code in largest]
+        grid = _grid(np.concatenate([self.before, self.after]))
+        for place, code in enumerate(largest):
+            self._draw_group(grid, len(largest) - 1 - place, codes == code)
+        self._label(grid)
+        return self
+
+    def _draw_group(self, grid: Array, base: int, rows: NDArray[np.bool_]) -> None:
+        before, after = np.asarray(self.before)[rows], np.asarray(self.after)[rows]
+        curves = density(before, grid), density(after, grid)
+        height = 0.7 / max(curve.max() for curve in curves)
+        top = base == len(self.groups_) - 1
+        look: dict[str, Any] = {"color": AFTER, "alpha": 0.45, "linewidth": 0}
+        look["label"] = "with the penalty" if top else None
+        self.ax_.fill_between(grid, base, base + height * curves[1], **look)
+        look = {"color": BEFORE, "linewidth": 1.5, "label": "without" if top else None}
+        self.ax_.plot(grid, base + height * curves[0], **look)
+        for values, color in ((before, BEFORE), (after, AFTER)):
+            self.ax_.plot([values.mean()] * 2, [base - 0.08, base + 0.12], color=color, linewidth=3)
+
+    def _label(self, grid: Array) -> None:
+        for place, name in enumerate(reversed(self.groups_)):
+            # Names are data: a dollar sign in one must not start a formula.
+            look: dict[str, Any] = {"ha": "right", "va": "top", "parse_math": False}
+            self.ax_.text(0.99 * grid[-1] + 0.01 * grid[0], place + 0.78, short(name), **look)
+        self.ax_.set_xlim(grid[0], grid[-1])
+        self.ax_.set_ylim(-0.15, len(self.groups_))
+        self.ax_.set_yticks([])
+        self.ax_.set_xlabel("prediction")
+        finish(self.ax_)
+
+
+def density(values: Array, grid: Array) -> Array:
+    """Gaussian kernel density of `values` at the equidistant points `grid`, shape (len(grid),).
+
+    Counts per grid cell are smoothed instead of the values themselves: O(n + len(grid)²). The
+    bandwidth is Silverman's, at least half a cell.
+    """
+    cell = grid[1] - grid[0]
+    # The few values beyond the grid count at its ends, so that every group has a density.
+    inside = np.clip(values, grid[0], grid[-1])
+    counts = np.histogram(inside, np.append(grid - cell / 2, grid[-1] + cell / 2))[0]
+    quarter, three_quarters = np.quantile(values, [0.25, 0.75])
+    spread = min(values.std(), (three_quarters - quarter) / 1.34) or values.std()
+    bandwidth = max(0.9 * spread * len(values) ** -0.2, cell / 2)
+    kernel = np.exp(-0.5 * ((grid[:, None] - grid) / bandwidth) ** 2)
+    smooth = kernel @ counts
+    return np.asarray(smooth / (smooth.sum() * cell))
+
+
+def _grid(values: Array) -> Array:
+    low, high = np.quantile(values, [0.001, 0.999])
+    room = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
+    return np.linspace(low - room, high + room, _BINS)

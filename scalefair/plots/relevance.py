@@ -1,0 +1,151 @@
+"""What a kernel sees of each input, with and without fairness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from scalefair._typing import Array
+from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, finish, new_axes, short
+
+_LONGEST_LABEL = 30
+"""Beside the axes, where a longer name would leave no room for them."""
+
+
+class RelevanceDisplay:
+    """Length scales of named inputs (ARD), without and with the fairness penalty.
+
+    A large length scale means that the function hardly changes along that input. One line
+    an input, as long as what fairness does to it.
+
+    Parameters
+    ----------
+    unfair, fair : mapping of str to float
+        Length scale of each input, without and with the penalty.
+    inputs : sequence of str, default=None
+        The inputs to draw, from the top; None takes the most relevant ones that both models have.
+    max_inputs : int, default=20
+        How many to draw where `inputs` is None: those with the smallest length scale in either
+        model.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    inputs_ : list of str
+        The inputs drawn, from the top.
+    """
+
+    ax_: Axes
+    figure_: Any
+    inputs_: list[str]
+
+    def __init__(
+        self,
+        unfair: Mapping[str, float],
+        fair: Mapping[str, float],
+        inputs: Sequence[str] | None = None,
+        max_inputs: int = 20,
+    ) -> None:
+        self.unfair = unfair
+        self.fair = fair
+        self.inputs = inputs
+        self.max_inputs = max_inputs
+
+    @classmethod
+    def from_estimators(
+        cls,
+        *,
+        fair: Any,
+        unfair: Any,
+        inputs: Sequence[str] | None = None,
+        max_inputs: int = 20,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the length scales of two fitted models of the same inputs.
+
+        Parameters
+        ----------
+        fair, unfair : fitted estimators
+            With `relevance()` as `FairGPRegressor` has it, or with ``kernel_.length_scale``, one
+            per input, and `feature_names_in_`.
+        inputs, max_inputs
+            As in the class.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        return cls(length_scales(unfair), length_scales(fair), inputs, max_inputs).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw into `ax`, or into a new pyplot figure."""
+        self.inputs_ = self._chosen()
+        self.ax_ = new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        before, after = (
+            np.array([scales[name] for name in self.inputs_], dtype=np.float64)
+            for scales in (self.unfair, self.fair)
+        )
+        self._draw(before, after)
+        self._label()
+        return self
+
+    def _chosen(self) -> list[str]:
+        common = [name for name in self.unfair if name in self.fair]
+        if not common:
+            raise ValueError(
+                "unfair and fair have no input in common, so there is nothing to draw; "
+                "fit both models on the same inputs"
+            )
+        if self.inputs is None:
+            common.sort(key=lambda name: min(self.unfair[name], self.fair[name]))
+            return common[: self.max_inputs]
+        missing = [name for name in self.inputs if name not in common]
+        if missing:
+            raise ValueError(
+                f"inputs has {missing}, which the models do not both have; choose from "
+                f"{', '.join(common[:20])}"
+            )
+        return list(self.inputs)
+
+    def _draw(self, before: Array, after: Array) -> None:
+        place = np.arange(len(before))[::-1]
+        for at, start, end in zip(place, before, after, strict=True):
+            self.ax_.plot([start, end], [at, at], color=FAINT, linewidth=1.2, zorder=1)
+        # Told apart by shape as well as by colour.
+        look: dict[str, Any] = {"linestyle": "none", "markersize": 7, "zorder": 3}
+        open_circle: dict[str, Any] = {"marker": "o", "color": BEFORE, "markerfacecolor": "none"}
+        self.ax_.plot(before, place, label="without", markeredgewidth=1.8, **open_circle, **look)
+        filled: dict[str, Any] = {"marker": "D", "color": AFTER}
+        self.ax_.plot(after, place, label="with the penalty", **filled, **look)
+
+    def _label(self) -> None:
+        self.ax_.set_xscale("log")
+        self.ax_.set_xlabel("length scale (larger: matters less)")
+        self.ax_.set_yticks(np.arange(len(self.inputs_))[::-1])
+        # Names are data: a dollar sign in one must not start a formula.
+        names = [short(name, _LONGEST_LABEL) for name in self.inputs_]
+        for label in self.ax_.set_yticklabels(names):
+            label.set_parse_math(False)
+        self.ax_.set_ylim(-0.6, len(self.inputs_) - 0.4)
+        finish(self.ax_)
+        self.ax_.tick_params(axis="y", length=0, labelcolor=INK)
+
+
+def length_scales(estimator: Any) -> dict[str, float]:
+    """Length scale by name of the input, of a fitted model with a kernel of one per input."""
+    if hasattr(estimator, "relevance"):
+        table = estimator.relevance()
+        return dict(zip(map(str, table["input"]), map(float, table["length_scale"]), strict=True))
+    theta = np.atleast_1d(np.asarray(estimator.kernel_.length_scale, dtype=np.float64))
+    names = getattr(estimator, "feature_names_in_", None)
+    count = theta.size if names is None else len(names)
+    if theta.size not in (1, count):
+        raise ValueError(
+            f"the kernel has {theta.size} length scales for {count} inputs; "
+            "fit with one length scale per input"
+        )
+    labels = [f"x{j}" for j in range(count)] if names is None else list(names)
+    return dict(zip(map(str, labels), np.broadcast_to(theta, count).tolist(), strict=True))

@@ -1,0 +1,52 @@
+"""Some rows of dask collections, as collections: for models that take them whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair import _frames
+
+Keep = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+
+
+def chosen_rows(value: Any, lengths: Sequence[int], keep: Keep) -> Any:
+    """Return the rows of a dask array, series or frame whose numbers `keep` says yes to.
+
+    Parameters
+    ----------
+    value : dask collection
+        Its partitions have `lengths` rows.
+    lengths : sequence of int
+    keep : callable
+        Of global row numbers.
+    """
+    import dask.array as da
+    import dask.dataframe as dd
+    from dask.delayed import delayed
+
+    starts = np.cumsum([0, *lengths])
+    counts = [int(keep(np.arange(a, a + n)).sum()) for a, n in zip(starts, lengths, strict=False)]
+    parts = [
+        delayed(_chosen)(part, keep, int(start))
+        for part, start in zip(np.ravel(value.to_delayed()), starts, strict=False)
+    ]
+    if isinstance(value, da.Array):
+        shapes = [(count, *value.shape[1:]) for count in counts]
+        arrays = [da.from_delayed(p, s, value.dtype) for p, s in zip(parts, shapes, strict=True)]  # type: ignore[no-untyped-call]
+        return da.concatenate(arrays)  # type: ignore[no-untyped-call]
+    return dd.from_delayed(parts, meta=value._meta)
+
+
+def _chosen(rows: Any, keep: Keep, start: int) -> Any:
+    numbers = np.arange(start, start + _frames.n_rows(rows))
+    return _frames.take_rows(rows, np.flatnonzero(keep(numbers)))
+
+
+def without_columns(value: Any, gone: Sequence[int]) -> Any:
+    """Return a dask array or frame without some columns, by position."""
+    kept = [j for j in range(value.shape[1]) if j not in set(gone)]
+    return value[[value.columns[j] for j in kept]] if hasattr(value, "columns") else value[:, kept]

@@ -1,0 +1,256 @@
+"""fit, predict and audit: from a table to a model, to predictions, to a judgement."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import scalefair
+from scalefair import FairKernelRidge, FairKernelRidgeCV
+from tests.cli_tools import SMALL, call, people, refuse, succeed
+
+PAY = ["--target", "pay", "--sensitive", "sex,shift"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli")
+    table = people()
+    table.to_csv(path / "pay.csv", index=False)
+    table.assign(hired=pd.to_datetime(table["hired"])).to_parquet(path / "pay.parquet")
+    result = call("fit", path / "pay.csv", *PAY, *SMALL, "--out", path / "m.scalefair", "--json")
+    assert result.exit_code == 0, result.output
+    (path / "fit.json").write_text(result.stdout)
+    return path
+
+
+def predictions(folder, model, data, out="p.parquet", *more):
+    succeed("predict", folder / model, folder / data, "--out", folder / out, *more)
+    read = pd.read_parquet if out.endswith("parquet") else pd.read_csv
+    return read(folder / out)
+
+
+def test_a_mixed_csv_needs_no_flags_but_target_and_sensitive(folder):
+    record = json.loads((folder / "fit.json").read_text())
+    assert record["kind"] == "regression"
+    assert record["sensitive"] == ["sex", "shift"]
+    assert record["inputs"] == ["hired", "sex", "age", "hours", "job", "shift", "w"]
+    assert any("'id'" in note and "left out" in note for note in record["notes"])
+    assert record["rows"] == 400
+    assert record["limit"] == 0.05
+    assert record["explained_share_cv"] <= 0.05
+    model = scalefair.load(folder / "m.scalefair")
+    assert isinstance(model, FairKernelRidgeCV)
+    truth = pd.read_csv(folder / "pay.csv")["pay"]
+    path = model.path_.table
+    row = path[(path["alpha"] == model.alpha_) & (path["eta"] == model.eta_)]
+    assert record["r2_cv"] == pytest.approx(1 - row["mse_cv"].item() / truth.var(ddof=0))
+
+
+def test_predictions_are_those_of_the_model_in_python(folder):
+    model = scalefair.load(folder / "m.scalefair")
+    scan = scalefair.scan_csv(folder / "pay.csv")
+    expected = model.predict(scan[list(model.feature_names_in_)])
+    for data in ("pay.csv", "pay.parquet"):
+        for out in ("p.parquet", "p.csv", "p.csv.gz"):
+            found = predictions(folder, "m.scalefair", data, out)
+            assert list(found) == ["prediction"]
+            np.testing.assert_allclose(found["prediction"], expected, rtol=1e-12)
+
+
+def test_the_size_of_chunks_does_not_matter(folder, monkeypatch):
+    whole = predictions(folder, "m.scalefair", "pay.parquet")
+    monkeypatch.setattr("scalefair.cli.predict.ROWS", 37)
+    small = predictions(folder, "m.scalefair", "pay.parquet")
+    np.testing.assert_allclose(small["prediction"], whole["prediction"], rtol=1e-12)
+    assert pq.ParquetFile(folder / "p.parquet").num_row_groups == 11
+
+
+def test_kept_columns_come_first_and_nothing_is_overwritten(folder):
+    table = pd.read_csv(folder / "pay.csv").assign(prediction=7)
+    table.to_csv(folder / "taken.csv", index=False)
+    found = predictions(folder, "m.scalefair", "taken.csv", "k.csv", "--keep", "id,prediction")
+    assert list(found) == ["id", "prediction", "prediction_"]
+    assert (found["prediction"] == 7).all()
+    assert found["id"].equals(table["id"])
+    assert (
+        len(list(predictions(folder, "m.scalefair", "taken.csv", "k.csv", "--keep", "all"))) == 11
+    )
+
+
+def test_a_hidden_attribute_is_not_needed_to_predict(folder):
+    out = folder / "hidden.scalefair"
+    succeed(
+        "fit", folder / "pay.csv", *PAY, *SMALL, "--hide-sensitive", "--alpha", 1e-3, "--out", out
+    )
+    table = pd.read_csv(folder / "pay.csv").drop(columns=["sex", "shift", "pay"])
+    table.to_csv(folder / "without.csv", index=False)
+    found = predictions(folder, "hidden.scalefair", "without.csv")
+    model = scalefair.load(out)
+    assert not {"sex", "shift"} & set(model.feature_names_in_)
+    assert len(found) == 400
+    line = refuse(
+        "predict", folder / "m.scalefair", folder / "without.csv", "--out", folder / "no.csv"
+    )
+    assert "lacks 2 column(s)" in line
+    assert "'sex'" in line
+
+
+def test_a_weight_of_two_is_the_row_twice(folder):
+    table = pd.read_csv(folder / "pay.csv")
+    table.loc[table.index.repeat(table["w"])].to_csv(folder / "twice.csv", index=False)
+    own = [*PAY, "--map", "linear", "--alpha", 1e-3, "--eta", 2]
+    succeed("fit", folder / "pay.csv", *own, "--weight", "w", "--drop", "id", "--out", folder / "a")
+    succeed("fit", folder / "twice.csv", *own, "--drop", "id,w", "--out", folder / "b")
+    a, b = (scalefair.load(folder / name) for name in "ab")
+    x = scalefair.scan_csv(folder / "pay.csv")[list(a.feature_names_in_)]
+    np.testing.assert_allclose(a.predict(x), b.predict(x), rtol=1e-8)
+
+
+def test_options_reach_the_estimator(folder):
+    out = folder / "o.scalefair"
+    options = ["--map", "fourier", "--alpha", 0.01, "--eta", 3, "--seed", 5, "--components", 16]
+    succeed("fit", folder / "pay.csv", *PAY, *options, "--drop", "id", "--out", out)
+    model = scalefair.load(out)
+    assert type(model) is FairKernelRidge
+    assert (model.feature_map, model.alpha, model.eta, model.random_state) == (
+        "fourier",
+        0.01,
+        3,
+        5,
+    )
+    assert model.moments_.blocks["phi"] == 16
+    record = json.loads(
+        succeed(
+            "fit",
+            folder / "pay.csv",
+            *PAY,
+            *SMALL,
+            "--eta",
+            0,
+            "--drop",
+            "id",
+            "--out",
+            out,
+            "--json",
+        )
+    )
+    assert (record["eta"], record["limit"]) == (0, None)
+    assert record["explained_share_cv"] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [
+        (np.array(["no", "yes", "yes"]), ["no", "yes"]),
+        (np.array([0, 1, 1]), [0, 1]),
+        (np.array(["a", "b", "c"]), ["a", "b", "c"]),
+        (np.array([True, False, True]), [0, 1]),
+        (np.array([1.5, 2.5, 3.5]), None),
+    ],
+)
+def test_the_kind_of_the_target_decides(folder, values, classes):
+    table = people(300).assign(pay=np.resize(values, 300)).drop(columns="id")
+    table.to_parquet(folder / "k.parquet")
+    out, own = folder / "k.scalefair", ["--target", "pay", "--sensitive", "sex"]
+    record = json.loads(
+        succeed("fit", folder / "k.parquet", *own, *SMALL, "--alpha", 0.1, "--out", out, "--json")
+    )
+    assert record["kind"] == ("regression" if classes is None else "classification")
+    assert record.get("classes") == classes
+    found = predictions(folder, "k.scalefair", "k.parquet")
+    names = [f"probability_{c}" for c in classes or ()]
+    assert list(found) == ["prediction", *names]
+    if classes:
+        np.testing.assert_allclose(found[names].sum(axis=1), 1)
+        likely = np.array(classes)[found[names].to_numpy().argmax(axis=1)]
+        assert (found["prediction"].to_numpy() == likely).all()
+
+
+def test_two_numbers_may_be_a_regression(folder):
+    people(300).assign(pay=np.resize([0, 1], 300)).to_parquet(folder / "b.parquet")
+    own = ["--target", "pay", "--sensitive", "sex", "--kind", "regression", "--json"]
+    out = folder / "b.scalefair"
+    assert (
+        json.loads(succeed("fit", folder / "b.parquet", *own, *SMALL, "--out", out))["kind"]
+        == "regression"
+    )
+
+
+def test_text_that_looks_like_numbers_stays_text(folder):
+    """Levels are those of the fit, even where a later csv has only digits in that column."""
+    table = people(300).drop(columns="id").assign(job=np.resize(["1", "2", "x"], 300))
+    table.to_csv(folder / "t.csv", index=False)
+    own = ["--target", "pay", "--sensitive", "sex", "--alpha", 0.1, *SMALL]
+    succeed("fit", folder / "t.csv", *own, "--out", folder / "t.scalefair")
+    whole = predictions(folder, "t.scalefair", "t.csv")
+    digits = table["job"] != "x"
+    table[digits].to_csv(folder / "digits.csv", index=False)
+    found = predictions(folder, "t.scalefair", "digits.csv")
+    np.testing.assert_allclose(found["prediction"], whole["prediction"][digits], rtol=1e-12)
+    succeed("fit", folder / "digits.csv", *own, "--text", "job", "--out", folder / "u.scalefair")
+    assert len(predictions(folder, "u.scalefair", "t.csv")) == 300
+
+
+def test_folders_patterns_and_other_delimiters(folder):
+    table = pd.read_csv(folder / "pay.csv")
+    (folder / "parts").mkdir()
+    for i in range(3):
+        table[i::3].to_csv(folder / "parts" / f"{i}.csv", sep=";", index=False)
+    whole = predictions(folder, "m.scalefair", "pay.csv")["prediction"].to_numpy()
+    expected = np.concatenate([whole[i::3] for i in range(3)])
+    for data in ("parts", "parts/*.csv"):
+        found = predictions(folder, "m.scalefair", data, "f.csv", "--delimiter", ";")
+        np.testing.assert_allclose(found["prediction"], expected, rtol=1e-12)
+
+
+def test_an_audit_is_that_of_python(folder):
+    out = folder / "judged.parquet"
+    keep = ["--keep", "sex,shift,pay,w", "--out", out]
+    succeed("predict", folder / "m.scalefair", folder / "pay.csv", *keep)
+    own = [out, "--sensitive", "sex,shift", "--truth", "pay", "--missing", "drop"]
+    record = json.loads(succeed("audit", *own, "--json"))
+    scan = scalefair.scan_parquet(out)
+    expected = scalefair.audit(scan[["prediction"]], scan[["sex", "shift"]], scan["pay"])
+    assert record["n_rows"] == 400
+    assert [row["measure"] for row in record["table"]] == list(expected.table["measure"])
+    np.testing.assert_allclose(
+        [row["value"] for row in record["table"]], expected.table["value"], rtol=1e-9
+    )
+    words = succeed("audit", *own, "--table")
+    assert expected.summary.splitlines()[0] in words
+    assert "equalized" not in words
+    assert "explained_share" in words
+
+
+def test_an_audit_of_classes(folder):
+    table = people(300).assign(p=np.linspace(0, 1, 300), y=np.resize(["no", "yes"], 300))
+    table["z"] = (table["y"] == "yes").astype(int)
+    table.to_csv(folder / "c.csv", index=False)
+    own = ["audit", folder / "c.csv", "--prediction", "p", "--sensitive", "sex", "--threshold", 0.5]
+    as_text, as_numbers, other = (
+        json.loads(succeed(*own, "--json", "--truth", truth, *more))["gaps"]
+        for truth, more in (("y", ()), ("z", ()), ("y", ("--positive", "no")))
+    )
+    assert as_text == as_numbers != other
+    assert "name the one that counts" in refuse(*own, "--truth", "y", "--positive", "maybe")
+    assert "probabilities" in refuse(
+        "audit", folder / "c.csv", "--prediction", "y", "--sensitive", "sex"
+    )
+
+
+def test_without_data_adult_is_used(tmp_path):
+    out = tmp_path / "adult.scalefair"
+    own = ["--components", 5, "--alpha", 0.1, "--kind", "classification"]
+    record = json.loads(succeed("fit", *own, "--out", out, "--json"))
+    assert (record["target"], record["sensitive"], record["rows"]) == (
+        "income",
+        ["sex", "race"],
+        32561,
+    )
+    succeed("predict", out, "--keep", "income,sex,race", "--out", tmp_path / "p.parquet")
+    found = pd.read_parquet(tmp_path / "p.parquet")
+    assert len(found) == 16281
+    assert (found["prediction"] == found["income"]).mean() > 0.75

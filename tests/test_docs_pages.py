@@ -1,0 +1,94 @@
+"""The pages hang together: links lead somewhere, and the reference has every public name."""
+
+from __future__ import annotations
+
+import csv
+import re
+from importlib import import_module
+
+import pytest
+
+from tests import docs_pages
+
+ROOT = docs_pages.ROOT
+PUBLIC = ["", ".maps", ".kernels", ".measures", ".datasets", ".plots"]
+
+
+def target(page, link):
+    """The file and the anchor that a link of a page means."""
+    path, _, anchor = link.partition("#")
+    return (page if not path else (page.parent / path).resolve()), anchor
+
+
+@pytest.mark.parametrize("page", docs_pages.pages(), ids=docs_pages.name)
+def test_links_and_anchors_exist(page):
+    for link in docs_pages.links(page.read_text("utf-8")):
+        path, anchor = target(page, link)
+        assert path.exists(), f"{docs_pages.name(page)} links to {link}, which is not there"
+        if anchor and path.suffix == ".md":
+            known = docs_pages.anchors(path.read_text("utf-8"))
+            assert anchor in known, (
+                f"{docs_pages.name(page)}: no heading for {link}; {sorted(known)}"
+            )
+
+
+def test_links_are_found_outside_of_code_only():
+    text = "[a](b.md#c) `[x](y)` ![p](q.svg) [w](https://w.org) [me](#what-it-is)\n"
+    text += "```text\n[n](o)\n```\n"
+    assert docs_pages.links(text) == ["b.md#c", "q.svg", "#what-it-is"]
+    assert docs_pages.anchors("# A, b: `c_d`!\n```\n# no\n```\n## x–y\n") == {"a-b-c_d", "xy"}
+
+
+def listed_names():
+    """The names in the reference, with their modules."""
+    text = (ROOT / "docs" / "api" / "index.md").read_text("utf-8")
+    found = set(re.findall(r"`(scalefair(?:\.\w+)+)`", text))
+    module = ""
+    for line in text.splitlines():
+        if line.startswith(".. currentmodule:: "):
+            module = line.split()[-1]
+        elif re.fullmatch(r"   \w+", line):
+            found.add(f"{module}.{line.strip()}")
+    return found
+
+
+@pytest.mark.parametrize("room", PUBLIC)
+def test_every_public_name_is_in_the_reference(room):
+    module = import_module(f"scalefair{room}")
+    missing = {f"{module.__name__}.{name}" for name in module.__all__} - listed_names()
+    assert not missing, f"add to docs/api/index.md: {sorted(missing)}"
+
+
+def test_the_reference_has_no_name_that_is_not_there():
+    for name in listed_names():
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(import_module(module), attribute), name
+
+
+def test_every_page_is_found_from_the_first_one():
+    """Sphinx would warn; this says so without it."""
+    listed = set()
+    for page in docs_pages.pages():
+        for tree in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text("utf-8"), re.S):
+            for entry in [line for line in tree.splitlines() if line and line[0] != ":"]:
+                folder = (page.parent / entry).resolve().parent
+                listed |= {
+                    path.resolve() for path in folder.glob(f"{(page.parent / entry).name}.md")
+                }
+    lost = {page for page in docs_pages.pages()[1:] if page.resolve() not in listed}
+    assert {docs_pages.name(page) for page in lost} == {"docs/index.md"}
+
+
+def test_benchmark_tables_are_the_files(monkeypatch):
+    pytest.importorskip("sphinx", reason="pip install '.[docs]'")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    results = import_module("results")
+    tables = results.tables()
+    assert set(tables) == {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.csv")}
+    for name, rows in tables.items():
+        with (ROOT / "benchmarks" / "results" / f"{name}.csv").open(encoding="utf-8") as file:
+            kept = [row for row in csv.reader(file) if row]
+        assert [len(row) for row in rows] == [len(row) for row in kept]
+    assert [
+        results.rounded(cell) for cell in ("3.7239630940002826", "1e-04", "<= 2.00001", "262144")
+    ] == [*("3.724", "1e-04", "<= 2.00001", "262144")]

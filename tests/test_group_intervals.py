@@ -1,0 +1,160 @@
+"""Intervals of groups and gaps: known answers, and how often they hold."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from scalefair.measures import group_gaps
+from scalefair.measures.grouping.intervals import (
+    Distribution,
+    Mean,
+    Quantile,
+    Rate,
+    Resampled,
+    Root,
+    difference,
+    ratio,
+)
+from scalefair.measures.grouping.poisson import poisson_counts
+
+
+def used(n):
+    return np.ones(n, dtype=bool)
+
+
+def test_a_mean_has_students_interval():
+    x = np.random.default_rng(0).normal(size=12)
+    mean = Mean(np.array([12.0]), np.array([x.mean()]), np.array([np.sum((x - x.mean()) ** 2)]))
+    expected = stats.t.interval(0.9, 11, x.mean(), stats.sem(x))
+    np.testing.assert_allclose(np.ravel(mean.interval(0.9)), expected)
+
+
+def test_a_rate_has_wilsons_interval():
+    low, high = Rate(np.array([7.0, 0.0, 5.0]), np.array([20.0, 10.0, 5.0])).interval(0.95)
+    for i, (hits, total) in enumerate([(7, 20), (0, 10), (5, 5)]):
+        expected = stats.binomtest(hits, total).proportion_ci(0.95, method="wilson")
+        assert low[i] == pytest.approx(expected.low, abs=1e-12)
+        assert high[i] == pytest.approx(expected.high, abs=1e-12)
+
+
+def test_a_rate_of_nothing_is_not_known():
+    rate = Rate(np.array([0.0]), np.array([0.0]))
+    assert np.isnan([*rate.value, *np.ravel(rate.interval(0.95))]).all()
+
+
+def test_the_difference_of_two_rates_has_newcombes_interval():
+    # Newcombe (1998), Statistics in Medicine 17, 873–890, table II, (a) and method 10.
+    gap = difference(Rate(np.array([56.0, 48.0]), np.array([70.0, 80.0])), 0.95, used(2))
+    assert gap.value == pytest.approx(0.2)
+    assert (round(gap.low, 4), round(gap.high, 4)) == (0.0524, 0.3339)
+
+
+def test_the_difference_of_two_means_is_nearly_welchs():
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=200), rng.normal(0.5, 2, size=300)
+    parts = [(len(x), x.mean(), np.sum((x - x.mean()) ** 2)) for x in (a, b)]
+    gap = difference(Mean(*np.array(parts, dtype=float).T), 0.95, used(2))
+    welch = stats.ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
+    assert (gap.low, gap.high) == pytest.approx((welch.low, welch.high), abs=0.01)
+
+
+def test_the_order_of_groups_changes_no_gap():
+    rate = Rate(np.array([5.0, 30.0, 12.0]), np.array([20.0, 40.0, 50.0]))
+    other = Rate(rate.hits[::-1], rate.total[::-1])
+    assert difference(rate, 0.9, used(3)) == pytest.approx(difference(other, 0.9, used(3)))
+    assert ratio(rate, 0.9, used(3)) == pytest.approx(ratio(other, 0.9, used(3)))
+
+
+def test_more_groups_make_the_interval_wider():
+    two = Rate(np.array([50.0, 30.0]), np.array([100.0, 100.0]))
+    many = Rate(np.array([50.0, 30.0, *[40.0] * 8]), np.full(10, 100.0))
+    narrow, wide = difference(two, 0.95, used(2)), difference(many, 0.95, used(10))
+    assert wide.value == narrow.value
+    assert wide.low < narrow.low
+    assert wide.high > narrow.high
+
+
+def test_a_ratio_with_no_hits_in_one_group():
+    gap = ratio(Rate(np.array([0.0, 50.0]), np.array([100.0, 100.0])), 0.95, used(2))
+    assert gap.value == gap.low == 0
+    assert 0.03 < gap.high < 0.15
+
+
+def test_negative_values_have_no_ratio():
+    assert np.isnan(ratio(Mean(np.array([9.0, 9]), np.array([-1.0, 2]), np.ones(2)), 0.9, used(2)))[
+        0
+    ]
+
+
+def test_the_root_of_a_mean_and_its_ends():
+    mean = Mean(np.array([50.0]), np.array([4.0]), np.array([200.0]))
+    np.testing.assert_allclose(
+        np.ravel(Root(mean).interval(0.9)) ** 2, np.ravel(mean.interval(0.9))
+    )
+    assert Root(mean).value[0] == 2
+
+
+def test_a_quantile_is_between_its_ends():
+    x = np.sort(np.random.default_rng(0).normal(size=400))
+    group = Distribution(x, np.arange(1.0, 401.0))
+    median = Quantile(0.5, [group])
+    low, high = median.interval(0.95)
+    assert median.value[0] == x[199]
+    half = stats.norm.ppf(0.975) * 0.5 / np.sqrt(400)
+    assert (low[0], high[0]) == (group.quantile(0.5 - half), group.quantile(0.5 + half))
+
+
+def test_resampled_gaps_are_nearly_analytic():
+    rng = np.random.default_rng(0)
+    value, se = np.array([0.2, 0.5, 0.6]), np.array([0.03, 0.02, 0.04])
+    replicates = value[:, None] + se[:, None] * rng.normal(size=(3, 20000))
+    gap = difference(Resampled(value, replicates), 0.95, used(3))
+    # Tukey–Kramer: the studentised range of three normal values.
+    half = stats.studentized_range.ppf(0.95, 3, 1e6) / np.sqrt(2) * np.hypot(0.03, 0.04)
+    assert gap.high == pytest.approx(0.4 + half, abs=0.004)
+
+
+def test_poisson_counts_have_the_weights_as_means_and_know_no_chunks():
+    weight, rows = np.array([1.0, 2.0, 0.5]), np.array([7, 8, 9])
+    counts = poisson_counts(weight, rows, 4000, seed=3)
+    np.testing.assert_allclose(counts.mean(axis=1), weight, atol=0.08)
+    np.testing.assert_allclose(counts.var(axis=1), weight, atol=0.2)
+    alone = np.stack([poisson_counts(weight[[i]], rows[[i]], 4000, seed=3)[0] for i in range(3)])
+    np.testing.assert_array_equal(counts, alone)
+
+
+def coverage(interval, repeats, n=120):
+    """How often the intervals of a gap hold the truth: means, rates and medians of three groups."""
+    rng = np.random.default_rng(5)
+    codes = np.repeat([0, 1, 2], n // 3)
+    shift = np.array([0.0, 0.3, 0.8])
+    truth = {
+        "mean_prediction": 0.8,
+        "selection_rate": stats.norm.sf(-0.3) - stats.norm.sf(0.5),
+        "quantile_0.5": 0.8,
+    }
+    held = dict.fromkeys(truth, 0)
+    for seed in range(repeats):
+        score = shift[codes] + rng.normal(size=n)
+        gaps = group_gaps(
+            score, codes, threshold=0.5, quantiles=[0.5], interval=interval, n_resamples=200,
+            metrics=["mean_prediction", "selection_rate"], random_state=seed,
+        ).gaps.set_index("metric")  # fmt: skip
+        for metric, gap in truth.items():
+            row = gaps.loc[metric]
+            held[metric] += row["difference_low"] <= gap <= row["difference_high"]
+    return {metric: count / repeats for metric, count in held.items()}
+
+
+@pytest.mark.parametrize("interval", ["analytic", "bootstrap"])
+def test_intervals_hold_as_often_as_they_say(interval):
+    repeats = 150
+    for metric, share in coverage(interval, repeats).items():
+        assert share >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / repeats), metric
+
+
+@pytest.mark.slow
+def test_intervals_are_not_too_wide_either():
+    # Bonferroni over three pairs, the gap being one of them: between 0.95 and 0.995.
+    for metric, share in coverage("analytic", 2000, n=300).items():
+        assert 0.945 <= share <= 0.996, metric
