@@ -57,6 +57,16 @@ def test_eta_zero_is_logistic_regression(k, class_weight, fit_intercept):
         np.testing.assert_allclose(ours.intercept_, centred, atol=1e-5)
 
 
+@pytest.mark.parametrize(("k", "width"), [(2, 250), (4, 80)])
+def test_wide_fits_by_light_passes_have_the_same_optimum(k, width):
+    X, y, _ = table(k)
+    wide = np.hstack([X, np.random.default_rng(1).standard_normal((N, width - 5))])
+    ours = FairKernelClassifier(feature_map="linear", eta=0, alpha=1e-2).fit(wide, y)
+    theirs = LogisticRegression(C=1 / (2 * N * 1e-2), tol=1e-10, max_iter=10_000).fit(wide, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+    assert ours.n_passes_ <= 9
+
+
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("feature_map", ["nystroem", "fourier", "linear"])
 def test_weight_two_is_the_row_twice(k, feature_map):
