@@ -26,6 +26,7 @@ from scalefair._checks import (
 )
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._base import FairBase
+from scalefair.estimators._base_model import FromArray
 from scalefair.estimators._data import LEARN_ROWS, TrainingData, open_batch, open_inputs
 from scalefair.estimators._maps import input_map
 from scalefair.estimators._output import check_output_kernel, goes_on, solve_loss_with_output
@@ -38,6 +39,7 @@ from scalefair.solve.newton import Goal, NewtonFit, newton
 from scalefair.solve.newton_model import Problem
 from scalefair.statistics import Checkpoint, chunk_rows
 from scalefair.stream import ArraySource, ChunkSource
+from scalefair.stream._source import PARTS
 
 HELD = 2**28
 """Bytes of encoded rows that are kept rather than encoded anew for every pass."""
@@ -219,9 +221,13 @@ def held(data: TrainingData) -> TrainingData:
     if not isinstance(source, ArraySource) or data.preparation.encoder is None or not few:
         return data
     chunks = list(source.chunks(LEARN_ROWS))
-    parts = zip(*((c.x, c.s, c.y, c.weight) for c in chunks), strict=True)
-    x, s, y, weight = (None if part[0] is None else np.concatenate(part) for part in parts)
-    return replace(data, source=ArraySource(x, s, y, weight, n_threads=source.n_threads))
+    x, s, y, weight, c, h = (
+        None if getattr(chunks[0], name) is None
+        else np.concatenate([getattr(chunk, name) for chunk in chunks])
+        for name in PARTS
+    )  # fmt: skip
+    rows = ArraySource(x, s, y, weight, c, n_threads=source.n_threads)
+    return replace(data, source=rows if h is None else rows.then(FromArray(h)))
 
 
 def check_loss(loss: Any, names: tuple[str, ...]) -> None:
