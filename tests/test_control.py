@@ -10,7 +10,14 @@ from sklearn import set_config
 from sklearn.model_selection import cross_validate
 
 import scalefair
-from scalefair import BatchSource, FairKernelRidge, FairKernelRidgeCV, FairRidge, scan_parquet
+from scalefair import (
+    BatchSource,
+    FairKernelClassifier,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+    scan_parquet,
+)
 from scalefair.estimators._control import CROSSED
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.maps.crossed import Crossed, features
@@ -315,3 +322,26 @@ def test_later_batches_need_the_control_too():
     model = fitted(FairRidge(), parts)
     with pytest.raises(ValueError, match="control_features must be given to every partial_fit"):
         model.partial_fit(x, y, sensitive_features=s)
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_classification_given_the_label(text):
+    """Scores have equal means in both groups given y; rates of thresholded ones are not promised.
+
+    A frame with text is encoded once and held, which must not lose the control.
+    """
+    x, y, s, _ = problem(opposite=False)
+    label = np.where(y > np.median(y), "yes", "no")
+    X = pd.DataFrame(x, columns=["x0", "x1", "x2"])
+    X["word"] = np.where(x[:, 0] > 0, "high", "low") if text else x[:, 0] > 0
+    common = {"feature_map": "linear", "eta": 1e6, "alpha": 1e-4, "eps": 1e-9}
+    model = fitted(FairKernelClassifier(**common), (X, label, s, label))
+    f = model.decision_function(X)
+    np.testing.assert_allclose(gaps(f, s, label), 0, atol=1e-3)
+    plain = FairKernelClassifier(**common).fit(X, label, sensitive_features=s)
+    assert max(np.abs(gaps(plain.decision_function(X), s, label))) > 0.1
+    assert model.explained_share_ < 1e-6
+    share = conditional_variance(f, s, label) / f.var()
+    assert share == pytest.approx(model.explained_share_, abs=1e-6)
+    path = model.path(X, label, [0.0, 1e3], sensitive_features=s, control_features=label)
+    assert np.diff(path.table["explained_share"])[0] < 0

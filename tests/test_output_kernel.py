@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import scalefair
 from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge, FairRidge
@@ -321,3 +325,26 @@ def test_a_fit_that_has_not_converged_warns(monkeypatch):
     monkeypatch.setitem(output_hsic.solve_output.__kwdefaults__, "max_iter", 2)
     with pytest.warns(ConvergenceWarning, match="has not converged after 2 steps"):
         FairRidge(eta=50.0, output_kernel="rbf").fit(x, y, sensitive_features=s)
+
+
+def test_a_classifier_keeps_the_curves_of_an_encoded_table():
+    x, y, s = toy(900)
+    X = pd.DataFrame(x, columns=["x0", "x1", "x2"]).assign(s=s)
+    label = y > 0
+    model = FairKernelClassifier(
+        feature_map="linear", base_estimator=LogisticRegression(), sensitive_columns=["s"], eta=3.0,
+        output_kernel="rbf", random_state=0,
+    )  # fmt: skip
+    base = make_pipeline(
+        make_column_transformer(
+            (OneHotEncoder(sparse_output=False), ["s"]), remainder="passthrough"
+        ),
+        LogisticRegression(),
+    )
+    fair = model.set_params(base_estimator=base).fit(X, label)
+    plain = base.fit(X, label)
+    assert fair._features == ("phi", "psi", "base", "curve")
+    after, before = fair.decision_function(X), plain.decision_function(X)
+    assert np.isfinite(after).all()
+    assert hsic(after, s) < hsic(before, s) / 5
+    assert fair.score(X, label) > 0.7

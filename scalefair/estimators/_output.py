@@ -97,9 +97,7 @@ def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
         coef = solve_primal(system, alpha, eta)[0] if start is None else start.coef
-        return solve_output(
-            replace(objective, eta=eta), coef, np.zeros(coef.shape[1]), progress=tell
-        )
+        return solve_output(replace(objective, eta=eta), coef, np.zeros(coef.shape[1]), tell=tell)
 
     with steps(estimator, "iterations", None) as tell:
         if unfairness is None:
@@ -126,11 +124,12 @@ def solve_loss_with_output(
     alpha = objective.alpha
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
-        if start is None:
-            coef, intercept = problem.solution(newton(Goal(alpha, eta)).theta)
-        else:
+        linear = newton(Goal(alpha, eta))
+        coef, intercept = problem.solution(linear.theta)
+        if start is not None:
             coef, intercept = start.coef, start.intercept
-        return solve_output(replace(objective, eta=eta), coef, intercept)
+        hessian = linear.local.hessian
+        return solve_output(replace(objective, eta=eta), coef, intercept, hessian=hessian)
 
     if unfairness is None:
         found = fit(eta)

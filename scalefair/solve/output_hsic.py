@@ -5,8 +5,8 @@
 
 Q does not change with the scale of f, so that no smaller f is a fairer one. P has the scale of the
 linear penalty |Rᵀβ|², and equals it for a normal f whose mean depends a little on s: η means the
-same. For `nocco_output` P = Q. L-BFGS runs in coordinates z in which the squared loss and the ridge
-are |z|², from the closed form of the linear penalty.
+same. For `nocco_output` P = Q. L-BFGS starts from the closed form of the linear penalty and runs in
+coordinates z in which J is about |z|².
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import block_diag, solve_triangular
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
@@ -27,6 +27,12 @@ from scalefair.solve.system import System
 from scalefair.statistics.output_features import OutputKernel, OutputPass, OutputSums, Point
 
 MAX_ITER = 500
+ROUND = 50
+"""Steps after which the coordinates are chosen anew."""
+
+COLUMNS = 2048
+"""Derivatives of waves that are summed to scale the steps; with more only the linear part is."""
+
 TOL = 1e-4
 """Largest entry of the gradient in z, relative to the sd of y, at which L-BFGS stops."""
 
@@ -118,6 +124,32 @@ class OutputObjective:
         weight = variance / variance.sum()
         return Dependence(float(weight @ parts), float(weight @ (parts / whole)))
 
+    def curvature(self, coef: Array) -> Array:
+        """About half the second derivative of ηP, by one pass: Gauss and Newton's, σ held.
+
+        Of several scores the mean, since all it is for is to scale the steps.
+        """
+        covariance = self._covariance
+        variance = np.maximum(np.sum(coef * (covariance @ coef), axis=0), np.finfo(float).tiny)
+        point = self._point(coef, np.zeros(coef.shape[1]), np.sqrt(variance))
+        weight = (1.0 if self.scaled else 1 / variance) * np.ones_like(variance)
+        factor = self.system.share_factor
+        found = self.kernel.linear * weight.mean() * (factor @ factor.T)
+        if 0 < self._columns <= COLUMNS:
+            sums, n = self.rows.sums(self.kernel, point, jacobian=True), self.system.moments.weight
+            rates = np.repeat(self.kernel.weights * self.kernel.frequencies**2, 2 * factor.shape[1])
+            for jacobian, w in zip(np.asarray(sums.jacobian), weight, strict=True):
+                along = self.linear_back(jacobian / n) * np.sqrt(rates * w / len(weight))
+                found += along @ along.T
+        if self.scaled:
+            found += self.dependence(coef).q * covariance
+        return np.asarray(self.eta * found)
+
+    @property
+    def _columns(self) -> int:
+        """Real numbers that T has."""
+        return 2 * len(self.kernel.weights) * int(self.system.share_factor.shape[1])
+
     def mean_loss(self, coef: Array, intercept: Array) -> float:
         """1/n Σ V of a predictor, by a pass."""
         point = self._point(coef, intercept, np.ones(coef.shape[1]))
@@ -136,8 +168,7 @@ class OutputObjective:
     @property
     def _fused(self) -> bool:
         """Whether T and its derivatives are summed in one pass: where that is the lesser work."""
-        columns = 2 * len(self.kernel.weights) * self.system.share_factor.shape[1]
-        return not self.rows.kept and columns <= len(self.system.gram)
+        return not self.rows.kept and self._columns <= len(self.system.gram)
 
     def _sums(self, point: Point) -> OutputSums:
         if self.loss is None and not len(self.kernel.weights):
@@ -173,51 +204,118 @@ class OutputObjective:
         return value + float(sums.loss) / n, slope + along, sums.slope[-1] / n
 
 
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """z = Lᵀθ, in which J is about |z|²; θ = [β, b] of centred features.
+
+    Parameters
+    ----------
+    root : array of shape (p, p) or (kp, kp)
+        L, the Cholesky factor of half its second derivative: one for all scores, or of all at once.
+    mean : array of shape (m,)
+        Of Φ.
+    scores : int
+        Their number k.
+    intercept : bool
+        Whether b is part of θ; else it follows from β.
+    """
+
+    root: Array
+    mean: Array
+    scores: int
+    intercept: bool
+
+    @classmethod
+    def at(cls, objective: OutputObjective, coef: Array, hessian: Array | None) -> Coordinates:
+        """Return those at a start: of the squared loss, or of a loss's second derivative there."""
+        system, scores = objective.system, coef.shape[1]
+        rest = np.diag(objective.alpha * system.ridge) + objective.curvature(coef)
+        if hessian is None:
+            root = cholesky(system.gram + rest)[0][0]
+            return cls(np.tril(root), system.mean, scores, False)
+        if system.fit_intercept:
+            rest = block_diag(rest, np.zeros((1, 1)))
+        root = cholesky(hessian / 2 + np.kron(np.eye(scores), rest))[0][0]
+        return cls(np.tril(root), system.mean, scores, system.fit_intercept)
+
+    def start(self, coef: Array, intercept: Array) -> Array:
+        """z of a predictor."""
+        centred = np.vstack([coef, intercept + self.mean @ coef]) if self.intercept else coef
+        return np.asarray(self.root.T @ self._stacked(centred)).ravel()
+
+    def point(self, z: Array, intercept: Array) -> tuple[Array, Array]:
+        """β and b of uncentred features; `intercept` where it is no part of θ."""
+        stacked = solve_triangular(self.root, z.reshape(len(self.root), -1), trans="T", lower=True)
+        theta = self._columns(stacked)
+        if not self.intercept:
+            return theta, intercept
+        return theta[:-1], theta[-1] - self.mean @ theta[:-1]
+
+    def slope(self, slope: Array, slope_b: Array) -> Array:
+        """Gradient in z from those in β and b."""
+        if self.intercept:
+            slope = np.vstack([slope - np.outer(self.mean, slope_b), slope_b])
+        return np.asarray(solve_triangular(self.root, self._stacked(slope), lower=True)).ravel()
+
+    def _stacked(self, theta: Array) -> Array:
+        return theta if len(theta) == len(self.root) else theta.T.reshape(-1, 1)
+
+    def _columns(self, stacked: Array) -> Array:
+        return stacked if stacked.shape[1] == self.scores else stacked.reshape(self.scores, -1).T
+
+
 def solve_output(
     objective: OutputObjective,
     coef: Array,
     intercept: Array,
     *,
+    hessian: Array | None = None,
     tol: float = TOL,
     max_iter: int = MAX_ITER,
-    progress: Callable[[], Any] | None = None,
+    tell: Callable[[], Any] = lambda: None,
 ) -> OutputFit:
-    """Minimise J by L-BFGS from (coef, intercept); warn where it has not converged."""
-    system, free = objective.system, objective.loss is not None and objective.system.fit_intercept
-    (L, _), _ = cholesky(system.gram + objective.alpha * np.diag(system.ridge))
-    L = np.tril(L)
-    size = coef.size
+    """Minimise J by L-BFGS from (coef, intercept); warn where it has not converged.
 
-    def unpack(z: Array) -> tuple[Array, Array]:
-        beta = solve_triangular(L, z[:size].reshape(coef.shape), trans="T", lower=True)
-        return beta, z[size:] if free else intercept
-
-    def value(z: Array) -> tuple[float, Array]:
-        J, slope, slope_b = objective(*unpack(z))
-        along = solve_triangular(L, slope, lower=True).ravel()
-        return J, np.concatenate([along, slope_b]) if free else along
-
-    def told(_: Array) -> None:
-        if progress is not None:
-            progress()
-
-    start = (L.T @ coef).ravel()
-    start = np.concatenate([start, intercept]) if free else start
+    Every so many steps the coordinates are chosen anew, where it has come to. `hessian` is the
+    second derivative of 1/n ΣV in θ at the start, where there is a loss.
+    """
     if objective.eta == 0:  # the start is the optimum
         return OutputFit(coef, intercept, objective.dependence(coef), 0)
-    spread = np.sqrt(np.trace(system.moments.covariance("y", "y")))
-    found: Any = minimize(  # type: ignore[call-overload]
-        value, start, jac=True, method="L-BFGS-B", callback=told,
-        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "maxcor": 20, "ftol": 1e-13,
-                 "gtol": tol * max(float(spread), np.finfo(float).tiny)},
-    )  # fmt: skip
-    if found.status == 1:
+    spread = float(np.sqrt(np.trace(objective.system.moments.covariance("y", "y"))))
+    gtol, n_iter, status, largest = tol * max(spread, np.finfo(float).tiny), 0, 1, np.nan
+    while status == 1 and n_iter < max_iter:
+        at = Coordinates.at(objective, coef, hessian)
+        found = _descend(objective, at, coef, intercept, gtol, min(ROUND, max_iter - n_iter), tell)
+        coef, intercept = at.point(found.x, intercept)
+        n_iter, status, largest = n_iter + int(found.nit), found.status, np.abs(found.jac).max()
+    if status == 1:
         warnings.warn(
-            f"the fit with a kernel on the output has not converged after {found.nit} steps "
-            f"(largest gradient {np.abs(found.jac).max():.2g}); scale the features, or use a "
-            "smaller eta or a larger alpha",
+            f"the fit with a kernel on the output has not converged after {n_iter} steps "
+            f"(largest gradient {largest:.2g}); scale the features, or use a smaller eta or a "
+            "larger alpha",
             ConvergenceWarning,
             stacklevel=2,
         )
-    beta, b = unpack(found.x)
-    return OutputFit(beta, b, objective.dependence(beta), int(found.nit))
+    return OutputFit(coef, intercept, objective.dependence(coef), n_iter)
+
+
+def _descend(  # noqa: PLR0917
+    objective: OutputObjective,
+    at: Coordinates,
+    coef: Array,
+    intercept: Array,
+    gtol: float,
+    steps: int,
+    tell: Callable[[], Any],
+) -> Any:
+    """Take so many steps of L-BFGS."""
+
+    def value(z: Array) -> tuple[float, Array]:
+        J, slope, slope_b = objective(*at.point(z, intercept))
+        return J, at.slope(slope, slope_b)
+
+    options = {"maxiter": steps, "maxfun": 4 * steps, "maxcor": 20, "ftol": 1e-13, "gtol": gtol}
+    return minimize(  # type: ignore[call-overload]
+        value, at.start(coef, intercept), jac=True, method="L-BFGS-B", options=options,
+        callback=lambda _: tell() and None,
+    )  # fmt: skip
