@@ -108,7 +108,8 @@ class FairNewtonBase(FairBase):
             problem = replace(problem, source=told)
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": tell}
             if self.psi_ is not None and goes_on(self):
-                solve_loss_with_output(self, data, problem, partial(newton, problem, **options))
+                fit = partial(newton, problem, **options)
+                solve_loss_with_output(self, data, problem, fit, tell)
             else:
                 self._set_fit(problem, newton(problem, goal, **options))
 
