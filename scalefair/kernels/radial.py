@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from scalefair import _jit
 from scalefair._typing import Array, Rows
-from scalefair.kernels.checks import as_count
+from scalefair.kernels.checks import as_count, as_pair
 from scalefair.kernels.frequencies import gaussian_frequencies
 from scalefair.kernels.stationary import Stationary
 
@@ -107,6 +108,14 @@ class RBF(Radial):
     def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
         _jit.gaussian(D, xx, zz)
         return 1.0
+
+    def log_gradient(self, X: Any, Z: Any, W: Array) -> Array:
+        """Return Σ_ij W_ij ∂ log k(x_i, z_j)/∂log θ_l = Σ_ij W_ij (x_il - z_jl)²/θ_l².
+
+        With W = G ∘ cK it is c times `gradient`, without another look at the kernel: the exact
+        process has K at hand, with amplitude and weights.
+        """
+        return self._contracted(*self._standardised(*as_pair(X, Z, double=True)), W)
 
     def _gradient_at(self, X: Rows, Z: Rows, G: Array, K: Array) -> Array:
         """Here -f'(r)/r is k itself, so that a product and the exponentials are saved."""
