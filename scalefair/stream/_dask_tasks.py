@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle  # nosec B403: what dask itself sends between its processes
+import pickle  # nosec B403
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
