@@ -27,47 +27,45 @@ def slowly(chunk):
 @TIMES
 def test_a_worker_killed_at_any_moment(times, tmp_path):
     """Before, during or after its tasks; another one comes for it each time."""
-    y = Y[:, None]
-    (expected,) = accumulate(ArraySource(X, y=y), ROW_MAP)
-    source = {"x": da.from_array(X, 50), "y": da.from_array(y, 80), "rows_per_task": 100}
+    (expected,) = accumulate(ArraySource(X, y=Y[:, None]), ROW_MAP)
     cluster = Cluster(tmp_path)
     try:
         with nothing_left_running(), connect(cluster.address, timeout=LIMIT) as client:
             for _ in range(2):
                 cluster.add_worker("--no-nanny")
             client.wait_for_workers(2, timeout=LIMIT)
-            usual = 0.0
-            for run in range(min(times, 2) + times):
-                rows = DaskSource(**source, client=client).then(slowly)
+            run(client, expected)  # the maps are compiled and sent
+            usual = run(client, expected)
+            for _ in range(times):
                 victim = cluster.workers[RNG.integers(2)]
                 killer = Timer(RNG.uniform(0, usual), victim.send_signal, [signal.SIGKILL])
-                if run >= min(times, 2):  # the first runs show how long one takes
-                    killer.start()
-                found, seconds = ends(lambda rows=rows: accumulate(rows, ROW_MAP, rows=20))
-                assert not isinstance(found, BaseException), repr(found)
-                check(found, expected)
-                usual = max(seconds, 0.1) if run < min(times, 2) else usual
-                if killer.ident is not None:
-                    replace(cluster, client, killer, victim)
+                killer.start()
+                run(client, expected)
+                killer.join()
+                replace(cluster, client, victim)
     finally:
         cluster.close()
 
 
-def check(found, expected):
+def run(client, expected):
+    """Sum all rows, in thirty tasks; return the seconds it took."""
+    rows = DaskSource(
+        da.from_array(X, 50), y=da.from_array(Y[:, None], 80), client=client, rows_per_task=100
+    )
+    found, seconds = ends(lambda: accumulate(rows.then(slowly), ROW_MAP, rows=20))
+    assert not isinstance(found, BaseException), repr(found)
     (moments,) = found
     assert moments.n_rows == N
     scale = np.abs(expected.scatter).max()
     np.testing.assert_allclose(moments.scatter, expected.scatter, rtol=0, atol=1e-10 * scale)
+    return seconds
 
 
-def replace(cluster, client, killer, victim):
+def replace(cluster, client, victim):
     """Wait for the end of the victim and start another worker."""
-    killer.join()
     assert victim.wait(LIMIT) == -signal.SIGKILL
     cluster.workers.remove(victim)
     cluster.add_worker("--no-nanny")
-    addresses = len(client.scheduler_info()["workers"])
-    client.wait_for_workers(max(2, min(addresses, 2)), timeout=LIMIT)
     deadline = time.monotonic() + LIMIT
     while len(client.scheduler_info()["workers"]) != 2 and time.monotonic() < deadline:
         time.sleep(0.05)
