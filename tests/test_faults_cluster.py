@@ -8,13 +8,14 @@ from threading import Timer
 
 import dask.array as da
 import numpy as np
+import pytest
 
 from scalefair.maps import RandomFourier
 from scalefair.statistics import RowMap, accumulate
 from scalefair.stream import ArraySource
 from scalefair.stream.dask import DaskSource, connect
 from tests.clusters import LIMIT, Cluster, ends
-from tests.faults import RNG, TIMES, N, X, Y, nothing_left_running
+from tests.faults import RNG, N, X, Y, nothing_left_running
 
 ROW_MAP = RowMap(RandomFourier(n_components=30, random_state=0).fit(X))
 
@@ -24,25 +25,30 @@ def slowly(chunk):
     return chunk
 
 
-@TIMES
+@pytest.mark.parametrize(
+    "times", [pytest.param(2, id="2"), pytest.param(50, id="50", marks=pytest.mark.slow)]
+)
 def test_a_worker_killed_at_any_moment(times, tmp_path):
-    """Before, during or after its tasks; another one comes for it each time."""
+    """Before, during or after its tasks; others come for those that went."""
     (expected,) = accumulate(ArraySource(X, y=Y[:, None]), ROW_MAP)
     cluster = Cluster(tmp_path)
     try:
         with nothing_left_running(), connect(cluster.address, timeout=LIMIT) as client:
-            for _ in range(2):
+            for _ in range(3):
                 cluster.add_worker("--no-nanny")
-            client.wait_for_workers(2, timeout=LIMIT)
+            client.wait_for_workers(3, timeout=LIMIT)
             run(client, expected)  # the maps are compiled and sent
             usual = run(client, expected)
             for _ in range(times):
-                victim = cluster.workers[RNG.integers(2)]
+                if len(cluster.workers) < 2:
+                    refill(cluster, client)
+                victim = cluster.workers[RNG.integers(len(cluster.workers))]
                 killer = Timer(RNG.uniform(0, usual), victim.send_signal, [signal.SIGKILL])
                 killer.start()
                 run(client, expected)
                 killer.join()
-                replace(cluster, client, victim)
+                assert victim.wait(LIMIT) == -signal.SIGKILL
+                cluster.workers.remove(victim)
     finally:
         cluster.close()
 
@@ -61,11 +67,10 @@ def run(client, expected):
     return seconds
 
 
-def replace(cluster, client, victim):
-    """Wait for the end of the victim and start another worker."""
-    assert victim.wait(LIMIT) == -signal.SIGKILL
-    cluster.workers.remove(victim)
-    cluster.add_worker("--no-nanny")
+def refill(cluster, client):
+    """Start workers until there are three again."""
+    while len(cluster.workers) < 3:
+        cluster.add_worker("--no-nanny")
     deadline = time.monotonic() + LIMIT
-    while len(client.scheduler_info()["workers"]) != 2 and time.monotonic() < deadline:
+    while len(client.scheduler_info()["workers"]) != 3 and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -35,6 +35,11 @@ def interrupted_after(seconds):
         signal.signal(signal.SIGALRM, usual)
 
 
+def cross_validated():
+    parameters = {name: value for name, value in SMALL.items() if name != "eta"}
+    return FairKernelRidgeCV(**parameters).fit(X, Y, sensitive_features=S)
+
+
 def jobs(folder):
     """What may be interrupted: each returns numbers."""
     table = pd.DataFrame(X, columns=list("abc")).assign(s=S, y=Y)
@@ -52,7 +57,7 @@ def jobs(folder):
 
     return {
         "fit": lambda: fitted().coef_,
-        "cross-validation": lambda: fitted(FairKernelRidgeCV, eta=None).coef_,
+        "cross-validation": lambda: cross_validated().coef_,
         "checkpoints": lambda: fitted(checkpoint=folder / "c").coef_,
         "predict": lambda: model.predict(X),
         "files": fit_files,

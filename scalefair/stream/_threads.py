@@ -12,9 +12,12 @@ from threading import enumerate as living_threads
 from time import sleep
 from typing import Any, TypeVar
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
+_ROOM = 3 * 2**22
+"""Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps."""
 _lock = Lock()
 _users = 0
 _keeper: _Keeper | None = None
@@ -97,7 +100,7 @@ def one_blas_thread() -> Iterator[None]:
             _users, counted = _users + 1, True  # no interrupt comes between the two
             if _users == 1:
                 _keeper = _Keeper()
-                with _no_thread_is_no_memory():
+                with _starting(1):
                     _keeper.start()
         # Where the caller holds a limit of its own, the keeper is powerless and the caller is not.
         with _controller().limit(limits=1):
@@ -129,7 +132,7 @@ def run_lanes(work: Callable[[int], T], lanes: int, stop: Event) -> list[T]:
 
     with one_blas_thread(), ThreadPoolExecutor(lanes) as pool:
         try:
-            with _no_thread_is_no_memory():
+            with _starting(lanes):
                 futures = [pool.submit(wait_and_work, lane) for lane in range(lanes)]
             begin.set()
             ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
@@ -145,7 +148,13 @@ def run_lanes(work: Callable[[int], T], lanes: int, stop: Event) -> list[T]:
 
 
 @contextmanager
-def _no_thread_is_no_memory() -> Iterator[None]:
+def _starting(count: int) -> Iterator[None]:
+    """Start so many threads here, or get a MemoryError.
+
+    Python waits for ever for a thread that finds no memory for its first steps, so there must be
+    room before: it is asked for, and given back untouched.
+    """
+    np.empty(count * _ROOM, np.uint8)
     try:
         yield
     except RuntimeError as error:
