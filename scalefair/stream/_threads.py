@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
+from mmap import mmap
 from threading import Event, Lock, Thread
 from threading import enumerate as living_threads
 from time import sleep
 from typing import Any, TypeVar
 
-import numpy as np
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
@@ -152,12 +152,12 @@ def _starting(count: int) -> Iterator[None]:
     """Start so many threads here, or get a MemoryError.
 
     Python waits for ever for a thread that finds no memory for its first steps, so there must be
-    room before: it is asked for, and given back untouched.
+    room before: it is asked of the system, and given back untouched.
     """
-    np.empty(count * _ROOM, np.uint8)
     try:
+        mmap(-1, count * _ROOM).close()
         yield
-    except RuntimeError as error:
+    except (OSError, RuntimeError) as error:
         raise MemoryError(
-            f"{error}: no memory for it, or too many; use a smaller n_jobs"
+            f"{error}: no memory for a thread, or too many; use a smaller n_jobs"
         ) from error
