@@ -50,7 +50,7 @@ def test_an_interrupted_command_writes_all_or_nothing(times, tmp_path):
             (out / "m.scalefair").unlink()
         else:
             assert process.returncode in (INTERRUPTED, -signal.SIGINT)
-            assert err == "scalefair: error: interrupted\n" or "KeyboardInterrupt" in err
+            assert err.endswith("scalefair: error: interrupted\n") or "KeyboardInterrupt" in err
 
 
 SCRIPT = """
@@ -102,7 +102,7 @@ def test_a_limit_of_memory_is_a_memory_error(times, tmp_path):
     """And the next fit, with memory again, gives the same numbers as ever."""
     command = [sys.executable, "-c", SCRIPT, str(times), str(tmp_path)]
     done = subprocess.run(
-        command, check=False, env=ENV, capture_output=True, text=True, timeout=900
+        command, check=False, env=ENV, capture_output=True, text=True, timeout=100 + 10 * times
     )
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
