@@ -52,7 +52,7 @@ def jobs(folder: Path) -> dict[str, Callable[[], np.ndarray]]:
     def streamed():
         rows = scalefair.scan_parquet(folder / "d.parquet")
         model = scalefair.FairKernelRidge(**same)
-        model.fit(rows.drop("y", "s"), rows["y"], sensitive_features=rows["s"])
+        model.fit(rows.drop(["y", "s"]), rows["y"], sensitive_features=rows["s"])
         return model.coef_
 
     def saved():
