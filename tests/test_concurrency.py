@@ -79,6 +79,8 @@ def test_many_threads_at_once_get_the_bits_of_one(tmp_path):
         for k, result in enumerate(results):
             np.testing.assert_array_equal(result, alone[(i + k) % len(todo)])
     assert os.listdir(tmp_path) == ["m"]
+    (tmp_path / "new").touch()
+    assert (tmp_path / "m").stat().st_mode == (tmp_path / "new").stat().st_mode
 
 
 PROCESSES = """
