@@ -6,10 +6,11 @@ tells a damaged file from a whole one.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ from safetensors.numpy import save
 
 SCHEMA = 1
 """Version of the container. Files of a later version are refused."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of writing, which do not say where."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -65,19 +69,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Whoever looks finds the old file or the new one, never a part.
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    # Not by mkstemp: its files are private, and making them as readable as others takes a change
+    # of the umask, which all threads share.
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with part.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes a private file; results are as readable as any file their owner writes.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        os.replace(part, target)
+    except BaseException as error:
+        part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+            error.filename = os.fspath(target)
         raise
 
 
