@@ -44,6 +44,9 @@ from scalefair.stream._source import PARTS
 HELD = 2**28
 """Bytes of encoded rows that are kept rather than encoded anew for every pass."""
 
+KEPT = 2**28
+"""Bytes of features of rows in memory that are kept rather than made anew for every pass."""
+
 METHODS = ("value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "start")
 """What an object must have to be a loss."""
 
@@ -108,14 +111,15 @@ class FairNewtonBase(FairBase):
             problem = replace(problem, source=told)
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": tell}
             if self.psi_ is not None and goes_on(self):
-                solve_loss_with_output(self, data, problem, partial(newton, problem, **options))
+                fit = partial(newton, problem, **options)
+                solve_loss_with_output(self, data, problem, fit, tell)
             else:
                 self._set_fit(problem, newton(problem, goal, **options))
 
     def _problem(self, source: ChunkSource, n_rows: int | None) -> Problem:
         row_map = self._row_map(n_rows)
         rows = self.chunk_rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
-        return Problem(source, row_map, self._solved_loss, self._system(), rows)
+        return Problem(source, row_map, self._solved_loss, self._system(), rows, KEPT)
 
     def _set_fit(self, problem: Problem, fit: NewtonFit) -> None:
         """Set what a fit finds."""

@@ -113,9 +113,16 @@ def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
 
 
 def solve_loss_with_output(
-    estimator: Any, data: TrainingData, problem: Any, newton: Callable[[Goal], NewtonFit]
+    estimator: Any,
+    data: TrainingData,
+    problem: Any,
+    newton: Callable[[Goal], NewtonFit],
+    tell: Callable[[], Any],
 ) -> None:
-    """Set the scores of a general loss, from Newton's fit with the linear penalty on."""
+    """Set the scores of a general loss, from Newton's fit with the linear penalty on.
+
+    `tell` hears of every step.
+    """
     system, loss = problem.system, estimator._solved_loss
     eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
     objective = output_objective(
@@ -128,8 +135,8 @@ def solve_loss_with_output(
         coef, intercept = problem.solution(linear.theta)
         if start is not None:
             coef, intercept = start.coef, start.intercept
-        hessian = linear.local.hessian
-        return solve_output(replace(objective, eta=eta), coef, intercept, hessian=hessian)
+        weighed, hessian = replace(objective, eta=eta), linear.local.hessian
+        return solve_output(weighed, coef, intercept, hessian=hessian, tell=tell)
 
     if unfairness is None:
         found = fit(eta)

@@ -17,7 +17,8 @@ from scalefair._typing import Array, Source
 from scalefair.solve.primal import gain
 from scalefair.solve.system import Solution, System
 from scalefair.statistics import RowMap
-from scalefair.statistics.curvature import Along, RowFrame, loss_sums
+from scalefair.statistics.curvature import Along, KeptFeatures, RowFrame, loss_sums
+from scalefair.stream import ArraySource
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,8 @@ class Problem:
         Of the moments: mean and covariance of Φ, R, the relative ridges D.
     rows : int or None
         Rows per chunk.
+    keep : int
+        Bytes of features that may be kept between passes, where the rows are in memory.
     """
 
     source: Source
@@ -66,6 +69,7 @@ class Problem:
     loss: Any
     system: System
     rows: int | None = None
+    keep: int = 0
 
     @property
     def intercept(self) -> bool:
@@ -89,6 +93,15 @@ class Problem:
             phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
         shift = np.concatenate([phi, mean[width:]])
         return RowFrame(self.row_map, self.system.features[1:], self.intercept, shift)
+
+    @cached_property
+    def kept(self) -> KeptFeatures | None:
+        """Where features are kept; None where they are made anew in every pass."""
+        if not isinstance(self.source, ArraySource):
+            return None
+        n, width, dtype = self.source.n_rows, self.frame.width, np.dtype(self.row_map.dtype)
+        fits = n * width * dtype.itemsize <= self.keep
+        return KeptFeatures(n, width, dtype) if fits else None
 
     @cached_property
     def covariance(self) -> Array:
@@ -168,7 +181,7 @@ class Problem:
         way to θ by what the gradients tell (BFGS).
         """
         along = Along(self._raw(theta), self._raw(before.theta), steps, not light)
-        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows)
+        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows, kept=self.kept)
         sums = sums.transform(self.linear, self.frame.width)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient / n
