@@ -4,8 +4,10 @@ pyplot is asked for a figure only where the caller gives no axes, so that a note
 result. Everything else goes through figures of its own and leaves no state behind.
 """
 
+from scalefair.plots._predicted import predicted, scores
 from scalefair.plots.audit import AuditDisplay
 from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, make_figure, to_svg
+from scalefair.plots.front import FrontDisplay
 from scalefair.plots.groups import GroupDistributionDisplay, density
 from scalefair.plots.limit import LimitGapDisplay
 from scalefair.plots.path import (
@@ -24,6 +26,7 @@ __all__ = [
     "INK",
     "AuditDisplay",
     "FairPathDisplay",
+    "FrontDisplay",
     "GroupDistributionDisplay",
     "LimitGapDisplay",
     "PathPoints",
@@ -31,7 +34,9 @@ __all__ = [
     "density",
     "make_figure",
     "path_points",
+    "predicted",
     "row_at",
+    "scores",
     "target_variance",
     "to_svg",
 ]

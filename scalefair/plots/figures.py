@@ -15,6 +15,12 @@ BEFORE, AFTER = "#d55e00", "#0072b2"
 """Vermilion and blue of Okabe and Ito's palette: told apart with every kind of colour blindness."""
 
 
+COLORS = (AFTER, BEFORE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
+"""Of the same palette, for several models; their markers tell them apart without colour."""
+
+MARKERS = ("o", "D", "s", "^", "v", "P", "X")
+
+
 def make_figure(width: float, height: float) -> tuple[Figure, Axes]:
     """Return a figure of its own with one axes, in inches; pyplot does not know of it."""
     figure = Figure(figsize=(width, height), layout="constrained")
