@@ -30,7 +30,7 @@ from scalefair.cli._output import Console, noted
     type=click.Choice(["error", "drop", "group"]),
     default="error",
     show_default=True,
-    help="Rows in which a sensitive column is missing: an error, left out, or a group of their own.",
+    help="Rows in which a sensitive column is missing: refused, left out, or a group.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")

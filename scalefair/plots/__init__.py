@@ -4,7 +4,6 @@ pyplot is asked for a figure only where the caller gives no axes, so that a note
 result. Everything else goes through figures of its own and leaves no state behind.
 """
 
-from scalefair.plots._predicted import predicted, scores
 from scalefair.plots.audit import AuditDisplay
 from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, make_figure, to_svg
 from scalefair.plots.front import FrontDisplay
@@ -34,9 +33,7 @@ __all__ = [
     "density",
     "make_figure",
     "path_points",
-    "predicted",
     "row_at",
-    "scores",
     "target_variance",
     "to_svg",
 ]

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 
 from scalefair import _frames
 from scalefair._typing import Array
 from scalefair.measures import explained_share
 from scalefair.plots._predicted import predicted
-from scalefair.plots.figures import COLORS, FAINT, MARKERS, finish, new_axes
+from scalefair.plots.figures import COLORS, FAINT, MARKERS, finish, new_axes, percent_axis
 from scalefair.plots.path import held_out, path_of, path_points, target_variance
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ class FrontDisplay:
             self._draw(model, COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)])
         self.ax_.set_xlabel(f"explained share of the variance ({self.where})")
         self.ax_.set_ylabel(f"R² ({self.where})")
-        self.ax_.xaxis.set_major_formatter(PercentFormatter(xmax=1.0, symbol=" %"))
+        percent_axis(self.ax_)
         finish(self.ax_)
         return self
 

@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 
 from scalefair._typing import Array
-from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, finish, limits, new_axes
+from scalefair.plots.figures import (
+    AFTER,
+    BEFORE,
+    FAINT,
+    INK,
+    finish,
+    limits,
+    new_axes,
+    percent_axis,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,7 +178,7 @@ class FairPathDisplay:
         kind = "held-out" if held_out(self.table) else "in the sample"
         self.ax_.set_xlabel(f"explained share of the variance ({kind})")
         self.ax_.set_ylabel(f"{'mean loss' if self._has_loss else 'R²'} ({kind})")
-        self.ax_.xaxis.set_major_formatter(PercentFormatter(xmax=1.0, symbol=" %"))
+        percent_axis(self.ax_)
         finish(self.ax_)
 
 

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from scalefair import _frames
 from scalefair._typing import Array
-from scalefair.plots import predicted, scores
+from scalefair.plots._predicted import predicted, scores
 from scalefair.report.groups import Groups, share_and_error
 from scalefair.report.problem import Sample
 

@@ -14,7 +14,8 @@ from sklearn.base import is_classifier
 from sklearn.metrics import roc_auc_score
 
 from scalefair._typing import Array
-from scalefair.plots import predicted, row_at, scores
+from scalefair.plots import row_at
+from scalefair.plots._predicted import predicted, scores
 from scalefair.report.family import check_fair, fit_arguments, front_of, judged, relatives
 from scalefair.report.groups import Groups, Share, between_share, cross
 from scalefair.report.independence import independence

@@ -70,7 +70,8 @@ def headline(frontier: Frontier) -> str:
 def _aim(frontier: Frontier) -> str:
     names = listed(frontier.problem.sensitive)
     explain = "explains" if len(frontier.problem.sensitive) == 1 else "explain"
-    what = f"the share of the variance of the predictions that {names} {explain}"
+    told = "predictions" if frontier.scored is None else "scores"
+    what = f"the share of the variance of the {told} that {names} {explain}"
     if frontier.limit is None:
         return f"Reducing {what}"
     return f"Limiting {what} to {percent(frontier.limit)}"
@@ -115,8 +116,8 @@ def refit_code(frontier: Frontier) -> str:
 
 def load_code(frontier: Frontier, name: str) -> str:
     """Return Python that loads the model of the page and predicts."""
-    inputs = [str(column) for column in getattr(frontier.estimator, "feature_names_in_", ())]
-    columns = f"a table with the columns {', '.join(inputs)}" if inputs else "rows as in the fit"
+    named = hasattr(frontier.estimator, "feature_names_in_")
+    columns = "a table with the inputs listed above" if named else "rows as in the fit"
     what = ".predict_proba(X)" if hasattr(frontier.estimator, "classes_") else ".predict(X)"
     return "\n".join(
         [
