@@ -13,6 +13,9 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.floating[Any]]
 """Feature rows, float32 or float64."""
 
+LARGEST = 1e75
+"""Numbers beyond this are refused: products of four of them must not overflow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:

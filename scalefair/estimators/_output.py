@@ -106,7 +106,8 @@ def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
             eta, found = solve_output_under_limit(fit, unfairness)
             # The share does not depend on the scale of f, so it ends with that of least error.
             found = found._replace(coef=rescale(system, found.coef) if eta else found.coef)
-    estimator.eta_, estimator.n_iter_, estimator.jitter_ = eta, found.n_iter, 0.0
+    estimator.eta_, estimator.n_iter_ = eta, found.n_iter
+    estimator._judge(system, alpha)
     estimator.output_share_ = found.dependence.share
     estimator._set_solution(system.solution(found.coef))
     estimator.explained_share_ = system.explained_share(found.coef)
@@ -136,6 +137,7 @@ def solve_loss_with_output(
     else:
         eta, found = solve_output_under_limit(fit, unfairness)
     estimator._set_scores(found.coef, found.intercept)
+    estimator._judge(problem, newton(Goal(alpha, eta)).local)
     estimator.eta_, estimator.n_iter_ = eta, found.n_iter
     estimator.n_passes_ = objective.rows.n_passes
     estimator.mean_loss_ = objective.mean_loss(found.coef, found.intercept)

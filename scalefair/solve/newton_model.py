@@ -233,9 +233,9 @@ class Slice:
         ridge = np.zeros(p)
         ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
         self._local = local
-        self._matrix = curved.copy()
-        self._matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
-        self._factor, self.jitter = cholesky(self._matrix)
+        self.matrix = curved.copy()
+        self.matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
+        self._factor, self.jitter = cholesky(self.matrix)
         target = curved @ _flat(local.theta) - _flat(local.gradient)
         self.ridge = cho_solve(self._factor, target, check_finite=False)
 
@@ -288,7 +288,7 @@ class Slice:
         flat = _flat(step)
         along = self._problem.system.factor.T @ self._problem.beta(step)
         weight = 2.0 * eta if np.isfinite(eta) else 0.0
-        return float(flat @ self._matrix @ flat + weight * np.sum(along**2))
+        return float(flat @ self.matrix @ flat + weight * np.sum(along**2))
 
 
 def _flat(theta: Array) -> Array:
