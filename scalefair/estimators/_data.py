@@ -190,10 +190,10 @@ def open_training(  # noqa: PLR0917
         raise ValueError(ONLY_CONTROL)
     preparation = _with_encoders(preparation, rows, learned)
     split_sample = learned.sample.chunk()
-    narrow = _narrow(estimator)
-    sample = narrow(preparation.encode(split_sample))
+    sample = preparation.encode(split_sample)
+    source = _narrowed(estimator, preparation.applied_to(rows.source))
     return TrainingData(
-        preparation.applied_to(rows.source).then(narrow), preparation, sample.y.shape[1], rows.one_target,
+        source, preparation, sample.y.shape[1], rows.one_target,
         learned.n_rows, learned.n_present, seed, sample,
         _numeric(learned.groups.rows, preparation.sensitive_encoder), rows.source, split_sample,
         _numeric(learned.control_groups.rows, preparation.control_encoder),
@@ -223,7 +223,7 @@ def open_batch(  # noqa: PLR0917
         estimator, X, y, sensitive_features, sample_weight, control_features=control_features,
         reset=False,
     )  # fmt: skip
-    source = preparation.applied_to(rows.source).then(_narrow(estimator))
+    source = _narrowed(estimator, preparation.applied_to(rows.source))
     n_targets = next(rows.source.chunks(1)).y.shape[1]
     if n_targets != estimator._n_targets:
         raise ValueError(
@@ -247,16 +247,13 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
     if not estimator._joins_sensitive:
         # Then s is not needed, and may be missing or of a level never seen.
         preparation = replace(preparation, sensitive_encoder=None)
-    return preparation.applied_to(_rows.open_inputs(estimator, X)).then(_narrow(estimator))
+    return _narrowed(estimator, preparation.applied_to(_rows.open_inputs(estimator, X)))
 
 
-def _narrow(estimator: Any) -> Callable[[Chunk], Chunk]:
-    """Return what refuses numbers whose squares overflow in float32, where rows are float32."""
-    return _checked_single if getattr(estimator, "dtype", "float64") == "float32" else _same
-
-
-def _same(chunk: Chunk) -> Chunk:
-    return chunk
+def _narrowed(estimator: Any, source: ChunkSource) -> ChunkSource:
+    """Refuse numbers whose squares overflow in float32, where feature rows are float32."""
+    single = getattr(estimator, "dtype", "float64") == "float32"
+    return source.then(_checked_single) if single else source
 
 
 def _checked_single(chunk: Chunk) -> Chunk:

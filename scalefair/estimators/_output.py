@@ -123,9 +123,11 @@ def solve_loss_with_output(
         estimator, data, system, output_kernel(estimator.output_kernel), loss
     )
     alpha = objective.alpha
+    last: list[Any] = []
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
         linear = newton(Goal(alpha, eta))
+        last[:] = [linear.local]
         coef, intercept = problem.solution(linear.theta)
         if start is not None:
             coef, intercept = start.coef, start.intercept
@@ -137,7 +139,7 @@ def solve_loss_with_output(
     else:
         eta, found = solve_output_under_limit(fit, unfairness)
     estimator._set_scores(found.coef, found.intercept)
-    estimator._judge(problem, newton(Goal(alpha, eta)).local)
+    estimator._judge(problem, last[0])
     estimator.eta_, estimator.n_iter_ = eta, found.n_iter
     estimator.n_passes_ = objective.rows.n_passes
     estimator.mean_loss_ = objective.mean_loss(found.coef, found.intercept)
