@@ -118,6 +118,7 @@ class _Writer:
         self.arrays: dict[str, NDArray[Any]] = {}
         self.objects: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
+        self._known: dict[int, Any] = {}
         self._alive: list[Any] = []
 
     def state(self, value: Any, where: str) -> Any:  # noqa: PLR0911 (one for each kind)
@@ -127,7 +128,7 @@ class _Writer:
         if isinstance(value, PLAIN):
             return value
         if isinstance(value, np.ndarray):
-            return self._array(value, where)
+            return self._shared(value, where)
         if isinstance(value, list | tuple):
             items = [self.state(item, f"{where}[{i}]") for i, item in enumerate(value)]
             return {"list" if isinstance(value, list) else "tuple": items}
@@ -139,6 +140,13 @@ class _Writer:
         if isinstance(value, type) and issubclass(value, np.number):
             return {"number": np.dtype(value).str}
         return self.entry(value, where)
+
+    def _shared(self, array: NDArray[Any], where: str) -> Any:
+        """Return what stands for an array, which is stored once."""
+        if id(array) not in self._known:
+            self._alive.append(array)
+            self._known[id(array)] = self._array(array, where)
+        return self._known[id(array)]
 
     def _array(self, array: NDArray[Any], where: str) -> Any:
         if array.dtype.kind in "OU":

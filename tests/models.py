@@ -22,7 +22,7 @@ SMALL = {"n_components": 12, "n_sensitive_components": 8, "random_state": 0}
 
 MODELS = {
     "linear": FairRidge(eta=1.0, random_state=0),
-    "nystroem": FairKernelRidge(unfairness=0.1, **SMALL),
+    "nystroem": FairKernelRidge(unfairness=0.3, **SMALL),
     "fourier": FairKernelRidge(feature_map="fourier", eta=1.0, **SMALL),
     "laplace": FairKernelRidge(kernel="laplace", eta=1.0, **SMALL),
     "matern": FairKernelRidge(kernel="matern52", penalty="hsic", eta=1.0, **SMALL),
@@ -38,7 +38,7 @@ MODELS = {
     "three": FairKernelClassifier(eta=1.0, class_weight="balanced", **SMALL),
     "poisson": FairKernelRegressor(loss="poisson", eta=1.0, **SMALL),
     "quantile": FairKernelRegressor(loss="quantile", eta=1.0, **SMALL),
-    "process": FairGPRegressor(eta=1.0, optimizer=None, **SMALL),
+    "process": FairGPRegressor(eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, **SMALL),
     "exact_process": FairGPRegressor(
         feature_map="exact", eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, random_state=0
     ),

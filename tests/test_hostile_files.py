@@ -106,7 +106,7 @@ def test_text_that_would_fill_the_memory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["__class__", "__dict__", "predict", "n_features_out", "process", "a b", "", "__x"]
+    "name", ["__class__", "__dict__", "transform", "n_features_out", "process", "a b", "", "__x"]
 )
 def test_attributes_that_are_no_data(tmp_path, name):
     state = {"class": "Nystroem", "state": {name: {"number": "<f8"}}}

@@ -28,7 +28,7 @@ def test_save_and_load(name, tmp_path):
     same_answers(name, model, back)
     assert repr(back) == repr(model)
     scalefair.save(back, tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
+    same_answers(name, model, scalefair.load(tmp_path / "again"))
 
 
 def test_every_estimator_is_among_the_models():
@@ -141,6 +141,15 @@ def test_a_model_of_another_library_is_refused_and_goes_by_skops(tmp_path):
         scalefair.save(model, tmp_path / "m")
     assert not (tmp_path / "m").exists()
     np.testing.assert_array_equal(by_skops(model).predict(X), model.predict(X))
+
+
+def test_what_is_shared_is_stored_once(tmp_path):
+    """A path holds a copy of its estimator, which holds the same arrays."""
+    model = fitted("cv")
+    scalefair.save(model, tmp_path / "m")
+    back = scalefair.load(tmp_path / "m")
+    assert back.path_._estimator.coef_ is back.coef_
+    assert back.path_._estimator.moments_ is back.moments_
 
 
 def test_only_whole_objects_are_files(tmp_path):

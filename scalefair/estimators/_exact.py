@@ -56,6 +56,10 @@ class ExactRows:
     weight: Array | None
     joined: float
 
+    def __getstate__(self) -> dict[str, Any]:
+        # n×n matrices come back by themselves.
+        return {name: value for name, value in vars(self).items() if name not in ("K", "L")}
+
     @property
     def n_rows(self) -> int:
         """Rows of positive weight."""
