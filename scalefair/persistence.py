@@ -52,18 +52,8 @@ PLAIN = (str, int, float, bool, type(None))
 MOST_TEXT = 2**28
 """Bytes of all arrays of text together: one long entry makes every entry of its array as long."""
 
-SKIPPED = {
-    "table",
-    "K",
-    "L",
-    "_whole_mean",
-    "_evidence",
-    "process",
-    "_callback_fit_ctx",
-    "_skl_callbacks",
-    "_skl_callbacks_to_teardown",
-}
-"""Caches, which come back by themselves, and callbacks, which belong to a session."""
+SKIPPED = {"_evidence", "_callback_fit_ctx", "_skl_callbacks", "_skl_callbacks_to_teardown"}
+"""Training rows, and callbacks, which belong to a session."""
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -184,7 +174,7 @@ class _Writer:
         state = {
             key: self.state(item, f"{where}.{key}")
             for key, item in attributes(value).items()
-            if key not in SKIPPED
+            if key not in SKIPPED and not _is_cache(type(value), key)
         }
         self.objects[number]["state"] = state
         return {"object": number}
@@ -259,6 +249,11 @@ class _Reader:
         if self._text > MOST_TEXT:
             raise ValueError(f"arrays of text take more than {MOST_TEXT} bytes")
         return np.array(items, dtype=np.str_).reshape(state["shape"])
+
+
+def _is_cache(cls: type, name: str) -> bool:
+    """Say whether an attribute comes back by itself."""
+    return isinstance(getattr(cls, name, None), cached_property)
 
 
 def _is_data(cls: type, name: str) -> bool:
