@@ -37,7 +37,7 @@ from scalefair.estimators.loss_path import LossPath
 from scalefair.losses import Loss
 from scalefair.solve.diagnostics import diagnose, rounding_of, warn_of_few_digits
 from scalefair.solve.newton import Goal, NewtonFit, newton
-from scalefair.solve.newton_model import Local, Problem, Slice
+from scalefair.solve.newton_model import Local, Problem, ridged_hessian
 from scalefair.statistics import Checkpoint, chunk_rows
 from scalefair.stream import ArraySource, ChunkSource
 from scalefair.stream._source import PARTS
@@ -129,7 +129,7 @@ class FairNewtonBase(FairBase):
     def _judge(self, problem: Problem, local: Local) -> None:
         """Say what rounding has left of the solution of the last Newton step."""
         system, alpha = problem.system, self._ridges()["phi"]
-        matrix = Slice(problem, local, alpha).matrix
+        matrix = ridged_hessian(problem, local.hessian, local.theta.shape, alpha)
         rounding = rounding_of(self.dtype, self.moments_.n_rows)
         self.diagnostics_ = diagnose(matrix, system.gram, rounding=rounding)
         warn_of_few_digits(self.diagnostics_, type(self).__name__)

@@ -40,13 +40,13 @@ class Graph:
         """Add an array."""
         array = np.asarray(value)
         array = array.astype(np.float64) if array.dtype.kind == "f" else array
-        name = f"constant{len(self._constants)}"
+        name = f"scalefair.constant{len(self._constants)}"
         self._constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
     def add(self, operation: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """Add a node; return the name of its value."""
-        name = f"value{len(self._nodes)}"
+        name = f"scalefair.value{len(self._nodes)}"
         node = self._onnx.helper.make_node(
             operation, list(inputs), [name], domain=domain, **attributes
         )

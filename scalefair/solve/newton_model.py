@@ -206,6 +206,16 @@ def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
     return hessian
 
 
+def ridged_hessian(problem: Problem, hessian: Array, shape: tuple[int, ...], alpha: float) -> Array:
+    """Second derivative of the data term and the ridge, for θ of this shape (p, k)."""
+    p, k = shape
+    ridge = np.zeros(p)
+    ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
+    matrix = hessian.copy()
+    matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
+    return matrix
+
+
 class Slice:
     """Minimisers of the quadratic model plus penalties at one α, for every η.
 
@@ -230,12 +240,9 @@ class Slice:
         curved = local.hessian
         if damping > 0:
             curved = curved + np.kron(np.eye(k), damping * problem.metric)
-        ridge = np.zeros(p)
-        ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
         self._local = local
-        self.matrix = curved.copy()
-        self.matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
-        self._factor, self.jitter = cholesky(self.matrix)
+        self._matrix = ridged_hessian(problem, curved, self._shape, alpha)
+        self._factor, self.jitter = cholesky(self._matrix)
         target = curved @ _flat(local.theta) - _flat(local.gradient)
         self.ridge = cho_solve(self._factor, target, check_finite=False)
 
@@ -288,7 +295,7 @@ class Slice:
         flat = _flat(step)
         along = self._problem.system.factor.T @ self._problem.beta(step)
         weight = 2.0 * eta if np.isfinite(eta) else 0.0
-        return float(flat @ self.matrix @ flat + weight * np.sum(along**2))
+        return float(flat @ self._matrix @ flat + weight * np.sum(along**2))
 
 
 def _flat(theta: Array) -> Array:
