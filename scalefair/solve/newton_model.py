@@ -236,7 +236,7 @@ class Slice:
 
     def __init__(self, problem: Problem, local: Local, alpha: float, damping: float = 0.0) -> None:
         self._problem, self._shape = problem, local.theta.shape
-        p, k = self._shape
+        k = self._shape[1]
         curved = local.hessian
         if damping > 0:
             curved = curved + np.kron(np.eye(k), damping * problem.metric)
