@@ -23,7 +23,7 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"cli"},
     {"any_model"},
     {"report"},
-    {"persistence", "datasets"},
+    {"persistence", "exporting", "datasets"},
     {"estimators"},
     {"auditing"},
     {"plots"},

@@ -34,19 +34,21 @@ class Radial(Stationary):
 
     def _fill(self, X: Rows, Z: Rows, out: Rows) -> None:
         A, B = self._standardised(X, Z)
+        xx, zz = (self._check_sizes(_jit.squared_norms(rows)) for rows in (A, B))
         np.matmul(A, B.T, out=out)
-        self._value(out, _jit.squared_norms(A), _jit.squared_norms(B))
+        self._value(out, xx, zz)
 
     def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
         """Return the function that fills `out` with k(X, Z); see `Kernel.against`."""
         standardise = self._standardiser(Z)
         B = standardise(Z)
-        zz = _jit.squared_norms(B)
+        zz = self._check_sizes(_jit.squared_norms(B))
 
         def fill(X: Rows, out: Rows) -> None:
             A = standardise(X)
+            xx = self._check_sizes(_jit.squared_norms(A))
             np.matmul(A, B.T, out=out)
-            self._value(out, _jit.squared_norms(A), zz)
+            self._value(out, xx, zz)
 
         return fill
 
