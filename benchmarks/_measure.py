@@ -60,6 +60,21 @@ def keep(name: str, value: float, target: str, **more: Any) -> None:
         writer.writerows(sorted(lines, key=lambda old: old["what"]))
 
 
+def memory_peak() -> float:
+    """Return the peak resident megabytes of this process so far."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+
+
+def threads() -> int:
+    """Return how many threads BLAS and OpenMP may use."""
+    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+
+
 REPORT = """
 from pathlib import Path as _Path
 _status = _Path("/proc/self/status")
