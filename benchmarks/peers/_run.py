@@ -97,11 +97,13 @@ def read(path: Path = POINTS) -> list[dict[str, str]]:
 
 
 def finished(job: Job, lines: list[dict[str, str]]) -> bool:
+    """Whether it has been run, to its end or to the time limit; what failed is tried again."""
     asked = "" if job.rows is None else str(job.rows)
     want = (job.data, job.s, job.method, str(job.seed))
     return any(
         (line["data"], line["s"], line["method"], line["seed"]) == want
         and line["asked_rows"] == asked
+        and (not line["note"] or line["note"].startswith("stopped"))
         for line in lines
     )
 
