@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -134,17 +135,25 @@ def speeds(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
     lines: list[list[Any]] = [["data", "rows", "s", "reduction", "ours", "one model / one model",
                                "frontier / frontier", "memory / memory"]]  # fmt: skip
     for (data, _, s), methods in sorted(found.items()):
-        for name in methods:
-            if "Gradient " not in name and "GridSearch" not in name:
+        for name, theirs in methods.items():
+            if "ExponentiatedGradient" not in name and "GridSearch" not in name:
                 continue
-            for mine in (m for m in methods if m.startswith(OURS)):
-                theirs, ours = methods[name], methods[mine]
-                if theirs[0]["rows"] != ours[0]["rows"]:
-                    continue
+            rows = theirs[0]["rows"]
+            for mine, ours in _on_as_many(found, data, s, rows):
                 pairs = zip(map(float, _times(theirs)), map(float, _times(ours)), strict=True)
-                lines.append([data, f"{ours[0]['rows']:.0f}", s, name, mine,
+                lines.append([data, f"{rows:.0f}", s, name, mine,
                               *(f"{other / own:.3g}" for other, own in pairs)])  # fmt: skip
     return lines
+
+
+def _on_as_many(
+    found: dict[Key, dict[str, Curve]], data: str, s: str, rows: float
+) -> Iterator[tuple[str, Curve]]:
+    """Our curves on as many rows, whatever was asked for."""
+    for key, methods in found.items():
+        if (key[0], key[2]) == (data, s):
+            yield from ((name, curve) for name, curve in methods.items()
+                        if name.startswith(OURS) and curve[0]["rows"] == rows)  # fmt: skip
 
 
 def by_hsic(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
