@@ -64,7 +64,11 @@ def work(job: Job) -> list[dict[str, Any]]:
         if found is None:
             return made
         setting, f = found
-        f, peak = np.asarray(f, dtype=float), memory_peak()
+        f = np.asarray(f, dtype=float)
+        if np.ptp(f) < 1e-12:  # of a constant no share is known
+            continue
+        # That of the first point: later ones include what the metrics took.
+        peak = made[0]["peak_mb"] if made else memory_peak()
         made.append(
             {"order": len(made), "setting": setting, "rows": len(split.y), "seconds": step,
              "total_seconds": total, "peak_mb": peak, "data_mb": before,

@@ -118,7 +118,7 @@ def _times(curve: Curve) -> list[str]:
 def winners(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
     """At every share from 0.01 to 0.20: ours, the best peer, and whether the target is met."""
     lines: list[list[Any]] = [["data", "rows asked", "s", "metric", "share", "ours", "whose",
-                               "best peer", "whose peer", "not above"]]  # fmt: skip
+                               "best peer", "whose peer", "difference", "not above"]]  # fmt: skip
     for (data, rows, s), methods in sorted(found.items()):
         for metric in METRICS[data]:
             for share in SHARES:
@@ -126,7 +126,7 @@ def winners(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
                 other, whose = best(methods, metric, share, False)
                 met = "yes" if beaten(ours, other, metric) else "no"
                 lines.append([data, rows or "all", s, metric, share, _three(ours), mine,
-                              _three(other), whose, met])  # fmt: skip
+                              _three(other), whose, f"{ours - other:+.4f}", met])  # fmt: skip
     return lines
 
 
