@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from benchmarks.peers._task import Method, Points, Task
 
-KEPT = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
+KEPT = (0.0, 0.1, 0.2, 0.3, 0.45, 0.65, 1.0)
 
 
 def predictions(task: Task) -> tuple[Any, Any]:
