@@ -15,8 +15,6 @@ TITLES = {
     "gp_exact": "Exact Gaussian processes, beside scikit-learn",
     "measures": "Measures of dependence",
     "numerics": "Digits kept",
-    "paper_ard": "The paper: ARD on Communities and Crime",
-    "paper_toy1": "The paper: toy 1",
     "scaling": "Time against rows and features",
     "streams": "Files and clusters",
 }
