@@ -162,7 +162,7 @@ EXPERIMENT = Experiment(
     name="ard",
     title="ARD on Communities and Crime",
     full=Setting(),
-    quick=Setting(seeds=3, rows=300, eta=100.0, max_iter=25),
+    quick=Setting(seeds=4, rows=300, eta=100.0, max_iter=40),
     trial=trial,
     table=table,
     claims=claims,

@@ -12,24 +12,26 @@ from scalefair._typing import Array
 from scalefair.paper.curves import gaps, hsic, hsic_of_groups, rmse
 from scalefair.paper.data import Sample, gram
 from scalefair.paper.experiment import mean_and_error
-from scalefair.plots.curves import Curve, Panel
+from scalefair.paper.models import EVEN, ONCE, Predictions
+from scalefair.plots.curves import COLOURS, Curve, Panel
 
 ETAS = np.concatenate([[0.0], np.geomspace(0.1, 10.0, 6)])
 """Seven weights in [0, 10]; the paper does not print which."""
 
 MEASURES = ("rmse", "hsic")
 
-Fitted = Callable[[], Array]
+Fitted = Callable[[], Predictions]
 
 
 def lines_of(seed: int, models: Mapping[str, Fitted], test: Sample, etas: Array) -> pd.DataFrame:
     """One line per model and weight: RMSE and HSIC on the test rows."""
     lines = []
     for model, predictions in models.items():
-        lines += [
-            {"seed": seed, "model": model, "eta": eta, **measure(f, test)}
-            for eta, f in zip(etas, predictions().T, strict=True)
-        ]
+        for variant, found in predictions().items():
+            lines += [
+                {"seed": seed, "model": f"{model}{variant}", "eta": eta, **measure(f, test)}
+                for eta, f in zip(etas, found.T, strict=True)
+            ]
     return pd.DataFrame(lines)
 
 
@@ -92,10 +94,14 @@ def near(values: pd.DataFrame, model: str, other: str, limit: float) -> dict[str
 
 
 def panels(found: pd.DataFrame) -> list[Panel]:
-    """RMSE against HSIC, a curve per model."""
-    curves = []
-    for colour, (model, part) in enumerate(found.groupby("model", sort=False)):
-        points = (part["hsic"], part["rmse"], part["rmse_error"], part["hsic_error"])
-        line = "--" if "rank" in str(model) else "-"
-        curves.append(Curve(str(model), *points, colour=colour + 1, line=line))
-    return [Panel(curves, "HSIC of prediction and s", "RMSE", log="x")]
+    """RMSE against HSIC: all models, then all ways to tune kernel ridge."""
+    plain = found[~found["model"].str.endswith((ONCE, EVEN))]
+    drawn = []
+    for rows in (plain, found[found["model"].str.startswith("KRR")]):
+        curves = []
+        for colour, (model, part) in enumerate(rows.groupby("model", sort=False)):
+            points = (part["hsic"], part["rmse"], part["rmse_error"], part["hsic_error"])
+            line = "--" if "rank" in str(model) else "-"
+            curves.append(Curve(str(model), *points, colour=colour % len(COLOURS), line=line))
+        drawn.append(Panel(curves, "HSIC of prediction and s", "RMSE", log="x"))
+    return drawn

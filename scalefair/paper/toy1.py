@@ -203,7 +203,7 @@ EXPERIMENT = Experiment(
     name="toy1",
     title="Toy 1: seven approaches to a biased target",
     full=Setting(),
-    quick=Setting(seeds=4, rows=200),
+    quick=Setting(seeds=5, rows=250),
     trial=trial,
     table=table,
     claims=claims,

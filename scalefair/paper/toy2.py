@@ -165,7 +165,7 @@ EXPERIMENT = Experiment(
     name="toy2",
     title="Toy 2: what normalising the penalty is worth",
     full=Setting(),
-    quick=Setting(seeds=4, rows=250, etas=13),
+    quick=Setting(seeds=8, rows=250, etas=13),
     trial=trial,
     table=table,
     claims=claims,
