@@ -85,6 +85,15 @@ def test_seeds_in_pieces_and_in_any_order_give_the_same_files(tmp_path):
         assert a.read_bytes() == b.read_bytes(), a.name
 
 
+def test_two_runs_at_once_share_one_file(tmp_path):
+    def meanwhile(seed, setting):
+        runs.run(experiment(one), tmp_path, seeds=range(2))
+        return one(seed, setting)
+
+    found = runs.run(experiment(meanwhile), tmp_path, seeds=range(3))
+    assert found.values["seed"].tolist() == [0, 0, 1, 1, 2, 2]
+
+
 def test_quick_values_are_never_mixed_with_full_ones(tmp_path):
     runs.run(experiment(one), tmp_path, quick=True)
     runs.run(experiment(one), tmp_path, seeds=[9])

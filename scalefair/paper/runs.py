@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -77,8 +77,7 @@ def run(
         tell(done, len(wanted))
         if seed not in _seeds(earlier(path)):
             found = experiment.trial(seed, setting)
-            # Read again: another run may have added seeds in the meantime.
-            _keep(path, [earlier(path), found])
+            _keep(path, found, seed)
     tell(len(wanted), len(wanted))
     return written(experiment, earlier(path), folder, stem)
 
@@ -106,8 +105,11 @@ def _seeds(values: pd.DataFrame) -> set[int]:
     return set(values["seed"].astype(int))
 
 
-def _keep(path: Path, parts: Sequence[pd.DataFrame]) -> None:
-    values = pd.concat([part for part in parts if len(part)], ignore_index=True)
+def _keep(path: Path, found: pd.DataFrame, seed: int) -> None:
+    """Add a seed to those that are there now: another run may have added some, even this one."""
+    others = earlier(path)
+    others = others[others["seed"] != seed]
+    values = pd.concat([others, found], ignore_index=True) if len(others) else found
     write_atomically(path, _csv(values.sort_values("seed", kind="stable")))
 
 
