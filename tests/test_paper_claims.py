@@ -51,7 +51,7 @@ def ard():
 
 def test_toy1_contradicts_no_claim(toy1):
     found = verdicts("toy1", toy1)
-    assert len(found) == 2 * 12 + 4
+    assert len(found) == 2 * 12 + 4 + 2
     assert not (found == "fails").any(), found[found == "fails"]
 
 
