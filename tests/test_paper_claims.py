@@ -113,10 +113,10 @@ def test_fairness_costs_error_on_real_data(name, request):
 
 
 def test_low_rank_is_as_good_as_exact_on_crime(crime):
-    found = verdicts("crime", crime)
-    near = [claim for claim in found.index if "is within" in claim]
+    found = load("crime").claims(crime).set_index("claim")["gain"]
+    near = found[found.index.str.contains("is within")]
     assert len(near) == 2
-    assert (found[near] == "holds").all()
+    assert (near > 0).all(), near
 
 
 @pytest.mark.parametrize(

@@ -11,34 +11,26 @@ from scalefair.cli._output import Console, check_folder
 from scalefair.paper import EXPERIMENTS
 
 
-class SeedRange(click.ParamType):
+def _seeds(context: click.Context, option: click.Parameter, value: str | None) -> range | None:
     """N: the seeds 0 to N - 1; A:B: those from A to B - 1."""
-
-    name = "seeds"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> range:
-        """Return the seeds."""
-        if isinstance(value, range):
-            return value
-        first, colon, last = str(value).rpartition(":")
-        try:
-            found = range(int(first) if colon else 0, int(last))
-        except ValueError:
-            found = range(0)
-        if not found or found.start < 0:
-            self.fail(
-                f"{value!r} names no seeds; give a number such as 5, or A:B with A < B", param, ctx
-            )
-        return found
+    if value is None:
+        return None
+    first, colon, last = value.rpartition(":")
+    try:
+        found = range(int(first) if colon else 0, int(last))
+    except ValueError:
+        found = range(0)
+    if not found or found.start < 0:
+        message = f"{value!r} names no seeds; give a number such as 5, or A:B with A < B"
+        raise click.BadParameter(message, context, option)
+    return found
 
 
 @click.command()
 @click.argument("experiment", type=click.Choice(EXPERIMENTS), required=False)
 @click.option("--quick", is_flag=True, help="Small sizes and few seeds: less than a minute.")
 @click.option(
-    "--seeds", type=SeedRange(), metavar="N or A:B", help="Repetitions, instead of the paper's."
+    "--seeds", callback=_seeds, metavar="N or A:B", help="Repetitions, instead of the paper's."
 )
 @click.option(
     "--out",

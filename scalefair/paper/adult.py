@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,7 +48,7 @@ def trial(seed: int, setting: Setting) -> pd.DataFrame:
 
 def claims(values: pd.DataFrame) -> pd.DataFrame:
     """The paper's sentence about the two curves."""
-    found = {}
+    found: dict[str, Any] = {}
     for variant in ("", models.ONCE, models.EVEN):
         found |= real.process_against_ridge(values, "GP", f"KRR{variant}")
     return judged(found | real.fairness_costs(values, ("KRR", "GP")))

@@ -78,7 +78,8 @@ def fit(train: Sample, eta: float, max_iter: int = 100) -> FairGPRegressor:
     with warnings.catch_warnings():
         # Length scales of inputs without use run to their bound, and the search says so.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(train.X, train.y, sensitive_features=train.s)
+        model.fit(train.X, train.y, sensitive_features=train.s)
+    return model
 
 
 def scores(model: FairGPRegressor, test: Sample) -> dict[str, float]:

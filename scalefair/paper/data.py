@@ -85,4 +85,4 @@ def adult_split(people: Sample, seed: int, rows: int) -> tuple[Sample, Sample]:
 
 def gram(s: Array) -> Array:
     """The paper's kernel on numeric sensitive attributes, shape (n, n)."""
-    return RBF(SENSITIVE_LENGTH_SCALE)(s)
+    return np.asarray(RBF(SENSITIVE_LENGTH_SCALE)(s), dtype=np.float64)

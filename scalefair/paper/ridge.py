@@ -84,6 +84,10 @@ class Decomposed:
         return np.asarray(self.mean_y + np.tensordot(centred, dual, axes=1))
 
 
+def _gram(length_scale: float, X: Array, Z: Array) -> Array:
+    return np.asarray(RBF(float(length_scale))(X, Z), dtype=np.float64)
+
+
 def validation_errors(
     X: Array, y: Array, L: Array, grid: Grid, *, penalties: tuple[str, ...], folds: int
 ) -> dict[str, Array]:
@@ -94,9 +98,8 @@ def validation_errors(
         out = np.arange(len(y)) % folds == fold
         V = factors(L[np.ix_(~out, ~out)], penalties, grid.etas)
         for place, length_scale in enumerate(grid.length_scales):
-            kernel = RBF(float(length_scale))
-            train = Decomposed(kernel(X[~out]), y[~out])
-            cross = kernel(X[out], X[~out])
+            train = Decomposed(_gram(length_scale, X[~out], X[~out]), y[~out])
+            cross = _gram(length_scale, X[out], X[~out])
             for penalty in penalties:
                 f = train.predict(cross, train.dual(V[penalty], grid.alphas, grid.etas))
                 errors[penalty][place] += np.sum((f - y[out, None, None]) ** 2, axis=0) / len(y)
@@ -129,8 +132,8 @@ def cross_validated(
     found = {key: np.empty((len(X_new), len(grid.etas))) for key in places}
     V = factors(L, penalties, grid.etas)
     for i in sorted({i for pairs in places.values() for i, _ in pairs}):
-        kernel = RBF(float(grid.length_scales[i]))
-        model, cross = Decomposed(kernel(X), y), kernel(X_new, X)
+        length_scale = grid.length_scales[i]
+        model, cross = Decomposed(_gram(length_scale, X, X), y), _gram(length_scale, X_new, X)
         for (penalty, choice), pairs in places.items():
             at = [e for e, (here, _) in enumerate(pairs) if here == i]
             for e in at:

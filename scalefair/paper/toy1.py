@@ -110,7 +110,8 @@ def _fitted(X: Array, train: Any, eta: float) -> FairGPRegressor:
     with warnings.catch_warnings():
         # FRL leaves no signal, and the search says so.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(X, train.target, sensitive_features=train.sensitive_features)
+        model.fit(X, train.target, sensitive_features=train.sensitive_features)
+    return model
 
 
 MODELS: dict[str, Callable[[Any, Any, str, Array], Array]] = {"KRR": ridge, "GPR": process}
