@@ -21,6 +21,7 @@ MAX_LINES = 400
 
 LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"cli"},
+    {"paper"},
     {"any_model"},
     {"report"},
     {"persistence", "exporting", "datasets"},
@@ -44,7 +45,7 @@ HOMES = {
     "dask": ("stream/",),
     "distributed": ("stream/",),
     "matplotlib": ("plots/",),
-    "pandas": ("_frames.py", "datasets/"),
+    "pandas": ("_frames.py", "datasets/", "paper/"),
     "pyarrow": ("stream/files/", "_frames.py"),
 }
 LAZY_HOMES = {"dask": ("datasets/",)}

@@ -24,8 +24,6 @@ TITLES = {
     "peers_hsic": "Peers: error at an HSIC",
     "peers_speed": "Peers: time of the reductions over ours",
     "peers_winners": "Peers: who has the least error, share by share",
-    "paper_ard": "The paper: ARD on Communities and Crime",
-    "paper_toy1": "The paper: toy 1",
     "scaling": "Time against rows and features",
     "scaling_peers": "Time and memory against rows and features, beside others",
     "streams": "Files and clusters",
