@@ -35,8 +35,9 @@ from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import default_etas
 from scalefair.estimators.loss_path import LossPath
 from scalefair.losses import Loss
+from scalefair.solve.diagnostics import diagnose, rounding_of, warn_of_few_digits
 from scalefair.solve.newton import Goal, NewtonFit, newton
-from scalefair.solve.newton_model import Problem
+from scalefair.solve.newton_model import Local, Problem, ridged_hessian
 from scalefair.statistics import Checkpoint, chunk_rows
 from scalefair.stream import ArraySource, ChunkSource
 from scalefair.stream._source import PARTS
@@ -124,9 +125,18 @@ class FairNewtonBase(FairBase):
     def _set_fit(self, problem: Problem, fit: NewtonFit) -> None:
         """Set what a fit finds."""
         self._set_scores(*problem.solution(fit.theta))
+        self._judge(problem, fit.local)
         self.eta_, self.mean_loss_ = fit.eta, fit.local.value
         self.n_iter_, self.n_passes_ = fit.n_iter, fit.n_passes
         self.explained_share_ = problem.share(fit.theta) if self.psi_ else float("nan")
+
+    def _judge(self, problem: Problem, local: Local) -> None:
+        """Say what rounding has left of the solution of the last Newton step."""
+        system, alpha = problem.system, self._ridges()["phi"]
+        matrix = ridged_hessian(problem, local.hessian, local.theta.shape, alpha)
+        rounding = rounding_of(self.dtype, self.moments_.n_rows)
+        self.diagnostics_ = diagnose(matrix, system.gram, rounding=rounding)
+        warn_of_few_digits(self.diagnostics_, type(self).__name__)
 
     def _set_scores(self, coef: Array, intercept: Array) -> None:
         coef, intercept = self._all_scores(coef, intercept)

@@ -219,6 +219,16 @@ def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
     return hessian
 
 
+def ridged_hessian(problem: Problem, hessian: Array, shape: tuple[int, ...], alpha: float) -> Array:
+    """Second derivative of the data term and the ridge, for θ of this shape (p, k)."""
+    p, k = shape
+    ridge = np.zeros(p)
+    ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
+    matrix = hessian.copy()
+    matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
+    return matrix
+
+
 class Slice:
     """Minimisers of the quadratic model plus penalties at one α, for every η.
 
@@ -239,15 +249,12 @@ class Slice:
 
     def __init__(self, problem: Problem, local: Local, alpha: float, damping: float = 0.0) -> None:
         self._problem, self._shape = problem, local.theta.shape
-        p, k = self._shape
+        k = self._shape[1]
         curved = local.hessian
         if damping > 0:
             curved = curved + np.kron(np.eye(k), damping * problem.metric)
-        ridge = np.zeros(p)
-        ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
         self._local = local
-        self._matrix = curved.copy()
-        self._matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
+        self._matrix = ridged_hessian(problem, curved, self._shape, alpha)
         self._factor, self.jitter = cholesky(self._matrix)
         target = curved @ _flat(local.theta) - _flat(local.gradient)
         self.ridge = cho_solve(self._factor, target, check_finite=False)

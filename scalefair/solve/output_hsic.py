@@ -116,7 +116,7 @@ class OutputObjective:
 
     def dependence(self, coef: Array) -> Dependence:
         """Q of a predictor and its share, averaged over the outputs by their variance."""
-        variance = np.sum(coef * (self._covariance @ coef), axis=0)
+        variance = self._variance(coef)
         point = self._point(coef, np.zeros(coef.shape[1]), np.sqrt(variance))
         sums, n = self.rows.sums(self.kernel, point), self.system.moments.weight
         waves, means = np.asarray(sums.waves) / n, np.asarray(sums.means) / n
@@ -126,6 +126,16 @@ class OutputObjective:
         whole = self.kernel.linear + (1 - np.abs(means) ** 2) @ self.kernel.weights
         weight = variance / variance.sum()
         return Dependence(float(weight @ parts), float(weight @ (parts / whole)))
+
+    def _variance(self, coef: Array) -> Array:
+        """Variance of each output; a constant one, which depends on nothing, is refused."""
+        variance = np.sum(coef * (self._covariance @ coef), axis=0)
+        if not variance.min() > 0:
+            raise ValueError(
+                "the predictions are constant, so that there is no distribution of them to make "
+                "independent; give features that explain y, use a smaller alpha, or eta=0"
+            )
+        return np.asarray(variance)
 
     def curvature(self, coef: Array) -> Array:
         """About half the second derivative of ηP, by one pass: Gauss and Newton's, σ held.
