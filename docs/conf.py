@@ -27,6 +27,7 @@ extensions = [
     "myst_parser",
     "docstrings",
     "results",
+    "paper",
     "command_line",
 ]
 exclude_patterns = ["_build"]

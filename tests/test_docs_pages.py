@@ -92,3 +92,13 @@ def test_benchmark_tables_are_the_files(monkeypatch):
     assert [
         results.rounded(cell) for cell in ("3.7239630940002826", "1e-04", "<= 2.00001", "262144")
     ] == [*("3.724", "1e-04", "<= 2.00001", "262144")]
+
+
+def test_rows_of_a_benchmark_table_can_be_chosen(monkeypatch):
+    pytest.importorskip("sphinx", reason="pip install '.[docs]'")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    selected = import_module("results").selected
+    rows = [["data", "s", "error"], ["a", "seen", "1"], ["b", "seen", "2"], ["a", "hidden", "3"]]
+    assert selected(rows, "data=a") == [["s", "error"], ["seen", "1"], ["hidden", "3"]]
+    assert selected(rows, "data=a; s=hidden") == [["error"], ["3"]]
+    assert selected(rows, "") == rows
