@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.cli_tools import people, run, start, succeed
+from tests.cli_tools import ENV, people, run, start, succeed
 
 pty = pytest.importorskip("pty")
 
@@ -100,8 +100,11 @@ def test_a_path_that_may_not_be_read(folder, command):
         options["preexec_fn"] = lambda: os.setuid(NOBODY)
     closed.chmod(0)
     name = "a.moments" if command == "merge" else "d.csv"
-    with tempfile.TemporaryDirectory() as out:
-        os.chmod(out, 0o777)
+    with tempfile.TemporaryDirectory() as out, tempfile.TemporaryDirectory() as cache:
+        for place in (out, cache):
+            os.chmod(place, 0o777)
+        homes = dict.fromkeys(("HOME", "NUMBA_CACHE_DIR", "MPLCONFIGDIR"), cache)
+        options["env"] = {**ENV, **homes}
         arguments = renamed(good(command, folder, type(folder)(out)), closed / name)
         try:
             refused(arguments, "ermission", **options)
