@@ -87,6 +87,7 @@ class RandomFourier(LengthScaleMap):
         self.frequencies_: Array = self.kernel_.spectral_sample(
             X.shape[1], size, rng, orthogonal=self.orthogonal
         )
+        self._check_phases(X[weight > 0], X.dtype)
         self.phase_ = None if self.pairs else rng.uniform(0.0, 2 * np.pi, size)
         self.n_raw_ = int(self.n_components)
         self.linear_ = None
