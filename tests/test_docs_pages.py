@@ -11,7 +11,10 @@ import pytest
 from tests import docs_pages
 
 ROOT = docs_pages.ROOT
-PUBLIC = ["", ".maps", ".kernels", ".measures", ".datasets", ".plots"]
+PUBLIC = [
+    *("", ".any_model", ".auditing", ".datasets", ".kernels", ".losses", ".maps", ".measures"),
+    ".plots",
+]
 
 
 def target(page, link):
@@ -55,8 +58,14 @@ def listed_names():
 @pytest.mark.parametrize("room", PUBLIC)
 def test_every_public_name_is_in_the_reference(room):
     module = import_module(f"scalefair{room}")
-    missing = {f"{module.__name__}.{name}" for name in module.__all__} - listed_names()
+    listed, top = listed_names(), set(import_module("scalefair").__all__)
+    missing = {
+        f"{module.__name__}.{name}"
+        for name in module.__all__
+        if f"{module.__name__}.{name}" not in listed and name not in top
+    }
     assert not missing, f"add to docs/api/index.md: {sorted(missing)}"
+    assert room or {f"scalefair.{name}" for name in top} <= listed
 
 
 def test_the_reference_has_no_name_that_is_not_there():
@@ -92,3 +101,18 @@ def test_benchmark_tables_are_the_files(monkeypatch):
     assert [
         results.rounded(cell) for cell in ("3.7239630940002826", "1e-04", "<= 2.00001", "262144")
     ] == [*("3.724", "1e-04", "<= 2.00001", "262144")]
+
+
+def test_broken_links_of_built_pages_are_found(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    check = import_module("check_links")
+    (tmp_path / "a").mkdir()
+    good = '<a href="a/b.html#x">1</a><a href="https://w.org/no">2</a><a href="#top" id="top">3</a>'
+    (tmp_path / "index.html").write_text(f"{good}<img src='p.svg'><a href='a/'>4</a>")
+    (tmp_path / "p.svg").write_text("<svg/>")
+    (tmp_path / "a" / "b.html").write_text('<a id="x" href="../index.html#top">1</a>')
+    (tmp_path / "a" / "index.html").write_text("")
+    assert check.broken(tmp_path) == []
+    (tmp_path / "a" / "b.html").write_text('<a id="y" href="c.html">1</a>')
+    assert check.broken(tmp_path) == ["a/b.html: c.html", "index.html: a/b.html#x"]
+    assert check.broken(tmp_path / "empty") == [f"{tmp_path / 'empty'}: no page in it"]

@@ -1,4 +1,7 @@
-"""The directive ``benchmark-results``: every file of benchmarks/results, as it was measured."""
+"""Directives for benchmarks/results, as it was measured.
+
+``benchmark-results`` shows every file, ``benchmark-table NAME`` one of them.
+"""
 
 import csv
 from pathlib import Path
@@ -9,6 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 TITLES = {
     "core": "Speed and memory of the core",
+    "cost_model": "The cost model, predicted and measured",
     "frontier": "Frontiers on real data, beside other packages",
     "frontier_limits": "Frontiers and the known limit",
     "gp": "Fair Gaussian processes",
@@ -69,7 +73,25 @@ class BenchmarkResults(SphinxDirective):
         return sections
 
 
+class BenchmarkTable(SphinxDirective):
+    """The table of one file, or a sentence with the command that makes it."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Return the table."""
+        (name,) = self.arguments
+        self.env.note_dependency(str(FOLDER / f"{name}.csv"))
+        rows = tables().get(name)
+        if rows is not None:
+            return [_table(rows)]
+        sentence = nodes.paragraph("", "Not measured yet. The command is ")
+        sentence += [nodes.literal("", f"python -m benchmarks.{name}"), nodes.Text(".")]
+        return [sentence]
+
+
 def setup(app):
     """Join the build."""
     app.add_directive("benchmark-results", BenchmarkResults)
+    app.add_directive("benchmark-table", BenchmarkTable)
     return {"parallel_read_safe": True}

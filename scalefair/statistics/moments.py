@@ -114,7 +114,7 @@ class Moments:
         Parameters
         ----------
         source : ChunkSource
-            Such as :class:`scalefair.stream.ArraySource`.
+            Such as a `scalefair.BatchSource`.
         phi, psi : fitted feature maps
             Of :mod:`scalefair.maps`; without ψ there is no block "psi".
         """
