@@ -17,7 +17,7 @@ class Page(HTMLParser):
         self.links, self.anchors = [], {""}
         self.feed(text)
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, _tag, attrs):
         """Keep links and anchors."""
         found = dict(attrs)
         self.anchors |= {found[name] for name in ("id", "name") if found.get(name)}
@@ -29,7 +29,8 @@ class Page(HTMLParser):
 def broken(folder):
     """Return "page: link" of all links that lead nowhere."""
     root = Path(folder).resolve()
-    pages = {path: Page(path.read_text("utf-8")) for path in sorted(root.rglob("*.html"))}
+    found = [path for path in sorted(root.rglob("*.html")) if "_static" not in path.parts]
+    pages = {path: Page(path.read_text("utf-8")) for path in found}
     if not pages:
         return [f"{folder}: no page in it"]
     return [

@@ -23,13 +23,13 @@ version = release = __version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
     "docstrings",
     "results",
     "command_line",
+    "mathml",
 ]
 exclude_patterns = ["_build", "examples"]
 templates_path = ["_templates"]
@@ -44,6 +44,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_signature": False,
     "abort_on_example_error": True,
+    "remove_config_comments": True,
 }
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
@@ -56,10 +57,11 @@ numpydoc_xref_param_type = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "scalefair"
+html_math_renderer = "mathml"
 html_copy_source = False
 html_static_path = ["_static"]
 html_css_files = ["scalefair.css"]
-html_sidebars = {"project/*": [], "index": []}
+html_sidebars = {"index": []}
 html_theme_options = {
     "show_nav_level": 2,
     "navigation_with_keys": False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import tomllib
 from importlib import import_module
 
 import pytest
@@ -86,6 +87,14 @@ def test_every_page_is_found_from_the_first_one():
                 }
     lost = {page for page in docs_pages.pages()[1:] if page.resolve() not in listed}
     assert {docs_pages.name(page) for page in lost} == {"docs/index.md"}
+
+
+def test_the_picture_of_the_house_has_every_room():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    rooms = {room for layer in contracts[0]["layers"] for room in layer.split(" | ")}
+    picture = (ROOT / "docs" / "images" / "architecture.svg").read_text("utf-8")
+    assert {room for room in rooms if room not in picture} <= {"_hash", "_digest", "_checks"}
 
 
 def test_benchmark_tables_are_the_files(monkeypatch):

@@ -81,3 +81,5 @@ print(both.overall[["model", "accuracy", "selection_rate"]].round(3))
 # %%
 # The limit is on scores, and decisions follow them only roughly: look at the rates above before
 # promising anything about them. :doc:`/beyond_the_mean` has what to ask for instead.
+
+# sphinx_gallery_thumbnail_number = 2

@@ -84,3 +84,5 @@ for ax, (name, f), color in zip(axes, predictions.items(), (BEFORE, AFTER), stri
     ax.set(title=name, xlabel="racepctblack (scaled)")
 axes[0].set_ylabel("predicted violent crimes per head (scaled)")
 _ = axes[0].legend(frameon=False)
+
+# sphinx_gallery_thumbnail_number = 2

@@ -92,8 +92,9 @@ _ = FairPathDisplay.from_estimator(fair)
 # %%
 # On the other half of the rows
 # -----------------------------
-# Shares and accuracy of three models on rows that none of them has seen. A model that may look at
-# the columns can undo what the others say about them; one that may not has to give up more.
+# Shares and accuracy of three models on rows that none of them has seen. With the columns left out
+# the share is whatever the others happen to know. With a limit it is what was asked for, up to the
+# error of a sample.
 
 before = fair.path_.estimator(fair.alpha_, 0.0).predict(X[test])
 after = fair.predict(X[test])
@@ -117,3 +118,5 @@ print(pd.DataFrame(rows).T.round(3))
 # what that means for decisions.
 
 _ = GroupDistributionDisplay.from_predictions(s_test[sensitive[0]], before, after)
+
+# sphinx_gallery_thumbnail_number = 2

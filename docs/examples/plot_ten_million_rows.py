@@ -57,8 +57,8 @@ if before is not None:
 print(f"held-out share {model.explained_share_cv_:.4f}, limit 0.01")
 
 # %%
-# On a machine with two cores, alone, the full run took 43 s and 163 MB more than before the fit: ten
-# million rows, 200 features, 25 weights times 10 ridges, five folds.
+# On two cores, with nothing else on the machine, the full run took 43 s and 163 MB more than
+# before the fit: ten million rows, 200 features, 25 weights times 10 ridges, five folds.
 #
 # So many rows leave little doubt: the standard errors of the frontier are smaller than its points.
 
