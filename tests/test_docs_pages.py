@@ -89,6 +89,15 @@ def test_every_page_is_found_from_the_first_one():
     assert {docs_pages.name(page) for page in lost} == {"docs/index.md"}
 
 
+def test_the_readme_is_short_and_has_its_two_commands():
+    """`.ci/run` reads both from the fences of bash."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    lines = "".join(re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)).splitlines()
+    for end in ("&& scalefair frontier", "&& pytest"):
+        assert len([line for line in lines if line.endswith(end)]) == 1, end
+
+
 def test_the_picture_of_the_house_has_every_room():
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
