@@ -28,6 +28,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "docstrings",
     "results",
+    "paper",
     "command_line",
     "mathml",
 ]

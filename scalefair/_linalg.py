@@ -68,7 +68,7 @@ def rank_k_update(triangle: Rows, rows: Rows, keep: float = 1.0) -> None:
 
 def mirror_upper(triangle: Array) -> Array:
     """Make a matrix symmetric in place, from its upper triangle; return it."""
-    for block in _row_blocks(triangle):
+    for block in row_blocks(triangle):
         below = slice(block.stop, None)
         triangle[below, block] = triangle[block, below].T
         corner = triangle[block, block]
@@ -78,11 +78,12 @@ def mirror_upper(triangle: Array) -> Array:
 
 def add_outer(matrix: Array, left: Array, right: Array) -> None:
     """matrix += left rightᵀ in place, without a second matrix."""
-    for block in _row_blocks(matrix):
+    for block in row_blocks(matrix):
         matrix[block] += left[block, None] * right
 
 
-def _row_blocks(matrix: Array, rows: int = 256) -> list[slice]:
+def row_blocks(matrix: Array, rows: int = 256) -> list[slice]:
+    """Return slices of so many rows that cover a matrix."""
     n = len(matrix)
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
@@ -112,6 +113,23 @@ def cholesky(matrix: Array, max_jitter: float = 1e-8) -> tuple[tuple[Array, bool
         f"the {matrix.shape[0]}×{matrix.shape[0]} system is singular (not positive definite even "
         f"with a relative jitter of {max_jitter:g}); use a larger alpha or fewer features"
     )
+
+
+class Factor(NamedTuple):
+    """Lower Cholesky factor of a matrix (its upper triangle holds anything), and the jitter."""
+
+    lower: Array
+    jitter: float
+
+    def solve(self, right: Array) -> Array:
+        """Solve matrix · X = right."""
+        return np.asarray(cho_solve((self.lower, True), right, check_finite=False))
+
+
+def factorize(matrix: Array) -> Factor:
+    """Return the Cholesky factor of a symmetric positive definite matrix; see `cholesky`."""
+    (lower, _), jitter = cholesky(matrix)
+    return Factor(lower, jitter)
 
 
 def solve_spd(matrix: Array, right: Array) -> SpdSolve:

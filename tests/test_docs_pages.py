@@ -134,3 +134,13 @@ def test_broken_links_of_built_pages_are_found(tmp_path, monkeypatch):
     (tmp_path / "a" / "b.html").write_text('<a id="y" href="c.html">1</a>')
     assert check.broken(tmp_path) == ["a/b.html: c.html", "index.html: a/b.html#x"]
     assert check.broken(tmp_path / "empty") == [f"{tmp_path / 'empty'}: no page in it"]
+
+
+def test_rows_of_a_benchmark_table_can_be_chosen(monkeypatch):
+    pytest.importorskip("sphinx", reason="pip install '.[docs]'")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    selected = import_module("results").selected
+    rows = [["data", "s", "error"], ["a", "seen", "1"], ["b", "seen", "2"], ["a", "hidden", "3"]]
+    assert selected(rows, "data=a") == [["s", "error"], ["seen", "1"], ["hidden", "3"]]
+    assert selected(rows, "data=a; s=hidden") == [["error"], ["3"]]
+    assert selected(rows, "") == rows

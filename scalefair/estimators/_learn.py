@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from scalefair import _frames
-from scalefair._typing import Array, Chunk
+from scalefair._typing import LARGEST, Array, Chunk
 from scalefair.encoding import (
     Groups,
     TableStatistics,
@@ -111,8 +111,11 @@ class Learner:
         self._weight += float(weight.sum())
         if self._encode:
             self._x = self._x + table_statistics(chunk.x, chunk.weight)
-        elif not self._checked:
+        else:
             check_finite("X", np.asarray(chunk.x))
+        for name, part in (("y", chunk.y), ("sample_weight", chunk.weight)):
+            if part is not None:
+                check_finite(name, np.asarray(part))
         if chunk.s is not None:
             self._s = self._s + sensitive_statistics(chunk.s, chunk.weight)
             self._groups += Groups.of(_present(chunk.s, chunk.weight), self._groups.every)
@@ -137,13 +140,18 @@ def _present(part: Any, weight: Array | None) -> Any:
     return _frames.take_rows(part, np.flatnonzero(weight > 0))
 
 
-def check_finite(name: str, values: Array) -> None:
-    """Raise a ValueError that names the first column with NaN or infinity."""
-    finite = np.isfinite(values)
-    if finite.all():
+def check_finite(name: str, values: Array, largest: float = LARGEST) -> None:
+    """Raise a ValueError that names the first column with NaN, infinity or what is nearly so."""
+    if values.size == 0 or values.dtype.kind not in "fiu":
         return
-    column = int(np.flatnonzero(~finite.all(axis=0))[0])
+    # As floats, which are wider than float32; neither holds of NaN.
+    if float(values.max()) <= largest and float(values.min()) >= -largest:
+        return
+    values = values.reshape(len(values), -1).astype(np.float64)
+    good = np.abs(values) <= largest
+    column = int(np.flatnonzero(~good.all(axis=0))[0])
+    wrong = "NaN or infinite" if not np.isfinite(values[:, column]).all() else f"beyond {largest:g}"
     raise ValueError(
-        f"{name} has {int((~finite[:, column]).sum())} value(s) in column {column} that are NaN or "
-        "infinite; fill them in, or leave those rows out"
+        f"{name} has {int((~good[:, column]).sum())} value(s) in column {column} that are {wrong}; "
+        "fill them in or rescale them, or leave those rows out"
     )

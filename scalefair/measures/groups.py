@@ -85,7 +85,7 @@ class GroupGaps:
         return {"groups": records(self.table), "gaps": records(self.gaps)}
 
     def _repr_html_(self) -> str:
-        return self.gaps.to_html(index=False)
+        return self.gaps.to_html(index=False, float_format="{:.4g}".format, na_rep="")
 
     def __repr__(self) -> str:
         return f"<GroupGaps by {', '.join(f.name for f in self.frames.values())}>"

@@ -1,0 +1,137 @@
+"""One method on one problem in a process of its own; results are appended as they come."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks._frontier_data import Split, load
+from benchmarks._frontier_metrics import scores
+from benchmarks._measure import RESULTS, memory_peak
+from benchmarks.output import hsic
+
+DATA = {"crime": "B", "adult": "E", "acs": "A", "acsincome": "I"}
+ALL_ROWS = {"acs": 245_243}
+"""All rows but the test rows; the other problems take all by default."""
+POINTS = RESULTS / "peers.csv"
+FIELDS = ("data", "asked_rows", "s", "method", "rows", "seed", "order", "setting", "share", "hsic",
+          "rmse", "auc", "accuracy", "gap", "seconds", "total_seconds", "peak_mb", "data_mb",
+          "threads", "note")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process does."""
+
+    data: str
+    s: str
+    method: str
+    rows: int | None = None
+    seed: int = 0
+    quick: bool = False
+
+    def load(self) -> Split:
+        rows = self.rows or ALL_ROWS.get(self.data)
+        return load(DATA[self.data], self.seed, rows)
+
+
+def cut(split: Split, most: int | None) -> Split:
+    """The first training rows, where a method cannot take all."""
+    return split if most is None else replace(split, X=split.X[:most], y=split.y[:most])
+
+
+def work(job: Job) -> list[dict[str, Any]]:
+    """Run a method here; time spent on metrics does not count."""
+    from benchmarks.peers import METHODS
+    from benchmarks.peers._task import Task
+
+    method = METHODS[job.method]
+    split = cut(job.load(), method.most)
+    task, before = Task(split, job.s == "hidden", job.quick), memory_peak()
+    points, made, total = iter(method.run(task)), [], 0.0
+    while True:
+        start = perf_counter()
+        found = next(points, None)
+        total += (step := perf_counter() - start)
+        if found is None:
+            return made
+        setting, f = found
+        f = np.asarray(f, dtype=float)
+        if np.ptp(f) < 1e-12:  # of a constant no share is known
+            continue
+        # That of the first point: later ones include what the metrics took.
+        peak = made[0]["peak_mb"] if made else memory_peak()
+        made.append(
+            {"order": len(made), "setting": setting, "rows": len(split.y), "seconds": step,
+             "total_seconds": total, "peak_mb": peak, "data_mb": before,
+             "hsic": hsic(f, split.s_test), **scores(split, f, method.threshold)}
+        )  # fmt: skip
+
+
+def main(text: str) -> None:
+    print("\n" + json.dumps(work(Job(**json.loads(text)))))
+
+
+def apart(job: Job, limit: float) -> list[dict[str, Any]]:
+    """Run a job in a process of its own; what fails is a line with a note, not an end."""
+    command = [sys.executable, "-m", "benchmarks.peers._run", json.dumps(vars(job))]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+    except subprocess.TimeoutExpired:
+        return [{"note": f"stopped after {limit:g} s"}]
+    if done.returncode:
+        last = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        return [{"note": last[-1][:200]}]
+    return list(json.loads(done.stdout.splitlines()[-1]))
+
+
+def read(path: Path = POINTS) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def finished(job: Job, lines: list[dict[str, str]]) -> bool:
+    """Whether it has been run, to its end or to the time limit; what failed is tried again."""
+    asked = "" if job.rows is None else str(job.rows)
+    want = (job.data, job.s, job.method, str(job.seed))
+    return any(
+        (line["data"], line["s"], line["method"], line["seed"]) == want
+        and line["asked_rows"] == asked
+        and (not line["note"] or line["note"].startswith("stopped"))
+        for line in lines
+    )
+
+
+def append(job: Job, found: list[dict[str, Any]], path: Path = POINTS) -> None:
+    """Write the lines of one job at once: a run that is stopped loses only what it was doing."""
+    from benchmarks._measure import threads
+
+    path.parent.mkdir(exist_ok=True)
+    new = not path.exists()
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, restval="", extrasaction="ignore")
+        if new:
+            writer.writeheader()
+        for point in found:
+            line = {**vars(job), "asked_rows": job.rows or "", "threads": threads(), **point}
+            writer.writerow({key: _short(value) for key, value in line.items()})
+
+
+def _short(value: Any) -> Any:
+    if value is None:
+        return ""
+    return f"{value:.5g}" if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
