@@ -33,7 +33,7 @@ ARGUMENTS = {
     "numerics": [],
     "output": ["--splits", "E", "--rows", "400"],
     "scaling": ["--quick"],
-    "scaling_peers": ["--quick", "--only", "batches", "KernelRidge"],
+    "scaling_peers": ["--quick", "--only", "KernelRidge"],
     "streams": ["--rows", "3000", "--long-rows", "3000"],
 }
 NEEDS = {"losses": "fairlearn", "output": "equipy", "streams": "psutil", "cost_model": "psutil"}
@@ -84,6 +84,15 @@ def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().out
 
 
+def test_every_method_of_scaling_runs():
+    from benchmarks import scaling_peers
+
+    for name, (prepared, _) in scaling_peers.METHODS.items():
+        if name.startswith("fairlearn") and not find_spec("fairlearn"):
+            continue
+        prepared(300, 10)()
+
+
 def pay(decides: bool) -> Split:
     """A small table as the frontier's are: like A with numbers to predict, like E with rates."""
     made = make_biased_income(600, random_state=0)
@@ -105,7 +114,7 @@ def test_a_peer_predicts(name):
     if not method.installed():
         pytest.skip(f"needs {method.needs}")
     decides = "number" not in method.kinds
-    for hidden in (False, True) if method.hidden else (False,):
+    for hidden in (False, True) if method.hidden and not method.reduction else (False,):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             points = list(method.run(Task(pay(decides), hidden, quick=True)))
