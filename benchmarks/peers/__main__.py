@@ -43,7 +43,7 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 def run(options: argparse.Namespace, path: Path) -> None:
     for job in jobs(options):
-        if finished(job, read(path)) and not options.again:
+        if finished(job, read(path), options.limit) and not options.again:
             continue
         start = perf_counter()
         found = apart(job, options.limit)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ ALL_ROWS = {"acs": 245_243}
 """All rows but the test rows; the other problems take all by default."""
 POINTS = RESULTS / "peers.csv"
 FIELDS = ("data", "asked_rows", "s", "method", "rows", "seed", "order", "setting", "share", "hsic",
-          "rmse", "auc", "accuracy", "gap", "seconds", "total_seconds", "peak_mb", "data_mb",
-          "threads", "note")  # fmt: skip
+          "rmse", "auc", "accuracy", "gap", "seconds", "total_seconds", "cpu_seconds", "total_cpu",
+          "peak_mb", "data_mb", "threads", "note")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,13 @@ def work(job: Job) -> list[dict[str, Any]]:
     method = METHODS[job.method]
     split = cut(job.load(), method.most)
     task, before = Task(split, job.s == "hidden", job.quick), memory_peak()
-    points, made, total = iter(method.run(task)), [], 0.0
+    points, made = iter(method.run(task)), []
+    total = worked = 0.0
     while True:
-        start = perf_counter()
+        start, work_start = perf_counter(), process_time()
         found = next(points, None)
         total += (step := perf_counter() - start)
+        worked += (work_step := process_time() - work_start)
         if found is None:
             return made
         setting, f = found
@@ -71,7 +73,8 @@ def work(job: Job) -> list[dict[str, Any]]:
         peak = made[0]["peak_mb"] if made else memory_peak()
         made.append(
             {"order": len(made), "setting": setting, "rows": len(split.y), "seconds": step,
-             "total_seconds": total, "peak_mb": peak, "data_mb": before,
+             "total_seconds": total, "cpu_seconds": work_step, "total_cpu": worked,
+             "peak_mb": peak, "data_mb": before,
              "hsic": hsic(f, split.s_test), **scores(split, f, method.threshold)}
         )  # fmt: skip
 
@@ -100,16 +103,20 @@ def read(path: Path = POINTS) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def finished(job: Job, lines: list[dict[str, str]]) -> bool:
-    """Whether it has been run, to its end or to the time limit; what failed is tried again."""
+def finished(job: Job, lines: list[dict[str, str]], limit: float = 0.0) -> bool:
+    """Whether it has been run, to its end or for as long as that; what failed is tried again."""
     asked = "" if job.rows is None else str(job.rows)
     want = (job.data, job.s, job.method, str(job.seed))
     return any(
         (line["data"], line["s"], line["method"], line["seed"]) == want
         and line["asked_rows"] == asked
-        and (not line["note"] or line["note"].startswith("stopped"))
+        and (not line["note"] or _stopped_after(line["note"]) >= limit > 0)
         for line in lines
     )
+
+
+def _stopped_after(note: str) -> float:
+    return float(note.split()[2]) if note.startswith("stopped") else -1.0
 
 
 def append(job: Job, found: list[dict[str, Any]], path: Path = POINTS) -> None:
