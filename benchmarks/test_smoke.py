@@ -141,11 +141,14 @@ def test_points_are_kept_and_found_again(tmp_path, capsys):
         for method, worse in (("scalefair, trees inside", 0.0), ("equipy on trees", 0.05)):
             job = Job("acs", s, method, rows=100)
             assert not finished(job, read(path))
-            append(job, [{"order": k, "setting": k, "share": 0.02 * k, "hsic": 1e-3 * k,
-                          "rmse": 0.9 - 0.01 * k + worse, "rows": 100, "seconds": 1.0,
-                          "total_seconds": 2.0, "peak_mb": 300.0} for k in range(9)],
-                   path)  # fmt: skip
-            assert finished(job, read(path))
+            for k in range(9):
+                append(job, {"order": k, "setting": k, "share": 0.02 * k, "hsic": 1e-3 * k,
+                             "rmse": 0.9 - 0.01 * k + worse, "rows": 100, "seconds": 1.0,
+                             "total_seconds": 2.0, "peak_mb": 300.0}, path)  # fmt: skip
+            append(job, {"note": "stopped after 9 s"}, path)
+            assert not finished(job, read(path), limit=10.0)
+            append(job, {"note": "done"}, path)
+            assert finished(job, read(path), limit=10.0)
     report(path)
     said = capsys.readouterr().out
     assert "acs, 100, visible, rmse: not above any peer at 20 of 20 shares" in said
