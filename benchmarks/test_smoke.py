@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +27,7 @@ ARGUMENTS = {
     "cost_model": ["--rows", "3000"],
     "frontier": ["--quick", "--only", "E"],
     "gp": ["--quick"],
-    "gp_exact": ["--rows", "60", "--inputs", "3", "--rounds", "1"],
+    "gp_exact": ["--rows", "40", "--inputs", "2", "--rounds", "1"],
     "large_m": ["--rows", "2000", "--components", "100", "--inputs", "5", "--rank", "20"],
     "losses": ["--features", "20", "--fair-features", "20"],
     "measures": ["--rows", "5000"],
@@ -64,6 +65,23 @@ def few_adults(losses):
     )  # fmt: skip
 
 
+def shorten(module, monkeypatch):
+    """A few hundred rows of Adult, and trees of a few steps."""
+    load, few = module.load, {"max_iter": 3, "early_stopping": False}
+
+    def short(*arguments, **options):
+        split = load(*arguments, **options)
+        return replace(split, X=split.X[:400], y=split.y[:400],
+                       X_test=split.X_test[:400], y_test=split.y_test[:400])  # fmt: skip
+
+    monkeypatch.setattr(module, "load", short)
+    for name in ("base_model", "boosted"):
+        if hasattr(module, name):
+            made = getattr(module, name)
+            trees = lambda *some, made=made: made(*some).set_params(**few)  # noqa: E731
+            monkeypatch.setattr(module, name, trees)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
 def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
@@ -75,6 +93,8 @@ def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
     if name == "losses":
         few = few_adults(module)
         monkeypatch.setattr(module, "adult", lambda: few)
+    if name in {"frontier", "output"}:
+        shorten(module, monkeypatch)
     if name == "measures":
         pair = module.pair_of
         monkeypatch.setattr(module, "pair_of", lambda rows: pair(min(rows, 500)))
