@@ -24,7 +24,7 @@ MIN_GROUP_SIZE = 30
 class GroupGaps:
     """What :func:`group_gaps` returns.
 
-    ``gaps["sex"]`` is the :class:`GroupFrame` of one attribute, ``gaps["sex", "race"]`` that of
+    ``gaps["sex"]`` is the `GroupFrame` of one attribute, ``gaps["sex", "race"]`` that of
     their intersections. `by_group`, `overall`, `difference()` and `ratio()` of the object itself
     are those of all attributes crossed, as in fairlearn's MetricFrame.
 

@@ -114,9 +114,9 @@ class Moments:
         Parameters
         ----------
         source : ChunkSource
-            Such as :class:`scalefair.stream.ArraySource`.
+            Such as a `scalefair.BatchSource`.
         phi, psi : fitted feature maps
-            Of :mod:`scalefair.maps`; without ψ there is no block "psi".
+            Of `scalefair.maps`; without ψ there is no block "psi".
         """
         from scalefair.statistics.accumulate import accumulate
         from scalefair.statistics.rows import RowMap
