@@ -6,9 +6,8 @@ Every round does the same work and must give the same bits. Resident memory is m
 round, after a collection; the first quarter of the rounds is left out, as caches fill and the
 allocator finds its size. The slope of a line through the rest, in MB an hour, comes with a
 standard error from blocks of rounds, since neighbours are alike. The number of blocks that Python
-has allocated is told besides: it has none of the allocator's steps, and a leak of one object a round
-shows. It fails if memory grows by more
-than 1 % an hour beyond two standard errors.
+has allocated is told besides: it has none of the allocator's steps, and a leak of one object a
+round shows. It fails if memory grows by more than 1 % an hour beyond two standard errors.
 """
 
 from __future__ import annotations
@@ -126,7 +125,8 @@ def soak(minutes: float, folder: Path) -> int:
     print(
         f"{len(hours)} rounds of {len(todo)} jobs in {60 * hours[-1]:.1f} min, the same bits every "
         f"time; memory {megabytes[first]:.1f} -> {megabytes[-1]:.1f} MB, slope {rate:+.2f} ± "
-        f"{error:.2f} MB an hour; Python's blocks {more:+.2f} a round of {blocks[-1]}; threads and files {idle} -> {left}"
+        f"{error:.2f} MB an hour; Python's blocks {more:+.2f} a round of {blocks[-1]}; "
+        f"threads and files {idle} -> {left}"
     )
     return int(rate - 2 * error > ALLOWED * megabytes[first] or left > idle)
 
