@@ -75,7 +75,8 @@ def front_of(table: pd.DataFrame) -> pd.DataFrame:
     share, error = "explained_share_test", "mse_test"
     rows = table[np.isfinite(table[share])].sort_values([share, error], kind="stable")
     best = rows[error].cummin().shift(fill_value=np.inf)
-    return rows[rows[error] < best].reset_index(drop=True)
+    front: pd.DataFrame = rows[rows[error] < best].reset_index(drop=True)
+    return front
 
 
 def _from_moments(estimator: Any, etas: list[float]) -> dict[float, Any] | None:

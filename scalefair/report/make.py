@@ -94,7 +94,7 @@ def _sensitive(estimator: Any, X: Any, given: Any) -> Any:
             "sensitive_features is missing; give them here, or name columns of X with "
             "sensitive_columns"
         )
-    table = _frames.take_columns(X, columns) if given is None else given
+    table = given if columns is None else _frames.take_columns(X, columns)
     names = _frames.column_names(table)
     if names is not None:
         return table

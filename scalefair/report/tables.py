@@ -132,7 +132,8 @@ def _found(estimator: Any) -> str:
 
 def _by_share(table: pd.DataFrame) -> pd.DataFrame:
     known = table[np.isfinite(table["explained_share_test"])]
-    return known.sort_values("explained_share_test", kind="stable").reset_index(drop=True)
+    rows: pd.DataFrame = known.sort_values("explained_share_test", kind="stable")
+    return rows.reset_index(drop=True)
 
 
 def _spread(values: Array, count: int) -> NDArray[np.int64]:
