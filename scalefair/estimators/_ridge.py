@@ -221,8 +221,8 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
     def _judge(self, system: System, alpha: float, found: Diagnostics | None = None) -> None:
         """Say what rounding has left of the solution; by eigenvectors where none is given."""
         if found is None:
-            options = {"rounding": self._rounding(), "scaled": False}
-            found = diagnose(ridged(system, alpha), system.gram, **options)
+            matrix, rounding = ridged(system, alpha), self._rounding()
+            found = diagnose(matrix, system.gram, rounding=rounding, scaled=False)
         self.diagnostics_, self.jitter_ = found, found.jitter
         warn_of_few_digits(found, type(self).__name__)
 

@@ -89,7 +89,7 @@ class Graph:
     def output(self, name: str, value: str, width: int, kind: str = "DOUBLE") -> None:
         """Give a value a name of its own and make it an output of shape (rows, width)."""
         self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
-        shape = ["rows", width] if width else ["rows"]
+        shape: list[Any] = ["rows", width] if width else ["rows"]
         of = getattr(self._onnx.TensorProto, kind)
         self._outputs.append(self._onnx.helper.make_tensor_value_info(name, of, shape))
 

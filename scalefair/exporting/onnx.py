@@ -91,7 +91,8 @@ def _scores(graph: Graph, model: Any) -> tuple[str, int]:
     if hasattr(model, "dual_coef_"):
         return _dual(graph, model, x)
     if isinstance(model, estimators.FairGPRegressor):
-        law = model._law.law
+        process: Any = model._law
+        law = process.law
         f = _linear(graph, model.phi_, x, law.coef)
         return graph.plus(f, law.offset[None]), law.coef.shape[1]
     coef = model._raw_coef
@@ -111,7 +112,8 @@ def _dual(graph: Graph, model: Any, x: str) -> tuple[str, int]:
     """Add k(x, X) c + b."""
     dual = model.dual_coef_.reshape(len(model.dual_coef_), -1)
     if isinstance(model, estimators.FairGPRegressor):
-        rows, kernel, offset = model._law.rows, model.kernel_, model._law.offset
+        law: Any = model._law
+        rows, kernel, offset = law.rows, model.kernel_, law.offset
     else:
         rows, kernel, offset = model._exact_rows, model.kernel_, model.intercept_
     _check_unjoined(rows)
