@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,14 +27,14 @@ ARGUMENTS = {
     "cost_model": ["--rows", "3000"],
     "frontier": ["--quick", "--only", "E"],
     "gp": ["--quick"],
-    "gp_exact": ["--rows", "60", "--inputs", "3", "--rounds", "1"],
+    "gp_exact": ["--rows", "40", "--inputs", "2", "--rounds", "1"],
     "large_m": ["--rows", "2000", "--components", "100", "--inputs", "5", "--rank", "20"],
     "losses": ["--features", "20", "--fair-features", "20"],
     "measures": ["--rows", "5000"],
     "numerics": [],
     "output": ["--splits", "E", "--rows", "400"],
     "scaling": ["--quick"],
-    "scaling_peers": ["--quick", "--only", "batches", "KernelRidge"],
+    "scaling_peers": ["--quick", "--only", "KernelRidge"],
     "streams": ["--rows", "3000", "--long-rows", "3000"],
 }
 NEEDS = {"losses": "fairlearn", "output": "equipy", "streams": "psutil", "cost_model": "psutil"}
@@ -64,6 +65,23 @@ def few_adults(losses):
     )  # fmt: skip
 
 
+def shorten(module, monkeypatch):
+    """A few hundred rows of Adult, and trees of a few steps."""
+    load, few = module.load, {"max_iter": 3, "early_stopping": False}
+
+    def short(*arguments, **options):
+        split = load(*arguments, **options)
+        return replace(split, X=split.X[:400], y=split.y[:400],
+                       X_test=split.X_test[:400], y_test=split.y_test[:400])  # fmt: skip
+
+    monkeypatch.setattr(module, "load", short)
+    for name in ("base_model", "boosted"):
+        if hasattr(module, name):
+            made = getattr(module, name)
+            trees = lambda *some, made=made: made(*some).set_params(**few)  # noqa: E731
+            monkeypatch.setattr(module, name, trees)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
 def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
@@ -75,6 +93,8 @@ def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
     if name == "losses":
         few = few_adults(module)
         monkeypatch.setattr(module, "adult", lambda: few)
+    if name in {"frontier", "output"}:
+        shorten(module, monkeypatch)
     if name == "measures":
         pair = module.pair_of
         monkeypatch.setattr(module, "pair_of", lambda rows: pair(min(rows, 500)))
@@ -82,6 +102,15 @@ def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sys, "argv", [name, *ARGUMENTS[name]])
     module.main()
     assert capsys.readouterr().out
+
+
+def test_every_method_of_scaling_runs():
+    from benchmarks import scaling_peers
+
+    for name, (prepared, _) in scaling_peers.METHODS.items():
+        if name.startswith("fairlearn") and not find_spec("fairlearn"):
+            continue
+        prepared(300, 10)()
 
 
 def pay(decides: bool) -> Split:
@@ -105,7 +134,7 @@ def test_a_peer_predicts(name):
     if not method.installed():
         pytest.skip(f"needs {method.needs}")
     decides = "number" not in method.kinds
-    for hidden in (False, True) if method.hidden else (False,):
+    for hidden in (False, True) if method.hidden and not method.reduction else (False,):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             points = list(method.run(Task(pay(decides), hidden, quick=True)))
@@ -132,11 +161,14 @@ def test_points_are_kept_and_found_again(tmp_path, capsys):
         for method, worse in (("scalefair, trees inside", 0.0), ("equipy on trees", 0.05)):
             job = Job("acs", s, method, rows=100)
             assert not finished(job, read(path))
-            append(job, [{"order": k, "setting": k, "share": 0.02 * k, "hsic": 1e-3 * k,
-                          "rmse": 0.9 - 0.01 * k + worse, "rows": 100, "seconds": 1.0,
-                          "total_seconds": 2.0, "peak_mb": 300.0} for k in range(9)],
-                   path)  # fmt: skip
-            assert finished(job, read(path))
+            for k in range(9):
+                append(job, {"order": k, "setting": k, "share": 0.02 * k, "hsic": 1e-3 * k,
+                             "rmse": 0.9 - 0.01 * k + worse, "rows": 100, "seconds": 1.0,
+                             "total_seconds": 2.0, "peak_mb": 300.0}, path)  # fmt: skip
+            append(job, {"note": "stopped after 9 s"}, path)
+            assert not finished(job, read(path), limit=10.0)
+            append(job, {"note": "done"}, path)
+            assert finished(job, read(path), limit=10.0)
     report(path)
     said = capsys.readouterr().out
     assert "acs, 100, visible, rmse: not above any peer at 20 of 20 shares" in said

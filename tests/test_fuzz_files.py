@@ -75,7 +75,7 @@ def test_whole_files_are_read(tmp_path, contents):
         assert scanned(tmp_path, name, content) == "read", name
 
 
-@cases(400)
+@cases(150)
 @given(NAMES, st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)),
                        min_size=1, max_size=3), st.booleans())  # fmt: skip
 def test_flipped_bits(tmp_path_factory, contents, name, flips, late):
@@ -87,7 +87,7 @@ def test_flipped_bits(tmp_path_factory, contents, name, flips, late):
     scanned(tmp_path_factory.getbasetemp(), name, bytes(content))
 
 
-@cases(250)
+@cases(80)
 @given(NAMES, st.floats(0, 1, exclude_max=True), st.floats(0, 1), st.binary(max_size=20))
 def test_cut_and_joined(tmp_path_factory, contents, name, start, stop, more):
     content = contents[name]
@@ -102,7 +102,7 @@ CELLS = st.one_of(
 )  # fmt: skip
 
 
-@cases(500)
+@cases(250)
 @given(st.lists(st.lists(CELLS, min_size=0, max_size=6), max_size=12), st.booleans(),
        st.sampled_from(["utf-8", "utf-16", "latin-1"]))  # fmt: skip
 def test_made_up_csv(tmp_path_factory, lines, header, encoding):
@@ -111,7 +111,7 @@ def test_made_up_csv(tmp_path_factory, lines, header, encoding):
     scanned(tmp_path_factory.getbasetemp(), "made.csv", content)
 
 
-@cases(250)
+@cases(60)
 @given(NAMES, st.binary(max_size=300))
 def test_made_up_bytes(tmp_path_factory, name, content):
     for changed in (content, b"PAR1" + content + b"PAR1", b"\x1f\x8b\x08" + content):

@@ -38,7 +38,7 @@ def blocks(draw, what=matrices, **options):
     return draw(what(n, **options)), draw(weights(n)), n
 
 
-@cases(800)
+@cases(400)
 @given(MAPS, blocks())
 def test_maps(feature_map, rows):
     """Features are finite, of the width said, the same alone as among others, bounded by k."""
@@ -60,7 +60,7 @@ def test_maps(feature_map, rows):
         assert (np.sum(Phi.astype(float) ** 2, axis=1) < 2.1).all()
 
 
-@cases(500)
+@cases(200)
 @given(blocks(frames), st.sampled_from(["standardize", "passthrough"]), st.integers(1, 5))
 def test_encoder(rows, numeric, chunk):
     """Encoding is finite, and does not depend on the chunks it was learnt from."""
@@ -80,7 +80,7 @@ def test_encoder(rows, numeric, chunk):
     np.testing.assert_allclose(again, out, rtol=1e-6, atol=1e-6 * (1 + np.abs(out).max()))
 
 
-@cases(300)
+@cases(150)
 @given(st.one_of(blocks(frames, missing=False), blocks()))
 def test_sensitive_encoder(rows):
     """Codes tell every value from every other."""
@@ -103,15 +103,15 @@ def merge_trees(draw, count):
     return order
 
 
-@cases(500)
+@cases(250)
 @given(st.data())
 def test_moments_do_not_depend_on_chunks_and_merges(data):
     n = data.draw(st.integers(2, 30))
     X, s = (np.stack([data.draw(columns(n)) for _ in range(2)], axis=1) for _ in range(2))
     y = data.draw(columns(n))[:, None]
     weight = data.draw(weights(n))
-    assume(weight is None or 0 < np.sum(weight) < 1e100)
-    assume(all(np.abs(part).max() < 1e70 for part in (X, s, y)))
+    assume(weight is None or 0 < np.sum(weight) < 1e75)
+    X, s, y = (np.clip(part, -1e70, 1e70) for part in (X, s, y))
     weight = None if weight is None else np.asarray(weight, dtype=float)
     phi, psi = Identity().fit(X), Identity().fit(s)
     whole = Moments.accumulate(ArraySource(X, s, y, weight), phi, psi)
@@ -158,7 +158,7 @@ PAIRS = {
 }  # fmt: skip
 
 
-@cases(1000)
+@cases(500)
 @given(st.sampled_from(sorted(PAIRS)), st.data())
 def test_measures(name, data):
     """A number within its range."""
@@ -170,7 +170,7 @@ def test_measures(name, data):
     assert isinstance(value, Refused) or low <= value <= high, value
 
 
-@cases(150)
+@cases(60)
 @given(st.data())
 def test_groups_and_audit(data):
     """Tables of groups are made, or refused."""

@@ -13,6 +13,8 @@ import scalefair
 ESTIMATORS = [name for name in scalefair.__all__ if name.startswith("Fair") and name[4:] not in
               ("Kernel", "Path")]  # fmt: skip
 
+VOID = ("input", "br", "img", "link", "meta", "path")
+
 
 class Balanced(HTMLParser):
     """Complains of an element that is closed and was not open."""
@@ -23,11 +25,11 @@ class Balanced(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
-        if tag not in ("input", "br", "img", "link", "meta", "path"):
+        if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
-        if tag != "path":
+        if tag not in VOID:
             assert self.open.pop() == tag
 
     def handle_data(self, data):

@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestRegressor
 import scalefair
 from scalefair import FairKernelRidge, Moments, estimators, maps, persistence
 from scalefair.encoding import SensitiveEncoder, TableEncoder, table_statistics
-from tests.models import MODELS, answers, fitted, pay, rows, same_answers, target
+from tests.models import MODELS, answers, fitted, groups, pay, rows, same_answers, target
 
 every_model = pytest.mark.parametrize("name", MODELS)
 
@@ -105,7 +105,7 @@ def test_a_path_comes_back(name, tmp_path):
 
 
 def test_a_path_of_losses_comes_back(tmp_path):
-    own = {"sensitive_features": pay().sensitive_features}
+    own = {"sensitive_features": groups()}
     path = fitted("classes").path(rows("classes"), target("classes"), [0.0, 1.0], **own)
     scalefair.save(path, tmp_path / "p")
     assert scalefair.load(tmp_path / "p").table.equals(path.table)

@@ -19,7 +19,7 @@ from scalefair import (
 )
 from scalefair.measures import hsic_test
 from scalefair.report import between_share, cross, make_report
-from scalefair.report.family import relatives, weights_around
+from scalefair.report.family import weights_around
 from scalefair.report.groups import decision_table
 from scalefair.report.independence import independence, verdict
 from scalefair.report.relevance import relevance_table
@@ -109,7 +109,7 @@ def test_the_frontier_is_that_of_the_held_out_rows(reports, name):
 def test_relatives_of_a_process_are_those_that_a_fit_would_find(reports):
     _, found = reports("process")
     model, train = found.estimator, found.problem.train
-    other = relatives(model, train)[np.inf]
+    other = model._at(np.inf)
     settled = FairGPRegressor(
         kernel=model.kernel_.kernel, amplitude=model.amplitude_, noise=model.noise_,
         optimizer=None, eta=np.inf, **SMALL,

@@ -19,7 +19,7 @@ from scalefair.datasets import make_toy1
 from scalefair.paper import toy1
 from scalefair.paper.experiment import mean_and_error
 
-SETTINGS = [(500, 0.5, 0.3), (700, 0.5, 0.3), (1000, 0.5, 0.3), (700, 0.45, 0.2), (700, 0.5, 0.2)]
+SETTINGS = [(500, 0.5, 0.3), (800, 0.5, 0.3), (500, 0.5, 0.2), (800, 0.45, 0.2)]
 WEIGHTS = {"standard": 0.0, "eta=200": 200.0}
 
 
@@ -56,9 +56,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     seeds = range(parser.parse_args().seeds)
-    values = pd.DataFrame(
-        line for setting in SETTINGS for seed in seeds for line in trial(seed, *setting)
-    )
+    lines: list[dict[str, object]] = []
+    for setting in SETTINGS:
+        lines += [line for seed in seeds for line in trial(seed, *setting)]
+        print(f"{setting} done", flush=True)
+    values = pd.DataFrame(lines)
     found = table(values)
     print(found.to_string(index=False, float_format="{:.4f}".format))
     path = RESULTS / "paper" / "toy1_sizes.csv"

@@ -43,12 +43,14 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 def run(options: argparse.Namespace, path: Path) -> None:
     for job in jobs(options):
-        if finished(job, read(path)) and not options.again:
+        if finished(job, read(path), options.limit) and not options.again:
             continue
         start = perf_counter()
-        found = apart(job, options.limit)
-        append(job, found, path)
-        note = found[0].get("note", f"{len(found)} points") if found else "no point"
+        found = []
+        for point in apart(job, options.limit):
+            append(job, point, path)
+            found.append(point)
+        note = f"{len(found) - 1} points, {found[-1]['note']}"
         print(f"{job.data}, {job.s}, seed {job.seed}, {job.method}: {note}, "
               f"{perf_counter() - start:.0f} s", flush=True)  # fmt: skip
 

@@ -77,7 +77,10 @@ class Task:
         return train, test
 
     def trees(self) -> Any:
-        """The model that ours has inside: the same for every peer that takes one."""
+        """The model that ours has inside: the same for every peer that takes one.
+
+        For crime it is the mean of boosted trees, extra trees, ridge and kernel ridge.
+        """
         name = {"I": "E"}.get(self.split.name, self.split.name)
         return base_model(name, self.quick)
 

@@ -33,7 +33,7 @@ def linear(task: Task) -> Any:
 
 def trees(task: Task) -> Any:
     kind = HistGradientBoostingClassifier if task.decides else HistGradientBoostingRegressor
-    return kind(max_iter=20 if task.quick else 100, early_stopping=False, random_state=0)
+    return kind(max_iter=3 if task.quick else 100, early_stopping=False, random_state=0)
 
 
 def constraint(task: Task, bound: float | None) -> Any:
@@ -59,7 +59,7 @@ def gradient(task: Task, learner: Callable[[Task], Any]) -> Points:
     (Z, Z_test), (cells, _) = task.arrays, task.cells
     for bound in bounds(task, learner(task)):
         model = ExponentiatedGradient(
-            learner(task), constraint(task, bound), max_iter=5 if task.quick else 50
+            learner(task), constraint(task, bound), max_iter=3 if task.quick else 50
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -23,20 +23,25 @@ def read(name):
         return list(csv.DictReader(file))
 
 
+def digits(value, count):
+    """Return a number with so many significant digits, without 1e+02 for 100."""
+    text = f"{value:.{count}g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < 1e6 else text
+
+
 def shown(text):
-    """Four significant digits of a number, an error with two; words as they stand."""
+    """Three significant digits of a number; words and whole numbers as they stand."""
     try:
-        value = float(text)
+        return text if text.isdigit() else digits(float(text), 3)
     except ValueError:
         return text
-    return f"{value:.4g}"
 
 
 def with_error(value, error):
-    """Return "value ± error" with the digits that the error leaves."""
+    """Return "value ± error"."""
     if error in ("", "nan"):
         return shown(value)
-    return f"{float(value):.3g} ± {float(error):.1g}"
+    return f"{digits(float(value), 4)} ± {digits(float(error), 2)}"
 
 
 def cells(line, column):

@@ -11,11 +11,12 @@ import numpy as np
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE
 from scalefair._digest import digest
+from scalefair._linalg import check_finite
 from scalefair._typing import LARGEST_SINGLE, Array, Chunk
 from scalefair.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, TableStatistics
 from scalefair.estimators import _rows
 from scalefair.estimators._base_model import BaseModel, whole_change
-from scalefair.estimators._learn import Learned, Learner, check_finite
+from scalefair.estimators._learn import Learned, Learner
 from scalefair.estimators._rows import Rows, open_rows
 from scalefair.estimators._validate import positions
 from scalefair.maps._base import seed_of

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from scalefair import _frames
-from scalefair._typing import LARGEST, Array, Chunk
+from scalefair._linalg import check_finite
+from scalefair._typing import Array, Chunk
 from scalefair.encoding import (
     Groups,
     TableStatistics,
@@ -138,20 +139,3 @@ def _present(part: Any, weight: Array | None) -> Any:
     if weight is None or (weight > 0).all():
         return part
     return _frames.take_rows(part, np.flatnonzero(weight > 0))
-
-
-def check_finite(name: str, values: Array, largest: float = LARGEST) -> None:
-    """Raise a ValueError that names the first column with NaN, infinity or what is nearly so."""
-    if values.size == 0 or values.dtype.kind not in "fiu":
-        return
-    # As floats, which are wider than float32; neither holds of NaN.
-    if float(values.max()) <= largest and float(values.min()) >= -largest:
-        return
-    values = values.reshape(len(values), -1).astype(np.float64)
-    good = np.abs(values) <= largest
-    column = int(np.flatnonzero(~good.all(axis=0))[0])
-    wrong = "NaN or infinite" if not np.isfinite(values[:, column]).all() else f"beyond {largest:g}"
-    raise ValueError(
-        f"{name} has {int((~good[:, column]).sum())} value(s) in column {column} that are {wrong}; "
-        "fill them in or rescale them, or leave those rows out"
-    )

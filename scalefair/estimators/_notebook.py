@@ -13,7 +13,8 @@ def path_html(path: Any) -> str:
     front = path.front()
     title = f"<b>{type(path).__name__}</b>: {len(path.table):,} fits, {len(front):,} on the front"
     table = front.to_html(index=False, max_rows=MOST_ROWS, float_format="{:.4g}".format)
-    return f"<div><p>{title}</p>{_picture(path)}{table}</div>"
+    picture = _picture(path) if front["explained_share"].notna().any() else ""
+    return f"<div><p>{title}</p>{picture}{table}</div>"
 
 
 def _picture(path: Any) -> str:
@@ -23,7 +24,7 @@ def _picture(path: Any) -> str:
         figure, ax = make_figure(5.0, 3.6)
         path.plot(ax)
         svg = to_svg(figure)
-    except (ImportError, ValueError):  # no matplotlib, or nothing finite to draw
+    except ImportError:  # no matplotlib
         return ""
     # An image of its own, on white: dark notebooks do not lend it their colours.
     source = "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
@@ -61,7 +62,7 @@ def low_rank_ridge(
     train: Sample, test: Sample, etas: Array, seed: int, **options: Any
 ) -> Predictions:
     """The same search from the moments of Nyström features; one pass for each length scale."""
-    X = train.X.to_numpy()
+    X, X_new = train.X.to_numpy(), test.X.to_numpy()
     alphas = np.unique(np.concatenate([RIDGES / len(X), EVEN_RIDGES]))
     fits = [
         FairKernelRidgeCV(
@@ -71,14 +72,6 @@ def low_rank_ridge(
         for length_scale in drawn_length_scales(X, seed)
     ]  # fmt: skip
     errors = np.stack([fit.cv_results_["mse"].mean(axis=0) for fit in fits])
-    even = np.isin(alphas, EVEN_RIDGES)
-    spaced = np.where(even[:, None], np.inf, errors)
-    places = {
-        "": chosen(spaced, "anew"),
-        ONCE: chosen(spaced, "once"),
-        EVEN: chosen(np.where(even[:, None], errors, np.inf), "anew"),
-    }
-    X_new = test.X.to_numpy()
     return {
         name: np.column_stack(
             [
@@ -86,7 +79,17 @@ def low_rank_ridge(
                 for (i, a), eta in zip(pairs, etas, strict=True)
             ]
         )
-        for name, pairs in places.items()
+        for name, pairs in _choices(errors, np.isin(alphas, EVEN_RIDGES)).items()
+    }
+
+
+def _choices(errors: Array, even: NDArray[np.bool_]) -> dict[str, list[tuple[int, int]]]:
+    """Length scale and ridge for every weight, in three ways; `even` marks the even grid."""
+    in_ratio = np.where(even[:, None], np.inf, errors)
+    return {
+        "": chosen(in_ratio, "anew"),
+        ONCE: chosen(in_ratio, "once"),
+        EVEN: chosen(np.where(even[:, None], errors, np.inf), "anew"),
     }
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from scalefair._files import replacing, write_atomically
 from scalefair._typing import Array
@@ -93,13 +95,22 @@ def _draw(panel: Panel, ax: Axes) -> None:
         _plot(curve, ax)
     if "x" in panel.log:
         ax.set_xscale("log")
+        _plain_numbers(ax.xaxis)
     if "y" in panel.log:
         ax.set_yscale("log")
+        _plain_numbers(ax.yaxis)
     if panel.ticks:
         ax.set_xticks(range(len(panel.ticks)), panel.ticks, rotation=60, ha="right")
     ax.set_xlabel(panel.x_label)
     ax.set_ylabel(panel.y_label)
     finish(ax)
+
+
+def _plain_numbers(axis: Axis) -> None:
+    """Label 1, 2 and 5 of every decade as plain numbers: some curves span less than one."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _plot(curve: Curve, ax: Axes) -> None:

@@ -69,8 +69,10 @@ def finish(ax: Axes) -> None:
         ax.spines[side].set_visible(False)
     if not ax.get_yticks().size:
         ax.spines["left"].set_visible(False)
-    ax.tick_params(colors=INK)
-    for text in (ax.xaxis.label, ax.yaxis.label, *ax.texts):
+    # Minor ticks and powers of ten as well: a dark page shows no black.
+    ax.tick_params(which="both", colors=INK)
+    offsets = (axis.get_offset_text() for axis in (ax.xaxis, ax.yaxis))
+    for text in (ax.xaxis.label, ax.yaxis.label, *ax.texts, *offsets):
         text.set_color(INK)
     for spine in ax.spines.values():
         spine.set_color(FAINT)

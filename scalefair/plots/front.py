@@ -101,7 +101,11 @@ class FrontDisplay:
                 )
         shares = [explained_share(f, sensitive_features, cv=5, random_state=random_state)
                   for f in found.values()]  # fmt: skip
-        points = {"model": list(found), "share": shares, "share_error": [0.0] * len(found)}
+        points: dict[str, Any] = {
+            "model": list(found),
+            "share": shares,
+            "share_error": [0.0] * len(found),
+        }
         fits = [_fit_of(y, f) for f in found.values()]
         points |= {"r2": [r2 for r2, _ in fits], "r2_error": [error for _, error in fits]}
         return cls(_frames.make_frame(points)).plot(ax)

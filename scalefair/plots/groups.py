@@ -115,7 +115,7 @@ class GroupDistributionDisplay:
     def _draw_group(self, grid: Array, base: int, rows: NDArray[np.bool_]) -> None:
         drawn = [(values[rows], color, label) for values, color, label in self._models]
         curves = [density(values, grid) for values, _, _ in drawn]
-        height = 0.62 / max(curve.max() for curve in curves)
+        height = 0.58 / max(curve.max() for curve in curves)
         top = base == len(self.groups_) - 1
         for curve, (values, color, label) in zip(curves, drawn, strict=True):
             name = label if top else None
@@ -142,7 +142,7 @@ class GroupDistributionDisplay:
         for place, name in enumerate(reversed(self.groups_)):
             # Names are data: a dollar sign in one must not start a formula.
             look: dict[str, Any] = {"ha": "right", "va": "top", "parse_math": False}
-            self.ax_.text(0.99 * grid[-1] + 0.01 * grid[0], place + 0.94, short(name), **look)
+            self.ax_.text(0.99 * grid[-1] + 0.01 * grid[0], place + 0.86, short(name), **look)
         self.ax_.set_xlim(grid[0], grid[-1])
         self.ax_.set_ylim(-0.15, len(self.groups_))
         self.ax_.set_yticks([])

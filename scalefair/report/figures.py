@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_INPUTS = 20
+WIDTH = 4.5
+"""Inches: narrow, so that the text of a figure can still be read on a phone."""
 _VARIABLES = {INK: "ink", FAINT: "faint", BEFORE: "before", AFTER: "after"}
 _TAG = re.compile(r"<[^>]*>")
 
@@ -36,7 +38,7 @@ def path_plot(frontier: Frontier) -> Markup:
     """Draw the frontier, with the chosen model and the limit."""
     if frontier.front.empty:
         return Markup("")
-    figure, ax = make_figure(5.0, 4.0)
+    figure, ax = make_figure(WIDTH, 3.8)
     display = FairPathDisplay(frontier.table, frontier.front, frontier.chosen, frontier.limit)
     display.plot(ax)
     points = path_points(frontier.front, target_variance(frontier.table))
@@ -53,7 +55,7 @@ def group_plot(frontier: Frontier) -> Markup:
     """Draw the distributions of the predictions by group."""
     groups = frontier.groups
     n_drawn = min(len(groups.names), 8)
-    figure, ax = make_figure(5.0, 1.2 + 0.62 * n_drawn)
+    figure, ax = make_figure(WIDTH, 1.2 + 0.62 * n_drawn)
     display = GroupDistributionDisplay(groups.labels, frontier.before, frontier.after, n_drawn)
     display.plot(ax)
     return inline_svg(
@@ -70,7 +72,7 @@ def relevance_plot(table: pd.DataFrame) -> Markup:
     before, after = (
         dict(zip(rows["input"], rows[name], strict=True)) for name in ("before", "after")
     )
-    figure, ax = make_figure(5.0, 1.2 + 0.27 * len(rows))
+    figure, ax = make_figure(WIDTH, 1.2 + 0.27 * len(rows))
     display = RelevanceDisplay(before, after, list(rows["input"])).plot(ax)
     return inline_svg(
         figure,

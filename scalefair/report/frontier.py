@@ -169,7 +169,8 @@ def fit_frontier(
             "needs; use a regressor, or tell one class from the rest"
         )
     train, test = problem.train, problem.test
-    groups, table = cross(test.sensitive), None
+    groups = cross(test.sensitive)
+    table: pd.DataFrame | None = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         progress(f"fitting the path on {train.n_rows:,} rows{_how(estimator)}")

@@ -29,7 +29,7 @@ def relevance_table(baseline: Any, estimator: Any) -> pd.DataFrame | None:
         return None
     fair, plain = fair.set_index("input"), plain.set_index("input")
     order = fair["relevance"].sort_values(ascending=False, kind="stable").index
-    columns = {"input": [str(name) for name in order]}
+    columns: dict[str, Any] = {"input": [str(name) for name in order]}
     for name, table in (("before", plain), ("after", fair)):
         columns[name] = table.loc[order, "length_scale"].to_numpy()
         columns[f"{name}_relevance"] = table.loc[order, "relevance"].to_numpy()

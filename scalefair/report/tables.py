@@ -154,7 +154,7 @@ def _pair(row: pd.Series[Any], digits: int, unit: str = "") -> dict[str, str]:
         if np.isnan(row[f"{name}_low"]):
             return ""
         ends = (fixed(row[f"{name}_{end}"], digits) for end in ("low", "high"))
-        return " to ".join(ends) + unit
+        return " to ".join(ends) + unit.replace(" ", "\u00a0")
 
     return {
         "group": str(row["group"]),
