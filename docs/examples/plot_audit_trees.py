@@ -49,7 +49,7 @@ _ = result.plot("selection_rate")
 # Mending it
 # ----------
 # The prediction of the trees joins the features of a fair classifier, cross-fitted. Neither model
-# uses sex or race to predict; they are needed for the fit alone.
+# uses sex or race to predict; sex is needed for the fit alone.
 
 made = scalefair.make_fair(
     HistGradientBoostingClassifier(max_iter=60 if QUICK else 100, random_state=0),

@@ -46,8 +46,8 @@ fair.fit(X, train.target, sensitive_features=train.data["age"])
 # %%
 # Mean and deviation by age
 # -------------------------
-# The bands are one deviation of f, the mean over people of that age. The fair mean is flat, and the
-# band is still there.
+# The bands are one deviation of f, the mean over people of that age. The fair mean is nearly flat,
+# and the band is still there.
 
 import matplotlib.pyplot as plt
 
