@@ -1,1 +1,1 @@
-"""The experiments of Li, Pérez-Suay, Camps-Valls and Sejdinovic beside their printed numbers."""
+"""The paper's experiments, kept: ``python -m benchmarks.paper NAME`` fills results/paper."""

@@ -1,7 +1,8 @@
-"""The directive ``benchmark-results``: files of benchmarks/results, as they were measured.
+"""Directives for files of benchmarks/results, as they were measured.
 
-With names it shows those tables, ``:where: column=value; ...`` only some of their rows; without
-names all tables but those in ``:except:`` and the long lists of points.
+``benchmark-results`` with names shows those tables, ``:where: column=value; ...`` only some of
+their rows; without names all tables but those in ``:except:`` and the long lists of points.
+``benchmark-table NAME`` shows one table, or the command that makes it where it is not there.
 """
 
 import csv
@@ -14,6 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 TITLES = {
     "core": "Speed and memory of the core",
+    "cost_model": "The cost model, predicted and measured",
     "frontier": "Frontiers on real data, beside other packages",
     "frontier_limits": "Frontiers and the known limit",
     "gp": "Fair Gaussian processes",
@@ -24,8 +26,6 @@ TITLES = {
     "peers_hsic": "Peers: error at an HSIC",
     "peers_speed": "Peers: time of the reductions over ours",
     "peers_winners": "Peers: who has the least error, share by share",
-    "paper_ard": "The paper: ARD on Communities and Crime",
-    "paper_toy1": "The paper: toy 1",
     "scaling": "Time against rows and features",
     "scaling_peers": "Time and memory against rows and features, beside others",
     "streams": "Files and clusters",
@@ -102,7 +102,25 @@ class BenchmarkResults(SphinxDirective):
         return section
 
 
+class BenchmarkTable(SphinxDirective):
+    """The table of one file, or a sentence with the command that makes it."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Return the table."""
+        (name,) = self.arguments
+        self.env.note_dependency(str(FOLDER / f"{name}.csv"))
+        rows = tables().get(name)
+        if rows is not None:
+            return [_table(rows)]
+        sentence = nodes.paragraph("", "Not measured yet. The command is ")
+        sentence += [nodes.literal("", f"python -m benchmarks.{name}"), nodes.Text(".")]
+        return [sentence]
+
+
 def setup(app):
     """Join the build."""
     app.add_directive("benchmark-results", BenchmarkResults)
+    app.add_directive("benchmark-table", BenchmarkTable)
     return {"parallel_read_safe": True}

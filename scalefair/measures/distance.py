@@ -84,7 +84,12 @@ def distance_correlation(
         moments = _features(pair, check_count("n_components", n_components)).moments()
         blocks = (("phi", "psi"), ("phi", "phi"), ("psi", "psi"))
         ab, aa, bb = (float(np.sum(moments.covariance(*names) ** 2)) for names in blocks)
-    return float(np.sqrt(np.clip(ab / np.sqrt(aa * bb), 0.0, 1.0)))
+    scale = np.sqrt(max(aa, 0.0)) * np.sqrt(max(bb, 0.0))
+    if not scale > 0:
+        raise ValueError(
+            "a or b varies so little that the squares of its distances vanish; rescale it"
+        )
+    return float(np.sqrt(np.clip(ab / scale, 0.0, 1.0)))
 
 
 def _is_quick(pair: Pair) -> bool:

@@ -1,0 +1,89 @@
+"""What an experiment is, and what is said of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t
+
+from scalefair.plots.curves import Panel
+
+HOLDS, OPEN, FAILS = "holds", "undecided", "fails"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of the paper.
+
+    Parameters
+    ----------
+    name, title : str
+        How it is called on the command line and in a heading.
+    full, quick : setting
+        Sizes and grids; `seeds` is how often it is repeated. The quick one takes less than a
+        minute.
+    trial : callable (seed, setting) -> table
+        The values of one seed; the first column is "seed".
+    table : callable (values) -> table
+        Means and standard errors, beside what the paper prints.
+    claims : callable (values) -> table
+        See `judged`.
+    panels : callable (table) -> list of Panel
+        The figure, drawn from what `table` returns.
+    """
+
+    name: str
+    title: str
+    full: Any
+    quick: Any
+    trial: Callable[[int, Any], pd.DataFrame]
+    table: Callable[[pd.DataFrame], pd.DataFrame]
+    claims: Callable[[pd.DataFrame], pd.DataFrame]
+    panels: Callable[[pd.DataFrame], Sequence[Panel]]
+
+
+def judged(gains: Mapping[str, Any], margin: float = 0.0) -> pd.DataFrame:
+    """Judge claims, each given as the gains of all seeds that it says are positive.
+
+    Parameters
+    ----------
+    gains : {claim: values of shape (seeds,)}
+        NaN where a seed cannot say.
+    margin : float
+        A loss up to this is none: what the paper's digits do not tell apart.
+
+    Returns
+    -------
+    table with the columns claim, gain, error, seeds and verdict
+        Mean gain and its standard error. The claim holds where the 95 % interval of the gain is
+        above 0, fails where it is below 0 and the margin, and is undecided between the two.
+    """
+    lines = []
+    for claim, values in gains.items():
+        kept = np.asarray(values, dtype=np.float64)
+        kept = kept[np.isfinite(kept)]
+        gain, error = mean_and_error(kept)
+        # Few seeds make the error itself uncertain, which Student's t allows for.
+        doubt = error * float(t.ppf(0.975, len(kept) - 1)) if len(kept) > 1 else np.inf
+        lines.append((claim, gain, error, len(kept), verdict(gain, doubt, margin)))
+    return pd.DataFrame(lines, columns=["claim", "gain", "error", "seeds", "verdict"])
+
+
+def verdict(gain: float, doubt: float, margin: float = 0.0) -> str:
+    """Say whether gain ± doubt is above 0, below −margin, or neither."""
+    if gain > doubt:
+        return HOLDS
+    return FAILS if gain < -doubt - margin else OPEN
+
+
+def mean_and_error(values: Any) -> tuple[float, float]:
+    """Mean and standard error; NaN for what too few values do not tell."""
+    kept = np.asarray(values, dtype=np.float64)
+    if not kept.size:
+        return float("nan"), float("nan")
+    error = kept.std(ddof=1) / np.sqrt(kept.size) if kept.size > 1 else float("nan")
+    return float(kept.mean()), float(error)
