@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers._run import read
+from benchmarks.peers._run import DONE, read
 
 SHARES = tuple(round(0.01 * k, 2) for k in range(1, 21))
 SHOWN = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
@@ -25,10 +25,12 @@ Key = tuple[str, str, str]
 
 
 def curves(path: Path) -> dict[Key, dict[str, Curve]]:
-    """Points of every method, settings averaged over the seeds that have them all."""
+    """Points of every method that came to its end, averaged over the seeds that have them all."""
     points: dict[Any, list[dict[str, str]]] = defaultdict(list)
-    for line in read(path):
-        if line["setting"]:
+    lines = read(path)
+    done = {_job(line) for line in lines if line["note"] == DONE}
+    for line in lines:
+        if line["setting"] and _job(line) in done:
             key = line["data"], line["asked_rows"], line["s"]
             points[key, line["method"], _setting(line)].append(line)
     found: dict[Key, dict[str, Curve]] = defaultdict(lambda: defaultdict(list))
@@ -39,6 +41,10 @@ def curves(path: Path) -> dict[Key, dict[str, Curve]]:
         if seeds == every:
             found[key][method].append(_mean(lines))
     return found
+
+
+def _job(line: dict[str, str]) -> tuple[str, ...]:
+    return tuple(line[name] for name in ("data", "asked_rows", "s", "method", "seed"))
 
 
 def _setting(line: dict[str, str]) -> str:
