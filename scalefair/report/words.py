@@ -80,7 +80,8 @@ def _aim(frontier: Frontier) -> str:
 def _price(frontier: Frontier) -> str:
     cost = frontier.cost()
     if np.array_equal(frontier.before, frontier.after):
-        return "costs nothing, for cross-validation finds it so without any penalty"
+        how = "cross-validation finds it so" if frontier.judged is None else "it is met"
+        return f"costs nothing, for {how} without any penalty"
     if math.isnan(cost.value):
         return "has no price, for the model without the penalty predicts no better than the mean"
     part = "no measurable part" if cost.low <= 0 else percent(cost.value)
