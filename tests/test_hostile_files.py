@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalefair
-from scalefair import Moments, _files
+from scalefair import Moments, _files, persistence
 from tests.fuzz import cases
 from tests.models import fitted
 
@@ -187,7 +187,7 @@ STATES = st.dictionaries(
                      "coef_", "weight", "_preparation", "classes_", "moments_"]), JSON, max_size=4,
 )  # fmt: skip
 OBJECTS = st.fixed_dictionaries(
-    {"class": st.sampled_from(sorted(scalefair.persistence.CLASSES)), "state": STATES | JSON}
+    {"class": st.sampled_from(sorted(persistence.CLASSES)), "state": STATES | JSON}
 )
 
 
