@@ -15,6 +15,7 @@ DATA = Path(os.environ.get("SCALEFAIR_DATA", ROOT.parent / "shared" / "data"))
 
 ACS = "acs_income_2018_regression/acs-income-2018-holdout.parquet"
 CRIME = "communities_crime/communities.data"
+INCOME = "folktables_2018"
 RACE_SHARES = [f"race{name}" for name in ("pctblack", "PctWhite", "PctAsian", "PctHisp")]
 RARE = 0.002
 """Levels below this share of the training rows are pooled, except in s."""
@@ -23,6 +24,9 @@ RARE = 0.002
 @dataclass(frozen=True)
 class Split:
     """Training and test rows; targets of A and B are standardised on the training rows."""
+
+    DECISIONS = {"E": ("sex", "Female"), "I": ("SEX", "2")}  # noqa: RUF012
+    """Problems with a target in {0, 1}, and the column and level that a gap is measured for."""
 
     name: str
     X: pd.DataFrame
@@ -35,14 +39,23 @@ class Split:
     def s_test(self) -> pd.DataFrame:
         return self.X_test[self.sensitive]
 
+    @property
+    def decides(self) -> bool:
+        return self.name in self.DECISIONS
+
 
 def available(name: str) -> bool:
-    return {"A": (DATA / ACS).exists(), "B": (DATA / CRIME).exists(), "E": True}[name]
+    files = {"A": DATA / ACS, "B": DATA / CRIME, "E": ROOT, "I": DATA / INCOME}
+    return files[name].exists()
 
 
 def load(name: str, seed: int = 0, rows: int | None = None) -> Split:
-    """Return split A (ACS income), B (crime) or E (Adult); `rows` cuts the training rows."""
-    return {"A": _acs, "B": _crime, "E": _adult}[name](seed, rows)
+    """Return split A (ACS income), B (crime), E (Adult) or I (ACSIncome).
+
+    `rows` is the number of training rows. A has 100,000 by default and up to 245,243: those behind
+    its test rows then join, so that the test rows stay the same. I has 100,000 test rows.
+    """
+    return {"A": _acs, "B": _crime, "E": _adult, "I": _income}[name](seed, rows)
 
 
 def _acs(seed: int, rows: int | None) -> Split:
@@ -55,8 +68,22 @@ def _acs(seed: int, rows: int | None) -> Split:
     numeric = frame.select_dtypes("number").columns
     frame[numeric] = frame[numeric].fillna(0.0)
     order = np.random.default_rng(seed).permutation(len(frame))
-    return _split("A", frame, y, order[: rows or 100_000], order[100_000:150_000],
-                  ["Gender", "Race", "Age"])  # fmt: skip
+    test = order[100_000:150_000]
+    train = np.concatenate([order[:100_000], order[150_000:]])[: rows or 100_000]
+    return _split("A", frame, y, train, test, ["Gender", "Race", "Age"])
+
+
+def _income(seed: int, rows: int | None) -> Split:
+    paths = sorted((DATA / INCOME).glob("ACSIncome*.parquet"))
+    frame = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
+    y = frame.pop("PINCP").to_numpy(float)
+    for column in ("RAC1P", "SEX", "OCCP", "POBP", "RELP", "COW", "MAR"):
+        frame[column] = frame[column].astype(int).astype(str)
+    order = np.random.default_rng(seed).permutation(len(frame))
+    test, train = order[:100_000], order[100_000:][:rows]
+    take = [frame.iloc[part].reset_index(drop=True) for part in (train, test)]
+    X, X_test = _pooled(*take, ["RAC1P", "SEX"])
+    return Split("I", X, y[train], X_test, y[test], ["RAC1P", "SEX"])
 
 
 def _hours(times: pd.Series) -> pd.Series:

@@ -49,10 +49,11 @@ def _r2(model: Any, S: Any, f: Any) -> float:
 def scores(split: Split, f: Any, threshold: float = 0.5) -> dict[str, float]:
     """Share, and RMSE or AUC, accuracy and gap between the sexes."""
     found = {"share": share(split, f)}
-    if split.name != "E":
+    if not split.decides:
         return found | {"rmse": float(np.sqrt(np.mean((f - split.y_test) ** 2)))}
     chosen = f >= threshold
-    women = (split.X_test["sex"].astype(str) == "Female").to_numpy()
+    column, level = split.DECISIONS[split.name]
+    women = (split.X_test[column].astype(str) == level).to_numpy()
     return found | {
         "auc": float(roc_auc_score(split.y_test, f)),
         "accuracy": float(np.mean(chosen == split.y_test)),

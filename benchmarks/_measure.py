@@ -38,9 +38,19 @@ def ratio(
         times.append(perf_counter() - start)
 
     benchmark.pedantic(ours, setup=timed_reference, rounds=rounds if FULL else 1)
-    found = float(benchmark.stats.stats.median / median(times)) if benchmark.stats else 0.0
-    benchmark.extra_info |= {"ratio": found, "reference_seconds": median(times)}
+    own = benchmark.stats.stats.data if benchmark.stats else []
+    pairs = [mine / other for mine, other in zip(own, times, strict=False)] or [0.0]
+    found = float(median(own) / median(times)) if own else 0.0
+    benchmark.extra_info |= {
+        "ratio": found, "ratio_quartiles": [_quantile(pairs, 0.25), _quantile(pairs, 0.75)],
+        "reference_seconds": median(times), "full": FULL,
+    }  # fmt: skip
     return found
+
+
+def _quantile(values: list[float], level: float) -> float:
+    ordered = sorted(values)
+    return ordered[round(level * (len(ordered) - 1))]
 
 
 def keep(name: str, value: float, target: str, **more: Any) -> None:
@@ -58,6 +68,21 @@ def keep(name: str, value: float, target: str, **more: Any) -> None:
         writer = csv.DictWriter(file, fields, restval="", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(sorted(lines, key=lambda old: old["what"]))
+
+
+def memory_peak() -> float:
+    """Return the peak resident megabytes of this process so far."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+
+
+def threads() -> int:
+    """Return how many threads BLAS and OpenMP may use."""
+    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
 
 
 REPORT = """

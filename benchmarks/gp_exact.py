@@ -12,7 +12,7 @@ import argparse
 import csv
 from collections.abc import Callable
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,14 @@ def theirs(rows: int, inputs: int) -> Callable[[], Any]:
 
 
 def by_turns(runs: list[Callable[[], Any]], rounds: int) -> list[float]:
-    """Median seconds of each, run by turns, so that other load falls on all alike."""
+    """Median seconds of each, run by turns, so that other load falls on all alike.
+
+    After a rest, in which the BLAS threads of the one before go to sleep.
+    """
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds + 1):
         for run, taken in zip(runs, times, strict=True):
+            sleep(0.2)
             start = perf_counter()
             run()
             taken.append(perf_counter() - start)

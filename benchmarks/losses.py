@@ -1,9 +1,9 @@
 """Logistic loss: passes and their cost, against scikit-learn's lbfgs and fairlearn's reductions.
 
-    python -m benchmarks.losses [--features 1000] [--acs FOLDER] [--acs-rows 665800]
+    python -m benchmarks.losses [--parts passes lbfgs adult acs] [--features 1000]
 
-FOLDER holds the parquet files of ACSIncome (folktables 2018); without it that part is left out.
-Needs fairlearn. Writes results/losses.csv.
+The part `acs` needs the parquet files of ACSIncome (folktables 2018) below SCALEFAIR_DATA; `adult`
+and `acs` need fairlearn. Writes results/losses.csv; parts that are not run keep their lines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import csv
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks._frontier_data import DATA
 from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair import FairKernelClassifier
 from scalefair.datasets import load_adult
@@ -36,6 +36,7 @@ from scalefair.statistics import RowMap, accumulate
 from scalefair.stream import ArraySource
 
 ALPHAS = (1e-4, 1e-6)
+PARTS = ("passes", "lbfgs", "adult", "acs")
 
 
 class Split(NamedTuple):
@@ -53,7 +54,8 @@ def adult() -> Split:
     return Split(train.data, train.target, test.data, test.target, "sex")
 
 
-def acs(folder: Path, rows: int) -> Split:
+def acs(rows: int) -> Split:
+    folder = DATA / "folktables_2018"
     table = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("ACSIncome*.parquet"))])
     table = table.sample(min(rows, len(table)), random_state=0).reset_index(drop=True)
     table["OCCP"], table["POBP"] = table["OCCP"] // 500, table["POBP"] < 60
@@ -152,7 +154,27 @@ def judged(data: Split, predicted: Any) -> tuple[float, float]:
     return float(np.mean(predicted == data.y_test)), float(max(rates) - min(rates))
 
 
-def against_fairlearn(name: str, data: Split, features: int, keep: Callable[..., None]) -> None:
+def fair_fit(data: Split, features: int, unfairness: float) -> Any:
+    fair = model(features, alpha=1e-5, unfairness=unfairness, sensitive_columns=[data.sensitive])
+    return fair.fit(data.train, data.y_train)
+
+
+def with_thresholds(data: Split, features: int) -> Callable[[pd.DataFrame], Any]:
+    """Decisions at a gap of about 0: our scores, then a threshold per group."""
+    from fairlearn.postprocessing import ThresholdOptimizer
+
+    decide = ThresholdOptimizer(
+        estimator=fair_fit(data, features, 0.0), prefit=True, predict_method="predict_proba"
+    )
+    decide.fit(data.train, data.y_train, sensitive_features=data.train[data.sensitive])
+    return lambda rows: decide.predict(
+        rows, sensitive_features=rows[data.sensitive], random_state=0
+    )
+
+
+def against_fairlearn(
+    name: str, data: Split, features: int, limits: list[float], keep: Callable[..., None]
+) -> None:
     """Ours at some limits; exponentiated gradient at the gap that ours has on the training rows."""
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 
@@ -160,14 +182,16 @@ def against_fairlearn(name: str, data: Split, features: int, keep: Callable[...,
     scaler = StandardScaler().fit(encoder.transform(data.train))
     x, x_test = (scaler.transform(encoder.transform(part)) for part in (data.train, data.test))
     s = data.train[data.sensitive]
-    for unfairness in (0.05, 0.01, 0.0):
-        fair = model(
-            features, alpha=1e-5, unfairness=unfairness, sensitive_columns=[data.sensitive]
-        )
-        ours, fit = timed(lambda: fair.fit(data.train, data.y_train), 1)  # noqa: B023
-        accuracy, gap = judged(data, fit.predict(data.test))
+    runs: dict[str, Callable[[], Any]] = {
+        f"{name}, unfairness={limit:g}": lambda limit=limit: fair_fit(data, features, limit).predict
+        for limit in limits
+    }
+    runs[f"{name}, thresholds on the fair score"] = lambda: with_thresholds(data, features)
+    for at, run in runs.items():
+        ours, predict = timed(run, 1)
+        accuracy, gap = judged(data, predict(data.test))
         trained = data._replace(test=data.train, y_test=data.y_train)
-        bound = judged(trained, fit.predict(data.train))[1]
+        bound = max(judged(trained, predict(data.train))[1], 0.005)
         # Theirs bounds |E[h|s] − E[h]|, which is the gap times the share of the other group.
         other = 1 - s.value_counts(normalize=True).min()
         rival = ExponentiatedGradient(
@@ -177,7 +201,6 @@ def against_fairlearn(name: str, data: Split, features: int, keep: Callable[...,
             warnings.simplefilter("ignore", ConvergenceWarning)
             theirs, _ = timed(lambda: rival.fit(x, data.y_train, sensitive_features=s), 1)  # noqa: B023
         their_accuracy, their_gap = judged(data, rival.predict(x_test, random_state=0))
-        at = f"{name}, unfairness={unfairness:g}"
         keep(f"{at}: our seconds", ours)
         keep(f"{at}: fairlearn seconds / ours", theirs / ours, "> 1")
         keep(f"{at}: our gap", gap)
@@ -186,37 +209,57 @@ def against_fairlearn(name: str, data: Split, features: int, keep: Callable[...,
         keep(f"{at}: our accuracy - fairlearn's", accuracy - their_accuracy, ">= 0")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--features", type=int, default=1000)
-    parser.add_argument("--fair-features", type=int, default=300)
-    parser.add_argument("--acs", type=Path, default=None)
-    parser.add_argument("--acs-rows", type=int, default=665_800)
-    options = parser.parse_args()
+def passes(data: Split, features: int, keep: Callable[..., None]) -> None:
+    pass_costs(data, features, keep)
+    for alpha in ALPHAS:
+        for limit in ({"eta": 1.0}, {"unfairness": 0.01}):
+            fit = model(features, alpha=alpha, **limit)
+            fit.fit(data.train, data.y_train, sensitive_features=data.train[data.sensitive])
+            what = ", ".join(f"{name}={value}" for name, value in limit.items())
+            keep(f"passes, alpha={alpha:g}, {what}", 1 + fit.n_passes_, "<= 10")
+
+
+def save(part: str, lines: list[tuple[str, float, str]]) -> None:
+    """Write the lines of one part in place of those that the file has of it."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / "losses.csv"
+    old = list(csv.reader(path.read_text().splitlines()))[1:] if path.exists() else []
+    every = [line for line in old if line[0] != part] + [[part, *map(str, line)] for line in lines]
+    every.sort(key=lambda line: PARTS.index(line[0]))
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("part", "what", "value", "target"), *every])
+
+
+def run(part: str, options: argparse.Namespace) -> None:
     lines: list[tuple[str, float, str]] = []
 
     def keep(name: str, value: float, target: str = "") -> None:
         print(f"{name}: {value:.6g} {target}", flush=True)
         lines.append((name, float(f"{value:.6g}"), target))
 
-    data = adult()
-    pass_costs(data, options.features, keep)
-    for alpha in ALPHAS:
-        for limit in ({"eta": 1.0}, {"unfairness": 0.01}):
-            fit = model(options.features, alpha=alpha, **limit)
-            fit.fit(data.train, data.y_train, sensitive_features=data.train[data.sensitive])
-            what = ", ".join(f"{name}={value}" for name, value in limit.items())
-            keep(f"passes, alpha={alpha:g}, {what}", 1 + fit.n_passes_, "<= 10")
-    against_lbfgs(data, options.features, keep)
-    ours, theirs = (peak_megabytes(MEMORY, options.features, who) for who in ("ours", "lbfgs"))
-    keep("peak MB, ours", ours)
-    keep("peak MB, lbfgs / ours", theirs / ours, "> 1")
-    against_fairlearn("Adult", data, options.fair_features, keep)
-    if options.acs is not None:
-        against_fairlearn("ACS", acs(options.acs, options.acs_rows), options.fair_features, keep)
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "losses.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("what", "value", "target"), *lines])
+    data = acs(options.acs_rows) if part == "acs" else adult()
+    if part == "passes":
+        passes(data, options.features, keep)
+    elif part == "lbfgs":
+        against_lbfgs(data, options.features, keep)
+        ours, theirs = (peak_megabytes(MEMORY, options.features, who) for who in ("ours", "lbfgs"))
+        keep("peak MB, ours", ours)
+        keep("peak MB, lbfgs / ours", theirs / ours, "> 1")
+    else:
+        against_fairlearn(part, data, options.fair_features, options.limits, keep)
+    save(part, lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--features", type=int, default=1000)
+    parser.add_argument("--fair-features", type=int, default=300)
+    parser.add_argument("--limits", nargs="+", type=float, default=[0.05, 0.01, 0.0])
+    parser.add_argument("--acs-rows", type=int, default=665_800)
+    options = parser.parse_args()
+    for part in options.parts:
+        run(part, options)
 
 
 if __name__ == "__main__":

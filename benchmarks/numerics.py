@@ -5,7 +5,8 @@
 Φ has singular values from 1 down to 1/condition; y is a smooth function of it plus noise. The
 reference solves the ridge problem by QR of the stacked rows [Φ; √(nα) I] in float64, which never
 squares the condition number. Errors are of the predictions on the training rows, relative to the
-reference. Writes results/numerics.csv.
+reference; digits are those that `diagnostics_` tells of the coefficients. Writes
+results/numerics.csv.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from scipy.linalg import LinAlgError, qr, solve_triangular
 
 from benchmarks._measure import RESULTS
 from scalefair.maps import Identity
-from scalefair.solve.primal import solve_primal
+from scalefair.solve.diagnostics import rounding_of
+from scalefair.solve.primal import judged_primal
 from scalefair.solve.system import System
 from scalefair.statistics import RowMap, accumulate
 from scalefair.stream import ArraySource
@@ -49,8 +51,9 @@ def by_moments(Phi, y, alpha, dtype):
     source = ArraySource(Phi, None, y[:, None])
     (moments,) = accumulate(source, RowMap(Identity().fit(Phi), dtype=dtype), rows=500)
     system = System.build(moments)
-    coef, intercept = system.solution(solve_primal(system, alpha, 0.0)[0])
-    return (Phi @ coef + intercept)[:, 0]
+    coef, told = judged_primal(system, alpha, 0.0, rounding_of(dtype, N))
+    coef, intercept = system.solution(coef)
+    return (Phi @ coef + intercept)[:, 0], told.digits
 
 
 def main() -> None:
@@ -62,11 +65,11 @@ def main() -> None:
             line = {"condition": f"{condition:.0e}", "alpha": f"{alpha:.0e}"}
             for dtype in ("float64", "float32"):
                 try:
-                    found = by_moments(Phi, y, alpha, np.dtype(dtype))
+                    found, digits = by_moments(Phi, y, alpha, np.dtype(dtype))
                     error = np.linalg.norm(found - reference) / np.linalg.norm(reference)
-                    line[dtype] = f"{error:.1e}"
+                    line[dtype], line[f"digits {dtype}"] = f"{error:.1e}", f"{digits:.1f}"
                 except LinAlgError:
-                    line[dtype] = "singular, said so"
+                    line[dtype], line[f"digits {dtype}"] = "singular, said so", "0"
             print(line)
             lines.append(line)
     RESULTS.mkdir(exist_ok=True)

@@ -1,6 +1,7 @@
 """How the pages are built: ``python -m sphinx -W -b html docs docs/_build/html``.
 
-The pages with code are run by tests/test_docs_code.py.
+The pages with code are run by tests/test_docs_code.py. The build runs the examples, on shorter
+tables with ``SCALEFAIR_QUICK=1``. Nothing is fetched from the internet.
 """
 
 import sys
@@ -22,16 +23,30 @@ version = release = __version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
+    "sphinx_gallery.gen_gallery",
     "docstrings",
     "results",
     "paper",
     "command_line",
+    "mathml",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "examples"]
 templates_path = ["_templates"]
+nitpicky = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "auto_examples",
+    "within_subsection_order": "FileNameSortKey",
+    "doc_module": ("scalefair",),
+    "backreferences_dir": "auto_examples/backreferences",
+    "download_all_examples": False,
+    "show_signature": False,
+    "abort_on_example_error": True,
+    "remove_config_comments": True,
+}
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
@@ -43,5 +58,17 @@ numpydoc_xref_param_type = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "scalefair"
+html_math_renderer = "mathml"
 html_copy_source = False
-html_theme_options = {"show_nav_level": 2, "navigation_with_keys": False}
+html_static_path = ["_static"]
+html_css_files = ["scalefair.css"]
+html_sidebars = {"index": []}
+html_theme_options = {
+    "show_nav_level": 2,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_prev_next": False,
+}

@@ -5,6 +5,7 @@ python docs/make_images.py
 
 from pathlib import Path
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from scalefair import FairKernelRidgeCV
@@ -12,6 +13,7 @@ from scalefair.datasets import load_adult
 from scalefair.plots import FairPathDisplay
 
 IMAGES = Path(__file__).parent / "images"
+mpl.rcParams["svg.hashsalt"] = "scalefair"  # the same text for the same picture
 
 
 def main():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         LossPath,
         SklearnFairKernel,
     )
+    from scalefair.exporting import to_onnx
     from scalefair.persistence import load, save
     from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
     from scalefair.statistics import Moments
@@ -48,6 +49,7 @@ __all__ = [
     "save",
     "scan_csv",
     "scan_parquet",
+    "to_onnx",
 ]
 
 _HOMES = {
@@ -63,6 +65,7 @@ _HOMES = {
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.stream",
     "scan_parquet": "scalefair.stream",
+    "to_onnx": "scalefair.exporting",
 }
 
 

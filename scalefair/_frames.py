@@ -18,7 +18,7 @@ from narwhals.stable.v2.dependencies import is_into_dataframe, is_pandas_like_se
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse
 
-from scalefair._typing import Array
+from scalefair._typing import LARGEST, Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,12 +77,12 @@ class Column:
         return _as_floats(series)
 
     def finite(self) -> Array:
-        """Return `floats()`, in which infinity is a ValueError."""
+        """Return `floats()`, in which infinity is a ValueError, and all that is nearly so."""
         x = self.floats()
-        if np.isinf(x).any():
+        if (count := int(np.sum(np.abs(x) > LARGEST))) > 0:
             raise ValueError(
-                f"column {self.name!r} contains infinity ({int(np.isinf(x).sum())} rows); expected "
-                "finite numbers: clip them, or set them to missing"
+                f"column {self.name!r} contains infinity or numbers beyond {LARGEST:g} ({count} "
+                "rows): rescale or clip them, or set them to missing"
             )
         return x
 

@@ -6,9 +6,10 @@ import ctypes
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cython_blas, eigh
 
-from scalefair._typing import Array, Rows
+from scalefair._typing import LARGEST, Array, Rows
 
 _LOWER, _NO_TRANSPOSE = ctypes.c_char(b"L"), ctypes.c_char(b"N")
 
@@ -68,7 +69,7 @@ def rank_k_update(triangle: Rows, rows: Rows, keep: float = 1.0) -> None:
 
 def mirror_upper(triangle: Array) -> Array:
     """Make a matrix symmetric in place, from its upper triangle; return it."""
-    for block in _row_blocks(triangle):
+    for block in row_blocks(triangle):
         below = slice(block.stop, None)
         triangle[below, block] = triangle[block, below].T
         corner = triangle[block, block]
@@ -78,11 +79,12 @@ def mirror_upper(triangle: Array) -> Array:
 
 def add_outer(matrix: Array, left: Array, right: Array) -> None:
     """matrix += left rightᵀ in place, without a second matrix."""
-    for block in _row_blocks(matrix):
+    for block in row_blocks(matrix):
         matrix[block] += left[block, None] * right
 
 
-def _row_blocks(matrix: Array, rows: int = 256) -> list[slice]:
+def row_blocks(matrix: Array, rows: int = 256) -> list[slice]:
+    """Return slices of so many rows that cover a matrix."""
     n = len(matrix)
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
@@ -114,6 +116,23 @@ def cholesky(matrix: Array, max_jitter: float = 1e-8) -> tuple[tuple[Array, bool
     )
 
 
+class Factor(NamedTuple):
+    """Lower Cholesky factor of a matrix (its upper triangle holds anything), and the jitter."""
+
+    lower: Array
+    jitter: float
+
+    def solve(self, right: Array) -> Array:
+        """Solve matrix · X = right."""
+        return np.asarray(cho_solve((self.lower, True), right, check_finite=False))
+
+
+def factorize(matrix: Array) -> Factor:
+    """Return the Cholesky factor of a symmetric positive definite matrix; see `cholesky`."""
+    (lower, _), jitter = cholesky(matrix)
+    return Factor(lower, jitter)
+
+
 def solve_spd(matrix: Array, right: Array) -> SpdSolve:
     """Solve matrix · X = right for a symmetric positive definite matrix."""
     factor, jitter = cholesky(matrix)
@@ -137,3 +156,20 @@ def inverse_root(matrix: Array, eps: float, cutoff: float = 1e-14) -> Array:
     values, vectors = positive_eigh(matrix)
     keep = values > cutoff * values.max(initial=0.0)
     return np.asarray(vectors[:, keep] / np.sqrt(values[keep] + eps))
+
+
+def check_finite(name: str, values: NDArray[Any], largest: float = LARGEST) -> None:
+    """Raise a ValueError that names the first column with NaN, infinity or what is nearly so."""
+    if values.size == 0 or values.dtype.kind not in "fiu":
+        return
+    # As floats, which are wider than float32; neither holds of NaN.
+    if float(values.max()) <= largest and float(values.min()) >= -largest:
+        return
+    values = values.reshape(len(values), -1).astype(np.float64)
+    good = np.abs(values) <= largest
+    column = int(np.flatnonzero(~good.all(axis=0))[0])
+    wrong = "NaN or infinite" if not np.isfinite(values[:, column]).all() else f"beyond {largest:g}"
+    raise ValueError(
+        f"{name} has {int((~good[:, column]).sum())} value(s) in column {column} that are {wrong}; "
+        "fill them in or rescale them, or leave those rows out"
+    )

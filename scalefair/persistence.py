@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from scalefair.encoding import _statistics
 from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
 from scalefair.maps import crossed
 from scalefair.solve import validation
+from scalefair.solve.diagnostics import Diagnostics
+from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
 from scalefair.solve.gaussian import GaussianFunction
 from scalefair.statistics import Moments
 
@@ -29,42 +32,36 @@ CLASSES: dict[str, type] = {
         estimators.FairPath, validation.GridScores, Moments,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
-        losses.Huber, losses.Quantile, losses.ClassWeighted,
+        losses.Huber, losses.Quantile, losses.ClassWeighted, losses.OneVsRest, losses.SumToZero,
         _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
         estimators.FairGPRegressor, _gp_law.FeatureLaw, _gp_law.ExactLaw, GaussianFunction,
         estimators.FairGPClassifier, _gpc_law.LatentLaw,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
         encoding.LevelCode, encoding.NumberCode,
-        _statistics.Spread,
+        _statistics.Spread, encoding.ColumnStatistics, encoding.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap, crossed.Crossed, _curve.Curve,
+        maps.ConcatMap, maps.LeafMap, maps.TransformerMap, crossed.Crossed, _curve.Curve,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
-        kernels.Product, kernels.Sum, kernels.Scaled,
+        kernels.Product, kernels.Sum, kernels.Scaled, FairKernel, SensitiveRows,
+        Diagnostics,
     )
 }  # fmt: skip
 """Every class that a file may name."""
 
 PLAIN = (str, int, float, bool, type(None))
-SKIPPED = {
-    "table",
-    "K",
-    "L",
-    "_whole_mean",
-    "_evidence",
-    "process",
-    "_callback_fit_ctx",
-    "_skl_callbacks",
-    "_skl_callbacks_to_teardown",
-}
-"""Caches, which come back by themselves, and callbacks, which belong to a session."""
+MOST_TEXT = 2**28
+"""Bytes of all arrays of text together: one long entry makes every entry of its array as long."""
+
+SKIPPED = {"_evidence", "_callback_fit_ctx", "_skl_callbacks", "_skl_callbacks_to_teardown"}
+"""Training rows, and callbacks, which belong to a session."""
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator (or map, encoder, path) to one file, all or nothing.
+    """Write a fitted estimator (or map, encoder, path, moments) to one file, all or nothing.
 
     Parameters
     ----------
-    model : estimator
+    model : object of scalefair
         Predictions after :func:`load` are equal to the bit.
     path : path
         One file; replaced only once the new one is complete.
@@ -72,21 +69,36 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        If it holds something that is no number, text, array or object of scalefair, such as a
-        RandomState or a feature map of the user's own; the error names where.
+        If it holds something that is no number, text, array or object of scalefair: a RandomState,
+        a splitter, a feature map or base model that is not scalefair's own. To store such an object
+        is to store code; the error names where it is. joblib and skops do that (`skops_types`).
     """
     writer = _Writer()
-    values = {"root": writer.state(model, type(model).__name__), "objects": writer.objects}
-    _files.write(path, "model", writer.arrays, values)
+    root = writer.entry(model, type(model).__name__)
+    _files.write(path, "model", writer.arrays, {"root": root, "objects": writer.objects})
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read what :func:`save` wrote. No code runs, only ValueError or OSError are raised."""
+    """Read what :func:`save` wrote. No code runs, only ValueError or OSError are raised.
+
+    Classes and attributes are those of scalefair, shapes are checked, and no path is taken from the
+    file. What it predicts is up to whoever wrote it: load models of people you trust.
+    """
     arrays, values = _files.read(path, "model")
     try:
-        return _Reader(arrays, values["objects"]).value(values["root"])
-    except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise ValueError(f"{path} holds no valid model ({error!r})") from error
+        return _Reader(arrays, values["objects"]).root(values["root"])
+    except (KeyError, TypeError, AttributeError, LookupError, RecursionError, ValueError,
+            ArithmeticError) as error:  # fmt: skip
+        raise ValueError(f"{path} holds no valid model ({error!r:.500})") from error
+
+
+def skops_types() -> list[str]:
+    """Return the names of scalefair's classes, for `trusted` of ``skops.io.load``.
+
+    skops stores models that hold others, such as a base model of scikit-learn. The types of those
+    are to be trusted one by one: ``skops.io.get_untrusted_types`` lists them.
+    """
+    return sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in CLASSES.values()})
 
 
 class _Writer:
@@ -96,6 +108,7 @@ class _Writer:
         self.arrays: dict[str, NDArray[Any]] = {}
         self.objects: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
+        self._known: dict[int, Any] = {}
         self._alive: list[Any] = []
 
     def state(self, value: Any, where: str) -> Any:  # noqa: PLR0911 (one for each kind)
@@ -105,7 +118,7 @@ class _Writer:
         if isinstance(value, PLAIN):
             return value
         if isinstance(value, np.ndarray):
-            return self._array(value)
+            return self._shared(value, where)
         if isinstance(value, list | tuple):
             items = [self.state(item, f"{where}[{i}]") for i, item in enumerate(value)]
             return {"list" if isinstance(value, list) else "tuple": items}
@@ -116,22 +129,36 @@ class _Writer:
             return {"dict": pairs}
         if isinstance(value, type) and issubclass(value, np.number):
             return {"number": np.dtype(value).str}
-        return self._object(value, where)
+        return self.entry(value, where)
 
-    def _array(self, array: NDArray[Any]) -> Any:
+    def _shared(self, array: NDArray[Any], where: str) -> Any:
+        """Return what stands for an array, which is stored once."""
+        if id(array) not in self._known:
+            self._alive.append(array)
+            self._known[id(array)] = self._array(array, where)
+        return self._known[id(array)]
+
+    def _array(self, array: NDArray[Any], where: str) -> Any:
         if array.dtype.kind in "OU":
             return {
-                "text": array.ravel().tolist(),
+                "text": [_plain(item, where) for item in array.ravel().tolist()],
                 "shape": list(array.shape),
                 "dtype": array.dtype.str,
             }
+        if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+            raise ValueError(
+                f"{where} is an array of {array.dtype}, which cannot be saved; convert it to "
+                "numbers or text"
+            )
         name = str(len(self.arrays))
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
         # The memory order is kept: BLAS rounds differently for the other one.
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
         self.arrays[name] = array.T if fortran else array
         return {"fortran" if fortran else "array": name}
 
-    def _object(self, value: Any, where: str) -> Any:
+    def entry(self, value: Any, where: str) -> Any:
+        """Return the reference to an object of scalefair, which joins the list."""
         name = type(value).__name__
         if CLASSES.get(name) is not type(value):
             raise ValueError(
@@ -147,10 +174,20 @@ class _Writer:
         state = {
             key: self.state(item, f"{where}.{key}")
             for key, item in attributes(value).items()
-            if key not in SKIPPED
+            if key not in SKIPPED and not _is_cache(type(value), key)
         }
         self.objects[number]["state"] = state
         return {"object": number}
+
+
+def _plain(item: Any, where: str) -> Any:
+    item = item.item() if isinstance(item, np.generic) else item
+    if not isinstance(item, PLAIN):
+        raise ValueError(
+            f"{where} is an array that holds a {type(item).__name__}, which cannot be saved "
+            "without pickle; convert it to numbers or text"
+        )
+    return item
 
 
 class _Reader:
@@ -159,6 +196,12 @@ class _Reader:
     def __init__(self, arrays: dict[str, NDArray[Any]], objects: list[dict[str, Any]]) -> None:
         self._arrays, self._objects = arrays, objects
         self._made: dict[int, Any] = {}
+        self._text = 0
+
+    def root(self, state: Any) -> Any:
+        """Return the object that the file is about."""
+        ((_, number),) = state.items()
+        return self._object(number)
 
     def value(self, state: Any) -> Any:
         """Return the value behind its JSON."""
@@ -168,31 +211,83 @@ class _Reader:
         readers: dict[str, Callable[[Any], Any]] = {
             "array": self._arrays.__getitem__,
             "fortran": lambda name: self._arrays[name].T,
-            # The container has no arrays of no dimension: a number comes back as one of one.
             "scalar": lambda item: self.value(item).reshape(())[()],
             "list": lambda items: [self.value(item) for item in items],
             "tuple": lambda items: tuple(self.value(item) for item in items),
             "dict": lambda pairs: {self.value(k): self.value(v) for k, v in pairs},
             "object": self._object,
-            "number": lambda name: np.dtype(name).type,
-            "text": _text,
+            "number": _number_type,
+            "text": self._text_array,
         }
         return readers[kind](content)
 
     def _object(self, number: int) -> Any:
         if number in self._made:
             return self._made[number]
+        if not 0 <= number < len(self._objects):
+            raise ValueError(f"object {number} of {len(self._objects)}")
         entry = self._objects[number]
         cls = CLASSES[entry["class"]]
         made: Any = object.__new__(cls)
         self._made[number] = made
         for key, item in entry["state"].items():
+            if not _is_data(cls, key):
+                raise ValueError(f"{entry['class']} has no attribute {key!r} that can be set")
             object.__setattr__(made, key, self.value(item))
+        check_shapes(made)
         return made
 
+    def _text_array(self, state: dict[str, Any]) -> NDArray[Any]:
+        items, dtype = state["text"], np.dtype(state["dtype"])
+        if dtype.kind not in "OU" or not all(isinstance(item, PLAIN) for item in items):
+            raise ValueError(f"text array of dtype {dtype}")
+        if dtype.kind == "O":
+            made = np.empty(len(items), dtype=object)
+            made[:] = items
+            return made.reshape(state["shape"])
+        self._text += 4 * len(items) * max((len(item) for item in items), default=0)
+        if self._text > MOST_TEXT:
+            raise ValueError(f"arrays of text take more than {MOST_TEXT} bytes")
+        return np.array(items, dtype=np.str_).reshape(state["shape"])
 
-def _text(state: dict[str, Any]) -> NDArray[Any]:
-    dtype = np.dtype(state["dtype"])
-    if dtype.kind not in "OU":
-        raise ValueError(f"text array of dtype {dtype}")
-    return np.array(state["text"], dtype=dtype).reshape(state["shape"])
+
+def _is_cache(cls: type, name: str) -> bool:
+    """Say whether an attribute comes back by itself."""
+    return isinstance(getattr(cls, name, None), cached_property)
+
+
+def _is_data(cls: type, name: str) -> bool:
+    """Say whether an attribute is data: no method, no property, nothing of Python's own."""
+    own = getattr(cls, name, None)
+    hidden = callable(own) or isinstance(own, property | cached_property)
+    return name.isidentifier() and not name.startswith("__") and not hidden
+
+
+def _number_type(name: str) -> Any:
+    if name not in ("<f8", "<f4", "<f2", "<i8", "<i4", "|u1"):
+        raise ValueError(f"type of numbers {name!r}")
+    return np.dtype(name).type
+
+
+def check_shapes(made: Any) -> None:
+    """Complain of a map whose arrays do not fit each other: loops over them check no bounds."""
+    if isinstance(made, maps.RandomFourier) and hasattr(made, "frequencies_"):
+        d, h = made.frequencies_.shape
+        width = 2 * h if made.phase_ is None else h
+        phase = (h,) if made.phase_ is None else made.phase_.shape
+        fits = (made.n_raw_, made.n_features_in_, phase, made.linear_) == (width, d, (h,), None)
+    elif isinstance(made, maps.Nystroem) and hasattr(made, "landmarks_"):
+        m, d = made.landmarks_.shape
+        linear = made.linear_ is not None and made.linear_.ndim == 2 and len(made.linear_) == m
+        fits = made.n_raw_ == m and made.n_features_in_ == d and linear
+    elif isinstance(made, maps.Identity) and hasattr(made, "n_raw_"):
+        fits = made.n_raw_ == made.n_features_in_ and made.linear_ is None
+    elif isinstance(made, maps.OneHot) and hasattr(made, "codes_"):
+        fits = made.n_raw_ == len(made.codes_[-1]) == len(made.combinations_)
+    elif isinstance(made, Moments):
+        made.check_shapes()
+        fits = True
+    else:
+        fits = True
+    if not fits:
+        raise ValueError(f"the arrays of a {type(made).__name__} do not fit each other")

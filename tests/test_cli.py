@@ -62,7 +62,9 @@ def test_the_main_job_writes_a_report_and_says_where(run, data, tmp_path):
     assert "100 held-out rows" in line
     finding = line.removeprefix(f"{page}: ").replace(" %", "\u00a0%")
     assert finding in page.read_text("utf-8")
-    assert sorted(p.name for p in page.parent.iterdir()) == ["frontier.csv", "report.html"]
+    assert sorted(p.name for p in page.parent.iterdir()) == [
+        "frontier.csv", "model.scalefair", "report.html",
+    ]  # fmt: skip
     path = pd.read_csv(page.parent / "frontier.csv")
     assert {"alpha", "eta", "mse_cv", "explained_share_cv"} <= {*path}
     assert len(path) == len(path[["alpha", "eta"]].drop_duplicates()) > 100

@@ -90,7 +90,9 @@ def test_sums_of_parts_and_a_report(folder, tmp_path):
         code, out, err = run(*step, "--json") if step[0] != "paper" else run(*step)
         assert code == 0, err
         assert step[0] == "paper" or isinstance(json.loads(out), dict)
-    assert sorted(os.listdir(tmp_path / "report")) == ["frontier.csv", "report.html"]
+    assert sorted(os.listdir(tmp_path / "report")) == [
+        "frontier.csv", "model.scalefair", "report.html",
+    ]  # fmt: skip
 
 
 def test_the_installed_script_is_the_same_command():
@@ -237,7 +239,7 @@ def test_progress_goes_to_a_terminal_only(monkeypatch, quiet, shown):
         console.finish()
         text = stderr.getvalue()
         assert ("predicting" in text) == (shown and stderr.isatty())
-        assert ("25% of 4 rows" in text) == (shown and stderr.isatty())
+        assert ("[#####...............]  25% of 4 rows" in text) == (shown and stderr.isatty())
         assert "50%" not in text
         assert ("scalefair: note: a note\n" in text) == shown
 

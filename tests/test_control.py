@@ -21,6 +21,7 @@ from scalefair import (
 from scalefair.estimators._control import CROSSED
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.maps.crossed import Crossed, features
+from scalefair.measures import group_gaps
 from scalefair.penalties import PENALTIES, normalized
 from scalefair.solve.validation import corrected_share
 from scalefair.statistics import Block, RowMap, accumulate
@@ -345,3 +346,23 @@ def test_classification_given_the_label(text):
     assert share == pytest.approx(model.explained_share_, abs=1e-6)
     path = model.path(X, label, [0.0, 1e3], sensitive_features=s, control_features=label)
     assert np.diff(path.table["explained_share"])[0] < 0
+
+
+def test_error_rates_are_reported_beside_and_not_promised():
+    """Given y, mean scores are equal; but one group's scores spread more, and so err more often."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    s, y = rng.choice(["f", "m"], n), rng.integers(0, 2, n)
+    noise = rng.normal(size=n) * np.where(s == "m", 2.0, 0.5)
+    for cell in ((s == group) & (y == level) for group in "fm" for level in (0, 1)):
+        noise[cell] -= noise[cell].mean()
+    x = np.column_stack([2.0 * y - 1 + noise + 0.8 * (s == "m"), s == "m"])
+    common = {"feature_map": "linear", "alpha": 1e-6, "eps": 1e-9, "eta": np.inf}
+    model = fitted(FairKernelClassifier(**common), (x, y, s, y))
+    np.testing.assert_allclose(gaps(model.decision_function(x), s, y), 0, atol=1e-6)
+    found = group_gaps(model.predict(x), s, y).difference()
+    wrong = model.predict(x) != y
+    for name, at in (("false_positive_rate", y == 0), ("false_negative_rate", y == 1)):
+        by_group = [wrong[at & (s == group)].mean() for group in "fm"]
+        assert found[name] == pytest.approx(np.ptp(by_group), abs=1e-12)
+        assert found[name] > 0.1

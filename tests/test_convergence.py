@@ -31,7 +31,7 @@ def test_fourier_at_the_rate_of_monte_carlo(problem):
     The mean over 24 seeds of a log error whose deviation is about 0.25 has a standard error of
     0.05; over two factors of 4 in m that is ±0.05 in the slope, so ±0.12 is more than two of them.
     """
-    sizes = np.array([128, 512, 2048])
+    sizes = np.array([64, 256, 1024])
     means = [
         np.mean([np.log(error(problem, seed, feature_map="fourier", n_components=m))
                  for seed in range(24)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import tomllib
 from importlib import import_module
 
 import pytest
@@ -11,7 +12,10 @@ import pytest
 from tests import docs_pages
 
 ROOT = docs_pages.ROOT
-PUBLIC = ["", ".maps", ".kernels", ".measures", ".datasets", ".plots"]
+PUBLIC = [
+    *("", ".any_model", ".auditing", ".datasets", ".kernels", ".losses", ".maps", ".measures"),
+    ".plots",
+]
 
 
 def target(page, link):
@@ -55,8 +59,14 @@ def listed_names():
 @pytest.mark.parametrize("room", PUBLIC)
 def test_every_public_name_is_in_the_reference(room):
     module = import_module(f"scalefair{room}")
-    missing = {f"{module.__name__}.{name}" for name in module.__all__} - listed_names()
+    listed, top = listed_names(), set(import_module("scalefair").__all__)
+    missing = {
+        f"{module.__name__}.{name}"
+        for name in module.__all__
+        if f"{module.__name__}.{name}" not in listed and name not in top
+    }
     assert not missing, f"add to docs/api/index.md: {sorted(missing)}"
+    assert room or {f"scalefair.{name}" for name in top} <= listed
 
 
 def test_the_reference_has_no_name_that_is_not_there():
@@ -79,6 +89,23 @@ def test_every_page_is_found_from_the_first_one():
     assert {docs_pages.name(page) for page in lost} == {"docs/index.md"}
 
 
+def test_the_readme_is_short_and_has_its_two_commands():
+    """`.ci/run` reads both from the fences of bash."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    lines = "".join(re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)).splitlines()
+    for end in ("&& scalefair frontier", "&& pytest"):
+        assert len([line for line in lines if line.endswith(end)]) == 1, end
+
+
+def test_the_picture_of_the_house_has_every_room():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    rooms = {room for layer in contracts[0]["layers"] for room in layer.split(" | ")}
+    picture = (ROOT / "docs" / "images" / "architecture.svg").read_text("utf-8")
+    assert {room for room in rooms if room not in picture} <= {"_hash", "_digest", "_checks"}
+
+
 def test_benchmark_tables_are_the_files(monkeypatch):
     pytest.importorskip("sphinx", reason="pip install '.[docs]'")
     monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
@@ -92,3 +119,28 @@ def test_benchmark_tables_are_the_files(monkeypatch):
     assert [
         results.rounded(cell) for cell in ("3.7239630940002826", "1e-04", "<= 2.00001", "262144")
     ] == [*("3.724", "1e-04", "<= 2.00001", "262144")]
+
+
+def test_broken_links_of_built_pages_are_found(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    check = import_module("check_links")
+    (tmp_path / "a").mkdir()
+    good = '<a href="a/b.html#x">1</a><a href="https://w.org/no">2</a><a href="#top" id="top">3</a>'
+    (tmp_path / "index.html").write_text(f"{good}<img src='p.svg'><a href='a/'>4</a>")
+    (tmp_path / "p.svg").write_text("<svg/>")
+    (tmp_path / "a" / "b.html").write_text('<a id="x" href="../index.html#top">1</a>')
+    (tmp_path / "a" / "index.html").write_text("")
+    assert check.broken(tmp_path) == []
+    (tmp_path / "a" / "b.html").write_text('<a id="y" href="c.html">1</a>')
+    assert check.broken(tmp_path) == ["a/b.html: c.html", "index.html: a/b.html#x"]
+    assert check.broken(tmp_path / "empty") == [f"{tmp_path / 'empty'}: no page in it"]
+
+
+def test_rows_of_a_benchmark_table_can_be_chosen(monkeypatch):
+    pytest.importorskip("sphinx", reason="pip install '.[docs]'")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    selected = import_module("results").selected
+    rows = [["data", "s", "error"], ["a", "seen", "1"], ["b", "seen", "2"], ["a", "hidden", "3"]]
+    assert selected(rows, "data=a") == [["s", "error"], ["seen", "1"], ["hidden", "3"]]
+    assert selected(rows, "data=a; s=hidden") == [["error"], ["3"]]
+    assert selected(rows, "") == rows

@@ -323,7 +323,7 @@ def test_what_is_no_table_is_refused_by_name(X, error, message):
 
 
 def test_finite_names_the_column():
-    with pytest.raises(ValueError, match=r"'x1' contains infinity \(2 rows\)"):
+    with pytest.raises(ValueError, match=r"'x1' contains infinity .*\(2 rows\)"):
         _frames.columns(np.array([[0, np.inf], [1, -np.inf]]))[1].finite()
 
 

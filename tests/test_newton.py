@@ -1,6 +1,7 @@
 """Newton over a stream of rows against finite differences and direct minimisation."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -208,6 +209,20 @@ def test_light_passes_find_the_same_optimum(loss, goal, monkeypatch):
     assert full.n_full == full.n_passes
     if not isinstance(loss, Squared):
         assert light.n_full < light.n_passes
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+@pytest.mark.parametrize("weight", [False, True])
+def test_kept_features_change_no_bit_and_are_made_once(loss, weight):
+    """Chunks with rows of weight zero are made anew, since those rows are left out."""
+    p = problem(loss, phi=Nystroem(n_components=20, random_state=0), weight=weight, rows=50)
+    keeping = replace(p, keep=2**20)
+    expected, found = (newton(each, Goal(1e-3, 1.0)) for each in (p, keeping))
+    np.testing.assert_array_equal(found.theta, expected.theta)
+    assert p.kept is None
+    assert replace(p, keep=100).kept is None
+    if not weight:
+        assert keeping.kept.knows(0, N)
 
 
 def test_a_light_pass_learns_the_curvature_along_its_way():

@@ -8,14 +8,14 @@ import re
 from itertools import pairwise
 
 _LITERAL = re.compile(r"(``.+?``|`[^`]+`(?:_|)|:\w+:`[^`]+`)")
-_PARAMETER = re.compile(r"^\s*\*{0,2}\w[\w, *]* : ")
+_PARAMETER = re.compile(r"^(\s*\*{0,2}\w[\w, *]* : )(.*)")
 _REQUEST = re.compile(r"set_\w+_request|get_metadata_routing")
 
 
 def _escaped(text):
     text = re.sub(r"(?<!\\)\|", r"\\|", text)
     text = re.sub(r"(?<!\\)\*(?!\*)", r"\\*", text) if text.count("*") % 2 else text
-    return re.sub(r"(?<=\w)_(?![\w*])", r"\\_", text)
+    return re.sub(r"(?<=\w)_+(?![\w*])", lambda match: r"\_" * len(match[0]), text)
 
 
 def _escape_line(line):
@@ -36,16 +36,22 @@ def _verbatim(lines):
 
 
 def _is_name(line, following):
-    """Say whether a line names a parameter: numpydoc escapes these itself."""
+    """Say whether a line names a parameter and no more: numpydoc escapes names itself."""
     indented = following.startswith(" " * (len(line) - len(line.lstrip()) + 1))
-    return bool(_PARAMETER.match(line)) or bool(re.fullmatch(r"\w+_?(, \w+_?)*", line) and indented)
+    return bool(re.fullmatch(r"\w+_?(, \w+_?)*", line) and indented)
+
+
+def _escape_prose(line):
+    """Escape a line, or what a parameter is where it says that after the name."""
+    named = _PARAMETER.match(line)
+    return named[1] + _escape_line(named[2]) if named else _escape_line(line)
 
 
 def escape(_app, _what, _name, _obj, _options, lines):
     """Escape the docstring in place, before numpydoc reads it."""
     followed = pairwise([*lines, ""])
     lines[:] = [
-        line if verbatim or _is_name(line, following) else _escape_line(line)
+        line if verbatim or _is_name(line, following) else _escape_prose(line)
         for (line, following), verbatim in zip(followed, list(_verbatim(lines)), strict=True)
     ]
 

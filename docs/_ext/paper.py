@@ -11,6 +11,7 @@
 import csv
 from typing import ClassVar
 
+from docutils import nodes
 from docutils.parsers.rst import directives
 from results import FOLDER, _table
 from sphinx.util.docutils import SphinxDirective
@@ -70,7 +71,10 @@ class PaperTable(SphinxDirective):
     def run(self):
         """Return the table."""
         name = self.arguments[0]
-        self.env.note_dependency(str(FOLDER / "paper" / f"{name}.csv"))
+        path = FOLDER / "paper" / f"{name}.csv"
+        self.env.note_dependency(str(path))
+        if not path.exists():
+            return [nodes.paragraph("", "Not measured yet.")]
         return [_table(rows(name, self.options.get("columns"), self.options.get("only")))]
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from numba import njit
+
+# After numba, whose import switches the lock on again where numba itself needs it.
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError(
+        "scalefair has not been tested without the global interpreter lock; start Python with "
+        "-X gil=1 (or PYTHON_GIL=1), or use a build that has it"
+    )
 
 # "contract" allows fused multiply-add and nothing else: NaN, infinities and the order of the
 # error-compensating sums survive. "reassoc" lets a sum be split over vector lanes.

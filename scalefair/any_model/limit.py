@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class LimitGap:
-    """What :func:`limit_gap` returns.
+    """What :func:`scalefair.limit_gap` returns.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ TEST_SIZE = 0.25
 
 @dataclass(frozen=True, eq=False)
 class FairModel:
-    """What :func:`make_fair` returns.
+    """What :func:`scalefair.make_fair` returns.
 
     Parameters
     ----------

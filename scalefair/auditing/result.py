@@ -167,4 +167,5 @@ class Audit:
 
     def _repr_html_(self) -> str:
         lines = "<br>".join(escape(line) for line in self.summary.splitlines())
-        return f"<p>{lines}</p>{self.table.to_html(index=False)}"
+        table = self.table.to_html(index=False, float_format="{:.4g}".format, na_rep="")
+        return f"<p>{lines}</p>{table}"

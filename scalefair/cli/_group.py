@@ -35,7 +35,7 @@ class OneLineErrors(click.Group):
         except click.Abort:
             # An interrupt inside exec(), as imports use it, would make Python end by the signal and
             # not with our exit code; the next exec() makes it forget.
-            exec("")  # noqa: S102
+            exec("")  # noqa: S102  # nosec B102
             fail("interrupted", INTERRUPTED)
         except click.ClickException as error:
             fail(usage_message(error), 2)

@@ -18,6 +18,8 @@ import click
 
 _PASSES = ("chunks", "tasks")
 _SECONDS_BETWEEN = 0.1
+BAR = 20
+"""Characters of a progress bar."""
 
 
 class Console:
@@ -58,7 +60,7 @@ class Console:
             if not self._shown or now - self._told < _SECONDS_BETWEEN:
                 return
             self._told = now
-            share = f"{min(done / total, 1):4.0%} of {total:,}" if total else f"{done:,}"
+            share = f"{_bar(done / total)} of {total:,}" if total else f"{done:,}"
             self._write(f"\r\033[K{self._stamp()} {self._step}: {share} {unit}".rstrip(), False)
             self._open = True
 
@@ -97,6 +99,12 @@ class Console:
         if self._open:
             self._write("\r\033[K", False)
             self._open = False
+
+
+def _bar(share: float) -> str:
+    """0.5 as a bar and a percentage."""
+    share = min(share, 1.0)
+    return f"[{'#' * int(BAR * share):.<{BAR}}] {share:4.0%}"
 
 
 class FitProgress:

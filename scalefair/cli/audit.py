@@ -27,10 +27,10 @@ from scalefair.cli._output import Console, noted
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @click.option(
     "--missing",
-    type=click.Choice(["error", "drop", "level"]),
+    type=click.Choice(["error", "drop", "group"]),
     default="error",
     show_default=True,
-    help="What to do where a sensitive column is missing.",
+    help="Rows in which a sensitive column is missing: refused, left out, or a group.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")

@@ -16,6 +16,10 @@ from scalefair.cli.fit import widen
 if TYPE_CHECKING:
     from scalefair.report import Problem
 
+MODELS = {
+    "ridge": "FairKernelRidgeCV", "classifier": "FairKernelClassifier", "gp": "FairGPRegressor",
+}  # fmt: skip
+
 LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
 """From here on a table is not read into memory."""
 
@@ -39,13 +43,21 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
     show_default=True,
     help="Number of kernel features: more are slower and more accurate.",
 )
+@click.option(
+    "--model",
+    type=click.Choice([*MODELS]),
+    default="ridge",
+    show_default=True,
+    help="ridge: the frontier is cross-validated in one pass; classifier: logistic, for two "
+    "levels; gp: a Gaussian process with one length scale per input, slower.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default="scalefair-report",
     show_default=True,
-    help="Folder for report.html and frontier.csv.",
+    help="Folder for report.html, frontier.csv and model.scalefair.",
 )
 @_options.reading
 @_options.printing
@@ -54,6 +66,7 @@ def frontier(
     *,
     unfairness: float,
     components: int,
+    model: str,
     seed: int,
     out: Path,
     scheduler: str | None,
@@ -70,10 +83,10 @@ def frontier(
     scalefair frontier
     scalefair frontier pay.parquet --target pay --sensitive sex,age --out pay-report
     scalefair frontier 'pay/*.csv' --target pay --sensitive sex --unfairness 0.01 --json
+    scalefair frontier loans.csv --target repaid --sensitive race --model classifier
     """
     console = Console(as_json=as_json, quiet=quiet)
     console("loading")
-    from scalefair import FairKernelRidgeCV
     from scalefair.encoding import UselessColumnError
     from scalefair.estimators._search import LimitNotReachedError
     from scalefair.report import as_record, fit_frontier, headline, write_report
@@ -81,8 +94,8 @@ def frontier(
     check_folder(out)
     with cluster(scheduler) as client:
         console(f"reading {data or 'the Adult census data'}")
-        estimator = FairKernelRidgeCV(
-            unfairness=unfairness, n_components=components, random_state=seed
+        estimator = _estimator(
+            model, unfairness=unfairness, n_components=components, random_state=seed
         ).set_callbacks(FitProgress(console))
         result = None
         while result is None:
@@ -94,8 +107,19 @@ def frontier(
             except LimitNotReachedError as error:
                 console.note(widen(estimator, error))
     console("writing the report")
+    estimator.columns_ = {
+        "target": result.problem.target, "sensitive": list(result.problem.sensitive),
+        "weight": None,
+    }  # fmt: skip
     page = write_report(result, out, __version__)
     console.result({**as_record(result), "report": page}, f"{page}: {headline(result)}")
+
+
+def _estimator(model: str, **options: Any) -> Any:
+    import scalefair
+
+    own = {"length_scale": "standardized"} if model == "gp" else {}
+    return getattr(scalefair, MODELS[model])(**own, **options)
 
 
 def _dropped(error: Any, problem: Problem, drop: tuple[str, ...], console: Console) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from scalefair._frames import Column, Kind, as_table, column_names, columns, kinds_differ, n_rows
+from scalefair._linalg import check_finite
 from scalefair._typing import Array
 
 _LEVEL_LIMIT = 1_000_000
@@ -176,6 +177,7 @@ def _check_weight(weight: Any, n: int) -> Array:
         raise ValueError(f"sample_weight has shape {w.shape}; expected ({n},), one per row")
     if not (np.isfinite(w).all() and (w >= 0).all()):
         raise ValueError("sample_weight must be finite and not negative; set such rows to 0")
+    check_finite("sample_weight", w)
     return w
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE
 from scalefair._digest import digest
-from scalefair._typing import Array, Chunk
+from scalefair._linalg import check_finite
+from scalefair._typing import LARGEST_SINGLE, Array, Chunk
 from scalefair.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, TableStatistics
 from scalefair.estimators import _rows
 from scalefair.estimators._base_model import BaseModel, whole_change
-from scalefair.estimators._learn import Learned, Learner, check_finite
+from scalefair.estimators._learn import Learned, Learner
 from scalefair.estimators._rows import Rows, open_rows
 from scalefair.estimators._validate import positions
 from scalefair.maps._base import seed_of
@@ -191,8 +192,9 @@ def open_training(  # noqa: PLR0917
     preparation = _with_encoders(preparation, rows, learned)
     split_sample = learned.sample.chunk()
     sample = preparation.encode(split_sample)
+    source = _narrowed(estimator, preparation.applied_to(rows.source))
     return TrainingData(
-        preparation.applied_to(rows.source), preparation, sample.y.shape[1], rows.one_target,
+        source, preparation, sample.y.shape[1], rows.one_target,
         learned.n_rows, learned.n_present, seed, sample,
         _numeric(learned.groups.rows, preparation.sensitive_encoder), rows.source, split_sample,
         _numeric(learned.control_groups.rows, preparation.control_encoder),
@@ -222,7 +224,7 @@ def open_batch(  # noqa: PLR0917
         estimator, X, y, sensitive_features, sample_weight, control_features=control_features,
         reset=False,
     )  # fmt: skip
-    source = preparation.applied_to(rows.source)
+    source = _narrowed(estimator, preparation.applied_to(rows.source))
     n_targets = next(rows.source.chunks(1)).y.shape[1]
     if n_targets != estimator._n_targets:
         raise ValueError(
@@ -246,7 +248,18 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
     if not estimator._joins_sensitive:
         # Then s is not needed, and may be missing or of a level never seen.
         preparation = replace(preparation, sensitive_encoder=None)
-    return preparation.applied_to(_rows.open_inputs(estimator, X))
+    return _narrowed(estimator, preparation.applied_to(_rows.open_inputs(estimator, X)))
+
+
+def _narrowed(estimator: Any, source: ChunkSource) -> ChunkSource:
+    """Refuse numbers whose squares overflow in float32, where feature rows are float32."""
+    single = getattr(estimator, "dtype", "float64") == "float32"
+    return source.then(_checked_single) if single else source
+
+
+def _checked_single(chunk: Chunk) -> Chunk:
+    check_finite("dtype='float32': X", np.asarray(chunk.x), LARGEST_SINGLE)
+    return chunk
 
 
 def _sensitive_columns(estimator: Any, *, given: bool) -> Preparation:

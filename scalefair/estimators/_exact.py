@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from scalefair._checks import check_alpha
+from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, FeatureMap
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._maps import sensitive_map
 from scalefair.kernels import Kernel
 from scalefair.maps import ConcatMap, Identity, ProductMap
 from scalefair.maps._base import fitted_kernel
+from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
 from scalefair.solve.exact import DualFit, explained_share, fair_dual
 
 
@@ -54,10 +56,19 @@ class ExactRows:
     weight: Array | None
     joined: float
 
+    def __getstate__(self) -> dict[str, Any]:
+        # n×n matrices come back by themselves.
+        return {name: value for name, value in vars(self).items() if name not in ("K", "L")}
+
     @property
     def n_rows(self) -> int:
         """Rows of positive weight."""
         return len(self.x) if self.weight is None else int(np.count_nonzero(self.weight))
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(len(self.x) if self.weight is None else self.weight.sum())
 
     def cross(self, x: Array, s: Array | None) -> Array:
         """Gram matrix of the predictor's kernel between new rows and these."""
@@ -83,6 +94,14 @@ class ExactRows:
         return fair_dual(
             self.K, self.L, self.y, alpha=alpha, eta=eta, weight=self.weight, **penalty
         )
+
+    def diagnostics(self, alpha: float) -> Diagnostics:
+        """Say what rounding has left of the solution of K + nαI."""
+        weight = np.ones(len(self.x)) if self.weight is None else self.weight
+        at = np.flatnonzero(weight)
+        root = np.sqrt(weight[at])
+        values, _ = positive_eigh(root[:, None] * self.K[np.ix_(at, at)] * root)
+        return of_eigenvalues(values, alpha * self.total)
 
     def explained_share(self, fit: DualFit, eps: float) -> float:
         """Explained share of the predictions on these rows; NaN without sensitive attributes."""

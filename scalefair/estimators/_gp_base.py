@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +69,17 @@ class ProcessBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEs
         source = open_inputs(self, X)
         rows = [np.asarray(chunk.x, dtype=np.float64) for chunk in source.chunks(65536)]
         return np.concatenate(rows)
+
+    def _at(self, eta: float) -> Any:
+        """Return a copy at another weight and the same hyperparameters, without the rows."""
+        other, law = copy(self), self._law
+        other.eta_, other.eta, other.unfairness = eta, eta, None
+        if isinstance(law, _gp_law.ExactLaw):
+            other._law = replace(law, eta=eta)
+        else:
+            point = other._point(self.noise_, self.amplitude_)
+            other._law = law.with_weights(point.posterior())
+        return other
 
     @property
     def _joins_sensitive(self) -> bool:

@@ -30,6 +30,7 @@ from scalefair.kernels import Scaled
 from scalefair.maps import Nystroem
 from scalefair.maps._base import standard_deviation
 from scalefair.maps._moving import MovingNystroem
+from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues, warn_of_few_digits
 from scalefair.statistics.rows import whitened
 
 ELSEWHERE = np.log([0.3, 0.1, 3.0])
@@ -162,6 +163,8 @@ def settle_features(estimator: Any, settled: Settled, data: TrainingData) -> Non
     estimator.coef_ = coef[:, 0] if estimator._one_target else coef.T
     estimator.explained_share_ = share_of(point, estimator.eps)
     estimator.n_samples_seen_ = estimator.moments_.n_rows
+    values = point.slice.system.values
+    _judge(estimator, of_eigenvalues(values, point.slice.ratio))
     _set_hyper(estimator, getattr(phi, "kernel_", None), point.noise, amplitude, settled.eta)
     estimator.log_marginal_likelihood_value_ = point.log_evidence
 
@@ -189,9 +192,18 @@ def settle_exact(
     estimator.dual_coef_ = dual[:, 0] if estimator._one_target else dual
     estimator.explained_share_ = evidence.share(process)
     estimator.n_samples_seen_ = evidence.rows.n_rows
+    ratio = process.noise / process.amplitude**2
+    _judge(
+        estimator, replace(evidence.rows, kernel=kernel).diagnostics(ratio / evidence.rows.total)
+    )
     _set_hyper(estimator, kernel, process.noise, process.amplitude, eta)
     estimator.log_marginal_likelihood_value_ = process.log_evidence
     return evidence.at_bounds(place)
+
+
+def _judge(estimator: Any, found: Diagnostics) -> None:
+    estimator.diagnostics_ = found
+    warn_of_few_digits(found, type(estimator).__name__)
 
 
 def _set_hyper(estimator: Any, kernel: Any, noise: float, amplitude: float, eta: float) -> None:

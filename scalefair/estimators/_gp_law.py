@@ -144,6 +144,9 @@ class ExactLaw:
     penalty: str
     prior: bool = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "process"}
+
     def before_data(self) -> ExactLaw:
         """Return the prior."""
         return replace(self, prior=True)

@@ -20,6 +20,7 @@ from scalefair.estimators._progress import steps
 from scalefair.kernels import Scaled
 from scalefair.maps import Nystroem
 from scalefair.maps._base import standard_deviation
+from scalefair.solve.diagnostics import of_eigenvalues, warn_of_few_digits
 from scalefair.solve.laplace import LaplacePoint
 
 MEANING = (
@@ -125,6 +126,11 @@ def _settle(estimator: Any, evidence: LaplaceEvidence, point: LaplacePoint) -> N
     share = float("nan") if row_map.psi is None else point.problem.share(point.coef)
     estimator.explained_share_, estimator.n_passes_ = share, evidence.n_passes
     estimator._evidence = evidence
+    estimator.diagnostics_ = min(
+        (of_eigenvalues(at.system.values, at.ratio) for at in point.slices),
+        key=lambda found: found.digits,
+    )
+    warn_of_few_digits(estimator.diagnostics_, type(estimator).__name__)
 
 
 def _at_bounds(place: Array, bounds: tuple[float, float]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from scalefair import _frames
+from scalefair._linalg import check_finite
 from scalefair._typing import Array, Chunk
 from scalefair.encoding import (
     Groups,
@@ -111,8 +112,11 @@ class Learner:
         self._weight += float(weight.sum())
         if self._encode:
             self._x = self._x + table_statistics(chunk.x, chunk.weight)
-        elif not self._checked:
+        else:
             check_finite("X", np.asarray(chunk.x))
+        for name, part in (("y", chunk.y), ("sample_weight", chunk.weight)):
+            if part is not None:
+                check_finite(name, np.asarray(part))
         if chunk.s is not None:
             self._s = self._s + sensitive_statistics(chunk.s, chunk.weight)
             self._groups += Groups.of(_present(chunk.s, chunk.weight), self._groups.every)
@@ -135,15 +139,3 @@ def _present(part: Any, weight: Array | None) -> Any:
     if weight is None or (weight > 0).all():
         return part
     return _frames.take_rows(part, np.flatnonzero(weight > 0))
-
-
-def check_finite(name: str, values: Array) -> None:
-    """Raise a ValueError that names the first column with NaN or infinity."""
-    finite = np.isfinite(values)
-    if finite.all():
-        return
-    column = int(np.flatnonzero(~finite.all(axis=0))[0])
-    raise ValueError(
-        f"{name} has {int((~finite[:, column]).sum())} value(s) in column {column} that are NaN or "
-        "infinite; fill them in, or leave those rows out"
-    )

@@ -35,14 +35,18 @@ from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import default_etas
 from scalefair.estimators.loss_path import LossPath
 from scalefair.losses import Loss
+from scalefair.solve.diagnostics import diagnose, rounding_of, warn_of_few_digits
 from scalefair.solve.newton import Goal, NewtonFit, newton
-from scalefair.solve.newton_model import Problem
+from scalefair.solve.newton_model import Local, Problem, ridged_hessian
 from scalefair.statistics import Checkpoint, chunk_rows
 from scalefair.stream import ArraySource, ChunkSource
 from scalefair.stream._source import PARTS
 
 HELD = 2**28
 """Bytes of encoded rows that are kept rather than encoded anew for every pass."""
+
+KEPT = 2**28
+"""Bytes of features of rows in memory that are kept rather than made anew for every pass."""
 
 METHODS = ("value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "start")
 """What an object must have to be a loss."""
@@ -108,21 +112,31 @@ class FairNewtonBase(FairBase):
             problem = replace(problem, source=told)
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": tell}
             if self.psi_ is not None and goes_on(self):
-                solve_loss_with_output(self, data, problem, partial(newton, problem, **options))
+                fit = partial(newton, problem, **options)
+                solve_loss_with_output(self, data, problem, fit, tell)
             else:
                 self._set_fit(problem, newton(problem, goal, **options))
 
     def _problem(self, source: ChunkSource, n_rows: int | None) -> Problem:
         row_map = self._row_map(n_rows)
         rows = self.chunk_rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
-        return Problem(source, row_map, self._solved_loss, self._system(), rows)
+        return Problem(source, row_map, self._solved_loss, self._system(), rows, KEPT)
 
     def _set_fit(self, problem: Problem, fit: NewtonFit) -> None:
         """Set what a fit finds."""
         self._set_scores(*problem.solution(fit.theta))
+        self._judge(problem, fit.local)
         self.eta_, self.mean_loss_ = fit.eta, fit.local.value
         self.n_iter_, self.n_passes_ = fit.n_iter, fit.n_passes
         self.explained_share_ = problem.share(fit.theta) if self.psi_ else float("nan")
+
+    def _judge(self, problem: Problem, local: Local) -> None:
+        """Say what rounding has left of the solution of the last Newton step."""
+        system, alpha = problem.system, self._ridges()["phi"]
+        matrix = ridged_hessian(problem, local.hessian, local.theta.shape, alpha)
+        rounding = rounding_of(self.dtype, self.moments_.n_rows)
+        self.diagnostics_ = diagnose(matrix, system.gram, rounding=rounding)
+        warn_of_few_digits(self.diagnostics_, type(self).__name__)
 
     def _set_scores(self, coef: Array, intercept: Array) -> None:
         coef, intercept = self._all_scores(coef, intercept)

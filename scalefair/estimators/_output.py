@@ -106,36 +106,47 @@ def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
             eta, found = solve_output_under_limit(fit, unfairness)
             # The share does not depend on the scale of f, so it ends with that of least error.
             found = found._replace(coef=rescale(system, found.coef) if eta else found.coef)
-    estimator.eta_, estimator.n_iter_, estimator.jitter_ = eta, found.n_iter, 0.0
+    estimator.eta_, estimator.n_iter_ = eta, found.n_iter
+    estimator._judge(system, alpha)
     estimator.output_share_ = found.dependence.share
     estimator._set_solution(system.solution(found.coef))
     estimator.explained_share_ = system.explained_share(found.coef)
 
 
 def solve_loss_with_output(
-    estimator: Any, data: TrainingData, problem: Any, newton: Callable[[Goal], NewtonFit]
+    estimator: Any,
+    data: TrainingData,
+    problem: Any,
+    newton: Callable[[Goal], NewtonFit],
+    tell: Callable[[], Any],
 ) -> None:
-    """Set the scores of a general loss, from Newton's fit with the linear penalty on."""
+    """Set the scores of a general loss, from Newton's fit with the linear penalty on.
+
+    `tell` hears of every step.
+    """
     system, loss = problem.system, estimator._solved_loss
     eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
     objective = output_objective(
         estimator, data, system, output_kernel(estimator.output_kernel), loss
     )
     alpha = objective.alpha
+    last: list[Any] = []
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
         linear = newton(Goal(alpha, eta))
+        last[:] = [linear.local]
         coef, intercept = problem.solution(linear.theta)
         if start is not None:
             coef, intercept = start.coef, start.intercept
-        hessian = linear.local.hessian
-        return solve_output(replace(objective, eta=eta), coef, intercept, hessian=hessian)
+        weighed, hessian = replace(objective, eta=eta), linear.local.hessian
+        return solve_output(weighed, coef, intercept, hessian=hessian, tell=tell)
 
     if unfairness is None:
         found = fit(eta)
     else:
         eta, found = solve_output_under_limit(fit, unfairness)
     estimator._set_scores(found.coef, found.intercept)
+    estimator._judge(problem, last[0])
     estimator.eta_, estimator.n_iter_ = eta, found.n_iter
     estimator.n_passes_ = objective.rows.n_passes
     estimator.mean_loss_ = objective.mean_loss(found.coef, found.intercept)

@@ -21,10 +21,11 @@ from scalefair.estimators._base import STATE, FairBase, all_or_nothing
 from scalefair.estimators._data import TrainingData, open_batch
 from scalefair.estimators._output import check_output_kernel, solve_with_output_kernel
 from scalefair.estimators.fair_path import FairPath, default_etas
+from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of, warn_of_few_digits
 from scalefair.solve.limit import solve_under_limit
 from scalefair.solve.output_nocco import solve_output_nocco
-from scalefair.solve.primal import solve_primal
-from scalefair.solve.system import Solution
+from scalefair.solve.primal import judged_primal, ridged
+from scalefair.solve.system import Solution, System
 from scalefair.statistics import (
     Moments,
 )
@@ -204,16 +205,29 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         self._check_sees_mean("this")
         system, alpha = self._system(), self._ridges()["phi"]
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        self.jitter_ = 0.0
+        found = None
         if unfairness is not None:
             coef, self.eta_ = solve_under_limit(system, alpha, unfairness)
         elif self.penalty == "nocco_output":
             coef, self.eta_ = solve_output_nocco(system, alpha, eta, self.eps), eta
         else:
-            (coef, self.jitter_), self.eta_ = solve_primal(system, alpha, eta), eta
+            coef, found = judged_primal(system, alpha, eta, self._rounding())
+            self.eta_ = eta
+        self._judge(system, alpha, found)
         self._set_solution(system.solution(coef))
         without = self.psi_ is None
         self.explained_share_ = float("nan") if without else system.explained_share(coef)
+
+    def _judge(self, system: System, alpha: float, found: Diagnostics | None = None) -> None:
+        """Say what rounding has left of the solution; by eigenvectors where none is given."""
+        if found is None:
+            matrix, rounding = ridged(system, alpha), self._rounding()
+            found = diagnose(matrix, system.gram, rounding=rounding, scaled=False)
+        self.diagnostics_, self.jitter_ = found, found.jitter
+        warn_of_few_digits(found, type(self).__name__)
+
+    def _rounding(self) -> float:
+        return rounding_of(self.dtype, self.moments_.n_rows)
 
     def _set_solution(self, solution: Solution) -> None:
         coef, intercept = solution

@@ -37,7 +37,7 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
     ----------
     loss : {"logistic", "multinomial"} or loss, default="logistic"
         V. "logistic" means the multinomial loss where there are more than two classes. An object of
-        :mod:`scalefair.losses` is told classes as 0 and 1, or as one-hot rows.
+        `scalefair.losses` is told classes as 0 and 1, or as one-hot rows.
     class_weight : None, "balanced" or dict, default=None
         How often each class counts in the loss; "balanced": all classes equally often. The penalty
         and the explained share are about the rows as they are.
@@ -99,6 +99,9 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         Statistics of the training rows.
     n_samples_seen_ : int
         Rows of positive weight.
+    diagnostics_ : Diagnostics
+        Condition number, jitter, rank of the features, and the digits that rounding has left;
+        fewer than four are warned of.
 
     Notes
     -----

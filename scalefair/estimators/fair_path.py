@@ -11,6 +11,7 @@ import numpy as np
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE, check_number
 from scalefair._typing import Array
+from scalefair.estimators._notebook import path_html
 from scalefair.penalties import hsic
 from scalefair.solve.path import Spectrum, grid
 from scalefair.solve.system import System, shares
@@ -125,8 +126,11 @@ class FairPath:
         held_out = self._scores is not None
         return ("explained_share_cv", "mse_cv") if held_out else ("explained_share", "mse")
 
+    def __repr__(self) -> str:
+        return f"<FairPath: {len(self.alphas)} alphas × {len(self.etas)} etas>"
+
     def _repr_html_(self) -> str:
-        return self.front().to_html()
+        return path_html(self)
 
 
 def _error_at(shares: Array, errors: Array, limit: float) -> float:

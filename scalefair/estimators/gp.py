@@ -112,6 +112,9 @@ class FairGPRegressor(ProcessBase):
         Statistics of the training rows; not there with ``feature_map="exact"``.
     n_samples_seen_ : int
         Rows of positive weight.
+    diagnostics_ : Diagnostics
+        Condition number, jitter, rank of the features, and the digits that rounding has left;
+        fewer than four are warned of.
 
     Notes
     -----

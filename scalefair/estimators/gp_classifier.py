@@ -112,6 +112,9 @@ class FairGPClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         Statistics of the training rows.
     n_samples_seen_ : int
         Rows of positive weight.
+    diagnostics_ : Diagnostics
+        Condition number, jitter, rank of the features, and the digits that rounding has left;
+        fewer than four are warned of.
 
     Notes
     -----

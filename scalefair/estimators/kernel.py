@@ -15,6 +15,7 @@ from scalefair.estimators._exact import exact_rows
 from scalefair.estimators._iterative import SOLVERS, is_iterative, solve_streamed
 from scalefair.estimators._maps import input_map
 from scalefair.estimators._ridge import FairRidgeBase
+from scalefair.solve.diagnostics import warn_of_few_digits
 
 
 def _sums_over_rows(estimator: FairKernelRidge) -> bool:
@@ -128,6 +129,9 @@ class FairKernelRidge(FairRidgeBase):
         Steps of an iterative solution.
     n_samples_seen_ : int
         Rows of positive weight.
+    diagnostics_ : Diagnostics
+        Condition number, jitter, rank of the features, and the digits that rounding has left;
+        fewer than four are warned of.
     base_estimator_ : estimator or None
         The base model that `predict` uses.
     n_base_samples_ : int
@@ -285,6 +289,8 @@ class FairKernelRidge(FairRidgeBase):
         self.intercept_ = float(intercept[0]) if self._one_target else intercept
         self.explained_share_ = rows.explained_share(fit, self.eps)
         self.n_samples_seen_ = rows.n_rows
+        self.diagnostics_ = rows.diagnostics(check_alpha(self.alpha)["phi"])
+        warn_of_few_digits(self.diagnostics_, type(self).__name__)
         if self._one_target:
             self.dual_coef_ = fit.dual_coef[:, 0]
 

@@ -23,6 +23,7 @@ from scalefair.estimators._folds import make_folds
 from scalefair.estimators._search import FoldedMoments, Found, search
 from scalefair.estimators.fair_path import FairPath, default_alphas, default_etas
 from scalefair.estimators.kernel import FairKernelRidge
+from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.limit import rescale
 from scalefair.solve.path import Spectrum
 from scalefair.solve.system import System
@@ -75,7 +76,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         Held-out share: mean over the folds, corrected for chance, floored at 0.
     explained_share_cv_error_ : float
         Its standard error.
-    coef_, intercept_, moments_, n_samples_seen_, base_estimator_, n_base_samples_
+    coef_, intercept_, moments_, n_samples_seen_, diagnostics_, base_estimator_, n_base_samples_
         As in :class:`FairKernelRidge`.
 
     Examples
@@ -226,7 +227,11 @@ class FairKernelRidgeCV(FairKernelRidge):
         self.alpha_, self.eta_ = found.alpha, found.eta
         self.eps_, self.ridge_ratio_ = found.eps, found.ratio
         system = self._system()
-        coef = Spectrum.of(system).at(self.alpha_).coef(np.array([self.eta_]))[0]
+        spectrum = Spectrum.of(system)
+        coef = spectrum.at(self.alpha_).coef(np.array([self.eta_]))[0]
+        self._judge(
+            system, self.alpha_, of_eigenvalues(spectrum.values, self.alpha_, self._rounding())
+        )
         if self.unfairness is not None and self.eta_ > 0:
             coef = rescale(system, coef)
         self._set_solution(system.solution(coef))

@@ -92,6 +92,9 @@ class FairRidge(FairRidgeBase):
         Steps of an iterative solution.
     n_samples_seen_ : int
         Rows of positive weight.
+    diagnostics_ : Diagnostics
+        Condition number, jitter, rank of the features, and the digits that rounding has left;
+        fewer than four are warned of.
     base_estimator_ : estimator or None
         The base model that `predict` uses.
     n_base_samples_ : int

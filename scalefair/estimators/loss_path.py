@@ -10,6 +10,7 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._checks import check_number
+from scalefair.estimators._notebook import path_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,5 +74,14 @@ class LossPath:
             raise ValueError(f"eta={eta!r} is not on the path; its etas are {self.etas.tolist()}")
         return self._estimators[int(found[0])]
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the path; return its display."""
+        from scalefair.plots import FairPathDisplay
+
+        return FairPathDisplay(self.table, self.front()).plot(ax=ax)
+
+    def __repr__(self) -> str:
+        return f"<LossPath: {len(self.etas)} etas>"
+
     def _repr_html_(self) -> str:
-        return self.front().to_html()
+        return path_html(self)

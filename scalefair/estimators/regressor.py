@@ -30,7 +30,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
     loss : str or loss, default="huber"
         V. "poisson" and "gamma": counts and positive amounts, with f the log of their mean.
         "huber": squared, but robust. "quantile": the median. "squared": as
-        :class:`FairKernelRidge`. Or an object of :mod:`scalefair.losses`, such as
+        :class:`FairKernelRidge`. Or an object of `scalefair.losses`, such as
         ``Quantile(0.9)`` or ``Huber(delta=2.0)``, or of a subclass of `Loss`.
     feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
         φ. "exact" is a Nyström map with every row as a landmark, for validation and small n.
@@ -88,6 +88,9 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         Statistics of the training rows.
     n_samples_seen_ : int
         Rows of positive weight.
+    diagnostics_ : Diagnostics
+        Condition number, jitter, rank of the features, and the digits that rounding has left;
+        fewer than four are warned of.
 
     Notes
     -----

@@ -30,7 +30,10 @@ class Laplace(Stationary):
     metric: ClassVar[str] = "l1"
 
     def _fill(self, X: Rows, Z: Rows, out: Rows) -> None:
-        _jit.laplace(*self._standardised(X, Z), out)
+        A, B = self._standardised(X, Z)
+        for rows in (A, B):
+            self._check_sizes(_jit.squared_norms(rows))
+        _jit.laplace(A, B, out)
 
     def _gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         A, B = self._standardised(X, Z)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from scalefair import _jit
 from scalefair._typing import Array, Rows
-from scalefair.kernels.checks import as_count
+from scalefair.kernels.checks import as_count, as_pair
 from scalefair.kernels.frequencies import gaussian_frequencies
 from scalefair.kernels.stationary import Stationary
 
@@ -33,19 +34,21 @@ class Radial(Stationary):
 
     def _fill(self, X: Rows, Z: Rows, out: Rows) -> None:
         A, B = self._standardised(X, Z)
+        xx, zz = (self._check_sizes(_jit.squared_norms(rows)) for rows in (A, B))
         np.matmul(A, B.T, out=out)
-        self._value(out, _jit.squared_norms(A), _jit.squared_norms(B))
+        self._value(out, xx, zz)
 
     def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
         """Return the function that fills `out` with k(X, Z); see `Kernel.against`."""
         standardise = self._standardiser(Z)
         B = standardise(Z)
-        zz = _jit.squared_norms(B)
+        zz = self._check_sizes(_jit.squared_norms(B))
 
         def fill(X: Rows, out: Rows) -> None:
             A = standardise(X)
+            xx = self._check_sizes(_jit.squared_norms(A))
             np.matmul(A, B.T, out=out)
-            self._value(out, _jit.squared_norms(A), zz)
+            self._value(out, xx, zz)
 
         return fill
 
@@ -107,6 +110,14 @@ class RBF(Radial):
     def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
         _jit.gaussian(D, xx, zz)
         return 1.0
+
+    def log_gradient(self, X: Any, Z: Any, W: Array) -> Array:
+        """Return Σ_ij W_ij ∂ log k(x_i, z_j)/∂log θ_l = Σ_ij W_ij (x_il - z_jl)²/θ_l².
+
+        With W = G ∘ cK it is c times `gradient`, without another look at the kernel: the exact
+        process has K at hand, with amplitude and weights.
+        """
+        return self._contracted(*self._standardised(*as_pair(X, Z, double=True)), W)
 
     def _gradient_at(self, X: Rows, Z: Rows, G: Array, K: Array) -> Array:
         """Here -f'(r)/r is k itself, so that a product and the exponentials are saved."""

@@ -64,11 +64,23 @@ class Stationary(Kernel):
         centre = centre.astype(Z.dtype)
 
         def standardise(X: Rows) -> Rows:
-            shifted: Rows = np.subtract(X, centre, order="C")
-            shifted /= theta
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                shifted: Rows = np.subtract(X, centre, order="C")
+                shifted /= theta  # checked by the sum of squares
             return shifted
 
         return standardise
+
+    def _check_sizes(self, sizes: Rows) -> Rows:
+        """Refuse rows whose squares, in units of the length scale, overflow; return the squares."""
+        largest = 1e300 if sizes.dtype == np.float64 else 1e36
+        if not float(sizes.max(initial=0.0)) <= largest:
+            raise ValueError(
+                f"length_scale={self.length_scale!r:.80} is too small for the size of X: squares "
+                f"of X / length_scale overflow in {sizes.dtype}; use a larger one, rescale X, or "
+                "use float64"
+            )
+        return sizes
 
     def _per_hyper(self, per_input: Array) -> Array:
         """Return the gradient per input as it is for ARD, else its sum."""

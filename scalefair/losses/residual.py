@@ -14,7 +14,7 @@ from scalefair.losses.base import Loss, Start, one_score_start
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    """V = (y − f)²: with the same alpha and eta the fit is that of :class:`FairKernelRidge`."""
+    """V = (y − f)²: the fit is that of :class:`scalefair.FairKernelRidge` with the same alpha."""
 
     def value(self, f: Array, y: Array) -> Array:
         """(y − f)²."""

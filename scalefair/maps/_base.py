@@ -14,7 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from scalefair._hash import smallest_hash
-from scalefair._typing import Array, Rows
+from scalefair._linalg import check_finite
+from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, Rows
 from scalefair.kernels import Kernel, make_kernel, median_length_scale
 
 MEDIAN_ROWS = 1000
@@ -55,6 +56,7 @@ class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         X = self._validated(X, reset=True)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        check_finite("sample_weight", weight)
         self._learn(X, weight)
         return self
 
@@ -116,7 +118,9 @@ class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self.n_features_out
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=reset)
+        check_finite("X", X, LARGEST if X.dtype == np.float64 else LARGEST_SINGLE)
+        return X
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -13,6 +13,9 @@ from scalefair.kernels import Kernel
 from scalefair.maps._base import check_count, compute_dtype, fitted_kernel, seed_of
 from scalefair.maps._gradient import LengthScaleMap
 
+LARGEST_ANGLE = {8: 1e13, 4: 1e6}
+"""Angles whose rounding error is below 0.1, by the size of a number in bytes."""
+
 
 class RandomFourier(LengthScaleMap):
     """Random Fourier features: φ(x)ᵀφ(z) ≈ k(x, z) for a shift-invariant kernel.
@@ -84,6 +87,7 @@ class RandomFourier(LengthScaleMap):
         self.frequencies_: Array = self.kernel_.spectral_sample(
             X.shape[1], size, rng, orthogonal=self.orthogonal
         )
+        self._check_phases(X[weight > 0], X.dtype)
         self.phase_ = None if self.pairs else rng.uniform(0.0, 2 * np.pi, size)
         self.n_raw_ = int(self.n_components)
         self.linear_ = None
@@ -102,6 +106,7 @@ class RandomFourier(LengthScaleMap):
         dtype = compute_dtype(X, out)
         if out is None:
             out = np.empty((X.shape[0], self.n_raw_), dtype=dtype)
+        self._check_phases(X, np.dtype(dtype))
         X = X.astype(dtype, copy=False)
         frequencies = self.frequencies_.astype(dtype, copy=False)
         size = frequencies.shape[1]
@@ -111,6 +116,17 @@ class RandomFourier(LengthScaleMap):
             np.matmul(X, frequencies, out=out)
             cos_phase(out, self.phase_.astype(dtype, copy=False), np.sqrt(2 / size))
         return out
+
+    def _check_phases(self, X: Rows, dtype: np.dtype[Any]) -> None:
+        """Refuse angles ωᵀx so large that rounding leaves nothing of their cosine."""
+        spread = float(np.abs(self.frequencies_).max(initial=0.0))
+        largest = max(float(X.max(initial=0.0)), -float(X.min(initial=0.0)))
+        if not largest * spread <= LARGEST_ANGLE[dtype.itemsize]:
+            raise ValueError(
+                f"length_scale={self.kernel_.length_scale!r:.80} is too small for the size of X: "
+                f"angles of up to {largest * spread:.2g} have no digits left in {dtype}; use a "
+                "larger one, rescale X, or use feature_map='nystroem'"
+            )
 
     def with_length_scale(self, theta: Any) -> Self:
         """Return a fitted copy with other length scales; frequencies times θ stay the same."""

@@ -98,13 +98,20 @@ def kmeans_plus_plus(
     mass = weight / weight.sum()
     chosen: list[int] = []
     while len(chosen) < size and mass.any():
-        new = int(rng.choice(len(rows), p=mass / mass.sum()))
+        new = int(rng.choice(len(rows), p=_shares(mass)))
         chosen.append(new)
         distance = diag - 2 * kernel(rows, rows[new : new + 1])[:, 0] + diag[new]
         np.minimum(nearest, np.maximum(distance, 0.0), out=nearest)
         nearest[chosen] = 0.0
         mass = weight * nearest
     return np.sort(np.array(chosen, dtype=np.int64))
+
+
+def _shares(mass: Array) -> Array:
+    """mass / Σ mass, also of numbers so small that their quotients would not add up to 1."""
+    if mass.sum() < 1e-290:
+        mass = mass / mass.max()
+    return np.asarray(mass / mass.sum())
 
 
 def ridge_leverage_scores(kernel: Any, rows: Array, weight: Array, size: int, seed: int) -> Array:

@@ -16,7 +16,8 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from scalefair._typing import Array, Rows
+from scalefair._linalg import check_finite
+from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, Rows
 from scalefair.maps._base import BaseMap, Buffer, check_choice, compute_dtype, start_raw
 from scalefair.maps._columns import Columns, column_numbers
 
@@ -76,7 +77,9 @@ class _PartsMap(BaseMap):
         _check_parts(self.parts)
         if not get_tags(self).input_tags.categorical:
             return super()._validated(X, reset=reset)
-        return validate_data(self, X, dtype=None, order="C", reset=reset)
+        X = validate_data(self, X, dtype=None, order="C", reset=reset)
+        check_finite("X", X, LARGEST_SINGLE if X.dtype == np.float32 else LARGEST)
+        return X
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

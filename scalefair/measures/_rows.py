@@ -11,6 +11,7 @@ import numpy as np
 from narwhals.dependencies import is_into_dataframe, is_into_series
 
 from scalefair import _frames
+from scalefair._linalg import check_finite
 from scalefair._typing import Array, Chunk
 from scalefair.maps.mixed import SAMPLE_ROWS
 from scalefair.measures._columns import Facts, Variable
@@ -172,6 +173,7 @@ def check_weight(weight: Any, n: int) -> Array | None:
             "sample_weight must be finite, not negative, and positive somewhere; set rows that "
             "should not count to 0"
         )
+    check_finite("sample_weight", w)
     return w
 
 
@@ -214,6 +216,8 @@ class _Learner:
 
     def _of(self, chunk: Chunk) -> _Learned:
         w = chunk.weight
+        if w is not None:
+            check_finite("sample_weight", np.asarray(w))
         n = chunk.n_rows if w is None else int(np.count_nonzero(w))
         parts = zip(self._asked.names, (chunk.x, chunk.s), self._asked.every, strict=True)
         a, b = (Facts.of(name, part, w, every=flag) for name, part, flag in parts)

@@ -26,6 +26,10 @@ EXACT_ROWS = 10_000
 """Up to so many rows of several columns, method="auto" compares every pair."""
 
 
+TINY = 1e-280
+"""Sums of squared distances below this have lost digits to underflow."""
+
+
 def distance_correlation(
     a: Any,
     b: Any,
@@ -84,7 +88,11 @@ def distance_correlation(
         moments = _features(pair, check_count("n_components", n_components)).moments()
         blocks = (("phi", "psi"), ("phi", "phi"), ("psi", "psi"))
         ab, aa, bb = (float(np.sum(moments.covariance(*names) ** 2)) for names in blocks)
-    return float(np.sqrt(np.clip(ab / np.sqrt(aa * bb), 0.0, 1.0)))
+    if not min(aa, bb) > TINY:
+        raise ValueError(
+            "a or b varies so little that the squares of its distances vanish; rescale it"
+        )
+    return float(np.sqrt(np.clip(ab / (np.sqrt(aa) * np.sqrt(bb)), 0.0, 1.0)))
 
 
 def _is_quick(pair: Pair) -> bool:

@@ -24,7 +24,7 @@ MIN_GROUP_SIZE = 30
 class GroupGaps:
     """What :func:`group_gaps` returns.
 
-    ``gaps["sex"]`` is the :class:`GroupFrame` of one attribute, ``gaps["sex", "race"]`` that of
+    ``gaps["sex"]`` is the `GroupFrame` of one attribute, ``gaps["sex", "race"]`` that of
     their intersections. `by_group`, `overall`, `difference()` and `ratio()` of the object itself
     are those of all attributes crossed, as in fairlearn's MetricFrame.
 
@@ -85,7 +85,7 @@ class GroupGaps:
         return {"groups": records(self.table), "gaps": records(self.gaps)}
 
     def _repr_html_(self) -> str:
-        return self.gaps.to_html(index=False)
+        return self.gaps.to_html(index=False, float_format="{:.4g}".format, na_rep="")
 
     def __repr__(self) -> str:
         return f"<GroupGaps by {', '.join(f.name for f in self.frames.values())}>"

@@ -6,6 +6,7 @@ result. Everything else goes through figures of its own and leaves no state behi
 
 from scalefair.plots.audit import AuditDisplay
 from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, make_figure, to_svg
+from scalefair.plots.front import FrontDisplay
 from scalefair.plots.groups import GroupDistributionDisplay, density
 from scalefair.plots.limit import LimitGapDisplay
 from scalefair.plots.path import (
@@ -24,6 +25,7 @@ __all__ = [
     "INK",
     "AuditDisplay",
     "FairPathDisplay",
+    "FrontDisplay",
     "GroupDistributionDisplay",
     "LimitGapDisplay",
     "PathPoints",

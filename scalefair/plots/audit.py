@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from scalefair.plots.figures import AFTER, BEFORE, INK, finish, new_axes
+from scalefair import _frames
+from scalefair.measures.groups import group_gaps
+from scalefair.plots._predicted import predicted
+from scalefair.plots.figures import COLORS, MARKERS, finish, new_axes
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-COLORS = (AFTER, BEFORE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
-"""Of Okabe and Ito's palette: told apart with every kind of colour blindness."""
 
 
 class AuditDisplay:
@@ -67,6 +68,54 @@ class AuditDisplay:
         rows = table[["model", "value", "low", "high"]].assign(label=labels)
         return cls(rows, measure).plot(ax)
 
+    @classmethod
+    def from_predictions(
+        cls,
+        y_pred: Any,
+        sensitive_features: Any,
+        y_true: Any = None,
+        *,
+        metric: str = "mean_prediction",
+        ax: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Draw one metric of predictions by group, with its intervals.
+
+        Parameters
+        ----------
+        y_pred : array of shape (n,), or dict of str to such
+            Predictions, by the name of the model.
+        sensitive_features : array, Series or frame of shape (n,) or (n, p)
+            Attributes that make the groups.
+        y_true : array of shape (n,), optional
+            Targets, for metrics that need them.
+        metric : str, default="mean_prediction"
+            As :func:`scalefair.measures.group_gaps` names it.
+        ax : matplotlib Axes, optional
+            Where to draw; None makes a figure.
+        **options
+            Of :func:`scalefair.measures.group_gaps`, such as `threshold` or `missing`.
+        """
+        models = y_pred if isinstance(y_pred, Mapping) else {"predictions": y_pred}
+        parts = []
+        for name, f in models.items():
+            table = group_gaps(f, sensitive_features, y_true, **options).table
+            known = list(dict.fromkeys(table["metric"]))
+            if metric not in known:
+                raise ValueError(f"metric={metric!r} is unknown; choose among {', '.join(known)}")
+            rows = table[table["metric"] == metric]
+            labels = rows["attribute"] + ": " + rows["group"]
+            parts.append(rows[["value", "low", "high"]].assign(label=labels, model=name))
+        return cls(_frames.stack_rows(parts), metric).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, *, sensitive_features: Any, **options: Any
+    ) -> Self:
+        """Draw one metric of a fitted model by group; options as in :meth:`from_predictions`."""
+        f = {type(estimator).__name__: predicted(estimator, X)}
+        return cls.from_predictions(f, sensitive_features, y, **options)
+
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw into `ax`, or into a new pyplot figure."""
         self.ax_ = new_axes() if ax is None else ax
@@ -74,7 +123,7 @@ class AuditDisplay:
         labels = list(dict.fromkeys(self.rows["label"]))
         models = list(dict.fromkeys(self.rows["model"]))
         for i, model in enumerate(models):
-            self._draw(str(model), labels, COLORS[i % len(COLORS)], (i + 1) / (len(models) + 1))
+            self._draw(str(model), labels, i, (i + 1) / (len(models) + 1))
         if ax is None:
             self.figure_.set_size_inches(6.4, max(4.8, 0.35 * len(labels)))
         places = -np.arange(len(labels), dtype=float)
@@ -85,10 +134,11 @@ class AuditDisplay:
         finish(self.ax_)
         return self
 
-    def _draw(self, model: str, labels: list[str], color: str, shift: float) -> None:
+    def _draw(self, model: str, labels: list[str], place: int, shift: float) -> None:
         rows = self.rows[self.rows["model"] == model]
         value, low, high = (rows[name].to_numpy(dtype=float) for name in ("value", "low", "high"))
         y = 0.3 - 0.6 * shift - np.array([labels.index(label) for label in rows["label"]])
         ends = np.nan_to_num(np.stack([value - low, high - value])).clip(min=0.0)
-        look: dict[str, Any] = {"fmt": "o", "markersize": 5, "elinewidth": 1.4, "color": color}
+        look: dict[str, Any] = {"markersize": 5, "elinewidth": 1.4}
+        look["fmt"], look["color"] = MARKERS[place % len(MARKERS)], COLORS[place % len(COLORS)]
         self.ax_.errorbar(value, y, xerr=ends, label=model, **look)

@@ -9,10 +9,17 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 INK, FAINT = "#1f2328", "#8a939d"
 BEFORE, AFTER = "#d55e00", "#0072b2"
 """Vermilion and blue of Okabe and Ito's palette: told apart with every kind of colour blindness."""
+
+
+COLORS = (AFTER, BEFORE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
+"""Of the same palette, for several models; their markers tell them apart without colour."""
+
+MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 
 
 def make_figure(width: float, height: float) -> tuple[Figure, Axes]:
@@ -50,14 +57,22 @@ def limits(low: float, high: float, room: float) -> tuple[float, float]:
     return low - margin, high + margin
 
 
+def percent_axis(ax: Axes) -> None:
+    """Write the shares along the x axis as percentages that do not run into each other."""
+    ax.xaxis.set_major_locator(MaxNLocator(6))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:.3g} %"))
+
+
 def finish(ax: Axes) -> None:
     """Colour the frame, leave out what says nothing, and put the legend above."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     if not ax.get_yticks().size:
         ax.spines["left"].set_visible(False)
-    ax.tick_params(colors=INK)
-    for text in (ax.xaxis.label, ax.yaxis.label, *ax.texts):
+    # Minor ticks and powers of ten as well: a dark page shows no black.
+    ax.tick_params(which="both", colors=INK)
+    offsets = (axis.get_offset_text() for axis in (ax.xaxis, ax.yaxis))
+    for text in (ax.xaxis.label, ax.yaxis.label, *ax.texts, *offsets):
         text.set_color(INK)
     for spine in ax.spines.values():
         spine.set_color(FAINT)

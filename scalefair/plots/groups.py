@@ -10,6 +10,8 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from scalefair._typing import Array
+from scalefair.measures.grouping.crossing import cross
+from scalefair.plots._predicted import predicted
 from scalefair.plots.figures import AFTER, BEFORE, finish, new_axes, short
 
 _BINS = 200
@@ -25,7 +27,7 @@ class GroupDistributionDisplay:
     groups : sequence of str, shape (n,)
         The group of every row.
     before, after : arrays of shape (n,)
-        Predictions of the model without and with the penalty.
+        Predictions of the model without and with the penalty; `before` may be None.
     max_groups : int, default=8
         How many groups to draw; the largest come first, from the top.
 
@@ -42,7 +44,7 @@ class GroupDistributionDisplay:
     groups_: list[str]
 
     def __init__(
-        self, groups: Sequence[str], before: Array, after: Array, max_groups: int = 8
+        self, groups: Sequence[str], before: Array | None, after: Array, max_groups: int = 8
     ) -> None:
         self.groups = groups
         self.before = before
@@ -51,10 +53,49 @@ class GroupDistributionDisplay:
 
     @classmethod
     def from_predictions(
-        cls, groups: Sequence[str], before: Array, after: Array, *, ax: Axes | None = None
+        cls, groups: Any, before: Array | None, after: Array, *, ax: Axes | None = None
     ) -> Self:
-        """Draw the predictions of two models by group."""
-        return cls(groups, before, after).plot(ax)
+        """Draw the predictions of one or two models by group.
+
+        Parameters
+        ----------
+        groups : list of str, or sensitive attributes of shape (n,) or (n, p)
+            The group of every row, or what makes the groups: attributes are crossed, and numbers
+            of many values cut at their quartiles.
+        before, after : arrays of shape (n,)
+            Predictions; `before` may be None.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        return cls(_labels(groups), before, after).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        sensitive_features: Any,
+        baseline: Any = None,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw what a fitted model predicts by group, beside a model without the penalty.
+
+        Parameters
+        ----------
+        estimator : fitted regressor or classifier of two classes
+            Of a classifier the probabilities of the second class are drawn.
+        X : array or frame of shape (n, d)
+            Inputs.
+        sensitive_features : array, Series or frame of shape (n,) or (n, p)
+            They make the groups, as in :meth:`from_predictions`.
+        baseline : fitted estimator, default=None
+            The model to compare with.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        before = None if baseline is None else predicted(baseline, X)
+        return cls.from_predictions(sensitive_features, before, predicted(estimator, X), ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw into `ax`, or into a new pyplot figure."""
@@ -65,35 +106,53 @@ class GroupDistributionDisplay:
         )
         largest = np.argsort(-counts, kind="stable")[: self.max_groups]
         self.groups_ = [str(names[code]) for code in largest]
-        grid = _grid(np.concatenate([self.before, self.after]))
+        grid = _grid(np.concatenate([values for values, _, _ in self._models]))
         for place, code in enumerate(largest):
             self._draw_group(grid, len(largest) - 1 - place, codes == code)
         self._label(grid)
         return self
 
     def _draw_group(self, grid: Array, base: int, rows: NDArray[np.bool_]) -> None:
-        before, after = np.asarray(self.before)[rows], np.asarray(self.after)[rows]
-        curves = density(before, grid), density(after, grid)
-        height = 0.7 / max(curve.max() for curve in curves)
+        drawn = [(values[rows], color, label) for values, color, label in self._models]
+        curves = [density(values, grid) for values, _, _ in drawn]
+        height = 0.58 / max(curve.max() for curve in curves)
         top = base == len(self.groups_) - 1
-        look: dict[str, Any] = {"color": AFTER, "alpha": 0.45, "linewidth": 0}
-        look["label"] = "with the penalty" if top else None
-        self.ax_.fill_between(grid, base, base + height * curves[1], **look)
-        look = {"color": BEFORE, "linewidth": 1.5, "label": "without" if top else None}
-        self.ax_.plot(grid, base + height * curves[0], **look)
-        for values, color in ((before, BEFORE), (after, AFTER)):
-            self.ax_.plot([values.mean()] * 2, [base - 0.08, base + 0.12], color=color, linewidth=3)
+        for curve, (values, color, label) in zip(curves, drawn, strict=True):
+            name = label if top else None
+            # Told apart by form as well as by colour.
+            if color == AFTER:
+                look: dict[str, Any] = {"color": color, "alpha": 0.45, "linewidth": 0}
+                self.ax_.fill_between(grid, base, base + height * curve, label=name, **look)
+            else:
+                line: dict[str, Any] = {"color": color, "linewidth": 1.5}
+                self.ax_.plot(grid, base + height * curve, label=name, **line)
+            mark: dict[str, Any] = {"color": color, "linewidth": 3}
+            self.ax_.plot([values.mean()] * 2, [base - 0.08, base + 0.12], **mark)
+
+    @property
+    def _models(self) -> list[tuple[Array, str, str]]:
+        """Predictions, colour and name of each model."""
+        after = np.asarray(self.after, dtype=np.float64)
+        if self.before is None:
+            return [(after, AFTER, "predictions")]
+        before = np.asarray(self.before, dtype=np.float64)
+        return [(after, AFTER, "with the penalty"), (before, BEFORE, "without")]
 
     def _label(self, grid: Array) -> None:
         for place, name in enumerate(reversed(self.groups_)):
             # Names are data: a dollar sign in one must not start a formula.
             look: dict[str, Any] = {"ha": "right", "va": "top", "parse_math": False}
-            self.ax_.text(0.99 * grid[-1] + 0.01 * grid[0], place + 0.78, short(name), **look)
+            self.ax_.text(0.99 * grid[-1] + 0.01 * grid[0], place + 0.86, short(name), **look)
         self.ax_.set_xlim(grid[0], grid[-1])
         self.ax_.set_ylim(-0.15, len(self.groups_))
         self.ax_.set_yticks([])
         self.ax_.set_xlabel("prediction")
         finish(self.ax_)
+
+
+def _labels(groups: Any) -> list[str]:
+    named = isinstance(groups, list | tuple) and all(isinstance(name, str) for name in groups)
+    return list(groups) if named else cross(groups).labels
 
 
 def density(values: Array, grid: Array) -> Array:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 
-from scalefair.plots.figures import AFTER, FAINT, finish, new_axes
+from scalefair.plots.figures import AFTER, FAINT, finish, new_axes, percent_axis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +49,6 @@ class LimitGapDisplay:
             self.ax_.plot(rows["share"], rows["rmse"], **options)
         self.ax_.set_xlabel("explained share of the variance (held-out)")
         self.ax_.set_ylabel("root mean squared error (held-out)")
-        self.ax_.xaxis.set_major_formatter(PercentFormatter(xmax=1.0, symbol=" %"))
+        percent_axis(self.ax_)
         finish(self.ax_)
         return self

@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 
 from scalefair._typing import Array
-from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, finish, limits, new_axes
+from scalefair.plots.figures import (
+    AFTER,
+    BEFORE,
+    FAINT,
+    INK,
+    finish,
+    limits,
+    new_axes,
+    percent_axis,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,37 +32,46 @@ class PathPoints(NamedTuple):
     r2_error: Array
 
 
+def held_out(rows: pd.DataFrame) -> str:
+    """Ending of the columns of held-out values: "_cv", "_test", or "" where there are none."""
+    return next((ending for ending in ("_cv", "_test") if f"mse{ending}" in rows), "")
+
+
 def target_variance(table: pd.DataFrame) -> float:
     """Var(y) = mse / (1 − r2), from the row of a path with the largest error."""
-    worst = int(np.argmax(table["mse"]))
-    return float(table["mse"].iloc[worst] / (1.0 - table["r2"].iloc[worst]))
+    mse, r2 = ("mse_test", "r2_test") if "r2_test" in table else ("mse", "r2")
+    worst = int(np.argmax(table[mse]))
+    return float(table[mse].iloc[worst] / (1.0 - table[r2].iloc[worst]))
 
 
 def path_points(rows: pd.DataFrame, variance: float) -> PathPoints:
     """Return rows of a path as points.
 
-    With cross-validation the values are held-out ones, R² = 1 − mse_cv / variance; without, those
-    in the sample, with errors of 0.
+    With cross-validation (columns ``*_cv``) or test rows (``*_test``) the values are held-out
+    ones, R² = 1 − mse_cv / variance; without, those in the sample, with errors of 0.
     """
 
     def column(name: str) -> Array:
         return rows[name].to_numpy(dtype=np.float64)
 
-    if "mse_cv" not in rows:
+    ending = held_out(rows)
+    if not ending:
         none = np.zeros(len(rows))
         return PathPoints(column("explained_share"), none, column("r2"), none)
     return PathPoints(
-        column("explained_share_cv"),
-        column("explained_share_cv_error"),
-        1.0 - column("mse_cv") / variance,
-        column("mse_cv_error") / variance,
+        column(f"explained_share{ending}"),
+        column(f"explained_share{ending}_error"),
+        1.0 - column(f"mse{ending}") / variance,
+        column(f"mse{ending}_error") / variance,
     )
 
 
 def row_at(table: pd.DataFrame, alpha: float, eta: float) -> pd.DataFrame | None:
     """Return the row of a path at (alpha, eta) as a table of one row, None where it has none."""
-    same_alpha = np.isclose(table["alpha"], alpha, rtol=1e-9, atol=0.0)
-    found = np.flatnonzero(same_alpha & np.isclose(table["eta"], eta, rtol=1e-9, atol=0.0))
+    same = np.isclose(table["eta"], eta, rtol=1e-9, atol=0.0)
+    if "alpha" in table:
+        same = same & np.isclose(table["alpha"], alpha, rtol=1e-9, atol=0.0)
+    found = np.flatnonzero(same)
     return table.iloc[[int(found[0])]] if len(found) else None
 
 
@@ -65,7 +82,8 @@ class FairPathDisplay:
     ----------
     table : DataFrame
         `FairPath.table`: one row per (alpha, eta). With the columns ``*_cv`` and ``*_cv_error``
-        the held-out values are drawn with their standard errors, else those in the sample.
+        (or ``*_test``) the held-out values are drawn with their standard errors, else those in
+        the sample. `LossPath.table` has the loss instead of R².
     front : DataFrame
         `FairPath.front()`: the rows that no other row beats in both.
     chosen : DataFrame of one row, default=None
@@ -96,16 +114,17 @@ class FairPathDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
-        """Draw the path of a fitted cross-validated estimator.
+        """Draw the path of a fitted estimator that knows it: one in closed form.
 
         Parameters
         ----------
-        estimator : fitted estimator with `path_`, `alpha_` and `eta_`
+        estimator : fitted `FairKernelRidgeCV`, `FairKernelRidge` or `FairRidge`
+            The first has held-out values with standard errors, the others those in the sample.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a figure.
         """
-        path = estimator.path_
-        chosen = row_at(path.table, estimator.alpha_, estimator.eta_)
+        path, alpha = path_of(estimator)
+        chosen = row_at(path.table, alpha, estimator.eta_)
         limit = getattr(estimator, "unfairness", None)
         return cls(path.table, path.front(), chosen, limit).plot(ax)
 
@@ -113,16 +132,25 @@ class FairPathDisplay:
         """Draw into `ax`, or into a new pyplot figure."""
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
-        variance = target_variance(self.table)
-        self._draw_table(path_points(self.table, variance))
-        self._draw_front(path_points(self.front, variance))
+        self._draw_table(self._points(self.table))
+        self._draw_front(self._points(self.front))
         if self.limit is not None:
             look: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 1.4}
             self.ax_.axvline(self.limit, label=f"limit {100 * self.limit:.3g} %", **look)
         if self.chosen is not None:
-            self._draw_chosen(path_points(self.chosen, variance))
+            self._draw_chosen(self._points(self.chosen))
         self._label()
         return self
+
+    @property
+    def _has_loss(self) -> bool:
+        return "mse" not in self.table and "loss" in self.table
+
+    def _points(self, rows: pd.DataFrame) -> PathPoints:
+        if not self._has_loss:
+            return path_points(rows, target_variance(self.table))
+        share, loss = (rows[name].to_numpy(dtype=float) for name in ("explained_share", "loss"))
+        return PathPoints(share, np.zeros(len(rows)), loss, np.zeros(len(rows)))
 
     def _draw_table(self, points: PathPoints) -> None:
         look: dict[str, Any] = {"color": FAINT, "alpha": 0.6, "markersize": 4}
@@ -131,7 +159,7 @@ class FairPathDisplay:
     def _draw_front(self, points: PathPoints) -> None:
         share, share_error, r2, r2_error = points
         label, errors = "front", dict[str, Any]()
-        if "mse_cv" in self.front:
+        if held_out(self.front):
             # A share cannot be below 0, and neither can the end of its error bar.
             low = np.clip(share, 0.0, share_error)
             errors = {"xerr": np.stack([low, share_error]), "yerr": r2_error, "elinewidth": 0.9}
@@ -147,8 +175,22 @@ class FairPathDisplay:
         self.ax_.plot(points.share, points.r2, "D", label="chosen model", zorder=4, **look)
 
     def _label(self) -> None:
-        kind = "held-out" if "mse_cv" in self.table else "in the sample"
+        kind = "held-out" if held_out(self.table) else "in the sample"
         self.ax_.set_xlabel(f"explained share of the variance ({kind})")
-        self.ax_.set_ylabel(f"R² ({kind})")
-        self.ax_.xaxis.set_major_formatter(PercentFormatter(xmax=1.0, symbol=" %"))
+        self.ax_.set_ylabel(f"{'mean loss' if self._has_loss else 'R²'} ({kind})")
+        percent_axis(self.ax_)
         finish(self.ax_)
+
+
+def path_of(estimator: Any) -> tuple[Any, float]:
+    """Return the path of a fitted estimator, its own eta included, and its alpha."""
+    if hasattr(estimator, "path_"):
+        return estimator.path_, float(estimator.alpha_)
+    if not hasattr(estimator, "solve_from"):
+        raise TypeError(
+            f"{type(estimator).__name__} keeps no path; draw model.path(X, y, ...).plot() of a "
+            "classifier or general loss, or compare models with FrontDisplay.from_predictions"
+        )
+    etas = np.union1d(estimator.path().etas, estimator.eta_)
+    path = estimator.path(etas=etas)
+    return path, float(path.alphas[0])

@@ -24,7 +24,7 @@ class RelevanceDisplay:
     Parameters
     ----------
     unfair, fair : mapping of str to float
-        Length scale of each input, without and with the penalty.
+        Length scale of each input, without and with the penalty; `unfair` may be None.
     inputs : sequence of str, default=None
         The inputs to draw, from the top; None takes the most relevant ones that both models have.
     max_inputs : int, default=20
@@ -45,7 +45,7 @@ class RelevanceDisplay:
 
     def __init__(
         self,
-        unfair: Mapping[str, float],
+        unfair: Mapping[str, float] | None,
         fair: Mapping[str, float],
         inputs: Sequence[str] | None = None,
         max_inputs: int = 20,
@@ -54,6 +54,30 @@ class RelevanceDisplay:
         self.fair = fair
         self.inputs = inputs
         self.max_inputs = max_inputs
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        baseline: Any = None,
+        inputs: Sequence[str] | None = None,
+        max_inputs: int = 20,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the length scales of a fitted model, beside those of a baseline if there is one.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            As in :meth:`from_estimators`.
+        baseline : fitted estimator, default=None
+            The model without the penalty.
+        inputs, max_inputs, ax
+            As in :meth:`from_estimators`.
+        """
+        unfair = None if baseline is None else length_scales(baseline)
+        return cls(unfair, length_scales(estimator), inputs, max_inputs).plot(ax)
 
     @classmethod
     def from_estimators(
@@ -84,23 +108,25 @@ class RelevanceDisplay:
         self.inputs_ = self._chosen()
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
-        before, after = (
-            np.array([scales[name] for name in self.inputs_], dtype=np.float64)
-            for scales in (self.unfair, self.fair)
-        )
-        self._draw(before, after)
+        after = np.array([self.fair[name] for name in self.inputs_], dtype=np.float64)
+        if self.unfair is None:
+            self._mark(after, "length scale", marker="D", color=AFTER)
+        else:
+            before = np.array([self.unfair[name] for name in self.inputs_], dtype=np.float64)
+            self._draw(before, after)
         self._label()
         return self
 
     def _chosen(self) -> list[str]:
-        common = [name for name in self.unfair if name in self.fair]
+        unfair = self.fair if self.unfair is None else self.unfair
+        common = [name for name in unfair if name in self.fair]
         if not common:
             raise ValueError(
                 "unfair and fair have no input in common, so there is nothing to draw; "
                 "fit both models on the same inputs"
             )
         if self.inputs is None:
-            common.sort(key=lambda name: min(self.unfair[name], self.fair[name]))
+            common.sort(key=lambda name: min(unfair[name], self.fair[name]))
             return common[: self.max_inputs]
         missing = [name for name in self.inputs if name not in common]
         if missing:
@@ -115,11 +141,13 @@ class RelevanceDisplay:
         for at, start, end in zip(place, before, after, strict=True):
             self.ax_.plot([start, end], [at, at], color=FAINT, linewidth=1.2, zorder=1)
         # Told apart by shape as well as by colour.
+        hollow: dict[str, Any] = {"markerfacecolor": "none", "markeredgewidth": 1.8}
+        self._mark(before, "without", marker="o", color=BEFORE, **hollow)
+        self._mark(after, "with the penalty", marker="D", color=AFTER)
+
+    def _mark(self, scales: Array, label: str, **own: Any) -> None:
         look: dict[str, Any] = {"linestyle": "none", "markersize": 7, "zorder": 3}
-        open_circle: dict[str, Any] = {"marker": "o", "color": BEFORE, "markerfacecolor": "none"}
-        self.ax_.plot(before, place, label="without", markeredgewidth=1.8, **open_circle, **look)
-        filled: dict[str, Any] = {"marker": "D", "color": AFTER}
-        self.ax_.plot(after, place, label="with the penalty", **filled, **look)
+        self.ax_.plot(scales, np.arange(len(scales))[::-1], label=label, **look, **own)
 
     def _label(self) -> None:
         self.ax_.set_xscale("log")

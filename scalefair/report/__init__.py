@@ -2,6 +2,7 @@
 
 from scalefair.report.frontier import Frontier, fit_frontier
 from scalefair.report.groups import between_share, cross, group_table
+from scalefair.report.make import make_report
 from scalefair.report.output import write_report
 from scalefair.report.problem import Problem, Sample, from_table
 from scalefair.report.streamed import from_scan
@@ -19,5 +20,6 @@ __all__ = [
     "from_table",
     "group_table",
     "headline",
+    "make_report",
     "write_report",
 ]

@@ -1,4 +1,4 @@
-"""The main job: fit the whole path, choose a model under the limit, judge it on held-out rows."""
+"""The main job: fit the path, choose a model under the limit, judge it on held-out rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
+from sklearn.base import is_classifier
 from sklearn.metrics import roc_auc_score
 
 from scalefair._typing import Array
 from scalefair.plots import row_at
+from scalefair.plots._predicted import predicted, scores
+from scalefair.report.family import check_fair, fit_arguments, front_of, judged, relatives
 from scalefair.report.groups import Groups, Share, between_share, cross
+from scalefair.report.independence import independence
 from scalefair.report.problem import Problem
 
 if TYPE_CHECKING:
@@ -52,28 +56,39 @@ class Frontier:
     ----------
     problem : Problem
         The data.
-    estimator : fitted estimator with `path_`, `alpha_` and `eta_`
+    estimator : fitted estimator
         The chosen model.
-    unpenalized : DataFrame of one row
-        The most accurate row of the path with the least eta: the model called "before".
+    baseline : fitted estimator
+        The most accurate model with the least eta: the model called "before".
     before, after : arrays of shape (n,)
-        Predictions for the held-out rows, without and with the penalty.
+        Predictions for the held-out rows, without and with the penalty; of classes the
+        probability of the second one.
     groups : Groups
         The groups of the held-out rows.
     seconds : float
         How long fitting took.
     notes : tuple of str
         Warnings raised on the way.
+    scored : pair of arrays of shape (n,), default=None
+        The scores whose dependence is limited, where predictions are a function of them.
+    judged : DataFrame, default=None
+        The models of the frontier on the held-out rows, where there is no cross-validation.
+    tests : DataFrame, default=None
+        Tests of independence; None where there are none, for the reason `untested`.
     """
 
     problem: Problem
     estimator: Any
-    unpenalized: pd.DataFrame
+    baseline: Any
     before: Array
     after: Array
     groups: Groups
     seconds: float
     notes: tuple[str, ...] = ()
+    scored: tuple[Array, Array] | None = None
+    judged: pd.DataFrame | None = None
+    tests: pd.DataFrame | None = None
+    untested: str = ""
 
     @property
     def limit(self) -> float | None:
@@ -83,24 +98,30 @@ class Frontier:
 
     @property
     def table(self) -> pd.DataFrame:
-        """The path: one row per (alpha, eta)."""
+        """The models of the frontier: one row per (alpha, eta), or per eta."""
+        if self.judged is not None:
+            return self.judged
         table: pd.DataFrame = self.estimator.path_.table
         return table
 
     @property
     def front(self) -> pd.DataFrame:
-        """The rows of the path that no other beats in both accuracy and fairness."""
+        """The rows of the table that no other beats in both accuracy and fairness."""
+        if self.judged is not None:
+            return front_of(self.judged)
         front: pd.DataFrame = self.estimator.path_.front()
         return front
 
     @property
     def chosen(self) -> pd.DataFrame | None:
-        """The row of the path at the chosen model, None where the model lies between rows."""
-        return row_at(self.table, self.estimator.alpha_, self.estimator.eta_)
+        """The row of the table at the chosen model, None where the model lies between rows."""
+        alpha = getattr(self.estimator, "alpha_", np.nan)
+        return row_at(self.table, alpha, self.estimator.eta_)
 
     def scores(self) -> tuple[Scores, Scores]:
         """Return the scores without and with the penalty."""
-        return self._score(self.before), self._score(self.after)
+        before, after = (self.before, self.after) if self.scored is None else self.scored
+        return self._score(self.before, before), self._score(self.after, after)
 
     def cost(self) -> Cost:
         """Return the relative loss of R²; its interval is that of the paired squared errors."""
@@ -113,10 +134,10 @@ class Frontier:
         mean = float(loss.mean())
         return Cost(mean, mean - half, mean + half)
 
-    def _score(self, f: Array) -> Scores:
+    def _score(self, f: Array, limited: Array) -> Scores:
         y = self.problem.test.y
         rmse = float(np.sqrt(np.mean((y - f) ** 2)))
-        share = between_share(self.groups, f)
+        share = between_share(self.groups, limited)
         if not self.problem.is_binary:
             return Scores(_r2(y, f), rmse, share)
         accuracy = float(np.mean((f >= 0.5) == (y == 1)))
@@ -127,34 +148,61 @@ class Frontier:
 def fit_frontier(
     problem: Problem, estimator: Any, progress: Callable[[str], None] = lambda _: None
 ) -> Frontier:
-    """Fit a cross-validated fair estimator and predict the held-out rows with and without penalty.
+    """Fit a fair estimator and predict the held-out rows with and without penalty.
 
     Parameters
     ----------
     problem : Problem
         The data.
-    estimator : unfitted FairKernelRidgeCV
-        It is fitted here, on the training rows.
+    estimator : unfitted estimator of scalefair
+        It is fitted here, on the training rows. `FairKernelRidgeCV` brings its own frontier,
+        cross-validated; that of other models is their relatives at other weights of the penalty,
+        judged on the held-out rows.
     progress : callable
         Called with the name of each step as it begins.
     """
     start = perf_counter()
+    check_fair(estimator)
+    if is_classifier(estimator) and not problem.is_binary:
+        raise ValueError(
+            f"target: {problem.target!r} does not have two levels, as the report of a classifier "
+            "needs; use a regressor, or tell one class from the rest"
+        )
     train, test = problem.train, problem.test
+    groups = cross(test.sensitive)
+    table: pd.DataFrame | None = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        progress(f"fitting the path on {train.n_rows:,} rows, with cross-validation")
-        estimator.fit(
-            train.X, train.y, sensitive_features=train.sensitive, sample_weight=train.weight
-        )
-        path = estimator.path_
-        row = _unpenalized(path.table)
-        plain = path.estimator(float(row["alpha"].iloc[0]), float(row["eta"].iloc[0]))
+        progress(f"fitting the path on {train.n_rows:,} rows{_how(estimator)}")
+        estimator.fit(train.X, train.y, **fit_arguments(estimator, train))
+        if hasattr(estimator, "path_"):
+            baseline = _plain(estimator.path_)
+        else:
+            progress("fitting other weights of the penalty")
+            models = relatives(estimator, train)
+            baseline, table = models[min(models)], judged(models, test, groups)
         progress(f"predicting {test.n_rows:,} held-out rows")
-        before, after = _predict(plain, test.X), _predict(estimator, test.X)
+        before, after = predicted(baseline, test.X), predicted(estimator, test.X)
+        scored = scores(baseline, test.X), scores(estimator, test.X)
     notes = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
     seconds = perf_counter() - start
-    groups = cross(test.sensitive)
-    return Frontier(problem, estimator, row, before, after, groups, seconds, notes)
+    progress("testing independence")
+    tests, reason = independence(before, after, test.sensitive, test.y)
+    same = np.array_equal(scored[1], after) and np.array_equal(scored[0], before)
+    return Frontier(
+        problem, estimator, baseline, before, after, groups, seconds, notes,
+        None if same else scored, table, tests, reason,
+    )  # fmt: skip
+
+
+def _how(estimator: Any) -> str:
+    return ", with cross-validation" if hasattr(estimator, "cv") else ""
+
+
+def _plain(path: Any) -> Any:
+    """Return the model of a path without penalty."""
+    row = _unpenalized(path.table)
+    return path.estimator(float(row["alpha"].iloc[0]), float(row["eta"].iloc[0]))
 
 
 def _unpenalized(table: pd.DataFrame) -> pd.DataFrame:
@@ -162,10 +210,6 @@ def _unpenalized(table: pd.DataFrame) -> pd.DataFrame:
     error = least["mse_cv"] if "mse_cv" in least else least["mse"]
     best: pd.DataFrame = least.iloc[[int(np.argmin(error))]]
     return best
-
-
-def _predict(estimator: Any, X: Any) -> Array:
-    return np.asarray(estimator.predict(X), dtype=np.float64).reshape(-1)
 
 
 def _r2(y: Array, f: Array) -> float:

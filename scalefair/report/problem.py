@@ -107,12 +107,7 @@ def from_table(
     sensitive = list(dict.fromkeys(sensitive))
     check_columns(table, target, sensitive)
     y, levels = read_target(table, target)
-    n = len(y)
-    if n < _LEAST_ROWS:
-        raise ValueError(
-            f"the table has {n} rows; expected at least {_LEAST_ROWS}, of which a fifth is held "
-            "out: give more rows"
-        )
+    n = check_length(len(y))
     tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
     trained = np.delete(np.arange(n), tested)
     if np.ptp(y[trained]) == 0:
@@ -121,7 +116,7 @@ def from_table(
             "nothing to predict; choose another column"
         )
     X, S = _frames.drop_columns(table, target), _frames.take_columns(table, sensitive)
-    train, test = (_take(X, y, S, rows) for rows in (trained, tested))
+    train, test = (take_sample(X, y, S, rows) for rows in (trained, tested))
     held_out = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
     code = python_code(reading, target, sensitive, levels)
     return Problem(source, target, sensitive, train, test, held_out, levels, code)
@@ -194,5 +189,16 @@ def python_code(
     )
 
 
-def _take(X: Any, y: Array, S: Any, rows: NDArray[np.int64]) -> Sample:
+def check_length(n: int) -> int:
+    """Complain of a table too short to hold rows out; return its length."""
+    if n < _LEAST_ROWS:
+        raise ValueError(
+            f"the table has {n} rows; expected at least {_LEAST_ROWS}, of which a fifth is held "
+            "out: give more rows"
+        )
+    return n
+
+
+def take_sample(X: Any, y: Array, S: Any, rows: NDArray[np.int64]) -> Sample:
+    """Return some rows of a problem."""
     return Sample(_frames.take_rows(X, rows), y[rows], _frames.take_rows(S, rows))

@@ -70,7 +70,8 @@ def headline(frontier: Frontier) -> str:
 def _aim(frontier: Frontier) -> str:
     names = listed(frontier.problem.sensitive)
     explain = "explains" if len(frontier.problem.sensitive) == 1 else "explain"
-    what = f"the share of the variance of the predictions that {names} {explain}"
+    told = "predictions" if frontier.scored is None else "scores"
+    what = f"the share of the variance of the {told} that {names} {explain}"
     if frontier.limit is None:
         return f"Reducing {what}"
     return f"Limiting {what} to {percent(frontier.limit)}"
@@ -96,16 +97,34 @@ def _against_limit(share: Share, limit: float | None) -> str:
 
 def refit_code(frontier: Frontier) -> str:
     """Return Python that fits the chosen model again, on all rows."""
-    return "\n".join(
-        [
-            "from scalefair import FairKernelRidgeCV",
-            frontier.problem.code,
-            f"est = {frontier.estimator!r}",
-            "est.fit(X, y, sensitive_features=S)",
-            "",
+    estimator = frontier.estimator
+    seen = getattr(estimator, "sensitive_columns", None) is None
+    lines = [
+        f"from scalefair import {type(estimator).__name__}",
+        frontier.problem.code,
+        f"est = {estimator!r}",
+        f"est.fit(X, y{', sensitive_features=S' if seen else ''})",
+        "",
+    ]
+    if frontier.judged is None:
+        lines += [
             "est.path_.table            # every fit of this page, as a data frame",
             "est.path_.select(unfairness=0.02)          # another limit, without the data",
-            "est.predict(X)             # never needs S",
+        ]
+    return "\n".join([*lines, "est.predict(X)             # never needs S"])
+
+
+def load_code(frontier: Frontier, name: str) -> str:
+    """Return Python that loads the model of the page and predicts."""
+    named = hasattr(frontier.estimator, "feature_names_in_")
+    columns = "a table with the inputs listed above" if named else "rows as in the fit"
+    what = ".predict_proba(X)" if hasattr(frontier.estimator, "classes_") else ".predict(X)"
+    return "\n".join(
+        [
+            "import scalefair",
+            "",
+            f"model = scalefair.load({name!r})",
+            f"model{what}   # X: {columns}",
         ]
     )
 
@@ -123,12 +142,14 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "sensitive": list(problem.sensitive),
         "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
         "limit": frontier.limit,
-        "alpha": estimator.alpha_,
+        "estimator": type(estimator).__name__,
+        "alpha": getattr(estimator, "alpha_", getattr(estimator, "alpha", None)),
         "eta": estimator.eta_,
         "cost": asdict(frontier.cost()),
         "before": _plain(before),
         "after": _plain(after),
         "groups": groups.to_dict("records"),
+        "independence": [] if frontier.tests is None else frontier.tests.to_dict("records"),
         "notes": list(frontier.notes),
         "seconds": frontier.seconds,
     }

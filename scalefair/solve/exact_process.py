@@ -11,6 +11,7 @@ The last, because K*/σ² depends on K/σ² and η alone: noise acts through the
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.kernels import Kernel
+from scalefair.kernels import RBF, Kernel
 from scalefair.solve.exact import (
     Spectrum,
     WeightedRows,
@@ -28,6 +29,10 @@ from scalefair.solve.exact import (
     weighted_rows,
 )
 from scalefair.solve.exact_forms import Form, Setting, solve_form
+from scalefair.stream._threads import one_blas_thread
+
+FEW_ROWS = 1500
+"""Up to here one thread of BLAS is quicker than two that share two cores with another BLAS."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,18 +95,30 @@ class ExactProblem:
                 f"eta={eta} needs the Gram matrix L of the sensitive attributes, got None; "
                 "pass L, or eta=0 for an ordinary Gaussian process"
             )
-        gram = self.weighted(np.asarray(kernel(self.X), dtype=np.float64))
+        with self.products():
+            gram = self.weighted(np.asarray(kernel(self.X), dtype=np.float64))
         gram *= float(amplitude) ** 2
         none = Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
         spectrum = none if self.spectrum is None else self.spectrum
         # A constant s has no direction to punish: then the ordinary process, whatever eta.
         eta = float(eta) if len(spectrum.values) else 0.0
         setting = Setting(self.rows, gram, self.target, spectrum, float(noise), eta)
-        return ExactGP(self, kernel, float(amplitude), solve_form(setting), setting)
+        with self.products(eta):
+            form = solve_form(setting)
+        return ExactGP(self, kernel, float(amplitude), form, setting)
+
+    def products(self, eta: float = 1.0) -> AbstractContextManager[None]:
+        """Hold BLAS to one thread for NumPy's products where the matrices are small.
+
+        The wheels of NumPy and SciPy each bring a BLAS with threads of its own, which wait for the
+        next call by spinning: products of the one and factorisations of the other by turns would
+        fight for the cores. With η = 0 the process itself takes factorisations only.
+        """
+        return one_blas_thread() if len(self.X) <= FEW_ROWS and eta > 0 else nullcontext()
 
     def weighted(self, matrix: Array) -> Array:
         """vGv, in place: of the kernel matrix, and of its adjoint."""
-        if np.any(self.rows.root != 1.0):
+        if self.rows.weighs:
             matrix *= self.rows.root[:, None]
             matrix *= self.rows.root
         return matrix
@@ -190,12 +207,22 @@ class ExactGP:
     @cached_property
     def gradient(self) -> Array:
         """∂ log evidence/∂(log θ, log a, log σ²), shape (n_hyper + 2,), at fixed η."""
-        adjoint = self.form.adjoint()
-        volume = float(np.vdot(adjoint, self.setting.gram))
-        adjoint = self.problem.weighted(adjoint)
-        in_scale = self.amplitude**2 * self.kernel.gradient(self.problem.X, None, adjoint)
+        with self.problem.products(self.eta):
+            adjoint = self.form.adjoint()
+        with self.problem.products():
+            in_scale, volume = self._contractions(adjoint)
         spent = self.setting.outputs * self.problem.rows.total - self.form.misfit
         return np.concatenate([in_scale, [2.0 * volume, -0.5 * spent - volume]])
+
+    def _contractions(self, adjoint: Array) -> tuple[Array, float]:
+        """Σ_ij G_ij ∂K_ij/∂log θ and Σ_ij G_ij K_ij; G is overwritten."""
+        volume = float(np.vdot(adjoint, self.setting.gram))
+        if isinstance(self.kernel, RBF):
+            adjoint *= self.setting.gram
+            return self.kernel.log_gradient(self.problem.X, None, adjoint), volume
+        adjoint = self.problem.weighted(adjoint)
+        inner = self.kernel.gradient(self.problem.X, None, adjoint)
+        return self.amplitude**2 * inner, volume
 
     @cached_property
     def dual_coef(self) -> Array:

@@ -41,11 +41,14 @@ class IterativeFit(NamedTuple):
         Iterations, each one pass over the rows.
     residual : float
         Largest relative residual of all right-hand sides, from a last pass.
+    largest : float
+        Largest eigenvalue of the scaled Gram matrix, as far as the preconditioner knows.
     """
 
     slice: AlphaSlice
     n_iter: int
     residual: float
+    largest: float = 0.0
 
 
 def solve_iterative(
@@ -91,7 +94,7 @@ def solve_iterative(
     rounding = np.finfo(float).eps * (1 + sketch.largest / alpha)
     if residual > tol and (solved.n_iter >= max_iter or residual > rounding):
         warnings.warn(_not_converged(solved.n_iter, residual, tol), ConvergenceWarning, 2)
-    return IterativeFit(_slice(whitened, solved), solved.n_iter, residual)
+    return IterativeFit(_slice(whitened, solved), solved.n_iter, residual, sketch.largest)
 
 
 class _Whitened:

@@ -17,7 +17,8 @@ from scalefair._typing import Array, Source
 from scalefair.solve.primal import gain
 from scalefair.solve.system import Solution, System
 from scalefair.statistics import RowMap
-from scalefair.statistics.curvature import Along, RowFrame, loss_sums
+from scalefair.statistics.curvature import Along, KeptFeatures, RowFrame, loss_sums
+from scalefair.stream import ArraySource
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,8 @@ class Problem:
         Of the moments: mean and covariance of Φ, R, the relative ridges D.
     rows : int or None
         Rows per chunk.
+    keep : int
+        Bytes of features that may be kept between passes, where the rows are in memory.
     """
 
     source: Source
@@ -66,6 +69,7 @@ class Problem:
     loss: Any
     system: System
     rows: int | None = None
+    keep: int = 0
 
     @property
     def intercept(self) -> bool:
@@ -89,6 +93,15 @@ class Problem:
             phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
         shift = np.concatenate([phi, mean[width:]])
         return RowFrame(self.row_map, self.system.features[1:], self.intercept, shift)
+
+    @cached_property
+    def kept(self) -> KeptFeatures | None:
+        """Where features are kept; None where they are made anew in every pass."""
+        if not isinstance(self.source, ArraySource):
+            return None
+        n, width, dtype = self.source.n_rows, self.frame.width, np.dtype(self.row_map.dtype)
+        fits = n * width * dtype.itemsize <= self.keep
+        return KeptFeatures(n, width, dtype) if fits else None
 
     @cached_property
     def covariance(self) -> Array:
@@ -168,7 +181,7 @@ class Problem:
         way to θ by what the gradients tell (BFGS).
         """
         along = Along(self._raw(theta), self._raw(before.theta), steps, not light)
-        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows)
+        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows, kept=self.kept)
         sums = sums.transform(self.linear, self.frame.width)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient / n
@@ -206,6 +219,16 @@ def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
     return hessian
 
 
+def ridged_hessian(problem: Problem, hessian: Array, shape: tuple[int, ...], alpha: float) -> Array:
+    """Second derivative of the data term and the ridge, for θ of this shape (p, k)."""
+    p, k = shape
+    ridge = np.zeros(p)
+    ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
+    matrix = hessian.copy()
+    matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
+    return matrix
+
+
 class Slice:
     """Minimisers of the quadratic model plus penalties at one α, for every η.
 
@@ -226,15 +249,12 @@ class Slice:
 
     def __init__(self, problem: Problem, local: Local, alpha: float, damping: float = 0.0) -> None:
         self._problem, self._shape = problem, local.theta.shape
-        p, k = self._shape
+        k = self._shape[1]
         curved = local.hessian
         if damping > 0:
             curved = curved + np.kron(np.eye(k), damping * problem.metric)
-        ridge = np.zeros(p)
-        ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
         self._local = local
-        self._matrix = curved.copy()
-        self._matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
+        self._matrix = ridged_hessian(problem, curved, self._shape, alpha)
         self._factor, self.jitter = cholesky(self._matrix)
         target = curved @ _flat(local.theta) - _flat(local.gradient)
         self.ridge = cho_solve(self._factor, target, check_finite=False)

@@ -23,11 +23,16 @@ from scalefair.solve.system import System
 SCAN = np.logspace(-6, 9, 46)
 
 
+LEAST = 1e-9
+"""Least k that is looked for: a smaller one belongs to an h that no real problem has."""
+
+
 class Stationary(NamedTuple):
-    """A stationary point: its coordinates in the eigenbasis, and the η it belongs to."""
+    """A stationary point: its coordinates in the eigenbasis, the η it belongs to, and k."""
 
     coordinates: Array
     eta: float
+    k: float
 
 
 def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> Array:
@@ -48,13 +53,14 @@ def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> 
     grid = np.log(SCAN / spectrum.at(alpha).strength.max())
     signs = np.sign([excess(h) for h in grid])
     starts = np.flatnonzero(np.diff(signs))
-    if not len(starts):
+    roots = [float(brentq(excess, grid[i], grid[i + 1], xtol=1e-14, rtol=1e-14)) for i in starts]
+    found = [stationary(spectrum, alpha, float(np.exp(root)), eps) for root in roots]
+    points = [point.coordinates for point in found if point.k > LEAST]
+    if not points:
         raise ValueError(
             f"eta={eta:g} is out of the range that penalty='nocco_output' can be solved for; "
             "use an eta nearer 1, or eta=inf"
         )
-    roots = [float(brentq(excess, grid[i], grid[i + 1], xtol=1e-14, rtol=1e-14)) for i in starts]
-    points = [stationary(spectrum, alpha, float(np.exp(root)), eps).coordinates for root in roots]
     best = min(points, key=lambda point: objective(spectrum, point, alpha, eta, eps))
     return np.asarray(spectrum.basis @ best)
 
@@ -70,9 +76,11 @@ def stationary(spectrum: Spectrum, alpha: float, h: float, eps: float) -> Statio
         _, explained, variance = parts(k)
         return k * (1 + h * explained / (variance + eps * k**2)) - 1
 
-    k = 1.0 if gap(1.0) <= 0 else float(brentq(gap, 1e-9, 1.0, xtol=1e-15, rtol=1e-14))
+    k = 1.0
+    if gap(1.0) > 0:
+        k = LEAST if gap(LEAST) > 0 else float(brentq(gap, LEAST, 1.0, xtol=1e-15, rtol=1e-14))
     point, _, variance = parts(k)
-    return Stationary(point / k, h * (variance / k + eps * k))
+    return Stationary(point / k, h * (variance / k + eps * k), k)
 
 
 def objective(spectrum: Spectrum, point: Array, alpha: float, eta: float, eps: float) -> float:

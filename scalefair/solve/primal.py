@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_solve
 
-from scalefair._linalg import cholesky, positive_eigh
+from scalefair._linalg import Factor, factorize, positive_eigh
 from scalefair._typing import Array
+from scalefair.solve.diagnostics import Diagnostics, diagnose
 from scalefair.solve.system import System
 
 NULL = 1e-13
@@ -33,15 +33,33 @@ def solve_primal(system: System, alpha: float, eta: float) -> tuple[Array, float
     β = A⁻¹c − A⁻¹R (1/η + RᵀA⁻¹R)⁻¹ RᵀA⁻¹c with A = C + αD. ηRRᵀ is never formed: at η = 1e8 it
     would swallow eight digits of C. η = ∞ is allowed.
     """
-    A = system.gram + alpha * np.diag(system.ridge)
-    factor, jitter = cholesky(A)
-    coef = cho_solve(factor, system.target, check_finite=False)
+    factor = factorize(ridged(system, alpha))
+    return _solution(system, factor, eta), factor.jitter
+
+
+def judged_primal(
+    system: System, alpha: float, eta: float, rounding: float
+) -> tuple[Array, Diagnostics]:
+    """Return β as `solve_primal` does, and what rounding has left of it."""
+    A = ridged(system, alpha)
+    factor = factorize(A)
+    coef = _solution(system, factor, eta)
+    return coef, diagnose(A, system.gram, rounding=rounding, factor=factor)
+
+
+def _solution(system: System, factor: Factor, eta: float) -> Array:
+    coef = factor.solve(system.target)
     if eta == 0 or system.factor.shape[1] == 0:
-        return coef, jitter
-    solved = cho_solve(factor, system.factor, check_finite=False)
+        return coef
+    solved = factor.solve(system.factor)
     strength, basis = positive_eigh(_symmetric(system.factor.T @ solved))
     along = basis.T @ (system.factor.T @ coef)
-    return coef - solved @ (basis @ (gain(eta, strength)[:, None] * along)), jitter
+    return np.asarray(coef - solved @ (basis @ (gain(eta, strength)[:, None] * along)))
+
+
+def ridged(system: System, alpha: float) -> Array:
+    """C + αD."""
+    return np.asarray(system.gram + alpha * np.diag(system.ridge))
 
 
 def _symmetric(matrix: Array) -> Array:

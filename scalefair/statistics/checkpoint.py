@@ -53,7 +53,7 @@ class Checkpoint:
                 for k, value in enumerate(values["folds"])
             )
             next_row = int(values["next_row"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{self.path} holds no valid checkpoint ({error})") from error
         if any(fold.key != key for fold in found):
             raise ValueError(

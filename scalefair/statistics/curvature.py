@@ -147,6 +147,32 @@ class _Triangle:
         return np.block([[mirror_upper(self.phi), self.cross], [self.cross.T, self.rest]])
 
 
+class KeptFeatures:
+    """Features less their shift, kept by the first pass for those that follow.
+
+    Parameters
+    ----------
+    n_rows, width : int
+        Of all rows.
+    dtype : dtype
+        Of the features.
+    """
+
+    def __init__(self, n_rows: int, width: int, dtype: Any) -> None:
+        self._rows: Rows = np.empty((n_rows, width), dtype)
+        self._known = np.zeros(n_rows, dtype=bool)
+
+    def of(self, first: int, n: int) -> Rows:
+        """Return the place of `n` rows."""
+        return self._rows[first : first + n]
+
+    def knows(self, first: int, n: int) -> bool:
+        """Say whether these rows are there; from now on they are."""
+        known = bool(self._known[first : first + n].all())
+        self._known[first : first + n] = True
+        return known
+
+
 class CurvatureAccumulator:
     """The mutable sum of one thread.
 
@@ -154,8 +180,15 @@ class CurvatureAccumulator:
     cache; only the product ΦᵀWΦ is taken of the whole chunk.
     """
 
-    def __init__(self, frame: RowFrame, loss: Any, along: Along, rows: int) -> None:
-        self._frame, self._loss, self._steps = frame, loss, along.steps
+    def __init__(
+        self,
+        frame: RowFrame,
+        loss: Any,
+        along: Along,
+        rows: int,
+        kept: KeptFeatures | None = None,
+    ) -> None:
+        self._frame, self._loss, self._steps, self._kept = frame, loss, along.steps, kept
         # Scores at θ and the way to them, side by side: one product gives both.
         self._way = np.hstack([along.theta, along.theta - along.before])
         self._phi = np.empty((rows, frame.width), frame.row_map.dtype)
@@ -171,25 +204,29 @@ class CurvatureAccumulator:
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in; those of weight zero are left out."""
-        chunk = _counted(chunk)
+        whole, chunk = chunk, _counted(chunk)
         n = chunk.n_rows
         if n == 0:
             return
         self._frame.fill_rest(chunk, self._rest[:n])
+        features, known = self._phi[:n], False
+        if self._kept is not None and chunk is whole:
+            features, known = self._kept.of(chunk.row, n), self._kept.knows(chunk.row, n)
         shift = self._frame.shift[: self._frame.width].astype(self._phi.dtype)
         # Infinite values far out are met on the way to a shorter step.
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, n, self._block):
                 at = slice(start, min(start + self._block, n))
-                Phi = self._phi[at]
-                self._phi_rows(chunk.x[at], Phi)
-                Phi -= shift
-                self._judge(at, np.asarray(chunk.y[at]), _slice(chunk.weight, at))
-            self._sum_products(n)
+                Phi = features[at]
+                if not known:
+                    self._phi_rows(chunk.x[at], Phi)
+                    Phi -= shift
+                self._judge(Phi, at, np.asarray(chunk.y[at]), _slice(chunk.weight, at))
+            self._sum_products(features)
 
-    def _judge(self, at: slice, y: Array, weight: Array | None) -> None:
+    def _judge(self, Phi: Rows, at: slice, y: Array, weight: Array | None) -> None:
         """Add the values and the gradient of a block, and note the roots of its weights."""
-        Phi, rest, loss = self._phi[at], self._rest[at], self._loss
+        rest, loss = self._rest[at], self._loss
         width, k = self._frame.width, loss.n_scores
         both = Phi @ self._way[:width] + rest @ self._way[width:]
         f, way = _columns(both[:, :k], k), _columns(both[:, k:], k)
@@ -207,8 +244,9 @@ class CurvatureAccumulator:
             weighted = curvature if weight is None else curvature * weight[:, None]
             self._roots[:, at] = np.sqrt(weighted).T
 
-    def _sum_products(self, n: int) -> None:
-        Phi, rest, scaled = self._phi[:n], self._rest[:n], self._scaled[:n]
+    def _sum_products(self, Phi: Rows) -> None:
+        n = len(Phi)
+        rest, scaled = self._rest[:n], self._scaled[:n]
         for root, triangle in zip(self._roots[:, :n], self._triangles, strict=True):
             np.multiply(Phi, root[:, None].astype(Phi.dtype), out=scaled)
             triangle.add(scaled, rest * root[:, None])
@@ -241,7 +279,13 @@ def _counted(chunk: Chunk) -> Chunk:
 
 
 def loss_sums(
-    source: Source, frame: RowFrame, loss: Any, along: Along, *, rows: int | None = None
+    source: Source,
+    frame: RowFrame,
+    loss: Any,
+    along: Along,
+    *,
+    rows: int | None = None,
+    kept: KeptFeatures | None = None,
 ) -> LossSums:
     """Σ wV, its gradient and its second derivative in θ, in one pass.
 
@@ -257,7 +301,11 @@ def loss_sums(
         θ, and where else the value is wanted.
     rows : int or None
         Rows per chunk; None chooses them.
+    kept : KeptFeatures or None
+        Where features are kept between passes over rows in memory.
     """
     size = rows or chunk_rows(frame.width, frame.row_map.dtype)
-    total: LossSums = source.fold(lambda: CurvatureAccumulator(frame, loss, along, size), size)
+    total: LossSums = source.fold(
+        lambda: CurvatureAccumulator(frame, loss, along, size, kept), size
+    )
     return total

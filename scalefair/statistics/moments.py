@@ -114,9 +114,9 @@ class Moments:
         Parameters
         ----------
         source : ChunkSource
-            Such as :class:`scalefair.stream.ArraySource`.
+            Such as a `scalefair.BatchSource`.
         phi, psi : fitted feature maps
-            Of :mod:`scalefair.maps`; without ψ there is no block "psi".
+            Of `scalefair.maps`; without ψ there is no block "psi".
         """
         from scalefair.statistics.accumulate import accumulate
         from scalefair.statistics.rows import RowMap
@@ -143,7 +143,7 @@ class Moments:
         arrays, values = _files.read(path, "moments")
         try:
             return cls.of_state(arrays, values)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{path} holds no valid moments ({error})") from error
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -163,13 +163,17 @@ class Moments:
         blocks = {str(name): int(width) for name, width in values["blocks"]}
         rows, weight, key = int(values["n_rows"]), float(values["weight"]), str(values["key"])
         found = cls(blocks, rows, weight, key=key, **arrays)
-        found._check_shapes()
+        found.check_shapes()
         return found
 
-    def _check_shapes(self) -> None:
+    def check_shapes(self) -> None:
+        """Complain of arrays that do not fit the blocks, and of a weight that is none."""
         width = sum(self.blocks.values())
-        shapes = [part.shape for part in (self.shift, self.offset, self.scatter)]
-        if shapes != [(width,), (width,), (width, width)] or not self.weight >= 0:
+        arrays = (self.shift, self.offset, self.scatter)
+        shapes = [part.shape for part in arrays]
+        numbers = all(part.dtype == np.float64 for part in arrays) and 0 <= self.weight < np.inf
+        fit = shapes == [(width,), (width,), (width, width)]
+        if not (fit and numbers) or min(self.blocks.values(), default=0) < 0 or self.n_rows < 0:
             raise ValueError(f"blocks {dict(self.blocks)} do not fit arrays of shapes {shapes}")
 
     def transform(self, **linear: Array | None) -> Moments:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import pickle  # nosec B403
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -110,7 +110,7 @@ class Shared:
         """The value itself."""
         with self._lock:
             if self._value is None:
-                self._value = pickle.loads(self._pickled)  # noqa: S301
+                self._value = pickle.loads(self._pickled)  # noqa: S301  # nosec B301
         return self._value
 
     def itself(self) -> Shared:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
+from mmap import mmap
 from threading import Event, Lock, Thread
+from threading import enumerate as living_threads
+from time import sleep
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
+_ROOM = 3 * 2**22
+"""Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps."""
 _lock = Lock()
 _users = 0
 _keeper: _Keeper | None = None
@@ -45,22 +50,40 @@ class _Keeper:
     """
 
     def __init__(self) -> None:
-        self._leave, held = Event(), Event()
-        self._thread = Thread(target=self._hold, args=(held,), daemon=True)
-        self._thread.start()
-        held.wait()
+        self._leave, self._held = Event(), Event()
+        self._thread = Thread(target=self._hold, daemon=True)
 
-    def _hold(self, held: Event) -> None:
+    def start(self) -> None:
+        self._thread.start()
+        self._held.wait()
+
+    def _hold(self) -> None:
         try:
             with _controller().limit(limits=1):
-                held.set()
+                self._held.set()
                 self._leave.wait()
         finally:
-            held.set()
+            self._held.set()
 
     def let_go(self) -> None:
         self._leave.set()
-        self._thread.join()
+        _joined(self._thread)
+
+
+def _joined(thread: Thread) -> None:
+    """Wait for the end of a thread, also of one whose start was interrupted."""
+    while thread in living_threads():
+        thread.join() if thread.is_alive() else sleep(0.001)
+
+
+def _forget() -> None:
+    """Begin anew in a forked process, where the keeper and whoever held the lock are gone."""
+    global _lock, _users, _keeper
+    _lock, _users, _keeper = Lock(), 0, None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 @contextmanager
@@ -71,19 +94,23 @@ def one_blas_thread() -> Iterator[None]:
     restore each other's limit.
     """
     global _users, _keeper  # noqa: PLW0603
-    with _lock:
-        _users += 1
-        if _users == 1:
-            _keeper = _Keeper()
+    counted = False
     try:
+        with _lock:
+            _users, counted = _users + 1, True  # no interrupt comes between the two
+            if _users == 1:
+                _keeper = _Keeper()
+                with _starting(1):
+                    _keeper.start()
         # Where the caller holds a limit of its own, the keeper is powerless and the caller is not.
         with _controller().limit(limits=1):
             yield
     finally:
         with _lock:
-            _users -= 1
+            _users -= counted
             if _users == 0 and _keeper is not None:
                 _keeper.let_go()
+                _keeper = None
 
 
 def run_lanes(work: Callable[[int], T], lanes: int, stop: Event) -> list[T]:
@@ -94,13 +121,43 @@ def run_lanes(work: Callable[[int], T], lanes: int, stop: Event) -> list[T]:
     """
     if lanes == 1:
         return [work(0)]
+    begin, abandoned = Event(), Event()
+
+    def wait_and_work(lane: int) -> T:
+        # Lanes wait for each other's chunks: none may begin unless all have a thread.
+        begin.wait()
+        if abandoned.is_set():
+            raise CancelledError
+        return work(lane)
+
     with one_blas_thread(), ThreadPoolExecutor(lanes) as pool:
-        futures = [pool.submit(work, lane) for lane in range(lanes)]
         try:
+            with _starting(lanes):
+                futures = [pool.submit(wait_and_work, lane) for lane in range(lanes)]
+            begin.set()
             ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
             if any(future.exception() for future in ended):
                 stop.set()  # before the results of the others are waited for
             return [future.result() for future in futures]
         except BaseException:
             stop.set()
+            if not begin.is_set():
+                abandoned.set()
+            begin.set()
             raise
+
+
+@contextmanager
+def _starting(count: int) -> Iterator[None]:
+    """Start so many threads here, or get a MemoryError.
+
+    Python waits for ever for a thread that finds no memory for its first steps, so there must be
+    room before: it is asked of the system, and given back untouched.
+    """
+    try:
+        mmap(-1, count * _ROOM).close()
+        yield
+    except (OSError, RuntimeError) as error:
+        raise MemoryError(
+            f"{error}: no memory for a thread, or too many; use a smaller n_jobs"
+        ) from error

@@ -54,8 +54,9 @@ class Attribute:
             return np.where(np.isnan(x), len(self.levels) - 1, codes)
         codes, found = column.codes()
         place = {level: i for i, level in enumerate(self.levels)}
-        # Where code -1 points, the last entry stands for missing values.
-        lookup = np.array([*(place[level] for level in found), place.get(MISSING, -1)])
+        # Where code -1 points, the last entry stands for missing values. A level that only rows of
+        # weight 0 have is nowhere, and they do not matter.
+        lookup = np.array([*(place.get(level, -1) for level in found), place.get(MISSING, -1)])
         return lookup[codes]
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from scalefair import _frames
 from scalefair._frames import Column
+from scalefair._linalg import check_finite
 from scalefair._typing import Array, Chunk
 from scalefair.encoding import ColumnStatistics, Spread
 from scalefair.measures.grouping.rows import floats_of
@@ -47,6 +48,9 @@ def kept_rows(chunk: Chunk, models: tuple[str, ...], missing: Missing) -> Kept:
     if len(index) < len(x):
         x, weight, s = x[index], weight[index], _frames.take_rows(s, index)
     truth = None if chunk.y is None else np.asarray(chunk.y, np.float64)[index, 0]
+    for name, part in (("y_pred", x), ("y_true", truth), ("sample_weight", weight)):
+        if part is not None:
+            check_finite(name, part)
     return Kept(x, _frames.columns(s, "s"), truth, weight, chunk.row + index)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from os import PathLike, fspath
+from os import PathLike, fspath, stat
 from typing import Any
 from urllib.parse import unquote
 
@@ -118,12 +119,20 @@ def _expand(fs: Any, path: str, endings: tuple[str, ...]) -> list[tuple[str, str
         return [(file, path) for file in files]
     first = re.search(r"[*?\[]", path)
     if first is None:
+        _refuse_closed(fs, path)
         raise FileNotFoundError(f"{_name(fs, path)}: no such file or folder; check the path")
     base = path[: first.start()].rpartition("/")[0]
     matches = _visible(fs.glob(path), base)
     if not matches:
         raise FileNotFoundError(f"{_name(fs, path)}: the pattern matches no file; check the path")
     return [(file, base) for match in matches for file, _ in _expand(fs, match, endings)]
+
+
+def _refuse_closed(fs: Any, path: str) -> None:
+    """Raise PermissionError where a folder on the way is closed: nobody knows what is in it."""
+    if isinstance(fs, LocalFileSystem):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            stat(path)
 
 
 def _visible(files: Iterable[str], base: str) -> list[str]:

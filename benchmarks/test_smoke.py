@@ -1,0 +1,205 @@
+"""Every benchmark of this folder runs, at sizes that say nothing: none of them rots.
+
+Modules of `paper` have tests of their own, with the claims of the paper.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pytest
+
+from benchmarks._frontier_data import Split
+from benchmarks.peers import METHODS
+from benchmarks.peers._run import Job, append, finished, read
+from benchmarks.peers._tables import report
+from benchmarks.peers._task import Task
+from scalefair.datasets import make_biased_income
+
+HERE = Path(__file__).parent
+ARGUMENTS = {
+    "cost_model": ["--rows", "3000"],
+    "frontier": ["--quick", "--only", "E"],
+    "gp": ["--quick"],
+    "gp_exact": ["--rows", "40", "--inputs", "3", "--rounds", "1"],
+    "large_m": ["--rows", "2000", "--components", "100", "--inputs", "5", "--rank", "20"],
+    "losses": ["--features", "20", "--fair-features", "20"],
+    "measures": ["--rows", "5000"],
+    "numerics": [],
+    "output": ["--splits", "E", "--rows", "400"],
+    "scaling": ["--quick"],
+    "scaling_peers": ["--quick", "--only", "KernelRidge"],
+    "streams": ["--rows", "3000", "--long-rows", "3000"],
+}
+NEEDS = {"losses": "fairlearn", "output": "equipy", "streams": "psutil", "cost_model": "psutil"}
+OTHERS = {"compare": "test_compare.py"}
+SMALLER = {
+    "cost_model": {"SHORT": (1000, 2000, 3000), "WIDTHS": (5, 10, 15),
+                   "on_workers": lambda *_: 1.0, "scheduler_costs": lambda: (1e-3, 1e8)},
+    "frontier": {"LIMITS": {"E": (0.02, 0.1)}, "LOGISTIC_LIMITS": (0.02,)},
+    "output": {"ETAS": {"E": [1.0]}, "HSIC_ROWS": 200},
+    "measures": {"TEST_ROWS": 200, "permutation_error": lambda *_: 0.0},
+}  # fmt: skip
+
+
+def modules():
+    return sorted(path.stem for path in HERE.glob("*.py")
+                  if not path.stem.startswith(("_", "test_")))  # fmt: skip
+
+
+def test_no_module_is_forgotten():
+    assert set(modules()) == set(ARGUMENTS) | set(OTHERS)
+
+
+def few_adults(losses):
+    whole = losses.adult()
+    return whole._replace(
+        train=whole.train[:400], y_train=whole.y_train[:400],
+        test=whole.test[:400], y_test=whole.y_test[:400],
+    )  # fmt: skip
+
+
+def once(module, monkeypatch):
+    """No repeats: a code runs in one process only, a time is of one run; no tables from outside."""
+    monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
+    if hasattr(module, "peak_megabytes"):
+        run, peaks = module.peak_megabytes, {}
+
+        def peak(code, *arguments):
+            if code not in peaks:
+                peaks[code] = run(code, *arguments)
+            return peaks[code]
+
+        monkeypatch.setattr(module, "peak_megabytes", peak)
+    if hasattr(module, "seconds") and name_of(module) != "scaling":
+        monkeypatch.setattr(module, "seconds", timed_once)
+
+
+def name_of(module):
+    return module.__name__.rpartition(".")[2]
+
+
+def timed_once(run, rounds=1):  # noqa: ARG001
+    start = perf_counter()
+    run()
+    return perf_counter() - start
+
+
+def shorten(module, monkeypatch):
+    """A few hundred rows of Adult, and trees of a few steps."""
+    load, few = module.load, {"max_iter": 3, "early_stopping": False}
+
+    def short(*arguments, **options):
+        split = load(*arguments, **options)
+        return replace(split, X=split.X[:400], y=split.y[:400],
+                       X_test=split.X_test[:400], y_test=split.y_test[:400])  # fmt: skip
+
+    monkeypatch.setattr(module, "load", short)
+    for name in ("base_model", "boosted"):
+        if hasattr(module, name):
+            made = getattr(module, name)
+            trees = lambda *some, made=made: made(*some).set_params(**few)  # noqa: E731
+            monkeypatch.setattr(module, name, trees)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
+    if not find_spec(NEEDS.get(name, "sklearn")):
+        pytest.skip(f"needs {NEEDS[name]}")
+    module = import_module(f"benchmarks.{name}")
+    for attribute, value in SMALLER.get(name, {}).items():
+        monkeypatch.setattr(module, attribute, value)
+    if name == "losses":
+        few = few_adults(module)
+        monkeypatch.setattr(module, "adult", lambda: few)
+    once(module, monkeypatch)
+    if name in {"frontier", "output"}:
+        shorten(module, monkeypatch)
+    if name == "measures":
+        pair = module.pair_of
+        monkeypatch.setattr(module, "pair_of", lambda rows: pair(min(rows, 500)))
+    monkeypatch.setattr(module, "RESULTS", tmp_path, raising=False)
+    monkeypatch.setattr(sys, "argv", [name, *ARGUMENTS[name]])
+    module.main()
+    assert capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_method_of_scaling_runs():
+    from benchmarks import scaling_peers
+
+    for name, (prepared, _) in scaling_peers.METHODS.items():
+        if name.startswith("fairlearn") and not find_spec("fairlearn"):
+            continue
+        prepared(300, 10)()
+
+
+def pay(decides: bool) -> Split:
+    """A small table as the frontier's are: like A with numbers to predict, like E with rates."""
+    made = make_biased_income(600, random_state=0)
+    X = made.data.copy()
+    for column in X.columns:
+        if X[column].dtype.kind not in "biuf":
+            X[column] = X[column].astype(str).astype("category")
+    y = np.asarray(made.target, dtype=float)
+    y = (y > np.median(y)).astype(float) if decides else (y - y.mean()) / y.std()
+    X = X.fillna({c: 0.0 for c in X.columns if X[c].dtype.kind == "f"})
+    name = "E" if decides else "A"
+    return Split(name, X[:400], y[:400], X[400:].reset_index(drop=True), y[400:],
+                 ["sex"] if decides else ["sex", "age"])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_peer_predicts(name):
+    method = METHODS[name]
+    if not method.installed():
+        pytest.skip(f"needs {method.needs}")
+    decides = "number" not in method.kinds
+    for hidden in (False, True) if method.hidden and not method.reduction else (False,):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            points = list(method.run(Task(pay(decides), hidden, quick=True)))
+        assert points
+        for _, f in points:
+            assert np.shape(f) == (200,)
+            assert np.isfinite(f).all()
+
+
+def test_peers_hidden_from_s_do_not_use_it():
+    """The inputs of a task with s hidden are the same whatever s is."""
+    split = pay(decides=False)
+    other = split.X.assign(age=0.0, sex=split.X["sex"].iloc[0])
+    changed = Split(split.name, other, split.y, split.X_test, split.y_test, split.sensitive)
+    tasks = [Task(one, hidden=True) for one in (split, changed)]
+    np.testing.assert_array_equal(tasks[0].arrays[0], tasks[1].arrays[0])
+    assert tasks[0].frames[0].equals(tasks[1].frames[0])
+
+
+def test_points_are_kept_and_found_again(tmp_path, capsys):
+    """A job that is in the file is not run again; tables and pictures come from the file."""
+    path = tmp_path / "peers.csv"
+    for s in ("visible", "hidden"):
+        for method, worse in (("scalefair, trees inside", 0.0), ("equipy on trees", 0.05)):
+            job = Job("acs", s, method, rows=100)
+            assert not finished(job, read(path))
+            for k in range(9):
+                append(job, {"order": k, "setting": k, "share": 0.02 * k, "hsic": 1e-3 * k,
+                             "rmse": 0.9 - 0.01 * k + worse, "rows": 100, "seconds": 1.0,
+                             "total_seconds": 2.0, "peak_mb": 300.0}, path)  # fmt: skip
+            append(job, {"note": "stopped after 9 s"}, path)
+            assert not finished(job, read(path), limit=10.0)
+            append(job, {"note": "done"}, path)
+            assert finished(job, read(path), limit=10.0)
+    report(path)
+    said = capsys.readouterr().out
+    assert "acs, 100, visible, rmse: not above any peer at 20 of 20 shares" in said
+    assert (tmp_path / "peers_acs.svg").stat().st_size > 1000
+    assert len((tmp_path / "peers_winners.csv").read_text().splitlines()) == 41

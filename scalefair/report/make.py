@@ -1,0 +1,127 @@
+"""A report of any fair estimator, in one call."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from scalefair import __version__, _frames
+from scalefair._hash import smallest_hash
+from scalefair.report.family import check_fair
+from scalefair.report.frontier import Frontier, fit_frontier
+from scalefair.report.output import write_report
+from scalefair.report.problem import HELD_OUT, Problem, check_length, read_target, take_sample
+
+
+def make_report(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any = None,
+    out: str | os.PathLike[str] = "scalefair-report",
+    target: str = "y",
+    source: str = "a table in memory",
+    random_state: int = 0,
+) -> Frontier:
+    """Fit an estimator on four fifths of the rows, judge it on the others, and write the report.
+
+    Parameters
+    ----------
+    estimator : estimator of scalefair
+        Regressor, classifier of two classes or Gaussian process; a copy of it is fitted.
+    X : array or frame of shape (n, d)
+        Inputs.
+    y : array or Series of shape (n,)
+        Numbers, booleans, or text of two levels.
+    sensitive_features : array, Series or frame of shape (n,) or (n, p)
+        Sensitive attributes; not needed where the estimator has `sensitive_columns`.
+    out : path, default="scalefair-report"
+        Folder for report.html, frontier.csv and model.scalefair.
+    target, source : str
+        Names of the target and of the data, for people.
+    random_state : int, default=0
+        Decides which rows are held out.
+
+    Returns
+    -------
+    Frontier
+        Everything that the page says, as numbers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from scalefair import FairRidge
+    >>> from scalefair.datasets import make_toy1
+    >>> from scalefair.report import make_report
+    >>> toy = make_toy1(400, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     told = make_report(
+    ...         FairRidge(unfairness=0.05), toy.data, toy.target,
+    ...         sensitive_features=toy.sensitive_features, out=folder,
+    ...     )
+    >>> round(told.estimator.explained_share_, 6) <= 0.05
+    True
+    """
+    check_fair(estimator)
+    S = _sensitive(estimator, X, sensitive_features)
+    numbers, levels = read_target(_named(y, target), target)
+    n = check_length(len(numbers))
+    tested = smallest_hash(random_state, 0, n, round(HELD_OUT * n))
+    trained = np.delete(np.arange(n), tested)
+    train, test = (take_sample(X, numbers, S, rows) for rows in (trained, tested))
+    problem = Problem(
+        source, target, _names(S), train, test,
+        f"{HELD_OUT:.0%} of the rows, chosen at random (seed {random_state})", levels,
+        "# X, y, S: inputs, target and sensitive attributes",
+    )  # fmt: skip
+    result = fit_frontier(problem, clone(estimator))
+    write_report(result, out, __version__)
+    return result
+
+
+def _sensitive(estimator: Any, X: Any, given: Any) -> Any:
+    columns = getattr(estimator, "sensitive_columns", None)
+    if given is not None and columns is not None:
+        raise ValueError(
+            "sensitive_features and sensitive_columns are both given; give one of them"
+        )
+    if given is None and columns is None:
+        raise ValueError(
+            "sensitive_features is missing; give them here, or name columns of X with "
+            "sensitive_columns"
+        )
+    table = given if columns is None else _frames.take_columns(X, columns)
+    names = _frames.column_names(table)
+    if names is not None:
+        return table
+    found = _frames.columns(_frames.as_table(table, one_column=True), "s")
+    return _frames.make_frame(
+        {_name(column.name, i): _values(column) for i, column in enumerate(found)}
+    )
+
+
+def _values(column: _frames.Column) -> Any:
+    if column.kind != "categorical":
+        return column.floats()
+    codes, levels = column.codes()
+    return np.array([*levels, None], dtype=object)[codes]
+
+
+def _name(name: str, place: int) -> str:
+    return name or f"s{place}"
+
+
+def _names(S: Any) -> list[str]:
+    return _frames.column_names(S) or []
+
+
+def _named(y: Any, target: str) -> Any:
+    """Return y as a table of one column of that name."""
+    (column,) = _frames.columns(_frames.as_table(y, one_column=True), "y")
+    if column.kind in ("numeric", "boolean", "empty"):
+        return _frames.make_frame({target: column.floats()})
+    return _frames.make_frame({target: _values(column)})

@@ -1,0 +1,182 @@
+"""The rows of the tables of the page, as text."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+
+from scalefair._typing import Array
+from scalefair.plots import path_points, target_variance
+from scalefair.report.frontier import Frontier, Scores
+from scalefair.report.groups import decision_table, group_table
+from scalefair.report.independence import TITLES, pvalue
+from scalefair.report.words import decimals, fixed, listed, number, percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_GROUPS = 20
+MAX_FRONT = 12
+MAX_INPUTS = 20
+CUT = 0.5
+
+
+def measure_rows(before: Scores, after: Scores) -> list[tuple[str, str, str]]:
+    """Rows of the first table: what is measured, without and with the penalty."""
+    rows = [("R²", fixed(before.r2, 3), fixed(after.r2, 3))]
+    if before.accuracy is not None and after.accuracy is not None:
+        rows.append((f"Accuracy at {CUT}", percent(before.accuracy), percent(after.accuracy)))
+    if before.auc is not None and after.auc is not None:
+        rows.append(("Area under the ROC curve", fixed(before.auc, 3), fixed(after.auc, 3)))
+    rows.append(("Root mean squared error", number(before.rmse), number(after.rmse)))
+    return rows
+
+
+def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
+    """Some models of the frontier, spread evenly over the shares, the chosen one among them."""
+    # Without cross-validation the models are few, and the chosen one may be beaten by chance.
+    rows = frontier.front if frontier.judged is None else _by_share(frontier.judged)
+    if rows.empty:  # every prediction is constant
+        return []
+    chosen = frontier.chosen
+    is_chosen = np.zeros(len(rows), dtype=bool)
+    if chosen is not None:
+        names = [name for name in ("alpha", "eta") if name in rows]
+        is_chosen = np.all([rows[name] == chosen[name].iloc[0] for name in names], axis=0)
+    points = path_points(rows, target_variance(frontier.table))
+    keep = np.union1d(_spread(points.share, MAX_FRONT), np.flatnonzero(is_chosen))
+    return [
+        {
+            "share": _with_error(100 * points.share[i], 100 * points.share_error[i], 1, " %"),
+            "r2": _with_error(points.r2[i], points.r2_error[i], 3),
+            "alpha": number(float(rows["alpha"].iloc[i])) if "alpha" in rows else None,
+            "eta": number(float(rows["eta"].iloc[i])),
+            "chosen": bool(is_chosen[i]),
+        }
+        for i in keep
+    ]
+
+
+def group_rows(frontier: Frontier) -> dict[str, Any]:
+    """Return the largest groups, written with as many decimals as their differences need."""
+    y = frontier.problem.test.y
+    table = group_table(frontier.groups, y, frontier.before, frontier.after)
+    digits = decimals(float(np.std(frontier.before)) or 1.0)
+    rows = [
+        {**_pair(row, digits), "target": fixed(row["target"], digits)}
+        for _, row in table.head(MAX_GROUPS).iterrows()
+    ]
+    return {"rows": rows, "others": max(len(table) - MAX_GROUPS, 0), "cut": frontier.groups.cut}
+
+
+def decision_rows(frontier: Frontier) -> list[dict[str, str]]:
+    """Return the rate of positive decisions by group, where the target is 0 or 1."""
+    if not frontier.problem.is_binary:
+        return []
+    table = decision_table(frontier.groups, frontier.before, frontier.after, CUT)
+    table[table.columns[2:]] *= 100
+    return [_pair(row, 1, " %") for _, row in table.head(MAX_GROUPS).iterrows()]
+
+
+def independence_rows(frontier: Frontier) -> list[dict[str, str]]:
+    """Return the tests of independence."""
+    if frontier.tests is None:
+        return []
+    return [_test_row(row) for _, row in frontier.tests.iterrows()]
+
+
+def relevance_rows(table: pd.DataFrame) -> list[dict[str, str]]:
+    """Return the most relevant inputs of a Gaussian process."""
+    names = ("before", "after", "before_relevance", "after_relevance")
+    return [
+        {"input": str(row["input"]), **{name: number(float(row[name])) for name in names}}
+        for _, row in table.head(MAX_INPUTS).iterrows()
+    ]
+
+
+def settings(frontier: Frontier, version: str) -> list[tuple[str, str]]:
+    """Return what was used, as names and text."""
+    problem, estimator = frontier.problem, frontier.estimator
+    sees = "may use them as inputs" if problem.sees_sensitive else "does not see them"
+    inputs = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+    rows = f"{problem.train.n_rows:,} to fit, {problem.test.n_rows:,} held out: {problem.held_out}"
+    return [
+        ("Data", problem.source),
+        ("Target", problem.target + _levels(problem.levels)),
+        ("Sensitive", f"{listed(problem.sensitive)}; the model {sees} when it predicts"),
+        *([("Inputs", f"{len(inputs)}: {', '.join(inputs)}")] if inputs else []),
+        ("Rows", rows),
+        ("Chosen", _found(estimator)),
+        ("Time", f"{number(frontier.seconds)} s"),
+        ("Software", f"scalefair {version}, scikit-learn {sklearn.__version__}, "
+                     f"numpy {np.__version__}, Python {platform.python_version()}"),
+        *(("Note", note) for note in frontier.notes),
+    ]  # fmt: skip
+
+
+def _levels(levels: tuple[str, str] | None) -> str:
+    return "" if levels is None else f": “{levels[0]}” read as 0, “{levels[1]}” as 1"
+
+
+def _found(estimator: Any) -> str:
+    """What a fit found: weights, and hyperparameters of a Gaussian process."""
+    named = [(name, getattr(estimator, f"{name}_", None)) for name in ("alpha", "eta", "noise")]
+    named.append(("amplitude", getattr(estimator, "amplitude_", None)))
+    named.append(("log evidence", getattr(estimator, "log_marginal_likelihood_value_", None)))
+    return ", ".join(f"{name} {number(float(x))}" for name, x in named if x is not None)
+
+
+def _by_share(table: pd.DataFrame) -> pd.DataFrame:
+    known = table[np.isfinite(table["explained_share_test"])]
+    rows: pd.DataFrame = known.sort_values("explained_share_test", kind="stable")
+    return rows.reset_index(drop=True)
+
+
+def _spread(values: Array, count: int) -> NDArray[np.int64]:
+    """Return where sorted values come nearest to `count` equidistant ones, without repeats."""
+    wanted = np.linspace(values[0], values[-1], count)
+    return np.unique(np.abs(values - wanted[:, None]).argmin(axis=1))
+
+
+def _with_error(value: float, error: float, digits: int, unit: str = "") -> str:
+    if not error > 0:
+        return fixed(value, digits) + unit
+    return f"{fixed(value, digits)} ± {fixed(error, digits)}{unit}"
+
+
+def _pair(row: pd.Series[Any], digits: int, unit: str = "") -> dict[str, str]:
+    """A group, its count, and a number before and after with intervals."""
+
+    def interval(name: str) -> str:
+        if np.isnan(row[f"{name}_low"]):
+            return ""
+        ends = (fixed(row[f"{name}_{end}"], digits) for end in ("low", "high"))
+        return " to ".join(ends) + unit.replace(" ", "\u00a0")
+
+    return {
+        "group": str(row["group"]),
+        "rows": f"{row['rows']:,}",
+        "before": fixed(row["before"], digits) + unit,
+        "before_interval": interval("before"),
+        "after": fixed(row["after"], digits) + unit,
+        "after_interval": interval("after"),
+    }
+
+
+def _test_row(row: pd.Series[Any]) -> dict[str, str]:
+    is_p = str(row["measure"]).endswith("pvalue")
+
+    def shown(x: float) -> str:
+        return pvalue(x).removeprefix("p = ").removeprefix("p ") if is_p else fixed(x, 3)
+
+    return {
+        "attribute": str(row["attribute"]),
+        "measure": TITLES[row["measure"]],
+        "before": shown(row["before"]),
+        "after": shown(row["after"]),
+        "rows": f"{row['rows']:,}",
+    }

@@ -1,0 +1,23 @@
+"""How many tests run at once, and settings that must stand before numpy is imported."""
+
+import os
+
+import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Tests run side by side, one a core: threads of BLAS would only wait for each other. Tests of
+    # threads ask for them by name.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """One process a core, and no more than OMP_NUM_THREADS says; none beside this one if one."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every operating system
+        cores = os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    count = min(cores, int(limit)) if limit.isdecimal() else cores
+    return count if count > 1 else 0

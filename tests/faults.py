@@ -1,0 +1,48 @@
+"""A small fit for things to happen to, and a look at what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from threadpoolctl import ThreadpoolController
+
+from scalefair import FairKernelRidge
+
+TIMES = pytest.mark.parametrize(
+    "times", [pytest.param(3, id="3"), pytest.param(50, id="50", marks=pytest.mark.slow)]
+)
+"""A fault comes a few times in the usual run, and fifty times with ``pytest -m slow``."""
+
+N = 3000
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 3))
+S = X[:, 0] + RNG.normal(size=N)
+Y = X @ [1.0, 2.0, 0.5] + S + RNG.normal(size=N)
+SMALL = {"eta": 1.0, "n_components": 30, "random_state": 0, "chunk_rows": 100, "n_jobs": 2}
+
+
+def fitted(cls=FairKernelRidge, **parameters):
+    return cls(**{**SMALL, **parameters}).fit(X, Y, sensitive_features=S)
+
+
+def blas_threads():
+    return [lib["num_threads"] for lib in ThreadpoolController().select(user_api="blas").info()]
+
+
+@contextmanager
+def nothing_left_running():
+    """Threads, open files and the limit of BLAS are afterwards what they were before."""
+    threads, limit = set(threading.enumerate()), blas_threads()
+    files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    yield
+    deadline = time.monotonic() + 10
+    while set(threading.enumerate()) - threads and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert set(threading.enumerate()) <= threads
+    assert blas_threads() == limit
+    assert not files or len(os.listdir("/proc/self/fd")) <= files + 1

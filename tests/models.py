@@ -1,0 +1,96 @@
+"""One small fitted model of every kind, for tests of what survives a file."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from scalefair import (
+    FairGPClassifier,
+    FairGPRegressor,
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+)
+from scalefair.datasets import make_biased_income
+from scalefair.kernels import RBF, Linear
+
+SMALL = {"n_components": 12, "n_sensitive_components": 8, "random_state": 0}
+
+MODELS = {
+    "linear": FairRidge(eta=1.0, random_state=0),
+    "nystroem": FairKernelRidge(unfairness=0.3, **SMALL),
+    "fourier": FairKernelRidge(feature_map="fourier", eta=1.0, **SMALL),
+    "laplace": FairKernelRidge(kernel="laplace", eta=1.0, **SMALL),
+    "matern": FairKernelRidge(kernel="matern52", penalty="hsic", eta=1.0, **SMALL),
+    "kernel": FairKernelRidge(kernel=RBF(2.0) + Linear(), eta=1.0, **SMALL),
+    "float32": FairKernelRidge(eta=1.0, dtype="float32", **SMALL),
+    "exact": FairKernelRidge(feature_map="exact", eta=1.0, random_state=0),
+    "seen": FairKernelRidge(sensitive_columns=["sex", "ethnicity", "age"], eta=1.0, **SMALL),
+    "hidden": FairKernelRidge(sensitive_columns=["sex"], hide_sensitive=True, eta=1.0, **SMALL),
+    "joined": FairKernelRidge(base_estimator=FairRidge(eta=0.0), eta=1.0, **SMALL),
+    "output": FairKernelRidge(output_kernel="rbf", eta=1.0, **SMALL),
+    "cv": FairKernelRidgeCV(cv=3, **SMALL),
+    "classes": FairKernelClassifier(eta=1.0, **SMALL),
+    "three": FairKernelClassifier(eta=1.0, class_weight="balanced", **SMALL),
+    "poisson": FairKernelRegressor(loss="poisson", eta=1.0, **SMALL),
+    "quantile": FairKernelRegressor(loss="quantile", eta=1.0, **SMALL),
+    "process": FairGPRegressor(eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, **SMALL),
+    "exact_process": FairGPRegressor(
+        feature_map="exact", eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, random_state=0
+    ),
+    "process_of_classes": FairGPClassifier(eta=1.0, optimizer=None, amplitude=1.0, **SMALL),
+}
+METHODS = ("predict", "predict_proba", "decision_function")
+
+
+@cache
+def pay():
+    return make_biased_income(120, random_state=0)
+
+
+def numbers():
+    return pay().data.select_dtypes("number").to_numpy(float)
+
+
+def groups():
+    return pay().sensitive_features[["sex", "ethnicity"]]
+
+
+def rows(name):
+    return numbers() if name.startswith("exact") else pay().data
+
+
+def target(name):
+    y = np.asarray(pay().target, dtype=float)
+    if name in ("classes", "process_of_classes"):
+        return np.where(y > np.median(y), "high", "low")
+    if name == "three":
+        return np.searchsorted(np.quantile(y, [0.3, 0.6]), y)
+    return np.exp(y - y.max()) if name == "poisson" else y
+
+
+@cache
+def fitted(name):
+    model = MODELS[name]
+    own = {} if model.sensitive_columns else {"sensitive_features": groups()}
+    return model.fit(rows(name), target(name), **own)
+
+
+def answers(name, model):
+    """All that the model says of the rows."""
+    said = {way: getattr(model, way)(rows(name)) for way in METHODS if hasattr(model, way)}
+    if name.startswith(("process", "exact_process")) and not hasattr(model, "classes_"):
+        said["std"] = model.predict(rows(name), return_std=True)[1]
+    return said
+
+
+def same_answers(name, model, other):
+    said, again = answers(name, model), answers(name, other)
+    assert said.keys() == again.keys()
+    for way, value in said.items():
+        np.testing.assert_array_equal(again[way], value, err_msg=f"{name}.{way}")
+        assert again[way].dtype == value.dtype

@@ -1,0 +1,138 @@
+"""Every estimator on hostile data: invariants, or an error that somebody wrote."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalefair import (
+    FairGPClassifier,
+    FairGPRegressor,
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+)
+from tests.fuzz import Refused, answered, cases, data_sets, honest
+
+KERNELS = st.sampled_from(["rbf", "laplace", "matern12", "matern32", "matern52", "linear"])
+SCALES = st.sampled_from(["median", "median", 1.0, 1e-12, 1e12, 1e-200, 1e200])
+WEIGHTS = st.one_of(
+    st.sampled_from([{"eta": 0.0}, {"eta": np.inf}, {"eta": 1e12}, {"unfairness": 0.0}]),
+    st.floats(0, 1).map(lambda u: {"unfairness": u}),
+    st.floats(0, 1e6).map(lambda eta: {"eta": eta}),
+)
+ENGINE = st.fixed_dictionaries(
+    {}, optional={"chunk_rows": st.integers(1, 7), "n_jobs": st.integers(1, 2),
+                  "sensitive_kernel": st.sampled_from(["auto", "linear", "rbf", "categorical"]),
+                  "n_sensitive_components": st.integers(1, 9)},
+)  # fmt: skip
+RIDGE = st.fixed_dictionaries(
+    {"alpha": st.sampled_from([1e-3, 1e-3, 0.0, 1e-12, 1e-300, 1.0, 1e12])},
+    optional={"penalty": st.sampled_from(["normalized", "hsic", "nocco", "nocco_output"]),
+              "eps": st.sampled_from([0.0, 1e-6, 1e-2, 1e6]), "fit_intercept": st.booleans(),
+              "dtype": st.sampled_from(["float64", "float32"])},
+)  # fmt: skip
+MAPS = st.fixed_dictionaries(
+    {"kernel": KERNELS, "length_scale": SCALES, "n_components": st.sampled_from([1, 2, 6, 50])},
+    optional={"feature_map": st.sampled_from(["nystroem", "fourier", "exact", "linear"])},
+)
+
+
+def rows_of(X, at):
+    return X.iloc[at] if isinstance(X, pd.DataFrame) else X[at]
+
+
+def fitted(model, data):
+    """Fit, and check what holds of every fit; return nothing if it was refused."""
+    options = {"sensitive_features": data.s, "sample_weight": data.weight}
+    if isinstance(honest(model.fit, data.X, data.y, **options), Refused):
+        assert not [name for name in vars(model) if name.endswith("_")], "half fitted"
+        return False
+    share = model.explained_share_
+    assert np.isnan(share) or -1e-6 <= share <= 1 + 1e-6, share
+    assert model.eta_ >= 0
+    if model.get_params().get("unfairness") is not None and not hasattr(
+        model, "explained_share_cv_"
+    ):
+        assert np.isnan(share) or share <= model.unfairness + 1e-6, share
+    return True
+
+
+def same_by_rows(predict, X):
+    """Predictions are finite, and do not depend on the rows beside them."""
+    whole = honest(predict, X)
+    if isinstance(whole, Refused):
+        return
+    answered(whole)
+    part = answered(honest(predict, rows_of(X, slice(0, 1))))
+    if part.dtype.kind == "f":
+        size = np.abs(whole).max()
+        np.testing.assert_allclose(part, np.asarray(whole)[:1], rtol=1e-4, atol=1e-4 * size)
+
+
+@cases(400)
+@given(data_sets(), RIDGE, WEIGHTS, ENGINE)
+def test_linear(data, ridge, weight, engine):
+    model = FairRidge(**ridge, **weight, **engine, random_state=0)
+    if fitted(model, data):
+        same_by_rows(model.predict, data.X)
+
+
+@cases(500)
+@given(data_sets(), RIDGE, WEIGHTS, ENGINE, MAPS)
+def test_kernel(data, ridge, weight, engine, maps):
+    model = FairKernelRidge(**ridge, **weight, **engine, **maps, random_state=0)
+    if fitted(model, data):
+        same_by_rows(model.predict, data.X)
+
+
+@cases(150)
+@given(data_sets(), ENGINE, MAPS, st.sampled_from([None, 0.0, 0.1, 1.0]), st.integers(2, 4))
+def test_cross_validation(data, engine, maps, unfairness, cv):
+    model = FairKernelRidgeCV(**engine, **maps, unfairness=unfairness, cv=cv, random_state=0)
+    if fitted(model, data):
+        same_by_rows(model.predict, data.X)
+
+
+@cases(200)
+@given(data_sets(classes=True), RIDGE, WEIGHTS, ENGINE, MAPS)
+def test_classifier(data, ridge, weight, engine, maps):
+    model = FairKernelClassifier(**ridge, **weight, **engine, **maps, random_state=0)
+    if fitted(model, data):
+        same_by_rows(model.decision_function, data.X)
+        proba = honest(model.predict_proba, data.X)
+        np.testing.assert_allclose(answered(proba).sum(axis=1), 1, rtol=1e-9)
+        assert set(honest(model.predict, data.X)) <= set(model.classes_)
+
+
+@cases(200)
+@given(data_sets(), RIDGE, WEIGHTS, ENGINE, MAPS,
+       st.sampled_from(["squared", "huber", "quantile", "poisson", "gamma"]))  # fmt: skip
+def test_losses(data, ridge, weight, engine, maps, loss):
+    model = FairKernelRegressor(loss=loss, **ridge, **weight, **engine, **maps, random_state=0)
+    if fitted(model, data):
+        same_by_rows(model.predict, data.X)
+
+
+@cases(80)
+@given(data_sets(most=15), WEIGHTS, ENGINE, MAPS, st.sampled_from(["optimize", 1e-12, 1.0]))
+def test_process(data, weight, engine, maps, noise):
+    model = FairGPRegressor(
+        **weight, **engine, **maps, noise=noise, max_iter=4, random_state=0,
+    )  # fmt: skip
+    if fitted(model, data):
+        same_by_rows(model.predict, data.X)
+        answered(honest(model.predict, data.X, return_std=True)[1])
+
+
+@cases(60)
+@given(data_sets(classes=True, most=15), WEIGHTS, ENGINE, MAPS)
+def test_process_of_classes(data, weight, engine, maps):
+    model = FairGPClassifier(**weight, **engine, **maps, max_iter=4, random_state=0)
+    if fitted(model, data):
+        proba = honest(model.predict_proba, data.X)
+        np.testing.assert_allclose(answered(proba).sum(axis=1), 1, rtol=1e-9)

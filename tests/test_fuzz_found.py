@@ -1,0 +1,107 @@
+"""What fuzzing found, one by one: each raised an error that nobody wrote, or worse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scalefair import FairKernelClassifier, FairKernelRidge, FairRidge, audit, measures
+from scalefair.kernels import RBF, Laplace, Matern
+from scalefair.maps import Nystroem, RandomFourier
+from scalefair.maps.landmarks import kmeans_plus_plus
+
+
+def rows(n=30):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    return X, X[:, 0] + rng.normal(size=n), rng.integers(0, 2, n)
+
+
+@pytest.mark.parametrize("where", ["X", "y", "sample_weight", "sensitive_features"])
+def test_numbers_too_large_to_square(where):
+    X, y, s = rows()
+    given = {"X": X, "y": y, "sample_weight": np.ones(30), "sensitive_features": s.astype(float)}
+    given[where] = given[where].copy()
+    given[where][3] = 1e155
+    with pytest.raises(ValueError, match=r"beyond 1e\+75"):
+        FairRidge().fit(**given)
+
+
+def test_numbers_too_large_to_square_in_predict():
+    X, y, s = rows()
+    for options in ({}, {"dtype": "float32"}):
+        model = FairKernelRidge(random_state=0, **options).fit(X, y, sensitive_features=s)
+        for value in (1e200, 1e20 if options else 1e80):
+            with pytest.raises(ValueError, match="beyond"):
+                model.predict(np.full((1, 2), value))
+
+
+def test_float32_rows_that_overflow_in_fit():
+    X, y, s = rows()
+    with pytest.raises(ValueError, match=r"dtype='float32': X has .* beyond 1e\+15"):
+        FairRidge(dtype="float32").fit(X * 1e20, y, sensitive_features=s)
+
+
+@pytest.mark.parametrize("kernel", [RBF(1e-160), Matern(1e-160), Laplace(1e-320)])
+def test_length_scales_too_small_for_the_data(kernel):
+    with pytest.raises(ValueError, match="too small for the size of X"):
+        kernel(rows()[0])
+    with pytest.raises(ValueError, match="too small for the size of X"):
+        kernel.against(rows()[0])(rows()[0], np.empty((30, 30)))
+
+
+def test_angles_without_digits():
+    """cos(1e18 x) depended on which rows were beside x."""
+    with pytest.raises(ValueError, match="have no digits left in float64"):
+        RandomFourier(length_scale=1e-18).fit(rows()[0])
+    fitted = RandomFourier(length_scale=1e-6, random_state=0).fit(rows()[0])
+    with pytest.raises(ValueError, match="have no digits left in float64"):
+        fitted.transform(1e12 * rows()[0])
+
+
+def test_a_level_that_only_rows_of_weight_zero_have():
+    s = np.array(["a", "b"] * 40 + ["c", "c"])
+    weight = np.array([1.0] * 80 + [0.0, 0.0])
+    y = np.random.default_rng(0).normal(size=82)
+    found = audit(y, s, sample_weight=weight, measures=["hsic"])
+    without = audit(y[:80], s[:80], measures=["hsic"])
+    assert found.table.equals(without.table)
+
+
+def test_weights_too_large_to_multiply():
+    X, y, s = rows()
+    for measure in (measures.hsic, measures.explained_share, measures.distance_correlation):
+        with pytest.raises(ValueError, match=r"sample_weight has .* beyond 1e\+75"):
+            measure(y, s, sample_weight=np.full(30, 1e200))
+    with pytest.raises(ValueError, match=r"sample_weight has .* beyond 1e\+75"):
+        measures.group_gaps(y, s, sample_weight=np.full(30, 1e200))
+    with pytest.raises(ValueError, match=r"sample_weight has .* beyond 1e\+75"):
+        Nystroem().fit(X, sample_weight=np.full(30, 1e200))
+
+
+@pytest.mark.parametrize("size", [1e-155, 1e-160, 1e-300])
+def test_distances_whose_squares_vanish(size):
+    X, y, _ = rows()
+    plain = measures.distance_correlation(X, y)
+    try:
+        tiny = measures.distance_correlation(X * size, y)
+    except ValueError as error:
+        assert "rescale it" in str(error)  # noqa: PT017
+    else:
+        assert tiny == pytest.approx(plain, rel=1e-6)
+
+
+def test_landmarks_of_rows_that_hardly_differ():
+    """Squared distances of 1e-312 do not add up to 1 when divided by their sum."""
+    X = rows()[0] * 1e-4
+    chosen = kmeans_plus_plus(RBF(), X, np.full(30, 1e-304), 5, 0)
+    assert len(set(chosen)) == 5
+
+
+def test_constant_predictions_have_no_distribution():
+    y, s = np.array([0, 1] * 10), np.array(["a", "b", "c", "c"] * 5)
+    model = FairKernelClassifier(
+        penalty="nocco_output", unfairness=0.0, fit_intercept=False, length_scale=1.0
+    )
+    with pytest.raises(ValueError, match="constant"):
+        model.fit(np.zeros((20, 3)), y, sensitive_features=s)

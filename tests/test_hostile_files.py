@@ -1,0 +1,228 @@
+"""Files made to do harm: refused with a ValueError, before they cost memory or time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import scalefair
+from scalefair import Moments, _files
+from tests.fuzz import cases
+from tests.models import fitted
+
+LIMIT = 2**21  # kB
+
+
+def refused(path, match=None):
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    for read in (scalefair.load, Moments.load):
+        with pytest.raises((ValueError, OSError)):
+            read(path)
+    if match is not None:
+        with pytest.raises(ValueError, match=match):
+            scalefair.load(path)
+    assert time.perf_counter() - start < 20
+    # Parsing text at the limit takes a few hundred MB, and nothing takes more.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < LIMIT // 4
+
+
+def raw_file(path, header, body=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+def model_file(path, root, objects=(), arrays=None):
+    _files.write(path, "model", arrays or {}, {"root": root, "objects": list(objects)})
+
+
+@pytest.mark.parametrize("length", [0, 7, 2**25 + 1, 2**40, 2**63, 2**64 - 1])
+def test_a_header_longer_than_the_file_or_the_limit(tmp_path, length):
+    (tmp_path / "m").write_bytes(struct.pack("<Q", length) + b"{}")
+    refused(tmp_path / "m")
+
+
+@pytest.mark.parametrize("shape", [[2**40], [2**62, 4], [2**63, 2], [-1], [0, 2**63], ["a"]])
+@pytest.mark.parametrize("dtype", ["F64", "BF16", "F8_E4M3", "C64", "nothing"])
+def test_arrays_that_promise_more_than_there_is(tmp_path, shape, dtype):
+    metadata = {"format": "scalefair", "schema": "1", "kind": "model", "values": "{}",
+                "sha256": "0" * 64}  # fmt: skip
+    for offsets in ([0, 8], [0, 2**60], [2**60, 2**61], [8, 0]):
+        entry = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+        raw_file(tmp_path / "m", {"__metadata__": metadata, "a": entry}, bytes(8))
+        refused(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 10**6,
+        "[" * 50_000 + "]" * 50_000,
+        "{\"a\":" * 50_000,
+        "[" + "[]," * 10**6 + "[]]",
+        "1" * 10**6,
+        "[" + "0," * 10**6 + "0]",
+        "\ud800",
+        "null",
+        "NaN",
+        "{\"root\": NaN, \"objects\": []}",
+        "{\"root\": {\"object\": 1e400}, \"objects\": []}",
+    ],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_hostile_json(tmp_path, text, monkeypatch):
+    monkeypatch.setattr(_files.json, "dumps", lambda *_, **__: text)
+    try:
+        _files.write(tmp_path / "m", "model", {}, None)
+    except (ValueError, UnicodeError):
+        return
+    monkeypatch.undo()
+    refused(tmp_path / "m")
+
+
+def test_objects_within_objects(tmp_path):
+    chain = [{"class": "Scaled", "state": {"kernel": {"object": i + 1}}} for i in range(20_000)]
+    model_file(tmp_path / "m", {"object": 0}, chain)
+    refused(tmp_path / "m", "holds no valid model")
+
+
+def test_text_that_would_fill_the_memory(tmp_path):
+    """An array of text is as wide as its longest entry."""
+    long = {"text": ["x"] * 50_000 + ["y" * 100_000], "shape": [50_001], "dtype": "<U1"}
+    model_file(tmp_path / "m", {"object": 0}, [{"class": "OneHot", "state": {"categories_": long}}])
+    refused(tmp_path / "m", "arrays of text")
+    wide = {"text": ["x"], "shape": [1], "dtype": "<U500000000"}
+    model_file(tmp_path / "n", {"object": 0}, [{"class": "OneHot", "state": {"categories_": wide}}])
+    assert scalefair.load(tmp_path / "n").categories_.nbytes == 4
+
+
+@pytest.mark.parametrize(
+    "name", ["__class__", "__dict__", "transform", "n_features_out", "process", "a b", "", "__x"]
+)
+def test_attributes_that_are_no_data(tmp_path, name):
+    state = {"class": "Nystroem", "state": {name: {"number": "<f8"}}}
+    model_file(tmp_path / "m", {"object": 0}, [state])
+    if name == "process":  # of another class, so that it does no harm here
+        return
+    refused(tmp_path / "m", "no attribute|holds no valid model")
+
+
+@pytest.mark.parametrize("root", [5, None, [], {"list": []}, {"object": -1}, {"object": "0"},
+                                  {"object": 0.5}, {"array": "0"}])  # fmt: skip
+def test_roots_that_are_no_objects(tmp_path, root):
+    model_file(tmp_path / "m", root, [{"class": "Identity", "state": {}}] * 2)
+    refused(tmp_path / "m", "holds no valid model")
+
+
+@pytest.mark.parametrize("dtype", ["<f8", "O", "V1000000000", "<M8[ns]", "|S5", "nonsense"])
+def test_types_that_are_no_text(tmp_path, dtype):
+    text = {"text": ["a"], "shape": [1], "dtype": dtype}
+    state = {"class": "OneHot", "state": {"categories_": text, "n": {"number": dtype}}}
+    model_file(tmp_path / "m", {"object": 0}, [state])
+    refused(tmp_path / "m", "holds no valid model")
+
+
+def test_maps_whose_arrays_do_not_fit(tmp_path):
+    """Compiled loops over them check no bounds."""
+    for change in ({"n_raw_": 4}, {"n_raw_": 10**12}, {"n_features_in_": 9}):
+        model = fitted("fourier")
+        scalefair.save(model.phi_, tmp_path / "good")
+        phi = scalefair.load(tmp_path / "good")
+        vars(phi).update(change)
+        scalefair.save(phi, tmp_path / "m")
+        refused(tmp_path / "m", "do not fit each other")
+    phi = scalefair.load(tmp_path / "good")
+    phi.phase_ = np.zeros(1)
+    scalefair.save(phi, tmp_path / "m")
+    refused(tmp_path / "m", "do not fit each other")
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    path = tmp_path_factory.mktemp("good") / "m"
+    scalefair.save(fitted("classes"), path)
+    return path.read_bytes()
+
+
+@cases(400)
+@given(where=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255), early=st.booleans())
+def test_any_flipped_bits_are_noticed(tmp_path_factory, content, where, flip, early):
+    changed = bytearray(content)
+    header = int.from_bytes(content[:8], "little")
+    changed[int(where * (header + 8 if early else len(content)))] ^= flip
+    path = tmp_path_factory.getbasetemp() / "flipped"
+    path.write_bytes(changed)
+    with pytest.raises((ValueError, OSError)):
+        scalefair.load(path)
+
+
+@cases(150)
+@given(part=st.floats(0, 1, exclude_max=True), more=st.binary(max_size=9))
+def test_any_cut_is_noticed(tmp_path_factory, content, part, more):
+    path = tmp_path_factory.getbasetemp() / "cut"
+    for changed in (content[: int(part * len(content))] + more, content + more + b"\0"):
+        path.write_bytes(changed)
+        with pytest.raises((ValueError, OSError)):
+            scalefair.load(path)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
+        st.sampled_from(["array", "fortran", "scalar", "list", "tuple", "dict", "object", "number",
+                         "text", "shape", "dtype", "class", "state", "root"]), inner, max_size=3),
+    max_leaves=12,
+)  # fmt: skip
+STATES = st.dictionaries(
+    st.sampled_from(["kernel", "phi_", "n_raw_", "linear_", "landmarks_", "frequencies_", "blocks",
+                     "coef_", "weight", "_preparation", "classes_", "moments_"]), JSON, max_size=4,
+)  # fmt: skip
+OBJECTS = st.fixed_dictionaries(
+    {"class": st.sampled_from(sorted(scalefair.persistence.CLASSES)), "state": STATES | JSON}
+)
+
+
+@cases(300)
+@given(root=st.just({"object": 0}) | JSON, objects=st.lists(OBJECTS, max_size=3) | JSON)
+def test_any_json_is_read_or_refused(tmp_path_factory, root, objects):
+    path = tmp_path_factory.getbasetemp() / "json"
+    values = {"root": root, "objects": objects}
+    _files.write(path, "model", {"0": np.zeros((2, 2)), "1": np.zeros(0)}, values)
+    with contextlib.suppress(ValueError):
+        scalefair.load(path)
+
+
+@cases(200)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "bytes"
+    for changed in (content, struct.pack("<Q", len(content)) + content):
+        path.write_bytes(changed)
+        refused(path)
+
+
+def test_little_memory_is_enough_to_refuse(tmp_path):
+    """Under a limit of 2 GB of address space: no allocation follows what a header says."""
+    entry = {"dtype": "F64", "shape": [2**33], "data_offsets": [0, 2**36]}
+    raw_file(tmp_path / "m", {"__metadata__": {"format": "scalefair"}, "a": entry})
+    code = """
+import resource, sys
+from scalefair import _files
+resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
+try:
+    _files.read(sys.argv[1], "model")
+except ValueError:
+    sys.exit(0)
+sys.exit(1)
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], check=False)
+    assert done.returncode == 0

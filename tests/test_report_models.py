@@ -1,0 +1,243 @@
+"""A report of every kind of fair model: its frontier, its tests, its relevance, its file."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+
+import scalefair
+from scalefair import (
+    FairGPClassifier,
+    FairGPRegressor,
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+)
+from scalefair.measures import hsic_test
+from scalefair.report import between_share, cross, make_report
+from scalefair.report.family import weights_around
+from scalefair.report.groups import decision_table
+from scalefair.report.independence import independence, verdict
+from scalefair.report.relevance import relevance_table
+
+SMALL = {"n_components": 15, "random_state": 0}
+
+
+def people(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    s = rng.choice(["women", "men"], n)
+    X = pd.DataFrame({"age": rng.normal(size=n), "hours": rng.normal(size=n)})
+    y = X["age"] + 0.5 * X["hours"] + 1.5 * (s == "men") + 0.5 * rng.normal(size=n)
+    X["grade"] = (s == "men") + 0.3 * rng.normal(size=n)
+    return X, y, pd.DataFrame({"sex": s})
+
+
+MODELS = {
+    "linear": FairRidge(unfairness=0.05),
+    "ridge": FairKernelRidge(unfairness=0.05, **SMALL),
+    "cross-validated": FairKernelRidgeCV(unfairness=0.05, **SMALL),
+    "exact": FairKernelRidge(feature_map="exact", eta=1.0, random_state=0),
+    "without closed form": FairKernelRidge(penalty="nocco_output", eta=0.1, **SMALL),
+    "Huber": FairKernelRegressor(loss="huber", eta=1.0, **SMALL),
+    "process": FairGPRegressor(unfairness=0.05, length_scale="standardized", max_iter=3, **SMALL),
+    "exact process": FairGPRegressor(feature_map="exact", eta=1.0, max_iter=2, random_state=0),
+    "classifier": FairKernelClassifier(unfairness=0.05, **SMALL),
+    "process of classes": FairGPClassifier(eta=1.0, max_iter=2, **SMALL),
+}
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """The report of every model, made when it is asked for."""
+    X, y, S = people()
+    made = {}
+
+    def report(name):
+        if name not in made:
+            folder = tmp_path_factory.mktemp("report")
+            target = np.where(y > 0, "high", "low") if "class" in name else y
+            made[name] = (
+                folder,
+                make_report(
+                    MODELS[name], X, target, sensitive_features=S, out=folder, target="pay"
+                ),
+            )
+        return made[name]
+
+    return report
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_every_model_gets_a_whole_report(reports, name):
+    folder, found = reports(name)
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "frontier.csv", "model.scalefair", "report.html",
+    ]  # fmt: skip
+    page = (folder / "report.html").read_text("utf-8")
+    assert "Tests of independence" in page
+    before, after = found.scores()
+    assert after.share.value < before.share.value
+    table = pd.read_csv(folder / "frontier.csv")
+    assert {0.0, np.inf} <= {*table["eta"]}
+    assert found.chosen is not None
+    assert 'class="chosen"' in page
+    held_out = "_cv" if name == "cross-validated" else "_test"
+    assert (table[f"mse{held_out}_error"] > 0).all()
+    again = scalefair.load(folder / "model.scalefair")
+    X = found.problem.test.X
+    np.testing.assert_array_equal(again.predict(X), found.estimator.predict(X))
+    assert scalefair.load.__name__ in page  # and it says how
+
+
+@pytest.mark.parametrize("name", ["ridge", "classifier", "process"])
+def test_the_frontier_is_that_of_the_held_out_rows(reports, name):
+    _, found = reports(name)
+    test, groups = found.problem.test, cross(found.problem.test.sensitive)
+    row = found.chosen.iloc[0]
+    squares = (test.y - found.after) ** 2
+    assert row["mse_test"] == pytest.approx(squares.mean())
+    assert row["r2_test"] == pytest.approx(1 - squares.mean() / test.y.var())
+    score = found.after if found.scored is None else found.scored[1]
+    assert row["explained_share_test"] == pytest.approx(between_share(groups, score).value)
+    assert row["eta"] == found.estimator.eta_
+
+
+def test_relatives_of_a_process_are_those_that_a_fit_would_find(reports):
+    _, found = reports("process")
+    model, train = found.estimator, found.problem.train
+    other = model._at(np.inf)
+    settled = FairGPRegressor(
+        kernel=model.kernel_.kernel, amplitude=model.amplitude_, noise=model.noise_,
+        optimizer=None, eta=np.inf, **SMALL,
+    )  # fmt: skip
+    settled.fit(train.X, train.y, sensitive_features=train.sensitive)
+    np.testing.assert_allclose(
+        other.predict(train.X), settled.predict(train.X), rtol=1e-6, atol=1e-8
+    )
+
+
+def test_weights_lie_about_the_one_found():
+    for eta in (0.0, 1e-3, 5.0, np.inf):
+        weights = weights_around(eta)
+        assert eta in weights
+        assert (np.diff(weights) > 0).all()
+        assert (weights[0], weights[-1]) == (0.0, np.inf)
+
+
+def test_a_process_without_penalty_learns_its_own_length_scales(reports):
+    folder, found = reports("process")
+    table = relevance_table(found.baseline, found.estimator)
+    assert found.baseline.eta_ == 0
+    fair, plain = found.estimator.relevance(), found.baseline.relevance()
+    by = table.set_index("input")
+    for name in ("age", "hours", "grade"):
+        assert by.loc[name, "after"] == fair.set_index("input").loc[name, "length_scale"]
+        assert by.loc[name, "before"] == plain.set_index("input").loc[name, "length_scale"]
+    assert table["after_relevance"].is_monotonic_decreasing
+    assert "What the model looks at" in (folder / "report.html").read_text("utf-8")
+    assert relevance_table(*[reports("exact process")[1].estimator] * 2) is None
+    assert relevance_table(*[reports("ridge")[1].estimator] * 2) is None
+
+
+def test_the_tests_are_those_of_the_measures(reports):
+    _, found = reports("ridge")
+    S = found.problem.test.sensitive
+    row = found.tests.set_index("measure").loc["hsic_pvalue"]
+    assert row["before"] == pytest.approx(hsic_test(found.before, S, random_state=0).pvalue)
+    assert row["after"] == pytest.approx(hsic_test(found.after, S, random_state=0).pvalue)
+    assert row["before"] < 0.01
+
+
+def test_verdicts_tell_dependence_from_its_absence():
+    rng = np.random.default_rng(0)
+    s, noise, y = rng.choice(["a", "b"], 200), *rng.normal(size=(2, 200))
+    S = pd.DataFrame({"s": s, "t": rng.choice(["u", None], 200)})
+    dependent = noise * np.where(s == "a", 1.0, 5.0)
+    table, reason = independence(noise, dependent, S, y)
+    assert reason == ""
+    assert table["attribute"].iloc[0] == "s × t"
+    assert "still depend on s" in verdict(table, "s")
+    table, _ = independence(dependent, noise, S[["s"]], y)
+    assert "no evidence" in verdict(table, "s")
+    table, reason = independence(noise, np.zeros(200), S, y)
+    assert table is None
+    assert "constant" in reason
+
+
+def test_decisions_have_wilson_intervals():
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(0)
+    groups = cross(pd.DataFrame({"s": rng.choice(["a", "b", "c"], 90)}))
+    f, g = rng.random((2, 90))
+    for _, row in decision_table(groups, f, g, 0.6).iterrows():
+        rows = groups.codes == groups.names.index(row["group"])
+        k = int((g[rows] >= 0.6).sum())
+        interval = stats.binomtest(k, int(rows.sum())).proportion_ci(method="wilson")
+        assert row["after"] == pytest.approx(k / rows.sum())
+        assert (row["after_low"], row["after_high"]) == pytest.approx((interval.low, interval.high))
+
+
+def test_sensitive_columns_of_the_estimator_are_enough(tmp_path):
+    X, y, S = people()
+    model = FairKernelRidge(eta=1.0, sensitive_columns=["sex"], **SMALL)
+    found = make_report(model, X.assign(sex=S["sex"]), y, out=tmp_path)
+    assert found.problem.sensitive == ["sex"]
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "may use them as inputs" in page
+    assert "est.fit(X, y)" in page
+    with pytest.raises(ValueError, match="are both given"):
+        make_report(model, X, y, sensitive_features=S, out=tmp_path)
+
+
+def test_arrays_without_names_will_do(tmp_path):
+    X, y, _ = people()
+    found = make_report(
+        FairRidge(eta=1.0), X.to_numpy(), y.to_numpy(), sensitive_features=X["age"].to_numpy(),
+        out=tmp_path,
+    )  # fmt: skip
+    assert found.problem.sensitive == ["s0"]
+    assert found.groups.cut == ["s0"]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "error", "words"),
+    [
+        (Ridge(), {}, TypeError, "Ridge, which has no fairness penalty.*base_estimator"),
+        (FairKernelClassifier(), {}, ValueError, "'pay' does not have two levels"),
+        (FairRidge(), {"sensitive_features": None}, ValueError, "sensitive_features is missing"),
+        (FairRidge(), {"y": np.full(240, np.nan)}, ValueError, "missing or infinite in 240"),
+        (FairRidge(), {"rows": 30}, ValueError, "the table has 30 rows"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused(tmp_path, model, options, error, words):
+    X, y, S = people()
+    own = {"sensitive_features": S, "out": tmp_path / "never", "target": "pay"}
+    y, n = options.pop("y", y), options.pop("rows", 240)
+    own |= options
+    if own["sensitive_features"] is not None:
+        own["sensitive_features"] = own["sensitive_features"][:n]
+    with pytest.raises(error, match=words):
+        make_report(model, X[:n], y[:n], **own)
+    assert not (tmp_path / "never").exists()
+
+
+def test_what_cannot_be_saved_is_left_out_and_the_page_says_so(tmp_path):
+    X, y, S = people()
+    model = FairKernelRidge(eta=1.0, n_components=15, random_state=np.random.RandomState(0))
+    make_report(model, X, y, sensitive_features=S, out=tmp_path)
+    assert not (tmp_path / "model.scalefair").exists()
+    assert "scalefair.save(est" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_the_loading_code_of_the_page_runs(reports, monkeypatch):
+    folder, found = reports("cross-validated")
+    page = (folder / "report.html").read_text("utf-8")
+    code = re.search(r"<pre tabindex=\"0\"><code>(import scalefair.*?)</code>", page, re.DOTALL)[1]
+    monkeypatch.chdir(folder)
+    names = {"X": found.problem.test.X}
+    exec(code.replace("&#39;", "'"), names)
+    np.testing.assert_array_equal(names["model"].predict(names["X"]), found.after)
