@@ -122,6 +122,7 @@ def test_fairness_costs_error_on_real_data(name, request):
 
 
 def test_low_rank_is_as_good_as_exact_on_crime(crime):
+    """With fewer rows each picks another length scale on some splits (0.026 apart with 250)."""
     found = load("crime").claims(crime).set_index("claim")["gain"]
     near = found[found.index.str.contains("is within")]
     assert len(near) == 2

@@ -75,7 +75,7 @@ EXPERIMENT = Experiment(
     name="crime",
     title="Communities and Crime: fair KRR against the fair GP, exact and of low rank",
     full=Setting(),
-    quick=Setting(seeds=3, rows=250, etas=(0.0, 0.5, 10.0), ranks=((100, 100),)),
+    quick=Setting(seeds=3, rows=300, etas=(0.0, 0.5, 10.0), ranks=((100, 100),)),
     trial=trial,
     table=real.table,
     claims=claims,

@@ -13,6 +13,8 @@ from scipy.stats import t
 from scalefair.plots.curves import Panel
 
 HOLDS, OPEN, FAILS = "holds", "undecided", "fails"
+FEWEST = 3
+"""Two seeds may agree by chance, and decide nothing."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def judged(gains: Mapping[str, Any], margin: float = 0.0) -> pd.DataFrame:
         kept = kept[np.isfinite(kept)]
         gain, error = mean_and_error(kept)
         # Few seeds make the error itself uncertain, which Student's t allows for.
-        doubt = error * float(t.ppf(0.975, len(kept) - 1)) if len(kept) > 1 else np.inf
+        doubt = error * float(t.ppf(0.975, len(kept) - 1)) if len(kept) >= FEWEST else np.inf
         lines.append((claim, gain, error, len(kept), verdict(gain, doubt, margin)))
     return pd.DataFrame(lines, columns=["claim", "gain", "error", "seeds", "verdict"])
 
