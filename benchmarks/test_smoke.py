@@ -30,7 +30,18 @@ ARGUMENTS = {
     "gp": ["--quick"],
     "gp_exact": ["--rows", "40", "--inputs", "3", "--rounds", "1"],
     "large_m": ["--rows", "2000", "--components", "100", "--inputs", "5", "--rank", "20"],
-    "losses": ["--features", "20", "--fair-features", "20"],
+    "losses": [
+        "--features",
+        "20",
+        "--fair-features",
+        "20",
+        "--limits",
+        "0.05",
+        "--parts",
+        "passes",
+        "lbfgs",
+        "adult",
+    ],
     "measures": ["--rows", "5000"],
     "numerics": [],
     "output": ["--splits", "E", "--rows", "400"],
@@ -39,7 +50,7 @@ ARGUMENTS = {
     "streams": ["--rows", "3000", "--long-rows", "3000"],
 }
 NEEDS = {"losses": "fairlearn", "output": "equipy", "streams": "psutil", "cost_model": "psutil"}
-OTHERS = {"compare": "test_compare.py"}
+OTHERS = {"compare": "test_compare.py", "soak": "below"}
 SMALLER = {
     "cost_model": {"SHORT": (1000, 2000, 3000), "WIDTHS": (5, 10, 15),
                    "on_workers": lambda *_: 1.0, "scheduler_costs": lambda: (1e-3, 1e8)},
@@ -130,6 +141,17 @@ def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sys, "argv", [name, *ARGUMENTS[name]])
     module.main()
     assert capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_job_of_the_soak_gives_the_same_bits(tmp_path):
+    pytest.importorskip("psutil")
+    from benchmarks import soak
+
+    for name, job in soak.jobs(tmp_path).items():
+        assert np.asarray(job()).tobytes() == np.asarray(job()).tobytes(), name
+    hours = np.linspace(0, 1, 64)
+    assert soak.slope(hours, 300 + 5 * hours)[0] == pytest.approx(5.0)
 
 
 @pytest.mark.filterwarnings("ignore")
