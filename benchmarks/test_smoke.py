@@ -214,8 +214,8 @@ def test_points_are_kept_and_found_again(tmp_path, capsys):
             assert not finished(job, read(path))
             for k in range(9):
                 append(job, {"order": k, "setting": k, "share": 0.02 * k, "hsic": 1e-3 * k,
-                             "rmse": 0.9 - 0.01 * k + worse, "rows": 100, "seconds": 1.0,
-                             "total_seconds": 2.0, "peak_mb": 300.0}, path)  # fmt: skip
+                             "rmse": 0.9 - 0.01 * k + worse, "rows": 100, "cpu_seconds": 1.0,
+                             "total_cpu": 2.0, "peak_mb": 300.0}, path)  # fmt: skip
             append(job, {"note": "stopped after 9 s"}, path)
             assert not finished(job, read(path), limit=10.0)
             append(job, {"note": "done"}, path)

@@ -117,9 +117,12 @@ def _three(value: float) -> str:
 
 def _times(curve: Curve) -> list[str]:
     """CPU seconds: they do not depend on what else the machine does, nor on threads."""
-    one = max(point.get("cpu_seconds", point["seconds"]) for point in curve)
-    whole = max(point.get("total_cpu", point["total_seconds"]) for point in curve)
-    return [f"{one:.3g}", f"{whole:.3g}", f"{max(point['peak_mb'] for point in curve):.0f}"]
+    one, whole = (_most(curve, name) for name in ("cpu_seconds", "total_cpu"))
+    return [f"{one:.3g}", f"{whole:.3g}", f"{_most(curve, 'peak_mb'):.0f}"]
+
+
+def _most(curve: Curve, name: str) -> float:
+    return max((point[name] for point in curve if name in point), default=float("nan"))
 
 
 def winners(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
@@ -132,6 +135,7 @@ def winners(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
                 ours, mine = best(methods, metric, share, True)
                 other, whose = best(methods, metric, share, False)
                 met = "yes" if beaten(ours, other, metric) else "no"
+                met = "no peer is as fair" if np.isnan(other) else met
                 lines.append([data, rows or "all", s, metric, share, _three(ours), mine,
                               _three(other), whose, f"{ours - other:+.4f}", met])  # fmt: skip
     return lines
@@ -148,8 +152,10 @@ def speeds(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
             rows = theirs[0]["rows"]
             for mine, ours in _on_as_many(found, data, s, rows):
                 pairs = zip(map(float, _times(theirs)), map(float, _times(ours)), strict=True)
-                lines.append([data, f"{rows:.0f}", s, name, mine,
-                              *(f"{other / own:.3g}" for other, own in pairs)])  # fmt: skip
+                ratios = [other / own for other, own in pairs]
+                if not np.isnan(ratios).any():
+                    lines.append([data, f"{rows:.0f}", s, name, mine,
+                                  *(f"{ratio:.3g}" for ratio in ratios)])  # fmt: skip
     return lines
 
 
@@ -199,5 +205,7 @@ def summary(lines: list[list[Any]]) -> None:
     for key, some in groups.items():
         lost = [f"{line[4]:.2f} ({line[8]} {line[7]}, ours {line[5]})" for line in some
                 if line[-1] == "no"]  # fmt: skip
-        print(f"{', '.join(key)}: not above any peer at {len(some) - len(lost)} of {len(some)} "
-              f"shares{'; above at ' + '; '.join(lost) if lost else ''}", flush=True)  # fmt: skip
+        with_peer = [line for line in some if line[-1] in {"yes", "no"}]
+        print(f"{', '.join(key)}: not above any peer at {len(with_peer) - len(lost)} of "
+              f"{len(with_peer)} shares at which one has a point"
+              f"{'; above at ' + '; '.join(lost) if lost else ''}", flush=True)  # fmt: skip

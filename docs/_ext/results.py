@@ -92,7 +92,7 @@ class BenchmarkResults(SphinxDirective):
     def _one(self, name, rows):
         self.env.note_dependency(str(FOLDER / f"{name}.csv"))
         rows = selected(rows, self.options.get("where", ""))
-        return _table(rows) if len(rows) > 1 else nodes.paragraph("", "Not measured yet.")
+        return _table(rows) if len(rows) > 1 else nodes.paragraph("", "None so far.")
 
     def _section(self, name, rows):
         section = nodes.section(ids=[nodes.make_id(f"results-{name}")])
