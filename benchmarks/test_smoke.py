@@ -25,6 +25,7 @@ from scalefair.datasets import make_biased_income
 
 HERE = Path(__file__).parent
 ARGUMENTS = {
+    "control": ["--rows", "400"],
     "cost_model": ["--rows", "3000"],
     "frontier": ["--quick", "--only", "E"],
     "gp": ["--quick"],

@@ -14,6 +14,7 @@ from sphinx.util.docutils import SphinxDirective
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 TITLES = {
+    "control": "Parity given the outcome",
     "core": "Speed and memory of the core",
     "cost_model": "The cost model, predicted and measured",
     "frontier": "Frontiers on real data, beside other packages",

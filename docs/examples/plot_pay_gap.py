@@ -29,7 +29,8 @@ from scalefair.datasets import make_biased_income
 QUICK = os.environ.get("SCALEFAIR_QUICK") == "1"
 ROWS = 6_000 if QUICK else 100_000
 FILE = "acs_income_2018_regression/acs-income-2018-holdout.parquet"
-INPUTS = ["Age", "Gender", "Race", "Education", "Workclass", "Occupation", "State"]
+PEOPLE = ["Age", "Gender", "Race", "Marital Status", "Education"]
+INPUTS = [*PEOPLE, "Workclass", "Occupation", "State"]
 
 
 def pooled(column, kept):
