@@ -1,7 +1,6 @@
 """moments, merge and fit --from-moments: parts that never meet give the model of all rows."""
 
 import json
-import sys
 
 import numpy as np
 import pandas as pd
@@ -113,17 +112,3 @@ def test_moments_hold_no_rows(folder):
     pay = pd.read_csv(folder / "b.csv")["pay"].to_numpy()
     numbers = np.concatenate([moments.shift + moments.offset, moments.scatter.ravel()])
     assert not np.isclose(numbers[:, None], pay, rtol=1e-12, atol=0).any()
-
-
-def test_an_experiment_gets_its_arguments(tmp_path, monkeypatch):
-    (tmp_path / "attic").mkdir()
-    (tmp_path / "attic" / "toy1.py").write_text("import sys\nprint(sys.argv)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("scalefair.cli.paper.HOMES", ("attic",))
-    before = [*sys.argv]
-    assert succeed("paper", "toy1", "--seeds", 2, "x") == (
-        "['scalefair paper toy1', '--seeds', '2', 'x']\n"
-    )
-    assert sys.argv == before
-    assert succeed("paper").splitlines()[:2] == ["toy1: scalefair paper toy1", "toy2: not here"]
-    assert "benchmarks/paper/toy2.py" in refuse("paper", "toy2")

@@ -131,7 +131,7 @@ def test_passthrough_leaves_numbers_alone_and_fills_in_the_mean():
 
 
 def test_constant_columns_become_zero_even_where_rounding_says_otherwise():
-    X = pd.DataFrame({"a": np.full(1000, 0.1), "b": np.full(1000, 1e300), "c": np.zeros(1000)})
+    X = pd.DataFrame({"a": np.full(1000, 0.1), "b": np.full(1000, 1e70), "c": np.zeros(1000)})
     np.testing.assert_array_equal(TableEncoder().fit_transform(X), np.zeros((1000, 3)))
 
 
@@ -148,9 +148,9 @@ def test_means_far_beyond_the_deviation(mean):
 
 def test_numbers_too_large_to_square():
     X = np.array([[-1e200], [1e200], [0.0]])
-    with pytest.raises(ValueError, match=r"'x0' is too large.*rescale"):
-        TableEncoder().fit(X)
-    np.testing.assert_array_equal(TableEncoder("passthrough").fit_transform(X), X)
+    for encoder in (TableEncoder(), TableEncoder("passthrough")):
+        with pytest.raises(ValueError, match=r"'x0' contains .*numbers beyond.*rescale"):
+            encoder.fit(X)
 
 
 def test_missing_values_that_fit_did_not_see():

@@ -105,3 +105,9 @@ def test_constant_predictions_have_no_distribution():
     )
     with pytest.raises(ValueError, match="constant"):
         model.fit(np.zeros((20, 3)), y, sensitive_features=s)
+
+
+def test_the_smallest_of_weights_has_no_inverse():
+    X, y, s = rows()
+    tiny, none = (FairRidge(eta=eta).fit(X, y, sensitive_features=s) for eta in (2e-309, 0.0))
+    np.testing.assert_array_equal(tiny.predict(X), none.predict(X))

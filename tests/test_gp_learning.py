@@ -302,10 +302,12 @@ def test_places_without_an_evidence_are_gone_around():
 
 def test_huge_inputs_never_make_nan():
     X, _, y = problem(40)
-    for scale in (1e-150, 1e150):
+    for scale in (1e-150, 1e70):
         model = learner(eta=0)
         quiet(model, X * scale, y)
         assert np.isfinite(model.predict(X * scale, return_std=True)).all()
+    with pytest.raises(ValueError, match=r"column 0 .*beyond 1e\+75.*rescale"):
+        learner(eta=0).fit(X * 1e150, y)
 
 
 @pytest.mark.parametrize(

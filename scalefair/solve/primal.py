@@ -20,7 +20,7 @@ def gain(eta: Array | float, strength: Array) -> Array:
     cannot reach them.
     """
     eta = np.asarray(eta, dtype=float)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):  # of the smallest numbers, too, it is ∞
         inverse = 1.0 / eta[..., None]
     weak = strength <= NULL * strength.max(initial=0.0)
     nothing = (eta[..., None] == 0) | ((inverse == 0) & weak)

@@ -172,9 +172,13 @@ class Moments:
         arrays = (self.shift, self.offset, self.scatter)
         shapes = [part.shape for part in arrays]
         numbers = all(part.dtype == np.float64 for part in arrays) and 0 <= self.weight < np.inf
-        fit = shapes == [(width,), (width,), (width, width)]
+        fit = shapes == [(width,), (width,), self._scatter_shape()]
         if not (fit and numbers) or min(self.blocks.values(), default=0) < 0 or self.n_rows < 0:
             raise ValueError(f"blocks {dict(self.blocks)} do not fit arrays of shapes {shapes}")
+
+    def _scatter_shape(self) -> tuple[int, int]:
+        width = sum(self.blocks.values())
+        return width, width
 
     def transform(self, **linear: Array | None) -> Moments:
         """Return the moments of rows whose named blocks are multiplied by a matrix from the right.

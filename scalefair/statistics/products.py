@@ -44,6 +44,10 @@ class CrossMoments(Moments):
         rows = self.n_rows + other.n_rows
         return CrossMoments(self.blocks, rows, weight, self.shift, offset, scatter, self.key)
 
+    def _scatter_shape(self) -> tuple[int, int]:
+        width = sum(self.blocks.values())
+        return width, width - self.blocks["phi"]
+
     def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
         """Return the centred covariance of two (groups of) blocks, divided by n."""
         left, right = (_names(rows), _names(columns))
