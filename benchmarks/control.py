@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=None, help="training rows; all of them if not")
     rows = parser.parse_args().rows
     train, test = load_adult(subset="train"), load_adult(subset="test")
-    X, y, s = (part.iloc[:rows] for part in (train.data, train.target, train.sensitive_features))
+    X, y, s = train.data[:rows], train.target[:rows], train.sensitive_features[:rows]
     men = np.asarray(test.sensitive_features["sex"].astype(str).str.strip() == "Male")
     lines = []
     for name, settings in FITS.items():
