@@ -1,4 +1,4 @@
-"""scalefair: with boosted trees inside, and with kernel features alone."""
+"""scalefair: with boosted trees inside, with kernel features alone, and linear."""
 
 from __future__ import annotations
 
@@ -48,6 +48,18 @@ def kernel_alone(task: Task) -> Points:
     )  # fmt: skip
 
 
+def linear(task: Task) -> Points:
+    """Linear features, as the reductions with a linear learner have them."""
+    return curve(
+        FairKernelRidgeCV(
+            feature_map="linear", unfairness=0.05, random_state=0,
+            eps=1e-3 if task.split.name == "B" else 1e-6,
+            sensitive_columns=task.split.sensitive, hide_sensitive=task.hidden,
+        ),
+        task,
+    )  # fmt: skip
+
+
 def logistic(task: Task) -> Points:
     """The logistic loss: f is the log-odds. One fit for each limit, its trees included."""
     for limit in LOGISTIC_LIMITS[:2] if task.quick else LOGISTIC_LIMITS:
@@ -64,5 +76,6 @@ def logistic(task: Task) -> Points:
 METHODS = (
     Method("scalefair, trees inside", with_trees),
     Method("scalefair, kernel alone", kernel_alone),
+    Method("scalefair, linear", linear),
     Method("scalefair, trees inside, logistic", logistic, kinds=("rate",), threshold=0.0),
 )

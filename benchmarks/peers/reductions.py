@@ -93,7 +93,7 @@ def _method(how: Any, learner: Any, decides: bool) -> Method:
     inside = "trees" if learner is trees else "linear"
     return Method(
         f"fairlearn {name} {goal}, {inside}", lambda task: how(task, learner), kinds=(kind,),
-        most=20_000, needs="fairlearn", reduction=True,
+        most=20_000 if learner is trees else None, needs="fairlearn", reduction=True,
     )  # fmt: skip
 
 
