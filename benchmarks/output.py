@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import KFold, cross_val_predict
@@ -40,15 +40,18 @@ FIELDS = ("split", "method", "knob", "error", "auc", "hsic", "gap", "seconds")
 
 
 class Remembered(BaseEstimator):
-    """Boosted trees that are fitted once for the same rows, whatever eta is tried next."""
+    """A model that is fitted once for the same rows, whatever eta is tried next."""
 
     models: dict[Any, Any] = {}  # noqa: RUF012 (shared on purpose)
 
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
     def fit(self, X: pd.DataFrame, y: Any) -> Remembered:
         hashed = int(pd.util.hash_pandas_object(X, index=False).sum())
-        key = (hashed, X.shape, float(np.sum(y * np.arange(len(y)))))
+        key = (repr(self.model), hashed, X.shape, float(np.sum(y * np.arange(len(y)))))
         if key not in self.models:
-            self.models[key] = boosted(self.decides).fit(X, y)
+            self.models[key] = clone(self.model).fit(X, y)
         self.model_ = self.models[key]
         return self
 
@@ -57,11 +60,11 @@ class Remembered(BaseEstimator):
 
 
 class Regressor(RegressorMixin, Remembered):
-    decides = False
+    """Numbers."""
 
 
 class Classifier(ClassifierMixin, Remembered):
-    decides = True
+    """Classes and their probabilities."""
 
     @property
     def classes_(self) -> Any:
@@ -71,10 +74,11 @@ class Classifier(ClassifierMixin, Remembered):
         return self.model_.predict_proba(X)
 
 
-def boosted(decides: bool) -> Any:
-    kind = HistGradientBoostingClassifier if decides else HistGradientBoostingRegressor
-    more = {} if decides else {"max_iter": 300}
-    return kind(categorical_features="from_dtype", random_state=0, **more)
+def boosted(decides: bool) -> Remembered:
+    same: dict[str, Any] = {"categorical_features": "from_dtype", "random_state": 0}
+    if decides:
+        return Classifier(HistGradientBoostingClassifier(**same))
+    return Regressor(HistGradientBoostingRegressor(max_iter=300, **same))
 
 
 def numbers(s: pd.DataFrame) -> Any:
@@ -123,7 +127,7 @@ def ours(split: Split, eta: float, *, hidden: bool, kernel: str | None) -> Any:
     model = (FairKernelClassifier if decides else FairKernelRidge)(
         n_components=300, alpha=1e-3, eta=eta, eps=EPS, output_kernel=kernel,
         penalty="normalized" if kernel is None else "nocco_output", hide_sensitive=hidden,
-        base_estimator=Classifier() if decides else Regressor(),
+        base_estimator=boosted(decides),
         sensitive_columns=split.sensitive, n_sensitive_components=30, random_state=0,
     )  # fmt: skip
     with warnings.catch_warnings():
@@ -159,7 +163,7 @@ def rival(split: Split) -> tuple[Any, Any]:
     from equipy.fairness import FairWasserstein
 
     decides = split.name == "E"
-    model = Classifier() if decides else Regressor()
+    model = boosted(decides)
     folds, how = KFold(5, shuffle=True, random_state=0), "predict_proba" if decides else "predict"
     held = cross_val_predict(model, split.X, split.y, cv=folds, method=how)
     h = getattr(model.fit(split.X, split.y), how)(split.X_test)

@@ -26,20 +26,20 @@ Key = tuple[str, str, str]
 
 def curves(path: Path) -> dict[Key, dict[str, Curve]]:
     """Points of every method that came to its end, averaged over the seeds that have them all."""
-    points: dict[Any, list[dict[str, str]]] = defaultdict(list)
+    points: dict[Any, dict[str, dict[str, str]]] = defaultdict(dict)
     lines = read(path)
     done = {_job(line) for line in lines if line["note"] == DONE}
     for line in lines:
         if line["setting"] and _job(line) in done:
             key = line["data"], line["asked_rows"], line["s"]
-            points[key, line["method"], _setting(line)].append(line)
+            # The last one counts: a run that was stopped leaves points behind.
+            points[key, line["method"], _setting(line)][line["seed"]] = line
     found: dict[Key, dict[str, Curve]] = defaultdict(lambda: defaultdict(list))
-    for (key, method, _), lines in points.items():
-        seeds = {line["seed"] for line in lines}
-        every = {line["seed"] for (k, m, _), more in points.items() for line in more
+    for (key, method, _), by_seed in points.items():
+        every = {seed for (k, m, _), more in points.items() for seed in more
                  if (k, m) == (key, method)}  # fmt: skip
-        if seeds == every:
-            found[key][method].append(_mean(lines))
+        if set(by_seed) == every:
+            found[key][method].append(_mean(list(by_seed.values())))
     return found
 
 
