@@ -114,10 +114,10 @@ def shorten(module, monkeypatch):
                        X_test=split.X_test[:400], y_test=split.y_test[:400])  # fmt: skip
 
     monkeypatch.setattr(module, "load", short)
-    for name in ("base_model", "boosted"):
+    for name, inside in (("base_model", ""), ("boosted", "model__")):
         if hasattr(module, name):
-            made = getattr(module, name)
-            trees = lambda *some, made=made: made(*some).set_params(**few)  # noqa: E731
+            made, fewer = getattr(module, name), {inside + key: few[key] for key in few}
+            trees = lambda *some, made=made, fewer=fewer: made(*some).set_params(**fewer)  # noqa: E731
             monkeypatch.setattr(module, name, trees)
 
 
