@@ -8,6 +8,7 @@ import dask.bag
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -194,6 +195,12 @@ def test_the_place_of_a_missing_value_is_named(what, tmp_path):
 def test_targets_are_asked_for(x):
     with pytest.raises(ValueError, match="y is None"):
         fit(x, None, None if isinstance(x, BatchSource) else S, None)
+
+
+def test_a_lazy_frame_is_to_be_scanned_or_collected():
+    for judge in (fit, fit(X).predict):
+        with pytest.raises(TypeError, match=r"LazyFrame is lazy.*collect.*scan_parquet"):
+            judge(pl.LazyFrame(X))
 
 
 @pytest.mark.parametrize("x", [da.from_array(Y, 50), dask.bag.range(3, npartitions=1)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from narwhals.dependencies import is_into_dataframe
 from sklearn.utils.validation import validate_data
@@ -73,6 +74,7 @@ def open_rows(
     if is_stream(X):
         parts = (sensitive_features, y, sample_weight, control_features)
         return _open_stream(estimator, X, parts, reset=reset)
+    _refuse_lazy(X)
     keeps = getattr(estimator, "base_estimator", None) is not None
     table = is_into_dataframe(X) and (keeps or not _frames.is_all_numeric(X))
     if not reset:
@@ -122,6 +124,7 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
         source = stream_source(X, None, None, None, estimator.n_jobs)
         check_columns(estimator, X, reset=False)
         return source
+    _refuse_lazy(X)
     if _is_table(estimator._preparation, X):
         validate_data(estimator, X, skip_check_array=True, reset=False)
         X = X if hasattr(X, "shape") else np.array(X, dtype=object)
@@ -147,6 +150,11 @@ def check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
     else:
         alike = _frames.make_frame({name: np.empty(0) for name in names})
     validate_data(estimator, alike, skip_check_array=True, reset=reset)
+
+
+def _refuse_lazy(X: Any) -> None:
+    if isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame):
+        _frames.as_table(X)  # complains
 
 
 def _check_target(y: Any) -> None:
