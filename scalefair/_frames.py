@@ -136,7 +136,7 @@ def as_table(X: Any, *, one_column: bool = False) -> Any:
         return table.to_frame()
     if isinstance(table, nw.DataFrame):
         return table
-    return _from_array(_as_array(table), one_column)
+    return _from_array(as_array(table), one_column)
 
 
 def is_frame(X: Any) -> bool:
@@ -144,7 +144,7 @@ def is_frame(X: Any) -> bool:
     if is_into_dataframe(X) or isinstance(X, nw.DataFrame):
         return True
     if isinstance(X, list | tuple):
-        return bool(_as_array(X).dtype.kind not in _NUMBERS)
+        return bool(as_array(X).dtype.kind not in _NUMBERS)
     return isinstance(X, np.ndarray) and X.dtype.kind not in _NUMBERS + "c"
 
 
@@ -203,7 +203,7 @@ def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
     frame = _from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
         return nw.to_native(frame[rows])
-    return _as_array(X)[rows]
+    return as_array(X)[rows]
 
 
 def stack_rows(tables: Sequence[Any]) -> Any:
@@ -211,25 +211,25 @@ def stack_rows(tables: Sequence[Any]) -> Any:
     frames = [_from_native(table) for table in tables]
     frames = [f.to_frame() if isinstance(f, nw.Series) else f for f in frames]
     if isinstance(frames[0], nw.DataFrame):
-        return nw.to_native(nw.concat(frames, how="vertical"))
-    return np.concatenate([_as_array(table) for table in tables])
+        return nw.to_native(nw.concat(_with_same_levels(frames), how="vertical"))
+    return np.concatenate([as_array(table) for table in tables])
+
+
+def _with_same_levels(frames: list[Any]) -> list[Any]:
+    """Give categories of pandas the levels of all frames: they would become objects otherwise."""
+    if not frames[0].implementation.is_pandas_like():
+        return frames
+    dtypes = [dict(frame.to_native().dtypes) for frame in frames]
+    merged = {
+        name: type(dtype)(list(dict.fromkeys(v for d in dtypes for v in d[name].categories)))
+        for name, dtype in dtypes[0].items()
+        if all(hasattr(d.get(name), "categories") for d in dtypes)
+    }
+    return [nw.from_native(f.to_native().astype(merged)) for f in frames] if merged else frames
 
 
 def column_positions(X: Any, chosen: str | int | Iterable[str | int]) -> list[int]:
-    """Return the positions of columns given by name or position.
-
-    Parameters
-    ----------
-    X : array, data frame or table
-        Where to look.
-    chosen : str, int or iterable of them
-        Names, or positions from 0.
-
-    Returns
-    -------
-    list of int
-        In the order asked for.
-    """
+    """Return the positions, from 0, of columns given by name or position, in the order given."""
     return resolve_columns(chosen, column_names(X), n_columns(X))
 
 
@@ -270,8 +270,7 @@ def to_numpy(X: Any, dtype: DTypeLike = np.float64) -> NDArray[Any]:
 
 def make_frame(data: Mapping[str, Sequence[Any] | NDArray[Any]]) -> pd.DataFrame:
     """Return a pandas data frame, the form of every result table."""
-    frame: pd.DataFrame = _pandas().DataFrame(dict(data))
-    return frame
+    return _pandas().DataFrame(dict(data))  # type: ignore[no-any-return]
 
 
 def _pandas() -> Any:
@@ -289,7 +288,8 @@ def _from_native(X: Any) -> Any:
         raise ValueError(f"column names are not unique: {found}; rename the columns") from error
 
 
-def _as_array(X: Any) -> NDArray[Any]:
+def as_array(X: Any) -> NDArray[Any]:
+    """Return lists, arrow arrays and the like as an array: text and numbers in one as objects."""
     if issparse(X):
         raise TypeError(f"sparse input ({type(X).__name__}) is not supported: pass X.toarray()")
     array = np.asarray(X)
@@ -397,4 +397,4 @@ def _at(X: Any, positions: list[int]) -> Any:
     frame = _from_native(X)
     if isinstance(frame, nw.DataFrame):
         return nw.to_native(frame[:, positions])
-    return _as_array(X)[:, positions]
+    return as_array(X)[:, positions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,7 +159,12 @@ def inverse_root(matrix: Array, eps: float, cutoff: float = 1e-14) -> Array:
     return np.asarray(vectors[:, keep] / np.sqrt(values[keep] + eps))
 
 
-def check_finite(name: str, values: NDArray[Any], largest: float = LARGEST) -> None:
+def check_finite(
+    name: str,
+    values: NDArray[Any],
+    largest: float = LARGEST,
+    names: Sequence[str] | None = None,
+) -> None:
     """Raise a ValueError that names the first column with NaN, infinity or what is nearly so."""
     if values.size == 0 or values.dtype.kind not in "fiu":
         return
@@ -169,7 +175,8 @@ def check_finite(name: str, values: NDArray[Any], largest: float = LARGEST) -> N
     good = np.abs(values) <= largest
     column = int(np.flatnonzero(~good.all(axis=0))[0])
     wrong = "NaN or infinite" if not np.isfinite(values[:, column]).all() else f"beyond {largest:g}"
+    which = column if names is None else repr(names[column])
     raise ValueError(
-        f"{name} has {int((~good[:, column]).sum())} value(s) in column {column} that are {wrong}; "
+        f"{name} has {int((~good[:, column]).sum())} value(s) in column {which} that are {wrong}; "
         "fill them in or rescale them, or leave those rows out"
     )

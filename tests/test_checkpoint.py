@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from scalefair import BatchSource, FairKernelRidge, FairKernelRidgeCV
+from scalefair import BatchSource, FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.maps import Identity
 from scalefair.statistics import Checkpoint, RowMap, accumulate
 from scalefair.stream import ArraySource
@@ -104,7 +105,7 @@ def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
     parameters = {"n_components": 20, "random_state": 0, "chunk_rows": 50}
     expected = cls(**parameters).fit(X, y[:, 0], sensitive_features=s)
     model = cls(**parameters, checkpoint=tmp_path / "c")
-    last = _passes_of_a_fit(cls, parameters, X, y, s)
+    last = _passes_of_a_fit(model, X, y, s)
     passes.clear()
     with pytest.raises(CrashError):
         model.fit(BatchSource(lambda: batches(last)), None)
@@ -118,10 +119,10 @@ def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
 
 
 def _eager(init):
-    return lambda self, path: init(self, path, seconds=0.0, chunks=2)
+    return lambda self, path, rows="": init(self, path, seconds=0.0, chunks=2, rows=rows)
 
 
-def _passes_of_a_fit(cls, parameters, X, y, s):
+def _passes_of_a_fit(model, X, y, s):
     """How often a fit begins to read: the last time is the pass that sums."""
     count = []
 
@@ -131,5 +132,58 @@ def _passes_of_a_fit(cls, parameters, X, y, s):
             rows = slice(start, start + 50)
             yield X[rows], y[rows, 0], s[rows], None
 
-    cls(**parameters).fit(BatchSource(batches), None)
+    clone(model).fit(BatchSource(batches), None)
     return len(count)
+
+
+OTHERS = {
+    "other rows": lambda X, y: (X + 1.0, y),
+    "another target": lambda X, y: (X, 2.0 * y),
+    "fewer rows": lambda X, y: (X[:400], y[:400]),
+}
+
+
+@pytest.mark.parametrize("how", OTHERS)
+def test_other_data_does_not_go_on_from_the_sums(how, tmp_path, monkeypatch):
+    """Nothing about a linear map of numbers tells the data: the checkpoint itself must."""
+    monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
+    X, y = problem()
+    model = FairRidge(eta=0.0, chunk_rows=10, checkpoint=tmp_path / "c", n_jobs=1)
+    _crash(model, X, y)
+    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        model.fit(*OTHERS[how](X, y[:, 0]))
+    expected = FairRidge(eta=0.0).fit(X, y[:, 0])
+    np.testing.assert_allclose(model.fit(X, y[:, 0]).coef_, expected.coef_, rtol=1e-10)
+
+
+def test_other_folds_do_not_go_on_from_the_sums(tmp_path, monkeypatch):
+    monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
+    X, y = problem()
+    model = FairKernelRidgeCV(
+        feature_map="linear", etas=[0.0], cv=3, chunk_rows=10, checkpoint=tmp_path / "c",
+        n_jobs=1, random_state=0,
+    )  # fmt: skip
+    _crash(model, X, y)
+    for other in ({"cv": 4}, {"random_state": 1}):
+        with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+            clone(model).set_params(**other).fit(X, y[:, 0])
+
+
+def _crash(model, X, y):
+    """Fit until a few sums have been kept."""
+    kept = []
+
+    def write(self, moments, next_row):
+        kept.append(next_row)
+        WRITE(self, moments, next_row)
+        if len(kept) == 30:
+            raise CrashError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoint, "write", write)
+        with pytest.raises(CrashError):
+            clone(model).fit(X, y[:, 0])
+    assert kept[-1] > 400
+
+
+WRITE = Checkpoint.write

@@ -20,8 +20,7 @@ from distributed import Client, LocalCluster, Security
 
 from scalefair.maps import RandomFourier
 from scalefair.statistics import RowMap, accumulate
-from scalefair.stream import ArraySource
-from scalefair.stream.dask import DaskSource, connect
+from scalefair.stream import ArraySource, DaskSource, connect
 from tests.clusters import HERE, LIMIT, Cluster, ends
 
 N = 4000

@@ -320,18 +320,18 @@ def test_blas_is_held_to_one_thread_in_tasks():
 @pytest.mark.parametrize("known", [True, False])
 def test_parts_of_different_lengths_are_named(known):
     x = da.from_array(X, 100) if known else FRAMES[["a"]]
-    with pytest.raises(ValueError, match="x has 1000 rows but y has 999"):
+    with pytest.raises(ValueError, match="X has 1000 rows but y has 999"):
         DaskSource(x, y=Y[:-1]).count()
-    with pytest.raises(ValueError, match="x has 1000 rows but weight has 998"):
+    with pytest.raises(ValueError, match="X has 1000 rows but sample_weight has 998"):
         DaskSource(x, weight=partitioned(FRAME["w"], [500, 498])).count()
 
 
 def test_wrong_parts_are_refused():
-    with pytest.raises(ValueError, match="x has 1 dimensions"):
+    with pytest.raises(ValueError, match="X has 1 dimensions"):
         DaskSource(da.from_array(W, 10))
-    with pytest.raises(ValueError, match="weight has 2 dimensions"):
+    with pytest.raises(ValueError, match="sample_weight has 2 dimensions"):
         DaskSource(da.from_array(X, 10), weight=FRAMES[["w"]])
-    with pytest.raises(ValueError, match=r"x has 0 dimensions \(Bag\)"):
+    with pytest.raises(ValueError, match=r"X has 0 dimensions \(Bag\)"):
         DaskSource(dask.bag.range(3, npartitions=1))
     with pytest.raises(ValueError, match="rows_per_task=0"):
         DaskSource(da.from_array(X, 10), rows_per_task=0)

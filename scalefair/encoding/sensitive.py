@@ -45,6 +45,7 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
     def finish(self, statistics: TableStatistics) -> Self:
         """Become fitted from the (summed) `sensitive_statistics` of the rows."""
         set_columns_in(self, statistics)
+        self.check_present(statistics)
         for column in statistics.columns:
             _check_column(column, self.role)
         self.names_ = statistics.names
@@ -56,6 +57,12 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
             if categorical
         }
         return self
+
+    @classmethod
+    def check_present(cls, statistics: TableStatistics) -> None:
+        """Complain of missing values, in a stream chunk by chunk, while their place is known."""
+        for column in statistics.columns:
+            _check_missing(cls.role, column.name, column.kind, column.n_missing)
 
     def transform(self, s: Any) -> Any:
         """Return the rows of numbers and codes, float64 of shape (n, p)."""
@@ -103,7 +110,6 @@ class ControlEncoder(SensitiveEncoder):
 
 
 def _check_column(column: ColumnStatistics, role: str) -> None:
-    _check_missing(role, column.name, column.kind, column.n_missing)
     levels = [level for level, weight in column.levels.items() if weight > 0]
     low, high = column.spread.low, column.spread.high
     if column.kind == "boolean":

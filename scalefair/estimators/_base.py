@@ -46,6 +46,7 @@ from scalefair.statistics import (
     Moments,
     RowMap,
     accumulate,
+    fingerprint,
 )
 from scalefair.stream import ChunkSource
 
@@ -204,12 +205,15 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
     ) -> FoldMoments:
         row_map = self._row_map(n_rows)
         rows = self.chunk_rows or row_map.chunk_rows
-        kept = self._checkpoint()
+        kept = self._checkpoint(source, folds)
         with watched(self, source, rows, n_rows) as told:
             return accumulate(told, row_map, folds=folds, rows=rows, checkpoint=kept)
 
-    def _checkpoint(self) -> Checkpoint | None:
-        return None if self.checkpoint is None else Checkpoint(Path(self.checkpoint))
+    def _checkpoint(self, source: ChunkSource, folds: Folds) -> Checkpoint | None:
+        path = getattr(self, "checkpoint", None)
+        if path is None:
+            return None
+        return Checkpoint(Path(path), rows=fingerprint(source, folds))
 
     def _system_options(self, ratio: float, eps: float) -> dict[str, Any]:
         """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""

@@ -16,7 +16,7 @@ from scalefair._typing import LARGEST_SINGLE, Array, Chunk
 from scalefair.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, TableStatistics
 from scalefair.estimators import _rows
 from scalefair.estimators._base_model import BaseModel, whole_change
-from scalefair.estimators._learn import Learned, Learner
+from scalefair.estimators._learn import Learned, Learner, named_place
 from scalefair.estimators._rows import Rows, open_rows
 from scalefair.estimators._validate import positions
 from scalefair.maps._base import seed_of
@@ -80,14 +80,19 @@ class Preparation:
         return replace(chunk, x=x, s=s)
 
     def encode(self, chunk: Chunk) -> Chunk:
-        """Turn x, s and c of a split chunk into numbers."""
+        """Turn x, s and c of a split chunk into numbers; an error says where they come from."""
+        with named_place(chunk):
+            return self._encoded(chunk)
+
+    def _encoded(self, chunk: Chunk) -> Chunk:
         x, s, c = chunk.x, chunk.s, chunk.c
         if self.encoder is not None:
             x = np.asarray(self.encoder.transform(x))
         else:
+            names = _frames.column_names(x)
             x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else _frames.to_numpy(x)
             # Rows of a stream, or next to hidden columns, nobody has looked at yet.
-            check_finite("X", x)
+            check_finite("X", x, names=names)
         if s is not None:
             s = None if self.sensitive_encoder is None else self.sensitive_encoder.transform(s)
         if c is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +14,23 @@ from scalefair import _frames
 from scalefair._linalg import check_finite
 from scalefair._typing import Array, Chunk
 from scalefair.encoding import (
+    ControlEncoder,
     Groups,
+    SensitiveEncoder,
     TableStatistics,
     sensitive_statistics,
     table_statistics,
 )
 from scalefair.stream import Sample, Sampler
+
+
+@contextmanager
+def named_place(chunk: Chunk) -> Iterator[None]:
+    """Say in a ValueError which file or partition the rows come from."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{chunk.where}: {error}" if chunk.where else str(error)) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +113,8 @@ class Learner:
         """Count the rows of one chunk in; an error says where they come from."""
         if chunk.n_rows == 0:
             return
-        try:
+        with named_place(chunk):
             self._add(chunk)
-        except ValueError as error:
-            raise ValueError(f"{chunk.where}: {error}" if chunk.where else str(error)) from error
 
     def _add(self, chunk: Chunk) -> None:
         self._n_rows += chunk.n_rows
@@ -118,10 +129,10 @@ class Learner:
             if part is not None:
                 check_finite(name, np.asarray(part))
         if chunk.s is not None:
-            self._s = self._s + sensitive_statistics(chunk.s, chunk.weight)
+            self._s = self._s + _statistics(SensitiveEncoder, chunk.s, chunk)
             self._groups += Groups.of(_present(chunk.s, chunk.weight), self._groups.every)
         if chunk.c is not None:
-            self._c = self._c + sensitive_statistics(chunk.c, chunk.weight)
+            self._c = self._c + _statistics(ControlEncoder, chunk.c, chunk)
             self._control_groups += Groups.of(_present(chunk.c, chunk.weight), False)
         self._sampler.add(chunk)
 
@@ -132,6 +143,13 @@ class Learner:
             self._n_rows, self._n_present, self._weight, self._x, self._s, self._c, self._groups,
             self._control_groups, sample,
         )  # fmt: skip
+
+
+def _statistics(encoder: type[SensitiveEncoder], part: Any, chunk: Chunk) -> TableStatistics:
+    statistics = sensitive_statistics(part, chunk.weight)
+    if chunk.where:
+        encoder.check_present(statistics)
+    return statistics
 
 
 def _present(part: Any, weight: Array | None) -> Any:

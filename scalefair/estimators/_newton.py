@@ -38,7 +38,7 @@ from scalefair.losses import Loss
 from scalefair.solve.diagnostics import diagnose, rounding_of, warn_of_few_digits
 from scalefair.solve.newton import Goal, NewtonFit, newton
 from scalefair.solve.newton_model import Local, Problem, ridged_hessian
-from scalefair.statistics import Checkpoint, chunk_rows
+from scalefair.statistics import chunk_rows
 from scalefair.stream import ArraySource, ChunkSource
 from scalefair.stream._source import PARTS
 
@@ -63,9 +63,6 @@ class FairNewtonBase(FairBase):
 
     def _input_map(self, data: TrainingData) -> FeatureMap:
         return input_map(self, data)
-
-    def _checkpoint(self) -> Checkpoint | None:
-        return None
 
     def _check_parameters(self) -> None:
         check_alpha(self.alpha)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from narwhals.dependencies import is_into_dataframe
 from sklearn.utils.validation import validate_data
@@ -18,6 +19,7 @@ from scalefair.stream import (
     DaskSource,
     FileSource,
     Scan,
+    in_memory,
     is_dask,
 )
 
@@ -65,9 +67,14 @@ def open_rows(
     reset: bool,
 ) -> Rows:
     """Return the rows of `fit` (`reset`) or of a later batch; set or check the names of columns."""
+    if not is_dask(X):
+        y, sensitive_features, sample_weight, control_features = map(
+            in_memory, (y, sensitive_features, sample_weight, control_features)
+        )
     if is_stream(X):
         parts = (sensitive_features, y, sample_weight, control_features)
         return _open_stream(estimator, X, parts, reset=reset)
+    _refuse_lazy(X)
     keeps = getattr(estimator, "base_estimator", None) is not None
     table = is_into_dataframe(X) and (keeps or not _frames.is_all_numeric(X))
     if not reset:
@@ -89,11 +96,13 @@ def _open_stream(estimator: Any, X: Any, parts: tuple[Any, ...], *, reset: bool)
                 "of a BatchSource; give None"
             )
         first = next(X.chunks(65536))
+        _check_target(first.y)
         check_columns(estimator, first.x, reset=reset)
         return Rows(X, is_into_dataframe(first.x), False, first.y.shape[1] == 1)
-    check_columns(estimator, X, reset=reset)
     s, y, weight, c = parts
+    _check_target(y)
     source = stream_source(X, s, y, weight, estimator.n_jobs, c)
+    check_columns(estimator, X, reset=reset)
     return Rows(source, not _is_array(X), False, _is_one_target(y))
 
 
@@ -112,8 +121,10 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
         check_columns(estimator, next(X.chunks(65536)).x, reset=False)
         return X
     if is_stream(X):
+        source = stream_source(X, None, None, None, estimator.n_jobs)
         check_columns(estimator, X, reset=False)
-        return stream_source(X, None, None, None, estimator.n_jobs)
+        return source
+    _refuse_lazy(X)
     if _is_table(estimator._preparation, X):
         validate_data(estimator, X, skip_check_array=True, reset=False)
         X = X if hasattr(X, "shape") else np.array(X, dtype=object)
@@ -133,14 +144,22 @@ def _is_table(preparation: Any, X: Any) -> bool:
 
 def check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
     """Let scikit-learn set or check `n_features_in_` and `feature_names_in_`, by a look-alike."""
-    names = getattr(X, "columns", None)
+    names = list(X.columns) if is_stream(X) and not _is_array(X) else _frames.column_names(X)
     if names is None:
-        names = _frames.column_names(X)
-    width = int(X.shape[1]) if names is None else len(names)
-    alike: Any = np.empty((0, width))
-    if names is not None:
-        alike = _frames.make_frame({str(name): np.empty(0) for name in names})
+        alike: Any = np.empty((0, _frames.n_columns(X)))
+    else:
+        alike = _frames.make_frame({name: np.empty(0) for name in names})
     validate_data(estimator, alike, skip_check_array=True, reset=reset)
+
+
+def _refuse_lazy(X: Any) -> None:
+    if isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame):
+        _frames.as_table(X)  # complains
+
+
+def _check_target(y: Any) -> None:
+    if y is None:
+        raise ValueError("y is None; give the targets, one for each row of X")
 
 
 def _is_array(X: Any) -> bool:

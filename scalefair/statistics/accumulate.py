@@ -279,5 +279,6 @@ def accumulate_with_checkpoints(
         if monotonic() - written >= checkpoint.seconds:
             checkpoint.write(total, next_row)
             written = monotonic()
+    checkpoint.check_end(source.n_rows, first_row)
     checkpoint.remove()
     return row_map.finished(start().result()) if total is None else total

@@ -3,7 +3,7 @@
 from scalefair.stream._source import ChunkSource, Sample, Sampler
 from scalefair.stream.arrays import ArraySource
 from scalefair.stream.batches import BatchSource
-from scalefair.stream.dask import DaskSource, is_dask
+from scalefair.stream.dask import DaskSource, connect, in_memory, is_dask
 from scalefair.stream.files import FileSource, Scan, scan_csv, scan_parquet
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "Sample",
     "Sampler",
     "Scan",
+    "connect",
+    "in_memory",
     "is_dask",
     "scan_csv",
     "scan_parquet",

@@ -23,12 +23,11 @@ def dask_frame(scan: Scan) -> Any:
     """
     import dask.dataframe as dd
 
-    from scalefair.stream.files._pieces import pieces_of
+    from scalefair.stream.files._pieces import pieces_of, to_pandas
 
-    no_rows = scan.files.schema(scan.columns).empty_table()
-    pieces = pieces_of(scan)
+    no_rows = to_pandas(scan.files.schema(scan.columns).empty_table())
     return dd.from_map(  # type: ignore[no-untyped-call]
-        _Reader(scan), pieces, meta=_pandas(no_rows), enforce_metadata=False, label="scan"
+        _Reader(scan), pieces_of(scan), meta=no_rows, enforce_metadata=False, label="scan"
     )
 
 
@@ -39,15 +38,9 @@ class _Reader:
         self._scan = scan
 
     def __call__(self, piece: Piece) -> Any:
-        from scalefair.stream.files._pieces import read_piece
+        from scalefair.stream.files._pieces import read_piece, to_pandas
 
-        return _pandas(read_piece(self._scan, piece))
-
-
-def _pandas(table: Any) -> Any:
-    from scalefair.stream.files._pieces import without_dictionaries
-
-    return without_dictionaries(table).to_pandas(date_as_object=False)
+        return to_pandas(read_piece(self._scan, piece))
 
 
 def in_order(

@@ -18,6 +18,11 @@ Span = list[tuple[int, int, int]]
 """Rows of one task: (partition of x, first row, end) in global row numbers."""
 
 _DIMENSIONS = {"x": (2,), "s": (1, 2), "y": (1, 2), "weight": (1,), "c": (1, 2)}
+_ARGUMENTS = {
+    "x": "X", "s": "sensitive_features", "y": "y", "weight": "sample_weight",
+    "c": "control_features",
+}  # fmt: skip
+"""What users call them."""
 
 
 def spans(lengths: Sequence[int], split: int, join: int) -> list[Span]:
@@ -55,17 +60,19 @@ class Part:
     ----------
     name : {"x", "s", "y", "weight", "c"}
         Which.
-    value : dask collection, array or frame
+    value : dask collection, array, frame or list
         The rows.
     """
 
     def __init__(self, name: str, value: Any) -> None:
         from dask.base import is_dask_collection
 
-        _check_dimensions(name, value)
-        self.name = name
         self.in_dask = is_dask_collection(value)
-        self.value = _in_rows(name, value) if self.in_dask else value
+        if not (self.in_dask or hasattr(value, "shape")):
+            value = _frames.as_array(value)
+        self.name = _ARGUMENTS[name]
+        _check_dimensions(self.name, value, _DIMENSIONS[name])
+        self.value = _in_rows(self.name, value) if self.in_dask else value
         self.keys: list[Any] = []
         self.lengths = _known_lengths(self.value) if self.in_dask else [_frames.n_rows(value)]
 
@@ -137,6 +144,12 @@ class Table:
         """Number of rows, None where dask does not know it."""
         return self.parts["x"].n_rows
 
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """Names of the columns of x, None where it is an array or in memory."""
+        x = self.parts["x"]
+        return None if not x.in_dask or _is_array(x.value) else tuple(x.value.columns)
+
     def check_lengths(self) -> None:
         """Raise a ValueError if two parts are known to differ in length."""
         known = [(part.name, part.n_rows) for part in self.parts.values() if part.lengths]
@@ -205,10 +218,10 @@ def _is_array(collection: Any) -> bool:
     return hasattr(type(collection), "rechunk")
 
 
-def _check_dimensions(name: str, value: Any) -> None:
+def _check_dimensions(name: str, value: Any, expected: tuple[int, ...]) -> None:
     ndim = len(value.shape) if hasattr(value, "shape") else 0
-    if ndim not in _DIMENSIONS[name]:
-        allowed = " or ".join(map(str, _DIMENSIONS[name]))
+    if ndim not in expected:
+        allowed = " or ".join(map(str, expected))
         raise ValueError(
             f"{name} has {ndim} dimensions ({type(value).__name__}); expected {allowed}: a dask "
             "array, data frame or series, or one in memory"

@@ -24,7 +24,7 @@ from scalefair.stream.arrays import ArraySource
 _GRAPH_SIZE = "distributed.admin.large-graph-warning-threshold"
 _LOST = (
     "the dask scheduler at {address} was lost, or lost what it was given ({reason}); start it "
-    "again if need be, connect anew (scalefair.stream.dask.connect) and repeat"
+    "again if need be, connect anew (scalefair.stream.connect) and repeat"
 )
 
 
@@ -141,17 +141,30 @@ class Job:
         Rows per chunk.
     topic : str or None
         Where workers report finished tasks.
+    names : tuple or None
+        Names of the columns that x must have in every partition, in this order.
     """
 
     start: Callable[[], Any]
     changes: tuple[Change, ...]
     rows: int
     topic: str | None = None
+    names: tuple[Any, ...] | None = None
 
     def chunks(self, block: Chunk) -> Iterator[Chunk]:
         """Yield the chunks of a block of rows, changed."""
+        _check_names(block, self.names)
         for chunk in placed(block, self.rows):
             yield reduce(lambda changed, change: change(changed), self.changes, chunk)
+
+
+def _check_names(block: Chunk, names: tuple[Any, ...] | None) -> None:
+    """Refuse a partition with other columns than dask says: numbers would change places."""
+    if names is not None and tuple(block.x.columns) != names:
+        raise ValueError(
+            f"{block.where} has the columns {list(block.x.columns)}, but dask says {list(names)}; "
+            "give every partition the same columns in the same order"
+        )
 
 
 def placed(block: Chunk, rows: int) -> Iterator[Chunk]:

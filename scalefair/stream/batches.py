@@ -69,7 +69,10 @@ class BatchSource(ChunkSource):
                 "made: give a function that returns a fresh iterator of the same rows each time"
             )
         if count == 0:
-            raise ValueError("batches gave no rows; give at least one batch with a row")
+            raise ValueError(
+                "batches gave no rows; give at least one batch with a row, and a function that "
+                "returns a fresh iterator each time"
+            )
         self._counted[:] = [count]
 
 

@@ -55,6 +55,11 @@ def is_dask(X: Any) -> bool:
     return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
 
 
+def in_memory(part: Any) -> Any:
+    """Return rows that go beside others which are not in dask: computed if they are in dask."""
+    return part.compute() if is_dask(part) else part
+
+
 def connect(address: str, *, timeout: float = 10.0, security: Any = None) -> Any:
     """Return a distributed.Client of the dask scheduler at `address`.
 
@@ -166,8 +171,8 @@ class DaskSource(ChunkSource):
 
     def _fold(self, start: Callable[[], Accumulator], rows: int, found: list[Span]) -> Any:
         tasks = Tasks("fold")
-        job = Job(start, self._changes, rows, tasks.name if self.progress else None)
-        shared = tasks.share(job)
+        topic = tasks.name if self.progress else None
+        shared = tasks.share(Job(start, self._changes, rows, topic, self._table.names))
         results = [
             tasks.add(fold_rows, shared, self._table.rows(span, tasks), key=(tasks.name, "rows", i))
             for i, span in enumerate(found)
@@ -209,7 +214,7 @@ class DaskSource(ChunkSource):
         if shape is None:
             shape = start()(self._changed(self._table.no_rows())).shape[1:]
         tasks = Tasks("map")
-        shared = tasks.share(Job(start, self._changes, rows))
+        shared = tasks.share(Job(start, self._changes, rows, names=self._table.names))
         lengths = self._table.parts["x"].lengths
         for i, block in enumerate(self._table.partitions(tasks)):
             tasks.add(map_rows, shared, block, shape, key=(tasks.name, i, *(0 for _ in shape)))

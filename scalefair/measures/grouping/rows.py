@@ -10,7 +10,15 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._typing import Array
-from scalefair.stream import ArraySource, ChunkSource, DaskSource, FileSource, Scan, is_dask
+from scalefair.stream import (
+    ArraySource,
+    ChunkSource,
+    DaskSource,
+    FileSource,
+    Scan,
+    in_memory,
+    is_dask,
+)
 from scalefair.stream._parts import targets, weights
 
 ROWS = 65536
@@ -178,7 +186,7 @@ def _as_columns(name: str, part: Any) -> Any:
 def _in_memory(part: Any) -> Any:
     if isinstance(part, Scan):
         return _frames.stack_rows([chunk.x for chunk in FileSource(part).chunks(ROWS)])
-    return part.compute() if is_dask(part) else part
+    return in_memory(part)
 
 
 def _array_source(x: Array, s: Any, y: Any, weight: Any) -> ArraySource:

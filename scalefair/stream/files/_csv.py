@@ -55,6 +55,7 @@ class CsvFiles(Files):
         self._given = {name: _data_type(name, given) for name, given in column_types.items()}
         self.delimiter = delimiter
         self._counted: int | None = None
+        self._headers: dict[int, list[str]] = {}
         if len(delimiter) != 1:
             raise ValueError(f"delimiter={delimiter!r}; expected one character, for instance ';'")
         resolve_columns(column_types, self.names, len(self.names))
@@ -118,6 +119,7 @@ class CsvFiles(Files):
         parallel: bool,
     ) -> Iterator[pa.RecordBatch]:
         types = {name: self._types[name] for name in columns}
+        self._header(number)  # of a name that is there twice pyarrow would read the first
         try:
             with self._open(number, parallel, column_types=types, include_columns=columns) as file:
                 yield from file
@@ -143,8 +145,12 @@ class CsvFiles(Files):
         )
 
     def _header(self, number: int) -> list[str]:
-        with self._open(number, False) as reader:
-            return list(reader.schema.names)
+        """Return the names of the columns of a file, each of them once."""
+        if number not in self._headers:
+            with self._open(number, False) as reader:
+                names = check_unique(self.found.names[number], reader.schema.names)
+            self._headers[number] = names
+        return self._headers[number]
 
 
 def _held(where: str, field: pa.Field) -> pa.DataType:

@@ -55,7 +55,9 @@ class ParquetFiles(Files):
         """Each schema that occurs, with the first file that has it."""
         first: dict[pa.Schema, str] = {}
         for footer, where in zip(self._footers, self.found.names, strict=True):
-            first.setdefault(footer.schema, where)
+            if footer.schema not in first:
+                check_unique(where, footer.schema.names)
+                first[footer.schema] = where
         return first
 
     @property

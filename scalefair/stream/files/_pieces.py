@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.csv
 
+from scalefair import _frames
 from scalefair.stream.files._base import explained
 from scalefair.stream.files._csv import CsvFiles, convert_options
 from scalefair.stream.files._parquet import ParquetFiles
@@ -68,6 +69,24 @@ def without_dictionaries(table: pa.Table) -> pa.Table:
         for f in table.schema
     ]
     return table.cast(pa.schema(fields))
+
+
+def to_pandas(table: pa.Table) -> Any:
+    """Return a partition of a dask frame, which takes all columns of Python objects for text.
+
+    Booleans with missing values, decimals and days must not be such. Categories are text, of
+    whatever type they are: pieces have dictionaries of their own.
+    """
+    fields = [pa.field(field.name, _plain(field.type)) for field in table.schema]
+    table = without_dictionaries(table).cast(pa.schema(fields))
+    nullable = {pa.bool_(): _frames._pandas().BooleanDtype()}
+    return table.to_pandas(date_as_object=False, types_mapper=nullable.get)
+
+
+def _plain(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(dtype):
+        return pa.string()
+    return pa.float64() if pa.types.is_decimal(dtype) else dtype
 
 
 def _group_cuts(files: ParquetFiles, number: int, rows: int) -> list[int]:
