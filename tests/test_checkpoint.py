@@ -10,6 +10,7 @@ import pytest
 from scalefair import BatchSource, FairKernelRidge, FairKernelRidgeCV
 from scalefair.maps import Identity
 from scalefair.statistics import Checkpoint, RowMap, accumulate
+from scalefair.statistics.accumulate import ALL_ROWS, FIRST, first_rows
 from scalefair.stream import ArraySource
 
 N = 1000
@@ -52,11 +53,12 @@ def test_a_crashed_pass_goes_on(fail_at, n_threads, tmp_path):
     checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=3)
     with pytest.raises(CrashError):
         accumulate(source(Watched(fail_at), n_threads), row_map, rows=10, checkpoint=checkpoint)
-    _, kept = checkpoint.read(row_map.key)
+    _, kept = checkpoint.read(row_map.key, first_rows(source(Watched(), 1), ALL_ROWS))
     assert kept == fail_at // 30 * 30
     second = Watched()
     (moments,) = accumulate(source(second, n_threads), row_map, rows=10, checkpoint=checkpoint)
-    assert sorted(second.seen) == list(range(kept, N))
+    assert second.seen[:FIRST] == list(range(FIRST))  # to see that they are the same
+    assert sorted(second.seen[FIRST:]) == list(range(kept, N))
     assert moments.n_rows == N
     np.testing.assert_allclose(moments.scatter, expected.scatter, rtol=1e-11, atol=1e-9)
     assert not (tmp_path / "c").exists()
@@ -85,6 +87,32 @@ def test_other_maps_refuse_the_file(tmp_path):
         accumulate(source(Watched(), 1), other, rows=10, checkpoint=checkpoint)
 
 
+@pytest.mark.parametrize(
+    ("change", "parameters"),
+    [
+        ("y", {}),  # of which the maps know nothing
+        ("weight", {}),
+        ("folds", {"cv": 4}),
+        ("folds", {"random_state": 1}),
+    ],
+)
+def test_other_targets_weights_and_folds_refuse_the_file(change, parameters, tmp_path, monkeypatch):
+    monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
+    monkeypatch.setattr(Checkpoint, "remove", lambda self: None)  # as if it had crashed at its end
+    X, y = problem()
+    options = {"feature_map": "linear", "random_state": 0, "cv": 3, "checkpoint": tmp_path / "c"}
+    given = {"y": y[:, 0], "sensitive_features": X[:, 0] > 0, "sample_weight": np.ones(N)}
+    model = FairKernelRidgeCV(**options, chunk_rows=50)
+    plain = model.fit(X, **given).predict(X)
+    np.testing.assert_array_equal(model.fit(X, **given).predict(X), plain)
+    if change == "y":
+        given["y"] = -given["y"]
+    elif change == "weight":
+        given["sample_weight"] = np.arange(1.0, N + 1)
+    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        model.set_params(**parameters).fit(X, **given)
+
+
 @pytest.mark.parametrize("cls", [FairKernelRidge, FairKernelRidgeCV])
 def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
@@ -95,7 +123,7 @@ def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
     def batches(fail):
         passes.append(0)
         for start in range(0, N, 50):
-            if fail and len(passes) == fail and start == 600:
+            if len(passes) == fail and start == 600:
                 raise CrashError
             passes[-1] += 50
             rows = slice(start, start + 50)
@@ -107,7 +135,7 @@ def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
     last = _passes_of_a_fit(cls, parameters, X, y, s)
     passes.clear()
     with pytest.raises(CrashError):
-        model.fit(BatchSource(lambda: batches(last)), None)
+        model.fit(BatchSource(lambda: batches(last + 1)), None)  # one looks at the first rows
     assert (tmp_path / "c").exists()
     assert not hasattr(model, "coef_")
     passes.clear()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._digest import digest
 from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
@@ -19,6 +20,9 @@ from scalefair.statistics.rows import RowMap
 
 BLOCK = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
+
+FIRST = 64
+"""Rows that tell the data of a checkpoint from other data."""
 
 FoldOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """The fold of each row, from its global number."""
@@ -260,24 +264,39 @@ def accumulate(
 
     if checkpoint is None:
         return row_map.finished(source.fold(start, size))
-    return accumulate_with_checkpoints(source, row_map, start, size, checkpoint)
+    data = first_rows(source, folds)
+    return accumulate_with_checkpoints(source, row_map, start, size, checkpoint, data)
 
 
-def accumulate_with_checkpoints(
-    source: Any, row_map: RowMap, start: Callable[[], Any], size: int, checkpoint: Checkpoint
+def first_rows(source: Any, folds: Folds) -> str:
+    """Fingerprint of the first rows and of their folds: maps need not know of other targets."""
+    chunk = next(source.chunks(FIRST), None)
+    if chunk is None:
+        return ""
+    fold = folds.of and folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows))
+    return digest([chunk.x, chunk.s, chunk.y, chunk.weight, folds.count, fold])
+
+
+def accumulate_with_checkpoints(  # noqa: PLR0917
+    source: Any,
+    row_map: RowMap,
+    start: Callable[[], Any],
+    size: int,
+    checkpoint: Checkpoint,
+    data: str,
 ) -> FoldMoments:
     """The same, with the sums so far written to a file every so often.
 
-    A file that is there already is where an earlier pass over the same rows stopped; its rows are
-    not counted again. It goes once the pass is complete.
+    A file that is there already is where an earlier pass over the same rows (`data`) stopped; its
+    rows are not counted again. It goes once the pass is complete.
     """
-    total, first_row = checkpoint.read(row_map.key)
+    total, first_row = checkpoint.read(row_map.key, data)
     written = monotonic()
     for sums, next_row in source.rounds(start, size, checkpoint.chunks, first_row):
         part = row_map.finished(sums)
         total = part if total is None else total + part
         if monotonic() - written >= checkpoint.seconds:
-            checkpoint.write(total, next_row)
+            checkpoint.write(total, next_row, data)
             written = monotonic()
     checkpoint.remove()
     return row_map.finished(start().result()) if total is None else total

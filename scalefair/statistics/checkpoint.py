@@ -28,21 +28,22 @@ class Checkpoint:
     seconds: float = 60.0
     chunks: int = 64
 
-    def write(self, moments: FoldMoments, next_row: int) -> None:
-        """Keep the moments of all rows before `next_row`."""
+    def write(self, moments: FoldMoments, next_row: int, data: str = "") -> None:
+        """Keep the moments of all rows before `next_row` of the data with that fingerprint."""
         states = [fold.state() for fold in moments]
         arrays = {
             f"{k}.{name}": array
             for k, (parts, _) in enumerate(states)
             for name, array in parts.items()
         }
-        values = {"next_row": next_row, "folds": [value for _, value in states]}
+        folds = [value for _, value in states]
+        values = {"next_row": next_row, "folds": folds, "data": data}
         _files.write(self.path, "checkpoint", arrays, values)
 
-    def read(self, key: str) -> tuple[FoldMoments | None, int]:
+    def read(self, key: str, data: str = "") -> tuple[FoldMoments | None, int]:
         """Return the moments kept and the row to go on from; (None, 0) where there is no file.
 
-        Moments of other maps or encodings than `key` says are a ValueError.
+        Moments of other maps or encodings than `key` says, or of other data, are a ValueError.
         """
         if not self.path.exists():
             return None, 0
@@ -52,13 +53,14 @@ class Checkpoint:
                 Moments.of_state(_of_fold(arrays, k), value)
                 for k, value in enumerate(values["folds"])
             )
-            next_row = int(values["next_row"])
+            next_row, same = int(values["next_row"]), values["data"] == data
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{self.path} holds no valid checkpoint ({error})") from error
-        if any(fold.key != key for fold in found):
+        if not same or any(fold.key != key for fold in found):
             raise ValueError(
                 f"checkpoint={str(self.path)!r} was written by a fit with other data or settings; "
-                "remove the file to start anew, or use the same data, parameters and random_state"
+                "remove the file to start anew, or use the same data, parameters, folds and "
+                "random_state"
             )
         return found, next_row
 
