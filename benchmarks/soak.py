@@ -128,7 +128,8 @@ def soak(minutes: float, folder: Path) -> int:
         f"{error:.2f} MB an hour; Python's blocks {more:+.2f} a round of {blocks[-1]}; "
         f"threads and files {idle} -> {left}"
     )
-    return int(rate - 2 * error > ALLOWED * megabytes[first] or left > idle)
+    more_left = any(now > before for now, before in zip(left, idle, strict=True))
+    return int(rate - 2 * error > ALLOWED * megabytes[first] or more_left)
 
 
 def main() -> int:

@@ -12,14 +12,15 @@ import json
 import math
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 SCHEMA = 1
@@ -34,12 +35,13 @@ LARGEST_HEADER = 2**25
 MOST_LISTS = 10**6
 """Lists and objects in the JSON at most; an empty one is two bytes of text and 60 of memory."""
 
-DTYPES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8,
-          "F16": 2, "F32": 4, "F64": 8}  # fmt: skip
-"""Bytes of the numbers that a file may hold."""
+DTYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4",
+          "I32": "<i4", "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4",
+          "F64": "<f8"}  # fmt: skip
+"""The numbers that a file may hold, and what numpy calls them."""
 
 MARK = b'"sha256":"'
-NO_SUM = "0" * 64
+NO_SUM = b"0" * 64
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -64,14 +66,15 @@ def write(path: str | os.PathLike[str], kind: str, arrays: Arrays, values: Any) 
         "schema": str(SCHEMA),
         "kind": kind,
         "values": json.dumps(values, sort_keys=True, allow_nan=True),
-        "sha256": NO_SUM,
+        "sha256": NO_SUM.decode(),
     }
     content = save(arrays, metadata=metadata)
-    length = int.from_bytes(content[:8], "little")
-    if length > LARGEST_HEADER or metadata["values"].count("[") > MOST_LISTS // 2:
+    text = content[8 : 8 + int.from_bytes(content[:8], "little")].decode()
+    if len(text) > LARGEST_HEADER or _lists(text) > MOST_LISTS:
         raise ValueError(
-            f"{path} would hold {length} bytes of text, {LARGEST_HEADER} are the most that is "
-            "read; pool rare levels of the categories, or drop identifiers"
+            f"{path} would hold {len(text)} bytes of text and {_lists(text)} lists, "
+            f"{LARGEST_HEADER} and {MOST_LISTS} are the most that is read; pool rare levels of the "
+            "categories, or drop identifiers"
         )
     # The sum is over the whole file with zeros in its own place.
     digest = hashlib.sha256(content).hexdigest().encode()
@@ -92,7 +95,8 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Give a file to write that takes the place of `path` at the end, or vanishes on an error.
 
-    Whoever looks finds the old file or the new one, never a part.
+    Whoever looks finds the old file or the new one, never a part. The new one may be read by those
+    who might read the old one; a link is replaced, not followed.
     """
     target = Path(path)
     # Not by mkstemp: its files are private, and making them as readable as others takes a change
@@ -100,10 +104,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("xb") as file:
+            with suppress(OSError):  # there is none, or the file system knows no permissions
+                part.chmod(stat.S_IMODE(target.stat().st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, target)
+        _sync_folder(target.parent)
     except BaseException as error:
         part.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
@@ -111,11 +118,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
+def _sync_folder(folder: Path) -> None:
+    """Bring a new name to the disk; not every system lets a folder be opened."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any]], Any]:
     """Return the arrays and values of a file that `write` made.
 
     Nothing is allocated that the file does not hold: shapes and sizes are compared with its length
-    first, and text has a limit.
+    first, and text has a limit. It is opened once and not mapped into memory, so that others may
+    replace or cut it meanwhile.
 
     Raises
     ------
@@ -124,70 +142,90 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any
     ValueError
         If it is no such file, of another kind, of a later schema, or damaged.
     """
-    found = _checksum(path)
-    try:
-        with safe_open(os.fspath(path), framework="np") as file:
-            metadata = file.metadata() or {}
-            _check_kind(path, metadata, kind)
-            if metadata.get("sha256") != found:
-                raise ValueError(f"{path} is damaged: its checksum does not match; write it again")
-            _check_sizes(path, file)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is damaged or no scalefair file ({error})") from error
-    return arrays, _values(path, metadata.get("values", ""))
-
-
-def _checksum(path: Any) -> str:
-    """Sum of the file with zeros in the place of its own; "" where it has none."""
     with Path(path).open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        start = file.read(8)
-        length = int.from_bytes(start, "little")
-        if len(start) < 8 or length > min(LARGEST_HEADER, size - 8):
-            raise ValueError(
-                f"{path} is damaged or no scalefair file: its header has {length} bytes, the file "
-                f"{size} (a header has {LARGEST_HEADER} at most)"
-            )
-        header = file.read(length)
-        before, mark, rest = header.partition(MARK)
-        if not mark or MARK in rest:
-            return ""
-        zeros = NO_SUM.encode()
-        digest = hashlib.sha256(start + before + mark + zeros + rest[len(zeros) :])
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+        start, text, rest = _header(path, file)
+        header = _parsed(path, text.decode(errors="replace"))
+        metadata = _metadata(path, header, kind)
+        before, mark, after = text.partition(MARK)
+        digest = hashlib.sha256(start + before + mark + NO_SUM + after[len(NO_SUM) :])
+        arrays = {}
+        for name, shape, dtype in _places(path, header, rest):
+            arrays[name], content = _read_array(file, shape, dtype)
+            digest.update(content)
+    if metadata.get("sha256") != digest.hexdigest():
+        raise ValueError(f"{path} is damaged: its checksum does not match; write it again")
+    return arrays, _parsed(path, str(metadata.get("values")))
 
 
-def _check_kind(path: Any, metadata: Mapping[str, str], kind: str) -> None:
-    if metadata.get("format") != "scalefair":
+def _header(path: Any, file: BufferedReader) -> tuple[bytes, bytes, int]:
+    """Return the eight bytes of the length, the text of that length, and how many bytes follow."""
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > min(LARGEST_HEADER, size - 8):
+        raise ValueError(
+            f"{path} is damaged or no scalefair file: its header has {length} bytes, the file "
+            f"{size} (a header has {LARGEST_HEADER} at most)"
+        )
+    return start, file.read(length), size - 8 - length
+
+
+def _lists(text: str) -> int:
+    return text.count("[") + text.count("{")
+
+
+def _parsed(path: Any, text: str) -> Any:
+    if _lists(text) > MOST_LISTS:
+        raise ValueError(f"{path} holds more than {MOST_LISTS} lists; no scalefair file does")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged or no scalefair file ({error})") from None
+
+
+def _metadata(path: Any, header: Any, kind: str) -> dict[str, Any]:
+    """Take what a file says of itself out of its header, if it is of that kind."""
+    metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("format") != "scalefair":
         raise ValueError(f"{path} is no scalefair file; expected one that holds {kind}")
-    schema = metadata.get("schema", "")
+    schema = str(metadata.get("schema", ""))
     if not (schema.isascii() and schema.isdecimal() and len(schema) < 9 and int(schema) <= SCHEMA):
         raise ValueError(
             f"{path} has schema {schema[:9]!r}, this version reads up to {SCHEMA}; update scalefair"
         )
     if metadata.get("kind") != kind:
-        raise ValueError(f"{path} holds {metadata.get('kind')!r}, expected {kind!r}")
+        raise ValueError(f"{path} holds {metadata.get('kind')!r:.50}, expected {kind!r}")
+    return metadata
 
 
-def _check_sizes(path: Any, file: Any) -> None:
-    """Compare what the header promises with what is there, before anything is allocated."""
-    size, total = os.stat(path).st_size, 0
-    for name in file.keys():  # noqa: SIM118
-        part = file.get_slice(name)
-        if part.get_dtype() not in DTYPES:
-            raise ValueError(f"{path} holds numbers of type {part.get_dtype()}, which none has")
-        total += DTYPES[part.get_dtype()] * math.prod(part.get_shape())
-        if total > size:
-            raise ValueError(f"{path} is damaged: its arrays are larger than the file")
-
-
-def _values(path: Any, text: str) -> Any:
-    if text.count("[") + text.count("{") > MOST_LISTS:
-        raise ValueError(f"{path} holds more than {MOST_LISTS} lists; no scalefair file does")
+def _places(
+    path: Any, header: Mapping[str, Any], length: int
+) -> list[tuple[str, list[int], np.dtype[Any]]]:
+    """Return the name, shape and dtype of the arrays, which lie side by side and fill the file."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} holds no valid JSON ({error})") from None
+        entries = [(*entry["data_offsets"], name, entry) for name, entry in header.items()]
+        entries.sort(key=lambda entry: entry[:2])
+        found, end = [], 0
+        for first, last, name, entry in entries:
+            shape, dtype = entry["shape"], np.dtype(DTYPES[entry["dtype"]])
+            if len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
+                raise ValueError(f"shape {shape!r:.50}")
+            if (first, last) != (end, end + dtype.itemsize * math.prod(shape)) or last > length:
+                raise ValueError(f"{name} is not where it should be")
+            found.append((name, shape, dtype))
+            end = last
+        if end != length:
+            raise ValueError(f"{length - end} bytes belong to no array")
+    except (ValueError, TypeError, LookupError) as error:
+        raise ValueError(f"{path} is damaged: its arrays are not those ({error!r:.200})") from None
+    return found
+
+
+def _read_array(
+    file: BufferedReader, shape: list[int], dtype: np.dtype[Any]
+) -> tuple[NDArray[Any], memoryview]:
+    """Return the next array of a file, and its bytes."""
+    array = np.zeros(shape, dtype)  # where the file has become shorter, the sum will tell
+    content = array.reshape(-1).view(np.uint8).data
+    file.readinto(content)
+    return array.astype(dtype.newbyteorder("="), copy=False), content

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
+from inspect import get_annotations, signature
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,18 @@ from scalefair._digest import attributes
 from scalefair.encoding import _statistics
 from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
 from scalefair.maps import crossed
-from scalefair.solve import validation
+from scalefair.solve import exact, validation
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
 from scalefair.solve.gaussian import GaussianFunction
 from scalefair.statistics import Moments
+from scalefair.statistics.products import CrossMoments
 
 CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
-        estimators.FairPath, validation.GridScores, Moments,
+        estimators.FairPath, validation.GridScores, Moments, CrossMoments,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
         losses.Huber, losses.Quantile, losses.ClassWeighted, losses.OneVsRest, losses.SumToZero,
@@ -42,8 +44,8 @@ CLASSES: dict[str, type] = {
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
         maps.ConcatMap, maps.LeafMap, maps.TransformerMap, crossed.Crossed, _curve.Curve,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
-        kernels.Product, kernels.Sum, kernels.Scaled, FairKernel, SensitiveRows,
-        Diagnostics,
+        kernels.Product, kernels.Sum, kernels.Scaled,
+        FairKernel, SensitiveRows, exact.WeightedRows, exact.Spectrum, Diagnostics,
     )
 }  # fmt: skip
 """Every class that a file may name."""
@@ -52,8 +54,17 @@ PLAIN = (str, int, float, bool, type(None))
 MOST_TEXT = 2**28
 """Bytes of all arrays of text together: one long entry makes every entry of its array as long."""
 
-SKIPPED = {"_evidence", "_callback_fit_ctx", "_skl_callbacks", "_skl_callbacks_to_teardown"}
-"""Training rows, and callbacks, which belong to a session."""
+MOST_KEYS = 10_000
+"""Keys of dicts that are no text: numbers can be chosen so that each is compared with all."""
+
+SKIPPED = {
+    "_evidence", "_metadata_request",
+    "_callback_fit_ctx", "_skl_callbacks", "_skl_callbacks_to_teardown",
+}  # fmt: skip
+"""Training rows; and routing and callbacks, which belong to a session."""
+
+PATHS = {"checkpoint"}
+"""Parameters that name a place on a machine: None in every file."""
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -62,9 +73,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : object of scalefair
-        Predictions after :func:`load` are equal to the bit.
+        Predictions after :func:`load` are equal to the bit. `checkpoint`, a path, and requests of
+        metadata (`set_fit_request`) are not kept.
     path : path
-        One file; replaced only once the new one is complete.
+        One file; replaced only once the new one is complete, with the permissions of the old one.
 
     Raises
     ------
@@ -87,7 +99,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     arrays, values = _files.read(path, "model")
     try:
         return _Reader(arrays, values["objects"]).root(values["root"])
-    except (KeyError, TypeError, AttributeError, LookupError, RecursionError, ValueError,
+    except (TypeError, AttributeError, LookupError, RecursionError, ValueError,
             ArithmeticError) as error:  # fmt: skip
         raise ValueError(f"{path} holds no valid model ({error!r:.500})") from error
 
@@ -119,10 +131,10 @@ class _Writer:
             return value
         if isinstance(value, np.ndarray):
             return self._shared(value, where)
-        if isinstance(value, list | tuple):
+        if type(value) in (list, tuple):
             items = [self.state(item, f"{where}[{i}]") for i, item in enumerate(value)]
-            return {"list" if isinstance(value, list) else "tuple": items}
-        if isinstance(value, dict):
+            return {type(value).__name__: items}
+        if type(value) is dict:
             pairs = [
                 [self.state(k, where), self.state(v, f"{where}[{k!r}]")] for k, v in value.items()
             ]
@@ -172,7 +184,7 @@ class _Writer:
         self._alive.append(value)
         self.objects.append({"class": name})
         state = {
-            key: self.state(item, f"{where}.{key}")
+            key: self.state(None if key in PATHS else item, f"{where}.{key}")
             for key, item in attributes(value).items()
             if key not in SKIPPED and not _is_cache(type(value), key)
         }
@@ -194,9 +206,20 @@ class _Reader:
     """The way back."""
 
     def __init__(self, arrays: dict[str, NDArray[Any]], objects: list[dict[str, Any]]) -> None:
-        self._arrays, self._objects = arrays, objects
+        self._objects = objects
         self._made: dict[int, Any] = {}
-        self._text = 0
+        self._text = self._keys = 0
+        self._readers: dict[str, Callable[[Any], Any]] = {
+            "array": arrays.__getitem__,
+            "fortran": lambda name: arrays[name].T,
+            "scalar": lambda item: self.value(item).reshape(())[()],
+            "list": lambda items: [self.value(item) for item in items],
+            "tuple": lambda items: tuple(self.value(item) for item in items),
+            "dict": self._dict,
+            "object": self._object,
+            "number": _number_type,
+            "text": self._text_array,
+        }
 
     def root(self, state: Any) -> Any:
         """Return the object that the file is about."""
@@ -208,18 +231,13 @@ class _Reader:
         if isinstance(state, PLAIN):
             return state
         ((kind, content),) = state.items() if len(state) == 1 else [("text", state)]
-        readers: dict[str, Callable[[Any], Any]] = {
-            "array": self._arrays.__getitem__,
-            "fortran": lambda name: self._arrays[name].T,
-            "scalar": lambda item: self.value(item).reshape(())[()],
-            "list": lambda items: [self.value(item) for item in items],
-            "tuple": lambda items: tuple(self.value(item) for item in items),
-            "dict": lambda pairs: {self.value(k): self.value(v) for k, v in pairs},
-            "object": self._object,
-            "number": _number_type,
-            "text": self._text_array,
-        }
-        return readers[kind](content)
+        return self._readers[kind](content)
+
+    def _dict(self, pairs: list[Any]) -> dict[Any, Any]:
+        self._keys += sum(not isinstance(key, str) for key, _ in pairs)
+        if self._keys > MOST_KEYS:
+            raise ValueError(f"dicts with more than {MOST_KEYS} keys that are no text")
+        return {self.value(key): self.value(item) for key, item in pairs}
 
     def _object(self, number: int) -> Any:
         if number in self._made:
@@ -229,19 +247,19 @@ class _Reader:
         entry = self._objects[number]
         cls = CLASSES[entry["class"]]
         made: Any = object.__new__(cls)
-        self._made[number] = made
         for key, item in entry["state"].items():
-            if not _is_data(cls, key):
-                raise ValueError(f"{entry['class']} has no attribute {key!r} that can be set")
+            if not _is_data(cls, key) or (key in PATHS and item is not None):
+                raise ValueError(f"{entry['class']} has no attribute {key!r:.50} that can be set")
             object.__setattr__(made, key, self.value(item))
         check_shapes(made)
+        self._made[number] = made  # now that it is whole: none holds itself
         return made
 
     def _text_array(self, state: dict[str, Any]) -> NDArray[Any]:
-        items, dtype = state["text"], np.dtype(state["dtype"])
-        if dtype.kind not in "OU" or not all(isinstance(item, PLAIN) for item in items):
-            raise ValueError(f"text array of dtype {dtype}")
-        if dtype.kind == "O":
+        items, kind = state["text"], state["dtype"][1]
+        if kind not in ("O", "U") or not all(isinstance(item, PLAIN) for item in items):
+            raise ValueError(f"text array of dtype {state['dtype']!r:.50}")
+        if kind == "O":
             made = np.empty(len(items), dtype=object)
             made[:] = items
             return made.reshape(state["shape"])
@@ -257,10 +275,22 @@ def _is_cache(cls: type, name: str) -> bool:
 
 
 def _is_data(cls: type, name: str) -> bool:
-    """Say whether an attribute is data: no method, no property, nothing of Python's own."""
+    """Say whether an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
+
+    No method, no property, nothing of Python's own, and nothing that a class does not have but that
+    somebody might ask it for, such as `codes` of a map.
+    """
     own = getattr(cls, name, None)
     hidden = callable(own) or isinstance(own, property | cached_property)
-    return name.isidentifier() and not name.startswith("__") and not hidden
+    known = name in _parameters(cls) or name.startswith("_") or name.endswith("_")
+    return known and name.isidentifier() and not name.startswith("__") and not hidden
+
+
+@cache
+def _parameters(cls: type) -> frozenset[str]:
+    """Arguments of a class, its fields, and what else it declares."""
+    fields = getattr(cls, "__dataclass_fields__", ())
+    return frozenset([*signature(cls).parameters, *fields, *get_annotations(cls)])
 
 
 def _number_type(name: str) -> Any:

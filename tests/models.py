@@ -33,6 +33,12 @@ MODELS = {
     "hidden": FairKernelRidge(sensitive_columns=["sex"], hide_sensitive=True, eta=1.0, **SMALL),
     "joined": FairKernelRidge(base_estimator=FairRidge(eta=0.0), eta=1.0, **SMALL),
     "output": FairKernelRidge(output_kernel="rbf", eta=1.0, **SMALL),
+    "bent": FairKernelRidge(
+        output_kernel="rbf", base_estimator=FairRidge(eta=0.0), eta=1.0, **SMALL
+    ),
+    "controlled": FairKernelRidge(eta=1.0, **SMALL),
+    "sums": FairKernelRidge(sensitive_kernel="linear", eta=1.0, **SMALL),
+    "iterative": FairKernelRidge(solver="iterative", eta=1.0, **SMALL),
     "cv": FairKernelRidgeCV(cv=3, **SMALL),
     "classes": FairKernelClassifier(eta=1.0, **SMALL),
     "three": FairKernelClassifier(eta=1.0, class_weight="balanced", **SMALL),
@@ -77,6 +83,10 @@ def target(name):
 def fitted(name):
     model = MODELS[name]
     own = {} if model.sensitive_columns else {"sensitive_features": groups()}
+    if name == "sums":
+        own = {"sensitive_features": pay().sensitive_features}
+    if name == "controlled":
+        own["control_features"] = pay().data[["education", "experience"]]
     return model.fit(rows(name), target(name), **own)
 
 

@@ -86,6 +86,32 @@ def test_other_maps_refuse_the_file(tmp_path):
         accumulate(source(Watched(), 1), other, rows=10, checkpoint=checkpoint)
 
 
+@pytest.mark.parametrize(
+    ("change", "parameters"),
+    [
+        ("y", {}),  # of which the maps know nothing
+        ("weight", {}),
+        ("folds", {"cv": 4}),
+        ("folds", {"random_state": 1}),
+    ],
+)
+def test_other_targets_weights_and_folds_refuse_the_file(change, parameters, tmp_path, monkeypatch):
+    monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
+    monkeypatch.setattr(Checkpoint, "remove", lambda self: None)  # as if it had crashed at its end
+    X, y = problem()
+    options = {"feature_map": "linear", "random_state": 0, "cv": 3, "checkpoint": tmp_path / "c"}
+    given = {"y": y[:, 0], "sensitive_features": X[:, 0] > 0, "sample_weight": np.ones(N)}
+    model = FairKernelRidgeCV(**options, chunk_rows=50)
+    plain = model.fit(X, **given).predict(X)
+    np.testing.assert_array_equal(model.fit(X, **given).predict(X), plain)
+    if change == "y":
+        given["y"] = -given["y"]
+    elif change == "weight":
+        given["sample_weight"] = np.arange(1.0, N + 1)
+    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        model.set_params(**parameters).fit(X, **given)
+
+
 @pytest.mark.parametrize("cls", [FairKernelRidge, FairKernelRidgeCV])
 def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))

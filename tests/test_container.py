@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import save
+from safetensors.numpy import load_file, save
 
 from scalefair import Moments, _files
 
@@ -92,6 +92,81 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(moments, tmp_path, 
         Moments.empty({"y": 1}).save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["m"]
+
+
+def test_other_readers_of_safetensors_find_the_same_arrays(moments, tmp_path):
+    moments.save(tmp_path / "m")
+    found, (ours, _) = load_file(tmp_path / "m"), _files.read(tmp_path / "m", "moments")
+    assert found.keys() == ours.keys() == {"shift", "offset", "scatter"}
+    for name, array in found.items():
+        np.testing.assert_array_equal(ours[name], array, strict=True)
+
+
+@pytest.mark.parametrize("dtype", _files.DTYPES.values())
+def test_arrays_of_every_type_and_shape(dtype, tmp_path):
+    shapes = [(), (0,), (1,), (3, 0), (2, 3), (2, 1, 2)]
+    arrays = {str(shape): np.ones(shape, dtype) for shape in shapes}
+    _files.write(tmp_path / "m", "model", arrays, None)
+    found, _ = _files.read(tmp_path / "m", "model")
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array, strict=True)
+        assert found[name].flags.writeable
+
+
+def meanwhile(monkeypatch, act):
+    """Act once a file has been opened and its header read."""
+    metadata = _files._metadata
+    monkeypatch.setattr(_files, "_metadata", lambda *args: act() or metadata(*args))
+
+
+def test_a_file_that_is_replaced_while_it_is_read(moments, tmp_path, monkeypatch):
+    """A service loads the model that a job writes again and again."""
+    moments.save(tmp_path / "m")
+    meanwhile(monkeypatch, lambda: Moments.empty({"y": 1}).save(tmp_path / "m"))
+    np.testing.assert_array_equal(Moments.load(tmp_path / "m").scatter, moments.scatter)
+    monkeypatch.undo()
+    assert Moments.load(tmp_path / "m").n_rows == 0
+
+
+def test_a_file_that_is_cut_while_it_is_read(moments, tmp_path, monkeypatch):
+    """Not a bus error, which a file mapped into memory would give."""
+    _files.write(tmp_path / "m", "moments", {"a": np.ones(10**6)}, None)
+    meanwhile(monkeypatch, lambda: os.truncate(tmp_path / "m", 10_000))
+    with pytest.raises(ValueError, match="damaged"):
+        Moments.load(tmp_path / "m")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions")
+def test_permissions_are_kept(moments, tmp_path):
+    """A model may hold rows of the training data, and its file be closed to others."""
+    moments.save(tmp_path / "m")
+    os.chmod(tmp_path / "m", 0o600)
+    moments.save(tmp_path / "m")
+    assert (tmp_path / "m").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+def test_a_link_is_replaced_and_not_followed(moments, tmp_path):
+    (tmp_path / "other").write_bytes(b"of somebody")
+    (tmp_path / "m").symlink_to(tmp_path / "other")
+    moments.save(tmp_path / "m")
+    assert not (tmp_path / "m").is_symlink()
+    assert (tmp_path / "other").read_bytes() == b"of somebody"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders that can be opened")
+def test_file_and_folder_are_synced(moments, tmp_path, monkeypatch):
+    synced, sync = [], os.fsync
+
+    def watched(handle):
+        synced.append((os.path.isdir(handle), os.listdir(tmp_path)[0]))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    moments.save(tmp_path / "m")
+    (first, part), (second, name) = synced
+    assert (first, second, name) == (False, True, "m")
+    assert part.endswith(".part")
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 
 import scalefair
@@ -125,6 +126,20 @@ def test_the_file_holds_no_code(pay, tmp_path):
     header = json.loads(content[8 : 8 + length])
     values = json.loads(header["__metadata__"]["values"])
     assert {entry["class"] for entry in values["objects"]} <= set(scalefair.persistence.CLASSES)
+
+
+def test_places_and_requests_are_left_behind(pay, tmp_path):
+    """A checkpoint is a path of this machine; routing belongs to the pipeline around."""
+    model = clone(MODELS["linear"]).set_params(checkpoint=tmp_path / "c")
+    with config_context(enable_metadata_routing=True):
+        model.set_fit_request(sensitive_features=True)
+    model.fit(pay.data, pay.target, sensitive_features=pay.sensitive_features)
+    scalefair.save(model, tmp_path / "m")
+    back = scalefair.load(tmp_path / "m")
+    assert back.checkpoint is None
+    assert repr(back) == repr(model.set_params(checkpoint=None))
+    np.testing.assert_array_equal(back.predict(pay.data), model.predict(pay.data))
+    clone(back).fit(pay.data, pay.target, sensitive_features=pay.sensitive_features)
 
 
 def test_numbers_come_back_as_numbers(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._checks import check_number
+from scalefair._typing import Array
 from scalefair.estimators._notebook import path_html
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class LossPath:
         One row per eta with the mean loss, the explained share of the scores, and the passes over
         the rows that the fit took.
     """
+
+    etas: Array
 
     def __init__(self, estimators: Sequence[Any]) -> None:
         self._estimators = list(estimators)

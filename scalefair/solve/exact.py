@@ -12,8 +12,9 @@ where K, L, y, c stand above.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lstsq
@@ -127,11 +128,15 @@ def weighted_rows(size: int, weight: Any = None) -> WeightedRows:
     return WeightedRows(size, index, np.sqrt(weight[index]))
 
 
-class Spectrum(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Spectrum:
     """Positive eigenvalues s (r,) and eigenvectors U (k, r) of the penalty, M = U diag(s) Uᵀ."""
 
     values: Array
     vectors: Array
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter((self.values, self.vectors))
 
 
 def penalty_spectrum(
