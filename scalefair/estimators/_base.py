@@ -24,7 +24,7 @@ from scalefair._checks import (
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._base_model import check_base
 from scalefair.estimators._blocks import Blocks
-from scalefair.estimators._control import control_blocks, control_maps
+from scalefair.estimators._control import check_left, control_blocks, control_maps
 from scalefair.estimators._cross_fit import base_block, cross_fitted
 from scalefair.estimators._curve import curve_block, curve_of
 from scalefair.estimators._data import (
@@ -123,6 +123,8 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             task.call_on_fit_task_begin(estimator=self)
             data = self._open(X, y, sensitive_features, sample_weight, control_features)
             self._learn(cross_fitted(self, data))
+            if self.xi_ is not None:
+                check_left(self.moments_)
             task.call_on_fit_task_end(estimator=self)
         return self
 
