@@ -47,6 +47,7 @@ from scalefair.statistics import (
     RowMap,
     accumulate,
 )
+from scalefair.statistics.kept import KeptFeatures
 from scalefair.stream import ChunkSource
 
 FEW = 2e10
@@ -197,18 +198,25 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             ),
         )  # fmt: skip
 
-    def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:
-        (moments,) = self._accumulate(source, n_rows)
+    def _moments(
+        self, source: ChunkSource, n_rows: int | None, kept: KeptFeatures | None = None
+    ) -> Moments:
+        (moments,) = self._accumulate(source, n_rows, kept=kept)
         return moments
 
     def _accumulate(
-        self, source: ChunkSource, n_rows: int | None, folds: Folds = ALL_ROWS
+        self,
+        source: ChunkSource,
+        n_rows: int | None,
+        folds: Folds = ALL_ROWS,
+        kept: KeptFeatures | None = None,
     ) -> FoldMoments:
-        row_map = self._row_map(n_rows)
+        row_map, checkpoint = self._row_map(n_rows), self._checkpoint()
         rows = self.chunk_rows or row_map.chunk_rows
-        kept = self._checkpoint()
         with watched(self, source, rows, n_rows) as told:
-            return accumulate(told, row_map, folds=folds, rows=rows, checkpoint=kept)
+            return accumulate(
+                told, row_map, folds=folds, rows=rows, checkpoint=checkpoint, kept=kept
+            )
 
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(Path(self.checkpoint))
