@@ -304,6 +304,11 @@ def test_metadata_routing():
         ({"control_features": np.empty((200, 0))}, ValueError, "control_features has no columns"),
         ({"sensitive_features": None, "eta": 0.0}, ValueError, "without sensitive attributes"),
         (
+            {"control_features": np.char.add(*problem(200)[2:])},
+            ValueError,
+            "tell the sensitive attributes of every row",
+        ),
+        (
             {"control_features": np.r_[np.nan, np.arange(199.0)]},
             ValueError,
             r"control column 's0' has 1 missing value",

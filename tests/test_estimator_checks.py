@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -62,3 +65,11 @@ def test_scikit_learn_conventions(estimator, check):
 def test_without_sensitive_attributes_the_default_raises():
     with pytest.raises(ValueError, match=r"sensitive_features=s.*sensitive_columns"):
         FairKernelRidge().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("estimator", sorted({type(model) for model in ESTIMATORS}, key=str))
+def test_every_parameter_is_documented(estimator):
+    parameters = inspect.getdoc(estimator).split("Attributes\n---")[0]
+    lines = re.findall(r"^(\w[\w, ]*)(?= : |$)", parameters, re.MULTILINE)
+    named = {name.strip() for line in lines for name in line.split(",")}
+    assert set(estimator().get_params()) <= named

@@ -157,7 +157,7 @@ def test_the_path_is_monotone_and_warm():
 @pytest.mark.parametrize(
     ("loss", "y", "words"),
     [
-        ("poisson", -1.0, r"y has 1 value\(s\) such as .*-1\.0.*Poisson loss.*≥ 0"),
+        ("poisson", -1.0, r"y has 1 value\(s\) such as -1\.0 outside.*Poisson loss.*≥ 0"),
         (Poisson(), np.nan, "NaN"),
         ("gamma", 0.0, r"Gamma loss.*> 0; use the poisson"),
         (Gamma(), -3.0, "Gamma loss"),

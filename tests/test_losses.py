@@ -182,6 +182,8 @@ def test_open_scales_follow_the_targets_and_their_weights():
 def test_bad_parameters_are_named():
     with pytest.raises(ValueError, match=r"level=1\.5"):
         Quantile(1.5).fitted(np.ones(2), None)
+    with pytest.raises(ValueError, match="level='high'"):
+        Quantile("high").fitted(np.ones(2), None)
     with pytest.raises(ValueError, match="delta=-1"):
         Huber(-1.0).fitted(np.ones(2), None)
     with pytest.raises(ValueError, match=r"delta=None.*fitted"):

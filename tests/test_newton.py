@@ -27,6 +27,7 @@ from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import System
 from scalefair.statistics import RowMap, accumulate
 from scalefair.statistics.curvature import Along, loss_sums
+from scalefair.statistics.kept import SHIFTED, KeptFeatures
 from scalefair.stream import ArraySource
 
 N, D = 300, 4
@@ -216,13 +217,27 @@ def test_light_passes_find_the_same_optimum(loss, goal, monkeypatch):
 def test_kept_features_change_no_bit_and_are_made_once(loss, weight):
     """Chunks with rows of weight zero are made anew, since those rows are left out."""
     p = problem(loss, phi=Nystroem(n_components=20, random_state=0), weight=weight, rows=50)
-    keeping = replace(p, keep=2**20)
-    expected, found = (newton(each, Goal(1e-3, 1.0)) for each in (p, keeping))
+    kept = KeptFeatures.within(2**20, p.source, p.row_map)
+    expected, found = (newton(each, Goal(1e-3, 1.0)) for each in (p, replace(p, kept=kept)))
     np.testing.assert_array_equal(found.theta, expected.theta)
-    assert p.kept is None
-    assert replace(p, keep=100).kept is None
+    assert KeptFeatures.within(100, p.source, p.row_map) is None
     if not weight:
-        assert keeping.kept.knows(0, N)
+        assert kept.shift(0, N) == SHIFTED
+
+
+def test_features_that_the_moments_took_are_not_made_again(monkeypatch):
+    p = problem(Logistic(), phi=Nystroem(n_components=20, random_state=0), weight=False, rows=50)
+    expected = newton(p, Goal(1e-3, 1.0))
+    kept = KeptFeatures.within(2**20, p.source, p.row_map)
+    (moments,) = accumulate(p.source, p.row_map, rows=37, kept=kept)
+    np.testing.assert_allclose(moments.scatter, p.system.moments.scatter, atol=1e-10)
+
+    def never(x, out):
+        raise AssertionError("features were made again")
+
+    monkeypatch.setattr(RowMap, "start_phi", lambda self: never)
+    found = newton(replace(p, kept=kept), Goal(1e-3, 1.0))
+    np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-10, atol=1e-12)
 
 
 def test_a_light_pass_learns_the_curvature_along_its_way():
@@ -274,6 +289,22 @@ def test_separated_classes_without_a_ridge_end_where_nothing_is_gained():
 def test_too_few_iterations_are_warned_of():
     with pytest.warns(ConvergenceWarning, match="1 iterations.*max_iter"):
         newton(problem(Poisson()), Goal(1e-3), max_iter=1)
+
+
+class Uphill(Squared):
+    """A loss of one's own whose gradient has the wrong sign."""
+
+    def gradient(self, f, y):
+        return -super().gradient(f, y)
+
+    def start(self, mean):
+        return None
+
+
+def test_a_wrong_gradient_is_warned_of():
+    with pytest.warns(ConvergenceWarning, match="no step lowers the objective.*gradient"):
+        fit = newton(problem(Uphill()), Goal(1e-3))
+    assert not fit.converged
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

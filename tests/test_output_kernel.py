@@ -17,7 +17,7 @@ from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge
 from scalefair.estimators._output import output_objective
 from scalefair.kernels import RBF
 from scalefair.losses import Logistic, Squared
-from scalefair.solve import output_hsic
+from scalefair.solve import output_descent
 from scalefair.statistics import output_features
 from scalefair.statistics.output_features import OutputKernel
 
@@ -322,7 +322,7 @@ def test_what_needs_the_rows_again_says_so():
 
 def test_a_fit_that_has_not_converged_warns(monkeypatch):
     x, y, s = toy(300)
-    monkeypatch.setitem(output_hsic.solve_output.__kwdefaults__, "max_iter", 2)
+    monkeypatch.setitem(output_descent.solve_output.__kwdefaults__, "max_iter", 2)
     with pytest.warns(ConvergenceWarning, match="has not converged after 2 steps"):
         FairRidge(eta=50.0, output_kernel="rbf").fit(x, y, sensitive_features=s)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge
-from scalefair.solve import output_hsic
+from scalefair.solve import output_descent
 from scalefair.statistics import output_features
 from tests.test_output_kernel import hsic, toy
 
@@ -76,8 +76,8 @@ def test_nocco_of_the_output_lowers_the_share_for_every_loss_and_does_not_shrink
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_any_chunks_and_dask_have_the_same_optimum(loss, monkeypatch):
     """Solved to the end: by default it stops where a step no longer matters."""
-    monkeypatch.setitem(output_hsic.solve_output.__kwdefaults__, "tol", 1e-9)
-    monkeypatch.setattr(output_hsic, "LEAST_FALL", 0.0)
+    monkeypatch.setitem(output_descent.solve_output.__kwdefaults__, "tol", 1e-9)
+    monkeypatch.setattr(output_descent, "LEAST_FALL", 0.0)
     x, y, s = problem(loss, shifted=True, n=800)
     kind = FairKernelRidge if loss == "squared" else FairKernelClassifier
     settings = {"eta": 2.0, "output_kernel": "rbf", "n_components": 15, "random_state": 0}

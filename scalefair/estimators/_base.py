@@ -24,7 +24,7 @@ from scalefair._checks import (
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._base_model import check_base
 from scalefair.estimators._blocks import Blocks
-from scalefair.estimators._control import control_blocks, control_maps
+from scalefair.estimators._control import check_left, control_blocks, control_maps
 from scalefair.estimators._cross_fit import base_block, cross_fitted
 from scalefair.estimators._curve import curve_block, curve_of
 from scalefair.estimators._data import (
@@ -48,6 +48,7 @@ from scalefair.statistics import (
     accumulate,
     fingerprint,
 )
+from scalefair.statistics.kept import KeptFeatures
 from scalefair.stream import ChunkSource
 
 FEW = 2e10
@@ -124,6 +125,8 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             task.call_on_fit_task_begin(estimator=self)
             data = self._open(X, y, sensitive_features, sample_weight, control_features)
             self._learn(cross_fitted(self, data))
+            if self.xi_ is not None:
+                check_left(self.moments_)
             task.call_on_fit_task_end(estimator=self)
         return self
 
@@ -196,18 +199,25 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             ),
         )  # fmt: skip
 
-    def _moments(self, source: ChunkSource, n_rows: int | None) -> Moments:
-        (moments,) = self._accumulate(source, n_rows)
+    def _moments(
+        self, source: ChunkSource, n_rows: int | None, kept: KeptFeatures | None = None
+    ) -> Moments:
+        (moments,) = self._accumulate(source, n_rows, kept=kept)
         return moments
 
     def _accumulate(
-        self, source: ChunkSource, n_rows: int | None, folds: Folds = ALL_ROWS
+        self,
+        source: ChunkSource,
+        n_rows: int | None,
+        folds: Folds = ALL_ROWS,
+        kept: KeptFeatures | None = None,
     ) -> FoldMoments:
-        row_map = self._row_map(n_rows)
+        row_map, checkpoint = self._row_map(n_rows), self._checkpoint(source, folds)
         rows = self.chunk_rows or row_map.chunk_rows
-        kept = self._checkpoint(source, folds)
         with watched(self, source, rows, n_rows) as told:
-            return accumulate(told, row_map, folds=folds, rows=rows, checkpoint=kept)
+            return accumulate(
+                told, row_map, folds=folds, rows=rows, checkpoint=checkpoint, kept=kept
+            )
 
     def _checkpoint(self, source: ChunkSource, folds: Folds) -> Checkpoint | None:
         path = getattr(self, "checkpoint", None)

@@ -13,7 +13,8 @@ from scalefair.estimators._data import TrainingData
 from scalefair.estimators._maps import _fitted
 from scalefair.maps.crossed import Crossed, features, n_features
 from scalefair.maps.mixed import mixed_map, with_rare_groups
-from scalefair.statistics import Block
+from scalefair.penalties import CUTOFF, partial_covariance
+from scalefair.statistics import Block, Moments
 from scalefair.statistics.rows import counted_rows
 
 CROSSED = 4
@@ -41,6 +42,18 @@ def control_maps(
         psi, upsilon, sample.s, sample.c, sample.weight, most=CROSSED * size, seed=data.seed
     )
     return upsilon, xi
+
+
+def check_left(moments: Moments) -> None:
+    """Complain of a control that tells the group of every row: then a fit punishes nothing."""
+    if "xi" not in moments.blocks:
+        return
+    left = np.trace(partial_covariance(moments, "xi", "xi"))
+    if not left > CUTOFF["xi"] * np.trace(moments.covariance("xi", "xi")):
+        raise ValueError(
+            "control_features tell the sensitive attributes of every row, so that nothing is left "
+            "to be independent of; leave out the column that does, or make it coarser"
+        )
 
 
 def control_blocks(upsilon: FeatureMap | None, xi: Crossed | None) -> tuple[Block, ...]:

@@ -19,8 +19,44 @@ from scalefair.solve.gaussian import GaussianPoint
 from scalefair.solve.gaussian_system import GaussianSystem
 from scalefair.statistics import Moments
 
+STATE = ("_law", "_evidence", "_setting", "_preparation", "_n_targets", "_one_target",
+         "_input_names", "_input_scale")  # fmt: skip
+"""What a fit learns beside what ends in an underscore."""
 
-class ProcessBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
+
+class Process(CallbackSupportMixin):
+    """What both Gaussian processes are: how they treat s, and what they forget."""
+
+    eta: float | None
+    unfairness: float | None
+
+    @property
+    def _joins_sensitive(self) -> bool:
+        """ψ(s) never joins φ(x): its prior would need an amplitude of its own."""
+        return False
+
+    def _is_ordinary(self) -> bool:
+        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit has learnt: one in another mode sets other attributes."""
+        for name in [*vars(self)]:
+            if name.endswith("_") or name in STATE:
+                delattr(self, name)
+
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        # It holds the training rows, which may be anywhere.
+        return {name: value for name, value in state.items() if name != "_evidence"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = False
+        return tags
+
+
+class ProcessBase(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """What `FairGPRegressor` does behind its methods."""
 
     phi_: FeatureMap
@@ -81,33 +117,6 @@ class ProcessBase(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEs
             other._law = law.with_weights(point.posterior())
         return other
 
-    @property
-    def _joins_sensitive(self) -> bool:
-        """ψ(s) never joins φ(x): its prior would need an amplitude of its own."""
-        return False
-
-    def _is_ordinary(self) -> bool:
-        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
-
     def _is_dual(self) -> bool:
         exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
         return exact and self.unfairness is None
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit has learnt: one in another mode sets other attributes."""
-        private = ("_law", "_evidence", "_setting", "_preparation", "_n_targets", "_one_target",
-                   "_input_names", "_input_scale")  # fmt: skip
-        for name in [*vars(self)]:
-            if name.endswith("_") or name in private:
-                delattr(self, name)
-
-    def __getstate__(self) -> Any:
-        state = super().__getstate__()
-        # It holds the training rows, which may be anywhere.
-        return {name: value for name, value in state.items() if name != "_evidence"}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.sparse = False
-        return tags

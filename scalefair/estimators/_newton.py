@@ -39,6 +39,7 @@ from scalefair.solve.diagnostics import diagnose, rounding_of, warn_of_few_digit
 from scalefair.solve.newton import Goal, NewtonFit, newton
 from scalefair.solve.newton_model import Local, Problem, ridged_hessian
 from scalefair.statistics import chunk_rows
+from scalefair.statistics.kept import KeptFeatures
 from scalefair.stream import ArraySource, ChunkSource
 from scalefair.stream._source import PARTS
 
@@ -46,7 +47,7 @@ HELD = 2**28
 """Bytes of encoded rows that are kept rather than encoded anew for every pass."""
 
 KEPT = 2**28
-"""Bytes of features of rows in memory that are kept rather than made anew for every pass."""
+"""Bytes of features of rows in memory that are kept, from the pass for the moments on."""
 
 METHODS = ("value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "start")
 """What an object must have to be a loss."""
@@ -95,11 +96,12 @@ class FairNewtonBase(FairBase):
     def _learn(self, data: TrainingData) -> None:
         data = held(self._prepare(data))
         self._learn_maps(data)
-        self.moments_ = self._moments(data.source, data.n_rows)
+        kept = self._kept(data.source, data.n_rows)
+        self.moments_ = self._moments(data.source, data.n_rows, kept)
         if self.psi_ is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         self.loss_ = self._make_loss(data)
-        problem = self._problem(data.source, data.n_rows)
+        problem = self._problem(data.source, data.n_rows, kept)
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
         goal = Goal(self._ridges()["phi"], eta, unfairness)
         with (
@@ -114,10 +116,15 @@ class FairNewtonBase(FairBase):
             else:
                 self._set_fit(problem, newton(problem, goal, **options))
 
-    def _problem(self, source: ChunkSource, n_rows: int | None) -> Problem:
+    def _kept(self, source: ChunkSource, n_rows: int | None) -> KeptFeatures | None:
+        return KeptFeatures.within(KEPT, source, self._row_map(n_rows))
+
+    def _problem(
+        self, source: ChunkSource, n_rows: int | None, kept: KeptFeatures | None
+    ) -> Problem:
         row_map = self._row_map(n_rows)
         rows = self.chunk_rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
-        return Problem(source, row_map, self._solved_loss, self._system(), rows, KEPT)
+        return Problem(source, row_map, self._solved_loss, self._system(), rows, kept)
 
     def _set_fit(self, problem: Problem, fit: NewtonFit) -> None:
         """Set what a fit finds."""
@@ -193,8 +200,9 @@ class FairNewtonBase(FairBase):
             )
         source = self._open_again(X, y, sensitive_features, sample_weight, control_features)
         copied = copy(self)
-        copied.moments_ = self._moments(source, source.n_rows)
-        problem = copied._problem(source, source.n_rows)
+        kept = self._kept(source, source.n_rows)
+        copied.moments_ = self._moments(source, source.n_rows, kept)
+        problem = copied._problem(source, source.n_rows, kept)
         alpha = self._ridges()["phi"]
         if etas is None:
             etas = default_etas(problem.system, alpha, 9)

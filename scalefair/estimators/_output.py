@@ -16,7 +16,8 @@ from scalefair.kernels import RBF
 from scalefair.penalties import whitening
 from scalefair.solve.limit import rescale
 from scalefair.solve.newton import Goal, NewtonFit
-from scalefair.solve.output_hsic import OutputFit, OutputObjective, solve_output
+from scalefair.solve.output_descent import OutputFit, solve_output
+from scalefair.solve.output_hsic import OutputObjective
 from scalefair.solve.output_limit import solve_output_under_limit
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import System

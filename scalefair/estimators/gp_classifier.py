@@ -6,13 +6,13 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.callback import with_callbacks
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import check_weight_or_limit
 from scalefair._typing import Array
 from scalefair.estimators._base import all_or_nothing
 from scalefair.estimators._data import open_inputs, open_training
+from scalefair.estimators._gp_base import Process
 from scalefair.estimators._gp_checks import check_process, check_theta
 from scalefair.estimators._gp_fit import relevance_table
 from scalefair.estimators._gpc_evidence import LaplaceEvidence
@@ -23,7 +23,7 @@ from scalefair.estimators._maps import sample_size
 from scalefair.estimators._predict import PREDICT_ROWS
 
 
-class FairGPClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
     """Gaussian process classification whose scores do not depend on sensitive attributes.
 
     P(y = 1 | f) = 1/(1 + exp(−f)), where f is a Gaussian process of mean zero and kernel a²k(x, x')
@@ -360,29 +360,3 @@ class FairGPClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return one number a row, or one for each class, from a column on."""
         k = self._law.coef.shape[1]
         return found[:, start] if k == 1 else found[:, start : start + k]  # type: ignore[no-any-return]
-
-    @property
-    def _joins_sensitive(self) -> bool:
-        """ψ(s) never joins φ(x): its prior would need an amplitude of its own."""
-        return False
-
-    def _is_ordinary(self) -> bool:
-        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit has learnt."""
-        private = ("_law", "_evidence", "_preparation", "_input_names", "_input_scale")
-        for name in [*vars(self)]:
-            if name.endswith("_") or name in private:
-                delattr(self, name)
-
-    def __getstate__(self) -> Any:
-        state = super().__getstate__()
-        # It holds the training rows, which may be anywhere.
-        return {name: value for name, value in state.items() if name != "_evidence"}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.sparse = False
-        return tags

@@ -47,13 +47,16 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share: the share of the variance of the scores f that the sensitive
         attributes explain. Finds eta itself, in about as many passes as a fit with a given eta.
-    penalty : {"normalized", "hsic", "nocco"}, default="normalized"
+    penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
         What is punished, as in :class:`FairKernelRidge`.
     eps : float, default=1e-6
         Regularisation ε of the normalised penalties.
     base_estimator, base_sample, base_fit
         Another model, whose cross-fitted prediction joins the features, as in
         :class:`FairKernelRidge`; for "poisson" and "gamma" as log(1 + ĥ).
+    output_kernel : None, "rbf" or RBF, default=None
+        None: the penalty sees the mean of the scores given s. "rbf": it sees all of their
+        distribution, as in :class:`FairKernelRidge`; `unfairness` then limits `output_share_`.
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
     sensitive_columns : list of str or int, optional
@@ -78,6 +81,10 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         The weight that was used or found.
     explained_share_ : float
         Explained share of the scores on the training rows; NaN where there is none.
+    output_share_ : float
+        With `output_kernel` or ``penalty="nocco_output"`` only: share of the variance of the
+        features of f, those of the kernel, that the sensitive attributes explain on the training
+        rows.
     loss_ : loss
         V, with the scales that were left open.
     mean_loss_ : float

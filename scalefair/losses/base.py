@@ -86,9 +86,9 @@ def check_domain(loss: Any, y: Array, allowed: Any, expected: str, remedy: str) 
     """Raise a ValueError that names the first target that is not allowed."""
     if np.all(allowed):
         return
-    wrong = np.asarray(y)[~np.asarray(allowed)]
+    wrong = np.asarray(y)[~np.asarray(allowed)].ravel().tolist()
     raise ValueError(
-        f"y has {wrong.size} value(s) such as {wrong.ravel()[0]!r} outside the domain of the "
+        f"y has {len(wrong)} value(s) such as {wrong[0]!r} outside the domain of the "
         f"{type(loss).__name__} loss, which expects {expected}; {remedy}"
     )
 

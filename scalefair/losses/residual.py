@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ class Quantile(Loss):
 
     def fitted(self, y: Array, weight: Array | None) -> Quantile:
         """Find h if it is left open."""
-        if not 0.0 < self.level < 1.0:
+        if not (isinstance(self.level, Real) and 0.0 < self.level < 1.0):
             raise ValueError(f"level={self.level!r} must be between 0 and 1, such as 0.5 or 0.9")
         found = 0.05 * robust_deviation(y, weight) if self.width is None else self.width
         return replace(self, width=_positive("width", found))
@@ -147,7 +148,7 @@ def _median(values: Array, weight: Array) -> float:
 
 
 def _positive(name: str, value: Any) -> float:
-    if not (np.isreal(value) and 0.0 < float(value) < np.inf):
+    if not (isinstance(value, Real) and 0.0 < float(value) < np.inf):
         raise ValueError(f"{name}={value!r} must be a positive number, in the units of y")
     return float(value)
 

@@ -22,13 +22,23 @@ STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
 ROUNDING = 1e-13
 """Relative rounding error of a value of J."""
 
+FLAT = 1e-6
+"""Relative decrement that rounding error may hide, in sums over single-precision rows too."""
+
+CUT_SHORT = "; raise max_iter or use a larger alpha"
+STALLED = (
+    ": no step lowers the objective; use a larger alpha, and check the gradient of a loss of "
+    "your own"
+)
 
 WIDE = 200
 """Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one."""
 
-PATIENCE = 5.0
-"""Light passes that cost as much as a full one and the few light ones that it leaves to do."""
+PATIENCE = {False: 5.0, True: 10.0}
+"""Light passes that cost as much as a full one and the few light ones that it leaves to do.
 
+More where features are kept: then a light pass reads them and little else.
+"""
 
 SMALL = 2000
 """Unknowns up to which one thread factorises as fast as several."""
@@ -121,7 +131,7 @@ def newton(
     if not fit.converged:
         warnings.warn(
             f"Newton's method stopped after {fit.n_iter} iterations before it converged to "
-            f"tol={tol:g}; raise max_iter or use a larger alpha",
+            f"tol={tol:g}{CUT_SHORT if fit.n_iter == max_iter else STALLED}",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -159,7 +169,7 @@ class _Descent:
             self._choose_light(local, seen, decrement)
             moved, seen = self._step(local, theta, eta, decrement), True
             if moved is None and decrement <= 1e4 * ROUNDING * max(1.0, abs(self.objective)):
-                return self._done(local.theta, eta, n_iter, True, local)
+                return self._done(local.theta, eta, n_iter, self._is_flat(local), local)
             local = local if moved is None else moved
         return self._done(local.theta, eta, max_iter, False, local)
 
@@ -172,6 +182,17 @@ class _Descent:
             eta = self.goal.choose(slice_)
             theta = slice_.theta(eta)
             return theta, eta, slice_.decrement(theta, eta)
+
+    def _is_flat(self, local: Local) -> bool:
+        """Say whether rounding error hides what J could fall.
+
+        Not so where a step is short for its damping alone, as with a gradient that is wrong.
+        """
+        self.damping = 0.0
+        try:
+            return self._solved(local)[2] <= FLAT * max(1.0, abs(self.objective))
+        except LinAlgError:
+            return False
 
     def _done(self, *parts: Any) -> NewtonFit:
         theta, eta, n_iter, converged, local = parts
@@ -203,7 +224,8 @@ class _Descent:
 
         The first is that of the moments.
         """
-        slow = seen and _passes_to_go(self._last, decrement, self.tol) > PATIENCE
+        patience = PATIENCE[self.problem.kept is not None]
+        slow = seen and _passes_to_go(self._last, decrement, self.tol) > patience
         again = (self._light and slow) or self.n_passes >= ENOUGH or not local.exact
         self._light = self._wide and not again and self.damping == 0
         self._last = decrement

@@ -17,8 +17,8 @@ from scalefair._typing import Array, Source
 from scalefair.solve.primal import gain
 from scalefair.solve.system import Solution, System
 from scalefair.statistics import RowMap
-from scalefair.statistics.curvature import Along, KeptFeatures, RowFrame, loss_sums
-from scalefair.stream import ArraySource
+from scalefair.statistics.curvature import Along, RowFrame, loss_sums
+from scalefair.statistics.kept import KeptFeatures
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +60,8 @@ class Problem:
         Of the moments: mean and covariance of Φ, R, the relative ridges D.
     rows : int or None
         Rows per chunk.
-    keep : int
-        Bytes of features that may be kept between passes, where the rows are in memory.
+    kept : KeptFeatures or None
+        Where features are kept between passes, that for the moments included.
     """
 
     source: Source
@@ -69,7 +69,7 @@ class Problem:
     loss: Any
     system: System
     rows: int | None = None
-    keep: int = 0
+    kept: KeptFeatures | None = None
 
     @property
     def intercept(self) -> bool:
@@ -93,15 +93,6 @@ class Problem:
             phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
         shift = np.concatenate([phi, mean[width:]])
         return RowFrame(self.row_map, self.system.features[1:], self.intercept, shift)
-
-    @cached_property
-    def kept(self) -> KeptFeatures | None:
-        """Where features are kept; None where they are made anew in every pass."""
-        if not isinstance(self.source, ArraySource):
-            return None
-        n, width, dtype = self.source.n_rows, self.frame.width, np.dtype(self.row_map.dtype)
-        fits = n * width * dtype.itemsize <= self.keep
-        return KeptFeatures(n, width, dtype) if fits else None
 
     @cached_property
     def covariance(self) -> Array:

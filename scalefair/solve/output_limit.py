@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import brentq
 
-from scalefair.solve.output_hsic import OutputFit
+from scalefair.solve.output_descent import OutputFit
 
 LARGEST = 1e6
 """η beyond which the limit is said to be out of reach."""

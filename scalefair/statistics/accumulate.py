@@ -14,6 +14,7 @@ from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.statistics.checkpoint import Checkpoint
+from scalefair.statistics.kept import KeptFeatures
 from scalefair.statistics.moments import FoldMoments, Moments
 from scalefair.statistics.rows import RowMap
 
@@ -111,8 +112,10 @@ class _Sums(CrossSums):
 class RowBuffer:
     """The rows of one thread: φ and [ψ, beside, y, 1], shifted, multiplied by √weight."""
 
-    def __init__(self, row_map: RowMap, rows: int, *, coded: bool = False) -> None:
-        self._map, self._coded = row_map, coded
+    def __init__(
+        self, row_map: RowMap, rows: int, *, coded: bool = False, kept: KeptFeatures | None = None
+    ) -> None:
+        self._map, self._coded, self._kept = row_map, coded, kept
         self._phi_rows, self._psi_rows = row_map.start_phi(), row_map.start_psi()
         self.blocks = row_map.blocks
         self.width = self.blocks["phi"]
@@ -137,6 +140,8 @@ class RowBuffer:
         for start in range(0, chunk.n_rows, size):
             block = slice(start, start + size)
             self._phi_rows(chunk.x[block], Phi[block])
+            if self._kept is not None:
+                self._kept.keep(chunk.row + start, Phi[block])
             Phi[block] -= shift
         if chunk.weight is not None:
             Phi *= np.sqrt(chunk.weight)[:, None].astype(Phi.dtype)
@@ -183,10 +188,12 @@ class RowBuffer:
 class MomentAccumulator:
     """The mutable sum of one thread."""
 
-    def __init__(self, row_map: RowMap, folds: Folds, rows: int) -> None:
+    def __init__(
+        self, row_map: RowMap, folds: Folds, rows: int, kept: KeptFeatures | None = None
+    ) -> None:
         self._folds = folds
         self._codes = row_map.codes
-        self._buffer = RowBuffer(row_map, rows, coded=self._codes is not None)
+        self._buffer = RowBuffer(row_map, rows, coded=self._codes is not None, kept=kept)
         width, rest = self._buffer.width, self._buffer.rest_width
         self._sums = [_Sums(width, rest, row_map.dtype) for _ in range(folds.count)]
 
@@ -237,6 +244,7 @@ def accumulate(
     folds: Folds = ALL_ROWS,
     rows: int | None = None,
     checkpoint: Checkpoint | None = None,
+    kept: KeptFeatures | None = None,
 ) -> FoldMoments:
     """Return the moments of each fold of the source's rows, in one pass.
 
@@ -252,11 +260,13 @@ def accumulate(
         Rows per chunk; None chooses them.
     checkpoint : Checkpoint or None
         Where to keep the sums of a long pass, so that it can go on after a crash.
+    kept : KeptFeatures or None
+        Where to keep the features for passes that follow; not with folds, which sort the rows.
     """
     size = rows or row_map.chunk_rows
 
     def start() -> MomentAccumulator:
-        return MomentAccumulator(row_map, folds, size)
+        return MomentAccumulator(row_map, folds, size, kept)
 
     if checkpoint is None:
         return row_map.finished(source.fold(start, size))

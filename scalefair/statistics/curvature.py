@@ -10,6 +10,7 @@ import numpy as np
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.statistics.accumulate import BLOCK
+from scalefair.statistics.kept import MISSING, SHIFTED, KeptFeatures
 from scalefair.statistics.rows import RowMap, chunk_rows
 
 ROWS = (2**18, 4 * BLOCK)
@@ -147,32 +148,6 @@ class _Triangle:
         return np.block([[mirror_upper(self.phi), self.cross], [self.cross.T, self.rest]])
 
 
-class KeptFeatures:
-    """Features less their shift, kept by the first pass for those that follow.
-
-    Parameters
-    ----------
-    n_rows, width : int
-        Of all rows.
-    dtype : dtype
-        Of the features.
-    """
-
-    def __init__(self, n_rows: int, width: int, dtype: Any) -> None:
-        self._rows: Rows = np.empty((n_rows, width), dtype)
-        self._known = np.zeros(n_rows, dtype=bool)
-
-    def of(self, first: int, n: int) -> Rows:
-        """Return the place of `n` rows."""
-        return self._rows[first : first + n]
-
-    def knows(self, first: int, n: int) -> bool:
-        """Say whether these rows are there; from now on they are."""
-        known = bool(self._known[first : first + n].all())
-        self._known[first : first + n] = True
-        return known
-
-
 class CurvatureAccumulator:
     """The mutable sum of one thread.
 
@@ -209,17 +184,18 @@ class CurvatureAccumulator:
         if n == 0:
             return
         self._frame.fill_rest(chunk, self._rest[:n])
-        features, known = self._phi[:n], False
+        features, state = self._phi[:n], MISSING
         if self._kept is not None and chunk is whole:
-            features, known = self._kept.of(chunk.row, n), self._kept.knows(chunk.row, n)
+            features, state = self._kept.of(chunk.row, n), self._kept.shift(chunk.row, n)
         shift = self._frame.shift[: self._frame.width].astype(self._phi.dtype)
         # Infinite values far out are met on the way to a shorter step.
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, n, self._block):
                 at = slice(start, min(start + self._block, n))
                 Phi = features[at]
-                if not known:
+                if state == MISSING:
                     self._phi_rows(chunk.x[at], Phi)
+                if state != SHIFTED:
                     Phi -= shift
                 self._judge(Phi, at, np.asarray(chunk.y[at]), _slice(chunk.weight, at))
             self._sum_products(features)

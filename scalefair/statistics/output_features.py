@@ -109,8 +109,8 @@ class OutputRows:
         def prepared(chunk: Chunk) -> Chunk:
             Phi = buffer[: chunk.n_rows]
             self._fill(chunk, Phi)
-            attributes = np.hstack([self._block(name, chunk) for name in self.attributes])
-            Psi = (attributes - self.mean) @ self.whiten
+            attributes = [self.row_map.rows_of(name, chunk) for name in self.attributes]
+            Psi = (np.hstack(attributes) - self.mean) @ self.whiten
             return Chunk(Phi, Psi, chunk.y, chunk.weight, chunk.row, chunk.where)
 
         return prepared
@@ -120,15 +120,9 @@ class OutputRows:
         phi: Rows = np.empty((chunk.n_rows, width), out.dtype)
         out[:, :width] = self.row_map.phi.raw(chunk.x, out=phi)
         for name in self.features[1:]:
-            block = self._block(name, chunk)
+            block = self.row_map.rows_of(name, chunk)
             out[:, width : width + block.shape[1]] = block
             width += block.shape[1]
-
-    def _block(self, name: str, chunk: Chunk) -> Rows:
-        if name == "psi":
-            return self.row_map.psi_rows(chunk)
-        (block,) = (block for block in self.row_map.beside if block.name == name)
-        return block.rows(chunk)
 
 
 @dataclass(frozen=True, eq=False)
