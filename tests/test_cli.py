@@ -243,6 +243,11 @@ def test_version_and_help():
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 0
         assert "frontier" in result.stdout
+    commands = CliRunner().invoke(main, []).stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in commands] == [
+        "frontier", "fit", "predict", "audit", "moments", "merge", "paper",
+    ]  # fmt: skip
+    assert all(line.endswith(".") and not line.endswith("...") for line in commands)
 
 
 def test_a_terminal_sees_progress_and_a_pipe_the_finding(data, tmp_path):
