@@ -107,6 +107,13 @@ def test_the_picture_of_the_house_has_every_room():
     assert {room for line in names for room in line.split(" · ")} == rooms
 
 
+def test_the_picture_of_the_readme_is_that_of_the_benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    picture = (ROOT / "docs" / "images" / "frontier.svg").read_text("utf-8")
+    assert import_module("make_images").description() in picture, "run docs/make_images.py"
+    assert "docs/images/frontier.svg" in (ROOT / "README.md").read_text("utf-8")
+
+
 def test_benchmark_tables_are_the_files(monkeypatch):
     pytest.importorskip("sphinx", reason="pip install '.[docs]'")
     monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")

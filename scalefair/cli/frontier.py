@@ -150,7 +150,8 @@ def _problem(
         missing = "--target" if target is None else "--sensitive"
         raise ValueError(f"{missing} is needed with DATA: scalefair frontier {data} {missing} NAME")
     table = open_data(data, client=client, text=text, delimiter=delimiter)
-    names = split_names(sensitive, table.columns)
+    (target,) = table.find("--target", [target])
+    names = table.find("--sensitive", sensitive)
     dropped = table.find("--drop", drop)
     kept = [name for name in table.columns if name not in dropped]
     for name in table.identifiers([n for n in kept if n not in (target, *names)]):
