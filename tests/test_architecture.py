@@ -225,6 +225,12 @@ def test_import_linter_has_the_same_layers():
     assert [{room.strip() for room in line} for line in lines] == LAYERS
 
 
+def test_contributing_has_the_same_layers():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## Rooms")[1]
+    lines = text.split("```")[1].split("\n")[1:-1]
+    assert [set(line.split(" | ")) for line in lines] == LAYERS
+
+
 def test_import_linter_agrees():
     output = lint_imports(ROOT)
     assert output.splitlines()[-1] == "0", output

@@ -226,6 +226,8 @@ def test_words_stand_beside_the_numbers(result):
     assert "Audit of 500 rows by sex, race, age and sex × race × age." in str(result)
     assert "together explain" in str(result)
     assert "the mean prediction is" in str(result)
+    pay = scalefair.audit([42_740.4] * 30 + [8_739.6] * 30, ["a"] * 30 + ["b"] * 30, random_state=0)
+    assert "the mean prediction is 42,740 for a and 8740 for b (" in str(pay)
 
 
 def test_the_result_as_frame_dictionary_and_page(result):

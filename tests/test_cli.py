@@ -113,6 +113,15 @@ def test_quiet_prints_nothing(run, data):
     assert (result.exit_code, result.output) == (0, "")
 
 
+@pytest.mark.parametrize("model", ["classifier", "gp"])
+def test_every_model_has_a_frontier(run, table, tmp_path, model):
+    table.assign(y=table["y"] > 0).to_csv(tmp_path / "two.csv", index=False)
+    result = run(str(tmp_path / "two.csv"), *OPTIONS, "--model", model, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["after"]["share"]["value"] < 0.2
+    assert len(pd.read_csv(tmp_path / "out" / "frontier.csv")) > 5
+
+
 def test_text_levels_are_mapped_and_the_report_says_so(run, table, tmp_path):
     table.assign(y=np.where(table["y"] > 0, "rich", "poor")).to_csv(tmp_path / "l.csv", index=False)
     result = run(str(tmp_path / "l.csv"), *OPTIONS, "--json")
@@ -234,6 +243,11 @@ def test_version_and_help():
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 0
         assert "frontier" in result.stdout
+    commands = CliRunner().invoke(main, []).stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in commands] == [
+        "frontier", "fit", "predict", "audit", "moments", "merge", "paper",
+    ]  # fmt: skip
+    assert all(line.endswith(".") and not line.endswith("...") for line in commands)
 
 
 def test_a_terminal_sees_progress_and_a_pipe_the_finding(data, tmp_path):

@@ -1,6 +1,8 @@
 """fit, predict and audit: from a table to a model, to predictions, to a judgement."""
 
 import json
+import re
+from html import unescape
 
 import numpy as np
 import pandas as pd
@@ -47,6 +49,21 @@ def test_a_mixed_csv_needs_no_flags_but_target_and_sensitive(folder):
     path = model.path_.table
     row = path[(path["alpha"] == model.alpha_) & (path["eta"] == model.eta_)]
     assert record["r2_cv"] == pytest.approx(1 - row["mse_cv"].item() / truth.var(ddof=0))
+
+
+def test_the_page_of_a_mixed_csv_says_how_to_fit_it_again(folder):
+    people(400).assign(pay=lambda d: np.where(d["pay"] > 32, "much", "little")).to_csv(
+        folder / "other.csv", index=False, sep=";"
+    )
+    options = ["--delimiter", ";", "--text", "age", "--components", 20, "--out", folder / "page"]
+    succeed("frontier", folder / "other.csv", "--target", "pay", "--sensitive", "sex", *options)
+    page = unescape((folder / "page" / "report.html").read_text("utf-8"))
+    names = {}
+    exec(re.findall(r"<code>(.*?)</code>", page, re.DOTALL)[-1], names)
+    kept = scalefair.load(folder / "page" / "model.scalefair")
+    assert names["est"].n_samples_seen_ == 400
+    assert list(names["est"].feature_names_in_) == list(kept.feature_names_in_)
+    assert {names["data"].kinds[name] for name in ("age", "job", "sex")} == {"categorical"}
 
 
 def test_predictions_are_those_of_the_model_in_python(folder):

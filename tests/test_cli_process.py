@@ -251,6 +251,8 @@ def test_a_fit_tells_of_its_chunks(monkeypatch):
     model = FairRidge(eta=1.0, chunk_rows=100).set_callbacks(FitProgress(Console()))
     model.fit(X[:, None], X, sensitive_features=s)
     assert sorted(told) == [(i, 5, "chunks") for i in range(1, 6)]
+    model.collect(X[:, None], X, sensitive_features=s)  # no fit: nobody listens
+    assert len(told) == 5
 
 
 def test_several_files_have_more_chunks_than_rows_would_say(monkeypatch, tmp_path):

@@ -23,6 +23,7 @@ def folder(tmp_path_factory):
     (path / "notes.txt").write_text("hello")
     (path / "header.csv").write_text("a,b\n")
     (path / "late.csv").write_text("pay,sex,x\n" + "1,f,2\n2,m,3\n" * 90_000 + "3,f,late\n")
+    (path / "tabs.csv").write_text("pay\tsex\n1\tf, m\n")
     (path / "file").touch()
     (path / "empty").mkdir()
     return path
@@ -55,7 +56,8 @@ def folder(tmp_path_factory):
         ("fit d.csv --target pay --sensitive sex --eta 1 --unfairness 0.1", "not both"),
         ("fit d.csv --target pay --sensitive sex --unfairness 2", "see scalefair fit --help"),
         ("fit d.csv --target pay --sensitive sex --delimiter ;;", "one character"),
-        ("fit d.csv --target pay --sensitive sex --delimiter ;", "Available: id,hired"),
+        ("fit d.csv --target pay --sensitive sex --delimiter ;", "give --delimiter ','"),
+        ("fit tabs.csv --target pay --sensitive sex", "give --delimiter $'\\t'"),
         ("fit d.csv --target job --sensitive sex --kind regression", "is text; expected numbers"),
         ("fit d.csv --target pay --sensitive sex --out empty", "--out empty: is a folder"),
         ("fit d.csv --target pay --sensitive sex --out no/m", "there is no folder"),
@@ -63,7 +65,7 @@ def folder(tmp_path_factory):
         ("fit --scheduler tcp://127.0.0.1:9 --out x", "no dask scheduler answered"),
         ("predict nowhere.scalefair d.csv", "nowhere.scalefair: No such file or directory; check"),
         ("predict notes.txt d.csv", "notes.txt is damaged or no scalefair file"),
-        ("predict d.csv d.csv", "d.csv is damaged or no scalefair file"),
+        ("predict d.csv d.csv", "damaged or no scalefair file; give one that scalefair wrote"),
         ("predict m.scalefair nowhere.csv", "no such file or folder"),
         ("predict m.scalefair p.parquet --keep idd", "--keep: column 'idd' is not in the table"),
         ("predict m.scalefair late.csv", "lacks 6 column(s)"),

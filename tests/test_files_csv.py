@@ -178,6 +178,7 @@ def test_what_is_in_memory_has_the_length_of_the_files(tmp_path):
         (b"x,x\n1,2\n", "column names are not unique: 'x'"),
         (b"x,t\n1,2\n3\n", "the same cells in every line"),
         (b"x,t\n1,\xe9\n", "column 't' is not UTF-8"),
+        (b"x;t\n1;2\n", "has no ',' but ';' between names; give delimiter=';'"),
     ],
 )
 def test_bad_csv_is_refused_at_once(tmp_path, content, words):

@@ -100,6 +100,15 @@ def test_error_bars_are_the_folds_and_never_below_a_share_of_zero(table, front):
     np.testing.assert_allclose(np.diff(up[:, :, 1]).ravel(), 2 * 0.05 / VARIANCE)
 
 
+def test_error_bars_do_not_run_together(table, front):
+    _, ax = make_figure(4, 3)
+    near = front.assign(explained_share_cv=front["explained_share_cv"] + 1e-3)
+    FairPathDisplay(table, pd.concat([front, near])).plot(ax)
+    up = ax.containers[0].lines[2][1].get_segments()
+    drawn = [ends[0, 0] for ends in up if len(ends) == 2]
+    np.testing.assert_allclose(drawn, front["explained_share_cv"])
+
+
 def test_without_folds_there_are_no_error_bars(table, front):
     drop = [name for name in table if "_cv" in name]
     _, ax = make_figure(4, 3)

@@ -335,7 +335,7 @@ def test_the_page_is_whole_and_alone(fitted):
     assert len(ids) == len(set(ids))
     assert {link.removeprefix("#") for link in links} <= set(ids)
     assert headline(fitted) in page.text.replace("\u00a0", " ")
-    for words in ("equalised odds", "from scalefair import FairKernelRidgeCV", "1.2.3"):
+    for words in ("equalised odds", "est = scalefair.FairKernelRidgeCV(", "1.2.3"):
         assert words in page.text
 
 
@@ -369,7 +369,7 @@ def test_the_refit_code_runs(fitted, tmp_path):
         make_table(),
         target="y",
         sensitive=["s"],
-        reading=f"pd.read_csv({str(tmp_path / 't.csv')!r})",
+        reading=f"scalefair.scan_csv({str(tmp_path / 't.csv')!r})",
     )
     from scalefair.report.words import refit_code
 

@@ -1,6 +1,8 @@
 """A report of every kind of fair model: its frontier, its tests, its relevance, its file."""
 
 import re
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -21,8 +23,10 @@ from scalefair.measures import hsic_test
 from scalefair.report import between_share, cross, make_report
 from scalefair.report.family import weights_around
 from scalefair.report.groups import decision_table
+from scalefair.report.html import render
 from scalefair.report.independence import independence, verdict
 from scalefair.report.relevance import relevance_table
+from scalefair.report.tables import front_rows
 
 SMALL = {"n_components": 15, "random_state": 0}
 
@@ -104,6 +108,22 @@ def test_the_frontier_is_that_of_the_held_out_rows(reports, name):
     score = found.after if found.scored is None else found.scored[1]
     assert row["explained_share_test"] == pytest.approx(between_share(groups, score).value)
     assert row["eta"] == found.estimator.eta_
+
+
+def test_a_chosen_model_beside_the_front_is_in_the_table_too(reports):
+    _, fitted = reports("cross-validated")
+    table, front = fitted.table, fitted.front
+    beaten = table[~table["mse_cv"].isin(front["mse_cv"])].iloc[0]
+    other = copy(fitted.estimator)
+    other.alpha_, other.eta_ = beaten["alpha"], beaten["eta"]
+    beside = replace(fitted, estimator=other)
+    for frontier, on_front in ((fitted, True), (beside, False)):
+        assert frontier.is_on_front == on_front
+        rows = front_rows(frontier)
+        assert [row["chosen"] for row in rows].count(True) == 1
+        shares = [float(row["share"].split()[0]) for row in rows]
+        assert shares == sorted(shares)
+        assert ("not on the front" in render(frontier, "1")) != on_front
 
 
 def test_relatives_of_a_process_are_those_that_a_fit_would_find(reports):

@@ -40,9 +40,23 @@ def draw(data: str, found: dict[Any, dict[str, Any]], path: Path) -> None:
         ax.set(title=f"s {s}", xlabel="share of the predictions' variance that s explains",
                xlim=(-0.01, 0.45))  # fmt: skip
     axes[0].set_ylabel(LABELS[metric])
+    axes[0].set_ylim(*_heights(data, found, metric))
     labels = {text: line for ax in axes for line, text in zip(*ax.get_legend_handles_labels(),
                                                               strict=True)}  # fmt: skip
     if labels:
         figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=2,
                       fontsize=7, frameon=False)  # fmt: skip
     figure.savefig(path, metadata={"Date": None})
+
+
+def _heights(data: str, found: dict[Any, dict[str, Any]], metric: str) -> tuple[Any, Any]:
+    """Limits about our own curves: the largest errors of others would flatten all the rest."""
+    from benchmarks.peers._tables import OURS
+
+    curves = [curve for key, methods in found.items() if key[0] == data
+              for name, curve in methods.items() if name.startswith(OURS)]  # fmt: skip
+    ours = [point[metric] for curve in curves for point in curve]
+    if not ours:
+        return None, None
+    room = 0.5 * (max(ours) - min(ours)) or 0.1
+    return min(ours) - room, max(ours) + room

@@ -10,7 +10,11 @@ logger = logging.getLogger(__name__)
 
 def _markup(node, *, as_block):
     try:
-        return tex2mathml(node.astext().strip(), as_block=as_block)
+        formula = tex2mathml(node.astext().strip(), as_block=as_block)
+        # A bar that may stretch sinks below the line where it has an exponent.
+        for bar in ("<mo>|<", '<mo class="mathopen">|<'):
+            formula = formula.replace(bar, '<mo stretchy="false">|<')
+        return formula
     except MathError as error:
         logger.warning("a formula cannot be drawn: %s", error, location=node)
         return node.astext()

@@ -105,4 +105,5 @@ def _share(x: float) -> str:
 
 
 def _number(x: float) -> str:
-    return f"{x:.4g}"
+    """Four digits, or all of a large number: pay is 42,740, not 4.274e+04."""
+    return f"{x:,.0f}" if 1e4 <= abs(x) < 1e9 else f"{x:.4g}"

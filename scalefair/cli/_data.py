@@ -181,7 +181,7 @@ def open_data(
         return _adult(subset)
     from scalefair.stream import scan_parquet
 
-    scan = _open_csv(data, text, delimiter) if _is_csv(data) else scan_parquet(data)
+    scan = _open_csv(data, text, delimiter) if is_csv(data) else scan_parquet(data)
     return Data(data, scan, scan.columns, client)
 
 
@@ -199,7 +199,7 @@ def _open_csv(data: str, text: Sequence[str], delimiter: str) -> Any:
 def retyped(data: Data, names: Sequence[str], delimiter: str) -> Data:
     """Return the same csv with some columns read as text; other data as they are."""
     present = [name for name in names if name in data.columns]
-    if data.in_memory or not present or not _is_csv(data.name):
+    if data.in_memory or not present or not is_csv(data.name):
         return data
     from scalefair.stream import scan_csv
 
@@ -208,7 +208,7 @@ def retyped(data: Data, names: Sequence[str], delimiter: str) -> Data:
     return Data(data.name, scan, scan.columns, data.client)
 
 
-def _is_csv(data: str) -> bool:
+def is_csv(data: str) -> bool:
     """Say whether DATA is csv: by its name, or for a folder by what is in it."""
     from scalefair.stream.files._csv import CSV_ENDINGS
     from scalefair.stream.files._parquet import PARQUET_ENDINGS

@@ -45,6 +45,10 @@ class OneLineErrors(click.Group):
             _fail_of(error)
         sys.exit(code if isinstance(code, int) else 0)
 
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Name the commands in the order of their use, not of the alphabet."""
+        return list(self.commands)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command and flush what it printed, while an error can still be told."""
         try:

@@ -183,7 +183,7 @@ def widen(estimator: Any, error: Exception) -> str:
     return "the limit is not reached on held-out rows with eps=1e-6: eps is chosen by them, too"
 
 
-@click.command()
+@click.command(short_help="Fit a model that does not depend on the sensitive columns.")
 @_options.data
 @_options.target
 @_options.sensitive

@@ -9,7 +9,14 @@ import click
 
 from scalefair import __version__
 from scalefair.cli import _options
-from scalefair.cli._data import ADULT_SENSITIVE, Data, cluster, open_data, split_names
+from scalefair.cli._data import (
+    ADULT_SENSITIVE,
+    Data,
+    cluster,
+    is_csv,
+    open_data,
+    split_names,
+)
 from scalefair.cli._output import Console, FitProgress, check_folder, left_out
 from scalefair.cli.fit import widen
 
@@ -143,7 +150,8 @@ def _problem(
         missing = "--target" if target is None else "--sensitive"
         raise ValueError(f"{missing} is needed with DATA: scalefair frontier {data} {missing} NAME")
     table = open_data(data, client=client, text=text, delimiter=delimiter)
-    names = split_names(sensitive, table.columns)
+    (target,) = table.find("--target", [target])
+    names = table.find("--sensitive", sensitive)
     dropped = table.find("--drop", drop)
     kept = [name for name in table.columns if name not in dropped]
     for name in table.identifiers([n for n in kept if n not in (target, *names)]):
@@ -152,7 +160,10 @@ def _problem(
     scan = table.table[kept]
     common: dict[str, Any] = {
         "target": target, "sensitive": names, "seed": seed, "source": data,
-        "reading": _reading(data, scan),
+        "reading": _reading(
+            data, split_names(text, table.columns), delimiter,
+            [name for name in table.columns if name not in kept],
+        ),
     }  # fmt: skip
     from scalefair.report import from_scan, from_table
 
@@ -168,9 +179,13 @@ def _is_large(scan: Any) -> bool:
     return size > LARGE_BYTES or cells > LARGE_CELLS
 
 
-def _reading(data: str, scan: Any) -> str:
-    kind = "csv" if hasattr(scan.files, "delimiter") else "parquet"
-    return f"pd.read_{kind}({data!r})"
+def _reading(data: str, text: list[str], delimiter: str, left_out: list[str]) -> str:
+    """Return Python that opens the same columns again."""
+    options = f", delimiter={delimiter!r}" * (delimiter != ",")
+    if text:
+        options += f", column_types={dict.fromkeys(text, 'string')!r}"
+    kind = f"csv({data!r}{options})" if is_csv(data) else f"parquet({data!r})"
+    return f"scalefair.scan_{kind}" + (f".drop({left_out!r})" if left_out else "")
 
 
 def _adult(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -> Problem:

@@ -18,7 +18,7 @@ from scalefair.cli.predict import text_columns
 _FILE = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Sum up DATA, for fits that need none of its rows.")
 @_options.data
 @click.option("--like", type=_FILE, help="Model whose maps, encodings and column names are used.")
 @click.option("--start", type=_FILE, help="Fit maps on DATA, and write that model for the others.")
@@ -112,7 +112,7 @@ def _roles_of(model: Any, table: Any, options: dict[str, Any]) -> Roles:
     return Roles(target, table.find("--sensitive", sensitive), inputs, weight)
 
 
-@click.command()
+@click.command(short_help="Add up moments, as if all rows had been one table.")
 @click.argument("parts", nargs=-1, required=True, type=_FILE)
 @_options.out_file("The sum.", default="all.moments", show_default=True)
 @_options.printing

@@ -26,7 +26,7 @@ def _seeds(context: click.Context, option: click.Parameter, value: str | None) -
     return found
 
 
-@click.command()
+@click.command(short_help="Run an experiment of the paper beside its printed numbers.")
 @click.argument("experiment", type=click.Choice(EXPERIMENTS), required=False)
 @click.option("--quick", is_flag=True, help="Small sizes and few seeds: less than a minute.")
 @click.option(

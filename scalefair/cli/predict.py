@@ -65,7 +65,7 @@ def predict_piece(piece: Any, shared: tuple[Predictor, Any]) -> Any:
     return predictor(table.select(predictor.inputs), kept)
 
 
-@click.command()
+@click.command(short_help="Predict the rows of DATA with a fitted MODEL.")
 @click.argument("model", type=click.Path(path_type=Path))
 @_options.data
 @_options.columns("--keep", "Columns of DATA to pass on, such as an identifier; 'all' for all.")

@@ -20,7 +20,7 @@ def watched(
 
     On a dask cluster they are told of its tasks as they finish.
     """
-    if not getattr(estimator, "_skl_callbacks", None):
+    if not _has_listeners(estimator):
         yield source
     elif isinstance(source, DaskSource):
         with steps(estimator, "tasks", None) as tell:
@@ -28,6 +28,13 @@ def watched(
     else:
         with steps(estimator, "chunks", _most_chunks(source, rows, n_rows)) as tell:
             yield source.then(_Told(tell))
+
+
+def _has_listeners(estimator: Any) -> bool:
+    """Say whether callbacks listen: they do so during `fit` only, not to `path` or `collect`."""
+    return bool(getattr(estimator, "_skl_callbacks", None)) and hasattr(
+        estimator, "_callback_fit_ctx"
+    )
 
 
 def _most_chunks(source: ChunkSource, rows: int, n_rows: int | None) -> int | None:
@@ -50,7 +57,7 @@ class _Told:
 @contextmanager
 def steps(estimator: Any, name: str, count: int | None) -> Iterator[Callable[[], None]]:
     """Give a function that tells the callbacks of one more of `count` steps, from any thread."""
-    if not getattr(estimator, "_skl_callbacks", None):
+    if not _has_listeners(estimator):
         yield lambda: None
         return
     whole = estimator._callback_fit_ctx.subcontext(task_name=name, max_subtasks=count)

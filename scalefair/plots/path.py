@@ -162,7 +162,8 @@ class FairPathDisplay:
         if held_out(self.front):
             # A share cannot be below 0, and neither can the end of its error bar.
             low = np.clip(share, 0.0, share_error)
-            errors = {"xerr": np.stack([low, share_error]), "yerr": r2_error, "elinewidth": 0.9}
+            bars = np.where(_apart(share), [low, share_error, r2_error], np.nan)
+            errors = {"xerr": bars[:2], "yerr": bars[2], "elinewidth": 0.9}
             label = "front, ± standard error"
         look: dict[str, Any] = {"color": AFTER, "linewidth": 1.8, "marker": "o", "markersize": 3.5}
         self.ax_.errorbar(share, r2, label=label, zorder=3, **look, **errors)
@@ -180,6 +181,15 @@ class FairPathDisplay:
         self.ax_.set_ylabel(f"{'mean loss' if self._has_loss else 'R²'} ({kind})")
         percent_axis(self.ax_)
         finish(self.ax_)
+
+
+def _apart(share: Array) -> Array:
+    """Say which points get error bars: a thirtieth of the width apart, or they run together."""
+    kept, last = np.zeros(len(share), dtype=bool), -np.inf
+    for i in np.argsort(share, kind="stable"):
+        kept[i] = share[i] >= last + np.ptp(share) / 30
+        last = share[i] if kept[i] else last
+    return kept
 
 
 def path_of(estimator: Any) -> tuple[Any, float]:

@@ -113,10 +113,18 @@ class Frontier:
         return front
 
     @property
+    def is_on_front(self) -> bool:
+        """Whether the chosen model is on the front, or lies between rows of the table."""
+        return self.chosen is None or row_at(self.front, *self._place) is not None
+
+    @property
+    def _place(self) -> tuple[float, float]:
+        return getattr(self.estimator, "alpha_", np.nan), self.estimator.eta_
+
+    @property
     def chosen(self) -> pd.DataFrame | None:
         """The row of the table at the chosen model, None where the model lies between rows."""
-        alpha = getattr(self.estimator, "alpha_", np.nan)
-        return row_at(self.table, alpha, self.estimator.eta_)
+        return row_at(self.table, *self._place)
 
     def scores(self) -> tuple[Scores, Scores]:
         """Return the scores without and with the penalty."""

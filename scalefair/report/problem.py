@@ -102,7 +102,7 @@ def from_table(
     source : str
         Where the table comes from, in words.
     reading : str
-        Python that reads it again as a pandas frame, with pandas as ``pd``.
+        Python that opens it again as a scan of files.
     """
     sensitive = list(dict.fromkeys(sensitive))
     check_columns(table, target, sensitive)
@@ -173,17 +173,14 @@ def python_code(
     reading: str, target: str, sensitive: Sequence[str], levels: tuple[str, str] | None
 ) -> str:
     """Return Python that makes X, y and S."""
-    y = (
-        f"data[{target!r}]"
-        if levels is None
-        else f"(data[{target!r}] == {levels[1]!r}).astype(int)"
-    )
+    y = f"data[{target!r}]"
+    if levels is not None:
+        y = f"({y}.read().column(0).to_numpy() == {levels[1]!r}).astype(int)"
     return "\n".join(
         [
-            "import pandas as pd",
             "",
             f"data = {reading}",
-            f"X, S = data.drop(columns=[{target!r}]), data[{list(sensitive)!r}]",
+            f"X, S = data.drop({target!r}), data[{list(sensitive)!r}]",
             f"y = {y}",
         ]
     )

@@ -9,6 +9,7 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
+from scalefair import _frames
 from scalefair._typing import Array
 from scalefair.plots import path_points, target_variance
 from scalefair.report.frontier import Frontier, Scores
@@ -43,6 +44,9 @@ def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
     if rows.empty:  # every prediction is constant
         return []
     chosen = frontier.chosen
+    if frontier.judged is None and chosen is not None and not frontier.is_on_front:
+        both = {str(name): [*rows[name], *chosen[name]] for name in rows}
+        rows = _frames.make_frame(both).sort_values("explained_share_cv", kind="stable")
     is_chosen = np.zeros(len(rows), dtype=bool)
     if chosen is not None:
         names = [name for name in ("alpha", "eta") if name in rows]

@@ -101,9 +101,9 @@ def refit_code(frontier: Frontier) -> str:
     estimator = frontier.estimator
     seen = getattr(estimator, "sensitive_columns", None) is None
     lines = [
-        f"from scalefair import {type(estimator).__name__}",
+        "import scalefair",
         frontier.problem.code,
-        f"est = {estimator!r}",
+        f"est = scalefair.{estimator!r}",
         f"est.fit(X, y{', sensitive_features=S' if seen else ''})",
         "",
     ]

@@ -27,6 +27,9 @@ CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 _BLOCK = 2**20
 """Bytes read at once; pyarrow reads about 32 blocks ahead."""
 
+_DELIMITERS = (",", ";", "\t", "|")
+"""What tables are written with."""
+
 
 def convert_options(**options: Any) -> pa.csv.ConvertOptions:
     """Return how cells are read: without quotes an empty one, NA, NaN or null is missing."""
@@ -80,6 +83,7 @@ class CsvFiles(Files):
         """Types of the first block of the first file that has rows, held for all others."""
         first: list[str] | None = None
         for number, where in enumerate(self.found.names):
+            self._check_delimiter(number)
             with explained(where, self.expected), self._open(number, True) as reader:
                 names = check_unique(where, reader.schema.names)
                 first = first or names
@@ -88,6 +92,18 @@ class CsvFiles(Files):
                     types = {f.name: _held(where, f) for f in fields} | self._given
                     return {name: types.get(name, pa.null()) for name in first}
         raise ValueError(no_rows(self.found.names))
+
+    def _check_delimiter(self, number: int) -> None:
+        """Complain of a header that is one cell only because another delimiter separates it."""
+        path, fs = self.found.paths[number], arrow_filesystem(self.found.filesystem)
+        with explained(self.found.names[number], self.expected), fs.open_input_stream(path) as file:
+            header = file.read(_BLOCK).partition(b"\n")[0].decode(errors="replace")
+        others = [mark for mark in _DELIMITERS if mark in header]
+        if others and self.delimiter not in header:
+            raise ValueError(
+                f"{self.found.names[number]}: its header has no {self.delimiter!r} but "
+                f"{others[0]!r} between names; give delimiter={others[0]!r}"
+            )
 
     def _type(self, column: str) -> pa.DataType:
         return self._types[column]
