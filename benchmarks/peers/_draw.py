@@ -50,7 +50,7 @@ def draw(data: str, found: dict[Any, dict[str, Any]], path: Path) -> None:
 
 
 def _heights(data: str, found: dict[Any, dict[str, Any]], metric: str) -> tuple[Any, Any]:
-    """Limits about our own curves: the largest errors of others would flatten all the rest."""
+    """Cut off what is far worse than all of ours: it would flatten the rest."""
     from benchmarks.peers._tables import OURS
 
     curves = [curve for key, methods in found.items() if key[0] == data
@@ -59,4 +59,4 @@ def _heights(data: str, found: dict[Any, dict[str, Any]], metric: str) -> tuple[
     if not ours:
         return None, None
     room = 0.5 * (max(ours) - min(ours)) or 0.1
-    return min(ours) - room, max(ours) + room
+    return (None, max(ours) + room) if metric == "rmse" else (min(ours) - room, None)
