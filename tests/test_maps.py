@@ -12,9 +12,10 @@ from sklearn.base import clone
 from scalefair import _hash
 from scalefair._hash import hash_uniform, row_hash, smallest_hash
 from scalefair.kernels import RBF, Categorical, Laplace, Matern, make_kernel
-from scalefair.maps import Nystroem, RandomFourier, landmarks
+from scalefair.maps import Nystroem, RandomFourier
 from scalefair.maps.landmarks import (
     METHODS,
+    _ridge_of_dimension,
     choose_landmarks,
     distinct_rows,
     kmeans_plus_plus,
@@ -273,7 +274,7 @@ def test_leverage_landmarks_are_as_good_from_pilots_as_from_all_rows(size):
     rows = np.sort(np.random.default_rng(3).normal(size=(600, 1)), axis=0)
     K = RBF(1.0)(rows)
     values, vectors = np.linalg.eigh(K)
-    ridge = landmarks._ridge_of_dimension(np.maximum(values, 0.0), size / 2)
+    ridge = _ridge_of_dimension(np.maximum(values, 0.0), size / 2)
     exact = (vectors**2 * (values / (values + ridge))).sum(axis=1)
     lost = {"exact": [], "pilots": []}
     for seed in range(5):

@@ -143,15 +143,16 @@ def ridge_leverage_scores(kernel: Any, rows: Array, weight: Array, size: int, se
         # Not the seed of the draw that follows: pilot rows would be favoured in it.
         pilot = weighted_sample(scores, count, seed + again)
         root = np.sqrt(weight[pilot] / _chances(scores, count)[pilot])
-        scores = _scores_from(kernel, rows, weight, pilot, root, size / 2)
+        scores = _scores_from(kernel, rows, weight, pilot, root=root, dimension=size / 2)
         if len(pilot) == len(rows):
             break
     return scores
 
 
 def _scores_from(
-    kernel: Any, rows: Array, weight: Array, pilot: NDArray[np.int64], root: Array, dimension: float
-) -> Array:
+    kernel: Any, rows: Array, weight: Array, pilot: NDArray[np.int64], *, root: Array,
+    dimension: float,
+) -> Array:  # fmt: skip
     """The scores as one pilot sees them; `root` are the roots of its weights V."""
     values, vectors = positive_eigh(root[:, None] * kernel(rows[pilot]) * root)
     ridge = _ridge_of_dimension(values, dimension)
