@@ -82,6 +82,7 @@ def test_shares_have_intervals_in_numbers_and_words(frame, result):
     assert widths[1] / widths[0] == pytest.approx(2.5758 / 0.6745, rel=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:.*too small to judge")
 @pytest.mark.parametrize("intersections", [True, False])
 @pytest.mark.parametrize(("levels", "n", "why"), [(60, 1500, "at most 1,000"), (50, 1000, "alone")])
 def test_attributes_too_fine_to_cross_are_judged_alone(levels, n, why, intersections):
