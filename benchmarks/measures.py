@@ -26,7 +26,7 @@ from scalefair import scan_parquet
 from scalefair.measures import explained_share, hsic, hsic_test, mutual_information
 from scalefair.measures._features import CHUNK, feature_pair
 from scalefair.measures._rows import open_pair
-from scalefair.measures.share import _opened
+from scalefair.measures.share import opened
 from scalefair.statistics.rows import whitened
 
 PART = 250_000
@@ -70,7 +70,7 @@ def maps_of(measure: Callable[..., float], folder: Path, columns: list[str]) -> 
     f, s = scan["prediction"], scan[columns]
     if measure is hsic:
         return feature_pair(open_pair(f, s), None, None, 200)
-    return _opened(
+    return opened(
         f, s, None, kernel="auto", length_scale="median", size=100, random_state=0
     )  # fmt: skip
 
@@ -105,6 +105,12 @@ from scalefair.measures import explained_share, hsic
 scan = scan_parquet(sys.argv[1])
 hsic(scan["prediction"], scan[["age", "group"]])
 explained_share(scan["prediction"], scan[["age", "group"]])
+"""
+AUDITED = """
+import sys
+from scalefair import audit, scan_parquet
+scan = scan_parquet(sys.argv[1])
+audit(scan["prediction"], scan[["age", "group"]])
 """
 BASE = """
 import numpy as np
@@ -178,9 +184,11 @@ def main() -> None:
                 keep(f"{what}, {options.rows} rows, seconds", time)
                 keep(f"{what} / reading and mapping", time / mapping, "<= 3")
         short = write_table(Path(scratch) / "short", options.rows // 10)
-        peaks = [peak_megabytes(STREAMED, folder) for folder in (table, short)]
-        keep(f"peak MB, {options.rows} rows", peaks[0])
-        keep("peak MB, ten times the rows / a tenth of them", peaks[0] / peaks[1], "<= 1.25")
+        for what, code in (("", STREAMED), ("audit, ", AUDITED)):
+            peaks = [peak_megabytes(code, folder) for folder in (table, short)]
+            keep(f"{what}peak MB, {options.rows} rows", peaks[0])
+            ratio = peaks[0] / peaks[1]
+            keep(f"{what}peak MB, ten times the rows / a tenth of them", ratio, "<= 1.25")
     against_hyppo(keep)
     keep("largest error of p-values, 2000 rows", permutation_error(2000, 5), "<= 0.02")
     x, y = pair_of(100_000)

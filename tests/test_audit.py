@@ -68,6 +68,37 @@ def test_each_measure_is_the_function_of_its_name(frame, result, columns):
         assert found == pytest.approx(number, rel=1e-9, abs=1e-12), measure
 
 
+def test_shares_have_intervals_in_numbers_and_words(frame, result):
+    rows = result.table[result.table["measure"] == "explained_share"]
+    assert (rows["low"] <= rows["value"]).all()
+    assert (rows["value"] < rows["high"]).all()
+    assert rows["words"].str.contains("95 % interval").all()
+    (noise,) = rows[(rows["model"] == "noise") & (rows["attribute"] == "sex")].to_dict("records")
+    assert noise["low"] == 0
+    assert "variance of the predictions (95 % interval 0.0 % to" in noise["words"]
+    narrow = audit(frame["score"], frame["sex"], measures=QUICK, confidence=0.5).table
+    wide = audit(frame["score"], frame["sex"], measures=QUICK, confidence=0.99).table
+    widths = [float((t["high"] - t["low"]).iloc[0]) for t in (narrow, wide)]
+    assert widths[1] / widths[0] == pytest.approx(2.5758 / 0.6745, rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:.*too small to judge")
+@pytest.mark.parametrize("intersections", [True, False])
+@pytest.mark.parametrize(("levels", "n", "why"), [(60, 1500, "at most 1,000"), (50, 1000, "alone")])
+def test_attributes_too_fine_to_cross_are_judged_alone(levels, n, why, intersections):
+    some = np.random.default_rng(0)
+    codes = some.permuted(np.tile(np.arange(n) % levels, (2, 1)), axis=1)
+    s = {"left": [f"l{i}" for i in codes[0]], "right": [f"r{i}" for i in codes[1]]}
+    score = codes.sum(axis=0) + some.normal(size=n)
+    with pytest.warns(UserWarning, match="not judged together") as caught:
+        found = audit(score, s, measures=QUICK, intersections=intersections)
+    (note,) = [str(w.message) for w in caught if "not judged together" in str(w.message)]
+    assert note.startswith("left × right are not judged together")
+    assert why in note
+    assert set(found.models["y_pred"].dependence) == {"left", "right"}
+    assert value(found, "y_pred", "left", "explained_share") == pytest.approx(0.5, abs=0.1)
+
+
 def test_share_of_categories_is_the_variance_between_groups(frame):
     found = audit(frame["score"], frame[S], measures=QUICK)
     by = frame.groupby(S)["score"].agg(["mean", "size"])
@@ -221,7 +252,8 @@ def test_words_stand_beside_the_numbers(result):
     (words,) = result.table.query(
         "model == 'fitted' and attribute == 'sex' and measure == 'explained_share'"
     )["words"]
-    assert words == f"sex explains {100 * share:.1f} % of the variance of the predictions"
+    start = f"sex explains {100 * share:.1f} % of the variance of the predictions (95 % interval "
+    assert words.startswith(start)
     assert words in str(result)
     assert "Audit of 500 rows by sex, race, age and sex × race × age." in str(result)
     assert "together explain" in str(result)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.dummy import DummyRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
@@ -50,6 +51,18 @@ def test_a_wrong_number_of_predictions_is_named():
     X, y = problem()
     with pytest.raises(ValueError, match="predicts 2 values for"):
         fair(eta=1.0, base_estimator=Says(lambda rows: rows[:2, 0])).fit(X, y)
+
+
+def test_text_is_named():
+    X, y = problem()
+    with pytest.raises(ValueError, match=r"Says\) predicts text or objects such as .*yes"):
+        fair(eta=1.0, base_estimator=Says(lambda rows: np.full(len(rows), "yes"))).fit(X, y)
+
+
+def test_a_frozen_model_that_is_not_fitted_is_named():
+    X, y = problem()
+    with pytest.raises(ValueError, match=r"FrozenEstimator\).*not fitted yet"):
+        fair(eta=1.0, base_estimator=FrozenEstimator(LinearRegression())).fit(X, y)
 
 
 def test_wrong_columns_are_named():

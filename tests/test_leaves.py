@@ -121,11 +121,24 @@ def test_an_ensemble_of_a_frame_hears_names():
     assert model.predict(numbers).shape == (100,)
 
 
+class Unfitted(BaseEstimator):
+    """As LightGBM before `fit`: its booster is an attribute that raises."""
+
+    def fit(self, X, y):
+        return self
+
+    @property
+    def booster_(self):
+        raise AttributeError("no booster")
+
+
 def test_bad_models_are_named():
     with pytest.raises(TypeError, match=r"HistGradient.*does not tell the leaves.*base_estimator"):
         LeafMap(HistGradientBoostingRegressor(max_iter=1).fit(X, y)).fit(X)
     with pytest.raises(NotFittedError, match=r"RandomForestRegressor.*not fitted"):
         LeafMap(RandomForestRegressor()).fit(X)
+    with pytest.raises(NotFittedError, match=r"Unfitted.*not fitted"):
+        LeafMap(Unfitted()).fit(X)
     with pytest.raises(ValueError, match="fitted on 5 columns, but X has 2"):
         LeafMap(FOREST).fit(X[:, :2])
     with pytest.raises(TypeError, match="has no transform"):

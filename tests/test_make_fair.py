@@ -64,6 +64,18 @@ def test_columns_by_name_and_a_fitted_model():
     assert "which was fitted before" in made.summary
 
 
+def test_a_row_held_out_that_is_alone_in_its_group_is_left_out():
+    X, y = problem(400)
+    s = np.where(X[:, 4] > 0, "b", "a").astype(object)
+    given = {"unfairness": 0.05, "n_components": 10, "random_state": 0}
+    held = make_fair(LinearRegression(), X, y, s, **given).held_out
+    s[held[7]] = s[np.setdiff1d(np.arange(400), held)[:9]] = "rare"
+    with pytest.warns(UserWarning, match="1 of .* rows held out are the only ones of their group"):
+        made = make_fair(LinearRegression(), X, y, s, **given)
+    np.testing.assert_array_equal(made.held_out, np.delete(held, 7))
+    assert made.after.n_rows == len(held) - 1
+
+
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
@@ -142,6 +154,16 @@ def test_centring_from_moments_is_that_of_the_rows():
     f = one.apply(Psi, h, 1.0)
     np.testing.assert_allclose([f[X[:, 4] == g].mean() for g in range(3)], y.mean(), atol=1e-6)
     assert np.mean((y - f) ** 2) < np.mean((y - 1.05 * (f - f.mean()) - y.mean()) ** 2)
+
+
+def test_rows_that_the_base_model_has_seen_are_named():
+    X, y = problem(300)
+    model = FairRidge(
+        eta=1.0, sensitive_columns=[4], base_estimator=DecisionTreeRegressor(), random_state=0
+    ).fit(X, y)
+    with pytest.warns(UserWarning, match="has seen some of these rows, most likely"):
+        limit_gap(model, X[:200], y[:200])
+    limit_gap(model, *problem(200, seed=1))  # no warning
 
 
 def test_rows_of_the_fit_are_refused():

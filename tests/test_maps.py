@@ -15,6 +15,7 @@ from scalefair.kernels import RBF, Categorical, Laplace, Matern, make_kernel
 from scalefair.maps import Nystroem, RandomFourier
 from scalefair.maps.landmarks import (
     METHODS,
+    _ridge_of_dimension,
     choose_landmarks,
     distinct_rows,
     kmeans_plus_plus,
@@ -265,6 +266,25 @@ def test_leverage_scores_from_a_pilot_find_the_lonely_rows():
     assert (np.abs(rows[chosen]).max(axis=1) > 7).sum() == 4
     uniform = choose_landmarks("uniform", RBF(1.0), rows, weight, size=20, seed=0)
     assert (np.abs(rows[uniform]).max(axis=1) > 7).sum() < 4
+
+
+@pytest.mark.parametrize("size", [10, 20, 50])
+def test_leverage_landmarks_are_as_good_from_pilots_as_from_all_rows(size):
+    # A pilot of the middle alone takes every row of the tails for the only one of its kind.
+    rows = np.sort(np.random.default_rng(3).normal(size=(600, 1)), axis=0)
+    K = RBF(1.0)(rows)
+    values, vectors = np.linalg.eigh(K)
+    ridge = _ridge_of_dimension(np.maximum(values, 0.0), size / 2)
+    exact = (vectors**2 * (values / (values + ridge))).sum(axis=1)
+    lost = {"exact": [], "pilots": []}
+    for seed in range(5):
+        scores = ridge_leverage_scores(RBF(1.0), rows, np.ones(600), size, seed)
+        assert scores.max() <= 1
+        for name, weight in (("exact", exact), ("pilots", scores)):
+            Z = rows[weighted_sample(weight, size, seed)]
+            Phi = Nystroem(RBF(1.0), n_components=size).fit(Z).transform(rows)
+            lost[name].append(np.trace(K - Phi @ Phi.T) / 600)
+    assert max(lost["pilots"]) < 10 * max(lost["exact"])
 
 
 def test_standardized_is_the_kernel_of_standardised_columns():

@@ -56,6 +56,26 @@ def test_thousands_of_levels_are_refused(measure):
         measure(rng.normal(size=1500), levels)
 
 
+@pytest.mark.parametrize("measure", PAIRS)
+def test_an_identifier_is_refused(measure):
+    # Each row is alone in its group: HSIC is the same for every pairing, and no share is known.
+    with pytest.raises(ValueError, match="the categories of s0 are different in each of 60 rows"):
+        measure(X, np.array([f"id{i}" for i in range(N)]))
+
+
+def test_a_share_of_rows_that_are_mostly_alone_is_refused():
+    alone = np.array([f"id{max(i, 20)}" for i in range(N)])
+    with pytest.raises(ValueError, match="s: 65% of the rows are alone in their group"):
+        measures.explained_share(X, alone)
+    alone = np.array([f"id{max(i, 35)}" for i in range(N)])
+    assert measures.explained_share(X, alone) < 0.5
+
+
+def test_dates_are_no_predictions():
+    with pytest.raises(ValueError, match=r"f: column .* is dates"):
+        measures.explained_share(pd.Series(pd.date_range("2020", periods=N)), S)
+
+
 def test_text_is_no_prediction():
     with pytest.raises(ValueError, match=r"f: column .* is text; expected predictions as numbers"):
         measures.explained_share(np.where(X > 0, "yes", "no"), S)
@@ -98,7 +118,7 @@ def test_more_options():
     with pytest.raises(ValueError, match="n_neighbors=0"):
         measures.mutual_information(X, S, 0)
     with pytest.raises(ValueError, match="combination of categories of its own"):
-        measures.mutual_information(X[:8], np.array(list("abcdefgh")))
+        measures.mutual_information(np.array(list("aaabbbccc")), np.array(list("xyzxyzxyz")))
     with pytest.raises(ValueError, match="at most 5000 rows"):
         measures.nocco(*rng.normal(size=(2, 5001)), method="exact")
 

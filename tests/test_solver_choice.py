@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 from scalefair import FairKernelRidge, FairKernelRidgeCV
 from scalefair.estimators._iterative import WIDE, is_iterative
@@ -81,6 +82,18 @@ def test_callbacks_hear_of_every_chunk(cls, data):
     fitted = cls(n_components=20, chunk_rows=100).set_callbacks(recorder)
     fitted.fit(X, y, sensitive_features=s)
     assert recorder.begun.count("chunks") == 1 + 8  # the pass and its chunks
+    assert sorted(recorder.begun) == sorted(recorder.ended)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_callbacks_hear_of_every_base_model(data, n_jobs):
+    X, y, s = data
+    recorder = Recorder()
+    fitted = FairKernelRidgeCV(
+        n_components=20, base_estimator=LinearRegression(), cv=3, n_jobs=n_jobs
+    ).set_callbacks(recorder)
+    fitted.fit(X, y, sensitive_features=s)
+    assert recorder.begun.count("base models") == 1 + 3 + 1  # all of them, folds, and all rows
     assert sorted(recorder.begun) == sorted(recorder.ended)
 
 

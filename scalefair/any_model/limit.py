@@ -8,6 +8,7 @@ then the gap is what hiding costs.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
 from scalefair.any_model.centring import SHRINKAGES, Centring
 from scalefair.estimators._base_model import predictions
+from scalefair.estimators._cross_fit import SUSPICIOUS
 from scalefair.measures import explained_share
 
 if TYPE_CHECKING:
@@ -88,11 +90,18 @@ def limit_gap(
     Returns
     -------
     LimitGap
+
+    Warns
+    -----
+    UserWarning
+        Where the base model errs on these rows less than half as much as on rows that it has not
+        seen.
     """
     _check(estimator, y)
     y = np.asarray(y, dtype=np.float64)
     chunk = estimator._preparation.split(Chunk(_plain(X), sensitive_features))
     candidates = _candidates(estimator, X, chunk, h)
+    _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
     points = [*_fair_points(estimator, X), *_limit_points(estimator, chunk.s, best, candidates, y)]
     table = _frames.make_frame(
@@ -128,6 +137,27 @@ def _check(estimator: Any, y: Any) -> None:
         raise ValueError(
             "X and y are the rows of fit: their number and the mean of y are the same; give rows "
             "that the estimator has not seen"
+        )
+
+
+def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
+    """Warn of rows on which the base model errs far less than out of its folds."""
+    if h is None:
+        return
+    moments, first = estimator.moments_, np.eye(estimator.moments_.blocks["base"])[0]
+    C_y, C_hy, C_h = (
+        moments.covariance("y", "y")[0, 0],
+        first @ moments.covariance("base", "y")[:, 0],
+        first @ moments.covariance("base", "base") @ first,
+    )
+    bias = float(moments.mean("y")[0] - moments.mean("base")[0])
+    expected = float(C_y - 2 * C_hy + C_h) + bias**2
+    found = float(np.mean((h - y) ** 2))
+    if found < SUSPICIOUS * expected:
+        warnings.warn(
+            "the base model has seen some of these rows, most likely: its squared error on them is "
+            f"{found / expected:.2g} times that out of its folds; give rows that it has not seen",
+            stacklevel=3,
         )
 
 

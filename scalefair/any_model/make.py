@@ -22,6 +22,7 @@ from scalefair.estimators._rows import is_stream
 from scalefair.estimators._validate import check_lengths
 from scalefair.maps._base import seed_of
 from scalefair.measures import explained_share
+from scalefair.measures.grouping.survey import FEW
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +145,16 @@ def make_fair(
         check_lengths(X, sensitive_features=apart)
     check_consistent_length(X, y)
     estimator.fit(_frames.take_rows(X, train), y[train], **_rows_of(apart, train))
-    rows = Held(estimator, _frames.take_rows(X, test), y[test], _rows_of(apart, test))
+    rows = Held.of(estimator, X, y, apart, test)
+    alone = _alone(rows.split().s)
+    if alone.any():
+        warnings.warn(
+            f"{alone.sum()} of {len(test)} rows held out are the only ones of their group there "
+            "and are left out of the audits; a larger test_size, or merged levels, would keep them",
+            stacklevel=2,
+        )
+        test = test[~alone]
+        rows = Held.of(estimator, X, y, apart, test)
     return _judged(model, rows, unfairness, test)
 
 
@@ -170,6 +180,18 @@ def _columns(X: Any, sensitive: Any) -> Any:
     return list(sensitive) if named and len(sensitive) < _frames.n_rows(X) else None
 
 
+def _alone(s: Any) -> NDArray[np.bool_]:
+    """Rows that are the only ones of a level of an attribute, which no audit can judge."""
+    columns = _frames.columns(_frames.as_table(s, one_column=True), "s")
+    alone = np.zeros(_frames.n_rows(s), dtype=bool)
+    for column in columns:
+        codes, levels = column.codes()
+        if column.kind in ("categorical", "boolean") or len(levels) <= FEW:
+            # Code −1, of what is missing, counts as the last level.
+            alone |= np.bincount(codes % (len(levels) + 1))[codes] == 1
+    return alone
+
+
 def _rows_of(s: Any, rows: NDArray[np.int64]) -> dict[str, Any]:
     return {} if s is None else {"sensitive_features": _frames.take_rows(s, rows)}
 
@@ -182,6 +204,11 @@ class Held:
     X: Any
     y: Any
     apart: dict[str, Any]
+
+    @classmethod
+    def of(cls, estimator: Any, X: Any, y: Any, apart: Any, rows: NDArray[np.int64]) -> Held:
+        """Take some rows of the data."""
+        return cls(estimator, _frames.take_rows(X, rows), y[rows], _rows_of(apart, rows))
 
     def split(self) -> Chunk:
         """The rows as the base model sees them, and the sensitive attributes."""

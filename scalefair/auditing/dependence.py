@@ -22,11 +22,13 @@ from scalefair.measures import (
     normalized_hsic,
 )
 from scalefair.measures._rows import Pair, open_pair
+from scalefair.measures._share_error import Interval, share_interval
 from scalefair.measures.grouping.attributes import MISSING, Attribute
 from scalefair.measures.grouping.cells import Plan
 from scalefair.measures.grouping.judged import Judged
 from scalefair.measures.grouping.rows import floats_of
 from scalefair.measures.grouping.survey import absent
+from scalefair.measures.share import estimated, opened
 
 NEIGHBOUR_ROWS = 20_000
 """Mutual information looks for neighbours among at most so many rows."""
@@ -73,21 +75,24 @@ class Shared(Pair):
 
 
 class Found(NamedTuple):
-    """The value of one measure, and how many rows it was computed from."""
+    """The value of one measure, how many rows it was computed from, and its interval, if any."""
 
     measure: str
     value: float
     rows: int
+    low: float = np.nan
+    high: float = np.nan
 
 
 Measure = Callable[[Pair, Kernels], float]
 
 
-def _share(pair: Pair, kernels: Kernels) -> float:
-    return explained_share(
-        pair, None, kernel=kernels.sensitive_kernel, cv=min(5, pair.n_rows // 2),
-        n_components=kernels.n_sensitive_components, random_state=kernels.seed,
+def _share(pair: Pair, kernels: Kernels, confidence: float) -> Interval:
+    features = opened(
+        pair, None, None, kernel=kernels.sensitive_kernel, length_scale="median",
+        size=kernels.n_sensitive_components, random_state=kernels.seed,
     )  # fmt: skip
+    return share_interval(features, estimated(features, min(5, pair.n_rows // 2)), confidence)
 
 
 def _share_in_sample(pair: Pair, kernels: Kernels) -> float:
@@ -123,7 +128,6 @@ def _pvalue(pair: Pair, kernels: Kernels) -> float:
 
 
 MEASURES: dict[str, Measure] = {
-    "explained_share": _share,
     "explained_share_in_sample": _share_in_sample,
     "normalized_hsic": _normalized,
     "hsic": _hsic,
@@ -136,7 +140,10 @@ MEASURES: dict[str, Measure] = {
 CONDITIONAL = "conditional_hsic_pvalue"
 """Test of independence given the target: of equalised odds."""
 
-NAMES = (*MEASURES, CONDITIONAL)
+SHARE = "explained_share"
+"""The one measure with an interval."""
+
+NAMES = (SHARE, *MEASURES, CONDITIONAL)
 
 WITHOUT_WEIGHTS = ("mutual_information", "hsic_pvalue", CONDITIONAL)
 """Not defined for weighted rows."""
@@ -148,12 +155,16 @@ def dependence(
     """Return the measures of dependence of one model on some attributes together."""
     change = partial(chosen_columns, judged.plan, model, tuple(attributes))
     pair = _pair(judged, change, kernels.seed)
-    found = [
-        Found(name, float(MEASURES[name](pair, kernels)), _used(name, pair.n_rows))
-        for name in names
-        if name != CONDITIONAL
-    ]
+    confidence = judged.settings.confidence
+    found = [_found(name, pair, kernels, confidence) for name in names if name != CONDITIONAL]
     return [*found, _conditional(judged, change, kernels)] if CONDITIONAL in names else found
+
+
+def _found(name: str, pair: Pair, kernels: Kernels, confidence: float) -> Found:
+    if name == SHARE:
+        value, low, high = _share(pair, kernels, confidence)
+        return Found(name, value, pair.n_rows, low, high)
+    return Found(name, float(MEASURES[name](pair, kernels)), _used(name, pair.n_rows))
 
 
 def _conditional(judged: Judged, change: Callable[[Chunk], Chunk], kernels: Kernels) -> Found:

@@ -55,10 +55,16 @@ class Audit:
     """
 
     def __init__(
-        self, models: Sequence[ModelAudit], n_rows: int, n_missing: int, notes: list[str]
+        self,
+        models: Sequence[ModelAudit],
+        n_rows: int,
+        n_missing: int,
+        notes: list[str],
+        confidence: float = 0.95,
     ) -> None:
         self.models = {model.name: model for model in models}
         self.n_rows, self.n_missing, self.notes = n_rows, n_missing, notes
+        self._confidence = confidence
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -66,7 +72,7 @@ class Audit:
         parts = []
         for model in self.models.values():
             for attribute, found in model.dependence.items():
-                parts.append(dependence_columns(model.name, attribute, found))
+                parts.append(dependence_columns(model.name, attribute, found, self._confidence))
             for frame in model.gaps.frames.values():
                 parts += [gap_rows(model.name, frame), equalized_odds(model.name, frame)]
         return _frames.make_frame(stacked(parts))

@@ -16,6 +16,7 @@ from scalefair.auditing.dependence import (
     dependence,
 )
 from scalefair.auditing.result import Audit, ModelAudit
+from scalefair.measures._columns import TooFineError
 from scalefair.measures.grouping.frames import group_frames
 from scalefair.measures.grouping.judged import Judged, Settings, judge
 from scalefair.measures.grouping.rows import open_rows
@@ -68,7 +69,8 @@ def audit(
         Measures of dependence; by default explained_share (cross-fitted, for new rows),
         explained_share_in_sample, normalized_hsic, hsic, nocco, distance_correlation,
         mutual_information (of at most 20,000 rows), hsic_pvalue and, with targets,
-        conditional_hsic_pvalue (a test of equalised odds, on at most 3,000 rows).
+        conditional_hsic_pvalue (a test of equalised odds, on at most 3,000 rows). The first
+        has an interval.
     threshold, metrics, quantiles, bins, intersections, missing, confidence, interval, n_resamples
         How groups are judged, as in :func:`scalefair.measures.group_gaps`.
     sensitive_kernel, n_sensitive_components, eps
@@ -92,7 +94,8 @@ def audit(
     Warns
     -----
     UserWarning
-        Groups of fewer than 30 rows, by name.
+        Groups of fewer than 30 rows, by name; attributes that are not judged together, because
+        their intersections are more than a thousand or most rows are alone in theirs.
 
     Examples
     --------
@@ -114,24 +117,31 @@ def audit(
     judged = judge(rows, settings)
     _check_varies(judged)
     names, notes = _possible(chosen, judged, asked=measures is not None)
-    models = [_audit_model(judged, m, kernels, names) for m in range(len(rows.models))]
+    models = [_audit_model(judged, m, kernels, names, notes) for m in range(len(rows.models))]
     notes += _small_groups(models[0].gaps)
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
-    return Audit(models, judged.survey.n_kept, judged.survey.n_missing, notes)
+    survey = judged.survey
+    return Audit(models, survey.n_kept, survey.n_missing, notes, settings.confidence)
 
 
-def _audit_model(judged: Judged, model: int, kernels: Kernels, names: Sequence[str]) -> ModelAudit:
+def _audit_model(
+    judged: Judged, model: int, kernels: Kernels, names: Sequence[str], notes: list[str]
+) -> ModelAudit:
     attributes = judged.attributes
-    sets: list[tuple[int, ...]] = [(j,) for j in range(len(attributes))]
-    if len(attributes) > 1:
-        sets.append(tuple(range(len(attributes))))
     found = {
-        " × ".join(attributes[j].name for j in chosen): dependence(
-            judged, model, chosen, kernels, names
-        )
-        for chosen in sets
+        attribute.name: dependence(judged, model, (j,), kernels, names)
+        for j, attribute in enumerate(attributes)
     }
+    if len(attributes) > 1:
+        together = " × ".join(attribute.name for attribute in attributes)
+        try:
+            every = tuple(range(len(attributes)))
+            found[together] = dependence(judged, model, every, kernels, names)
+        except TooFineError as error:
+            # The attributes alone are judged all the same.
+            note = f"{together} are not judged together: {error}"
+            notes += [note] * (note not in notes)
     return ModelAudit(judged.plan.models[model], found, GroupGaps(group_frames(judged, model)))
 
 

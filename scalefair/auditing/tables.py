@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from scalefair.auditing.dependence import Found
-from scalefair.auditing.words import difference_words, explain, ratio_words
+from scalefair.auditing.words import difference_words, explain, percent, ratio_words
 from scalefair.measures.grouping.frames import GroupFrame
 from scalefair.measures.grouping.intervals import Gap
 from scalefair.measures.groups import GroupGaps
@@ -15,7 +15,9 @@ from scalefair.measures.groups import GroupGaps
 ODDS = ("true_positive_rate", "false_positive_rate")
 
 
-def dependence_columns(model: str, attribute: str, found: list[Found]) -> dict[str, Any]:
+def dependence_columns(
+    model: str, attribute: str, found: list[Found], confidence: float
+) -> dict[str, Any]:
     """Return the measures of dependence as columns."""
     n = len(found)
     return {
@@ -23,11 +25,19 @@ def dependence_columns(model: str, attribute: str, found: list[Found]) -> dict[s
         "attribute": [attribute] * n,
         "measure": [one.measure for one in found],
         "value": [one.value for one in found],
-        "low": [np.nan] * n,
-        "high": [np.nan] * n,
+        "low": [one.low for one in found],
+        "high": [one.high for one in found],
         "rows": [one.rows for one in found],
-        "words": [explain(one.measure, one.value, attribute) for one in found],
+        "words": [_explained(one, attribute, confidence) for one in found],
     }
+
+
+def _explained(found: Found, attribute: str, confidence: float) -> str:
+    words = explain(found.measure, found.value, attribute)
+    if np.isnan(found.low):
+        return words
+    ends = f"{percent(found.low)} to {percent(found.high)}"
+    return f"{words} ({100 * confidence:.3g} % interval {ends})"
 
 
 def gap_rows(model: str, frame: GroupFrame) -> dict[str, Any]:

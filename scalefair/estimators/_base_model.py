@@ -120,14 +120,18 @@ def predictions(model: Any, x: Any, scale: str) -> Array:
         probabilities.
     """
     try:
-        h = _outputs(model, container(x), scale)
+        h = np.asarray(_outputs(model, container(x), scale))
     except Exception as error:
         raise ValueError(
             f"base_estimator ({name_of(model)}) cannot predict the rows of X: {error}; give a "
             "model that was fitted on the same columns, or one that is not fitted yet"
         ) from error
-    h = np.asarray(h, dtype=np.float64)
-    h = h.reshape(len(h), -1)
+    if h.dtype.kind in "OUS":
+        raise ValueError(
+            f"base_estimator ({name_of(model)}) predicts text or objects such as {h.flat[0]!r}, "
+            "not numbers; give a regressor, or a classifier with predict_proba"
+        )
+    h = h.astype(np.float64, copy=False).reshape(len(h), -1)
     if len(h) != x.shape[0]:
         raise ValueError(
             f"base_estimator ({name_of(model)}) predicts {len(h)} values for {x.shape[0]} rows; "

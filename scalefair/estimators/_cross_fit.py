@@ -277,7 +277,9 @@ def _seeded(model: Any, seed: int) -> Any:
         for name, value in parameters.items()
         if name.split("__")[-1] == "random_state" and value is None
     }
-    return model.set_params(**free)
+    # Not what it returns, which is nothing for a FrozenEstimator.
+    model.set_params(**free)
+    return model
 
 
 def _signed(model: Any, data: TrainingData, scale: str) -> BaseModel:

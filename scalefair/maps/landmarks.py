@@ -12,12 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._hash import hash_uniform, smallest_hash
+from scalefair._hash import hash_uniform
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Rows
 
 METHODS = ("uniform", "kmeans++", "leverage")
 _BLOCK_ENTRIES = 1 << 22
+
+PILOTS = 3
+"""Rounds in which leverage scores are learnt, each from a pilot that the last one chose."""
+
+LEAST_PILOT = 100
+"""Rows of a pilot, where twice the landmarks are fewer."""
 
 
 def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
@@ -117,32 +123,59 @@ def _shares(mass: Array) -> Array:
 def ridge_leverage_scores(kernel: Any, rows: Array, weight: Array, size: int, seed: int) -> Array:
     """Approximate the ridge leverage scores ℓ_i = [B(B + γI)⁻¹]_ii of B = √w K √w.
 
-    With a pilot J of 2·size rows of the smallest hash, V = diag(w_J)·n/|J| and B_J = √V K_JJ √V,
+    With a pilot J of rows drawn with chances p, V = diag(w_J/p_J) and B_J = √V K_JJ √V,
 
-        ℓ_i ≈ w_i/γ · (k(x_i, x_i) − k_iJ √V (B_J + γI)⁻¹ √V k_Ji),
+        ℓ_i ≈ w_i/γ · (k(x_i, x_i) − k_iJ √V (B_J + γI)⁻¹ √V k_Ji),    at most 1,
 
-    which is exact where the pilot is all rows. The ridge γ makes the effective dimension
-    tr[B_J(B_J + γI)⁻¹] half the number of landmarks, and is at least 1e-8 of the largest
+    which is exact where the pilot is all rows. The chances of the first pilot follow the weights,
+    those of the next two the scores found so far (Musco and Musco 2017): a pilot without rows of
+    the tails takes each of them for the only one of its kind. The ridge γ makes the effective
+    dimension tr[B_J(B_J + γI)⁻¹] half the number of landmarks, and is at least 1e-8 of the largest
     eigenvalue of B_J. Cost O(n·size·d + n·size² + size³).
 
     Returns
     -------
     array of shape (n,)
-        Scores, non-negative.
+        Scores, from 0 to 1.
     """
-    n = len(rows)
-    # Not the seed of the draw that follows: pilot rows would be favoured in it.
-    pilot = smallest_hash(seed + 1, 0, n, 2 * size)
-    root = np.sqrt(weight[pilot] * (n / len(pilot)))
+    scores, count = weight, max(2 * size, LEAST_PILOT)
+    for again in range(1, PILOTS + 1):
+        # Not the seed of the draw that follows: pilot rows would be favoured in it.
+        pilot = weighted_sample(scores, count, seed + again)
+        root = np.sqrt(weight[pilot] / _chances(scores, count)[pilot])
+        scores = _scores_from(kernel, rows, weight, pilot, root=root, dimension=size / 2)
+        if len(pilot) == len(rows):
+            break
+    return scores
+
+
+def _scores_from(
+    kernel: Any, rows: Array, weight: Array, pilot: NDArray[np.int64], *, root: Array,
+    dimension: float,
+) -> Array:  # fmt: skip
+    """The scores as one pilot sees them; `root` are the roots of its weights V."""
     values, vectors = positive_eigh(root[:, None] * kernel(rows[pilot]) * root)
-    ridge = _ridge_of_dimension(values, size / 2)
+    ridge = _ridge_of_dimension(values, dimension)
     half = root[:, None] * vectors / np.sqrt(values + ridge)
-    scores = np.asarray(kernel.diag(rows), dtype=np.float64).copy()
+    left = np.asarray(kernel.diag(rows), dtype=np.float64).copy()
     step = max(1, _BLOCK_ENTRIES // len(pilot))
-    for start in range(0, n, step):
+    for start in range(0, len(rows), step):
         block = kernel(rows[start : start + step], rows[pilot]) @ half
-        scores[start : start + step] -= np.einsum("ij,ij->i", block, block)
-    return np.asarray(weight * np.maximum(scores, 0.0) / ridge)
+        left[start : start + step] -= np.einsum("ij,ij->i", block, block)
+    return np.asarray(np.clip(weight * left / ridge, 0.0, 1.0))
+
+
+def _chances(scores: Array, count: int) -> Array:
+    """min(1, c·scores) with the c that makes their sum `count`: how likely each row is drawn."""
+    if len(scores) <= count:
+        return np.ones(len(scores))
+    ordered = np.sort(scores)[::-1]
+    left = np.maximum(ordered.sum() - np.cumsum(ordered) + ordered, np.finfo(np.float64).tiny)
+    # If the k largest are certain, c is what remains over the sum of the others.
+    factors = (count - np.arange(count)) / left[:count]
+    certain = np.flatnonzero(factors * ordered[:count] <= 1)
+    factor = factors[certain[0]] if len(certain) else np.inf
+    return np.minimum(1.0, factor * np.maximum(scores, np.finfo(np.float64).tiny))
 
 
 def _ridge_of_dimension(values: Array, dimension: float, floor: float = 1e-8) -> float:

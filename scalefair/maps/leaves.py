@@ -114,7 +114,8 @@ class LeafMap(BaseMap):
 def check_ensemble(ensemble: Any, width: int) -> None:
     """Complain of an ensemble without leaves, that is not fitted, or fitted on other columns."""
     name = type(ensemble).__name__
-    if not hasattr(ensemble, "apply") and not hasattr(ensemble, "booster_"):
+    # Of the class: LightGBM's own `booster_` is not there before it is fitted.
+    if not hasattr(ensemble, "apply") and not hasattr(type(ensemble), "booster_"):
         raise TypeError(
             f"ensemble ({name}) does not tell the leaves of a row; give a random forest, extra "
             "trees or gradient boosting of scikit-learn (those based on histograms do not tell "

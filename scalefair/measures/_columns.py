@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,10 @@ from scalefair.encoding import (
 
 MOST_GROUPS = 1000
 """Combinations of categories beyond which groups are too small, or the column an identifier."""
+
+
+class TooFineError(ValueError):
+    """Categories, or combinations of them, that too few rows share to say anything."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,7 @@ class Variable:
         groups = None
         if facts.groups.rows is not None:
             groups = np.asarray(encoder.transform(facts.groups.rows))
-            _check_groups(facts.name, encoder, len(groups))
+            _check_groups(facts, encoder, len(groups))
         return cls(facts.name, encoder, groups)
 
     @property
@@ -104,14 +107,15 @@ class Variable:
             raise ValueError(f"{self.name}: {error}") from error
 
     def check_numeric(self) -> None:
-        """Complain of text, in an argument that must be numbers."""
-        kinds: Sequence[str] = self.encoder.kinds_
-        if "categorical" in kinds:
-            column = self.encoder.names_[kinds.index("categorical")]
-            raise ValueError(
-                f"{self.name}: column {column!r} is text; expected predictions as numbers: pass "
-                "scores or probabilities, or code the classes as numbers such as 0 and 1"
-            )
+        """Complain of text and dates, in an argument that must be numbers."""
+        words = {"categorical": "text", "datetime": "dates"}
+        for kind, column in zip(self.encoder.kinds_, self.encoder.names_, strict=True):
+            if kind in words:
+                raise ValueError(
+                    f"{self.name}: column {column!r} is {words[kind]}; expected predictions as "
+                    "numbers: pass scores or probabilities, or code the classes as numbers such as "
+                    "0 and 1"
+                )
 
 
 def _check_column(name: str, column: ColumnStatistics, table: TableStatistics) -> None:
@@ -130,11 +134,17 @@ def _check_column(name: str, column: ColumnStatistics, table: TableStatistics) -
         )
 
 
-def _check_groups(name: str, encoder: SensitiveEncoder, count: int) -> None:
+def _check_groups(facts: Facts, encoder: SensitiveEncoder, count: int) -> None:
+    found = [n for n, c in zip(encoder.names_, encoder.categorical_, strict=True) if c]
+    text = f"{facts.name}: the categories of {', '.join(found) or 'its columns'}"
     if count > MOST_GROUPS:
-        text = ", ".join(n for n, c in zip(encoder.names_, encoder.categorical_, strict=True) if c)
-        raise ValueError(
-            f"{name}: the categories of {text or 'its columns'} have {count:,} levels or "
-            f"combinations, at most {MOST_GROUPS:,} can be judged; merge rare levels, leave "
-            "identifiers out, or pass numbers as numbers"
+        raise TooFineError(
+            f"{text} have {count:,} levels or combinations, at most {MOST_GROUPS:,} can be judged; "
+            "merge rare levels, leave identifiers out, or pass numbers as numbers"
+        )
+    rows = facts.columns
+    if count >= rows.n_rows and rows.weight < rows.n_rows + 1:
+        raise TooFineError(
+            f"{text} are different in each of {rows.n_rows:,} rows, so that nothing can be said of "
+            "groups; merge rare levels, leave identifiers out, or pass numbers as numbers"
         )
