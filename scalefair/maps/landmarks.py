@@ -41,9 +41,15 @@ def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
         Sum of the weights of the copies of each row.
     """
     present = weight > 0
-    rows, copy_of = np.unique(X[present].astype(np.float64), axis=0, return_inverse=True)
-    total = np.bincount(copy_of.ravel(), weights=weight[present], minlength=len(rows))
-    return rows, np.asarray(total, dtype=np.float64)
+    rows = X[present].astype(np.float64)
+    # Not by np.unique(axis=0), which makes a TypeError of an interrupt.
+    order = np.lexsort(rows.T[::-1])
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (rows[order][1:] != rows[order][:-1]).any(axis=1)
+    copy_of = np.empty(len(rows), dtype=np.int64)
+    copy_of[order] = np.cumsum(new) - 1
+    total = np.bincount(copy_of, weights=weight[present])
+    return rows[order][new], np.asarray(total, dtype=np.float64)
 
 
 def choose_landmarks(
