@@ -15,6 +15,7 @@ import pytest
 
 from scalefair import FairKernelRidge, FairKernelRidgeCV, load, save, scan_parquet
 from scalefair.statistics import Checkpoint
+from scalefair.stream import _threads
 from scalefair.stream._threads import run_lanes
 from tests.faults import RNG, SMALL, TIMES, S, X, Y, fitted, nothing_left_running
 
@@ -107,6 +108,22 @@ def test_an_interrupt_between_the_starts_of_two_lanes(which, monkeypatch):
     monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupt)
     with nothing_left_running(), pytest.raises(KeyboardInterrupt):
         run_lanes(lambda _: barrier.wait(5), 3, threading.Event())
+
+
+def test_an_interrupt_while_blas_is_let_go(monkeypatch):
+    """The thread that holds it to one thread would stay, and with it the limit."""
+    let_go, calls = _threads._Keeper.let_go, []
+
+    def interrupted(keeper):
+        calls.append(keeper)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        let_go(keeper)
+
+    monkeypatch.setattr(_threads._Keeper, "let_go", interrupted)
+    with nothing_left_running(), pytest.raises(KeyboardInterrupt), _threads.one_blas_thread():
+        pass
+    assert len(calls) == 2
 
 
 def test_no_more_threads_is_a_clear_error(monkeypatch):

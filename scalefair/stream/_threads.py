@@ -19,7 +19,7 @@ T = TypeVar("T")
 _ROOM = 3 * 2**22
 """Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps."""
 _lock = Lock()
-_users = 0
+_users: set[object] = set()
 _keeper: _Keeper | None = None
 
 
@@ -79,7 +79,7 @@ def _joined(thread: Thread) -> None:
 def _forget() -> None:
     """Begin anew in a forked process, where the keeper and whoever held the lock are gone."""
     global _lock, _users, _keeper
-    _lock, _users, _keeper = Lock(), 0, None
+    _lock, _users, _keeper = Lock(), set(), None
 
 
 if hasattr(os, "register_at_fork"):
@@ -90,15 +90,15 @@ if hasattr(os, "register_at_fork"):
 def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread while at least one caller is inside.
 
-    The limit is global to the process. Callers are counted, so that two fits in two threads do not
+    The limit is global to the process. Callers are noted, so that two fits in two threads do not
     restore each other's limit.
     """
-    global _users, _keeper  # noqa: PLW0603
-    counted = False
+    global _keeper  # noqa: PLW0603
+    user = object()
     try:
         with _lock:
-            _users, counted = _users + 1, True  # no interrupt comes between the two
-            if _users == 1:
+            _users.add(user)
+            if len(_users) == 1:
                 _keeper = _Keeper()
                 with _starting(1):
                     _keeper.start()
@@ -106,11 +106,21 @@ def one_blas_thread() -> Iterator[None]:
         with _controller().limit(limits=1):
             yield
     finally:
-        with _lock:
-            _users -= counted
-            if _users == 0 and _keeper is not None:
-                _keeper.let_go()
-                _keeper = None
+        try:
+            _leave(user)
+        except BaseException:  # an interrupt: else the limit would stay for ever
+            _leave(user)
+            raise
+
+
+def _leave(user: object) -> None:
+    """Let the keeper go with the last user; twice does no harm."""
+    global _keeper  # noqa: PLW0603
+    with _lock:
+        _users.discard(user)
+        if not _users and _keeper is not None:
+            _keeper.let_go()
+            _keeper = None
 
 
 def run_lanes(work: Callable[[int], T], lanes: int, stop: Event) -> list[T]:
