@@ -126,7 +126,7 @@ def as_table(X: Any, *, one_column: bool = False) -> Any:
 
     With `one_column` also a Series or a 1-D array-like is accepted, and read as one column.
     """
-    table = _from_native(X)
+    table = from_native(X)
     if isinstance(table, nw.LazyFrame):
         raise TypeError(
             f"{type(X).__name__} is lazy; expected rows in memory: collect or compute it first, "
@@ -163,7 +163,7 @@ def column_names(X: Any) -> list[str] | None:
     """Return the names of the columns, None where they are not all text."""
     if not (is_into_dataframe(X) or isinstance(X, nw.DataFrame)):
         return None
-    names = list(_from_native(X).columns)
+    names = list(from_native(X).columns)
     return names if any(names) and all(isinstance(name, str) for name in names) else None
 
 
@@ -189,7 +189,7 @@ def slice_rows(X: Any, start: int, stop: int) -> Any:
     """Return rows start..stop-1, in the container they came in."""
     if isinstance(X, np.ndarray):
         return X[start:stop]
-    frame = _from_native(X)
+    frame = from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
         # numpy's integers are not slice bounds everywhere: polars would return all rows.
         return nw.to_native(frame[int(start) : int(stop)])
@@ -200,7 +200,7 @@ def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
     """Return the rows with the given numbers, in the container they came in."""
     if isinstance(X, np.ndarray):
         return X[rows]
-    frame = _from_native(X)
+    frame = from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
         return nw.to_native(frame[rows])
     return as_array(X)[rows]
@@ -208,8 +208,7 @@ def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
 
 def stack_rows(tables: Sequence[Any]) -> Any:
     """Return the tables one below the other."""
-    frames = [_from_native(table) for table in tables]
-    frames = [f.to_frame() if isinstance(f, nw.Series) else f for f in frames]
+    frames = [f.to_frame() if isinstance(f, nw.Series) else f for f in map(from_native, tables)]
     if isinstance(frames[0], nw.DataFrame):
         return nw.to_native(nw.concat(_with_same_levels(frames), how="vertical"))
     return np.concatenate([as_array(table) for table in tables])
@@ -280,7 +279,8 @@ def _pandas() -> Any:
     return pd
 
 
-def _from_native(X: Any) -> Any:
+def from_native(X: Any) -> Any:
+    """Return a frame or series of narwhals; what is none comes back as it is."""
     try:
         return nw.from_native(X, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:
@@ -394,7 +394,7 @@ def _unknown_name(name: str, names: Sequence[str] | None) -> str:
 
 
 def _at(X: Any, positions: list[int]) -> Any:
-    frame = _from_native(X)
+    frame = from_native(X)
     if isinstance(frame, nw.DataFrame):
         return nw.to_native(frame[:, positions])
     return as_array(X)[:, positions]

@@ -153,7 +153,7 @@ def check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
 
 
 def _refuse_lazy(X: Any) -> None:
-    if isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame):
+    if isinstance(_frames.from_native(X), nw.LazyFrame):
         _frames.as_table(X)  # complains
 
 
