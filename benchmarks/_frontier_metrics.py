@@ -19,7 +19,8 @@ def share(split: Split, f: Any) -> float:
     """R² of the best g(s) predicting f: between groups for categories, else out of fold."""
     s = split.s_test
     text = [c for c in s.columns if s[c].dtype.kind not in "biuf"]
-    groups = s[text].astype(str).agg("×".join, axis=1) if text else None
+    names = [s[column].astype(str) for column in text]
+    groups = names[0].str.cat(names[1:], sep="×") if text else None
     if groups is not None and len(text) == s.shape[1]:
         return float(groups.map(_means(groups, f)).var(ddof=0) / np.var(f))
     numbers = s.drop(columns=text).to_numpy(float)
