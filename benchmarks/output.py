@@ -186,14 +186,23 @@ def thresholds(split: Split, h: Any, price: float) -> Any:
 
 def excess(lines: list[dict[str, Any]], by: str) -> float:
     """Largest error of ours above equipy's at an equal `by`, where both curves are; log scale."""
-    curves = []
-    for method in ("ours, output kernel", "equipy"):
-        rows = sorted((line[by], line["error"]) for line in lines if line["method"] == method)
-        at, error = np.array(rows).T
-        curves.append((np.log(at + 1e-9), np.minimum.accumulate(error)))
-    (mine, error), (other, other_error) = curves
+    (mine, error), (other, other_error) = (
+        front([(float(line[by]), float(line["error"])) for line in lines
+               if line["method"] == method])
+        for method in ("ours, output kernel", "equipy")
+    )  # fmt: skip
     inside = np.linspace(max(mine[0], other[0]), min(mine[-1], other[-1]), 9)
     return float(np.max(np.interp(inside, mine, error) - np.interp(inside, other, other_error)))
+
+
+def front(points: list[tuple[float, float]]) -> tuple[Any, Any]:
+    """Log of the dependence and error of the points that no other is better than in both."""
+    kept: list[tuple[float, float]] = []
+    for at, error in sorted(points):
+        if not kept or error < kept[-1][1]:
+            kept.append((at, error))
+    at, error = np.array(kept).T
+    return np.log(at + 1e-9), error
 
 
 def frontier(name: str, rows: int | None, methods: list[str]) -> list[dict[str, Any]]:
