@@ -6,6 +6,9 @@ import numpy as np
 import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
 
 from scalefair import (
     FairGPClassifier,
@@ -16,7 +19,7 @@ from scalefair import (
     FairKernelRidgeCV,
     FairRidge,
 )
-from tests.fuzz import Refused, answered, cases, data_sets, honest
+from tests.fuzz import Refused, answered, cases, data_sets, honest, sensitive
 
 KERNELS = st.sampled_from(["rbf", "laplace", "matern12", "matern32", "matern52", "linear"])
 SCALES = st.sampled_from(["median", "median", 1.0, 1e-12, 1e12, 1e-200, 1e200])
@@ -46,9 +49,9 @@ def rows_of(X, at):
     return X.iloc[at] if isinstance(X, pd.DataFrame) else X[at]
 
 
-def fitted(model, data):
+def fitted(model, data, **options):
     """Fit, and check what holds of every fit; return nothing if it was refused."""
-    options = {"sensitive_features": data.s, "sample_weight": data.weight}
+    options |= {"sensitive_features": data.s, "sample_weight": data.weight}
     if isinstance(honest(model.fit, data.X, data.y, **options), Refused):
         assert not [name for name in vars(model) if name.endswith("_")], "half fitted"
         return False
@@ -86,6 +89,39 @@ def test_linear(data, ridge, weight, engine):
 @given(data_sets(), RIDGE, WEIGHTS, ENGINE, MAPS)
 def test_kernel(data, ridge, weight, engine, maps):
     model = FairKernelRidge(**ridge, **weight, **engine, **maps, random_state=0)
+    if fitted(model, data):
+        same_by_rows(model.predict, data.X)
+
+
+@cases(150)
+@given(data_sets(), RIDGE, WEIGHTS, ENGINE, st.data())
+def test_control_features(data, ridge, weight, engine, choice):
+    n = len(data.y)
+    control = choice.draw(st.one_of(sensitive(n), st.just(data.s), st.just(data.y)))
+    model = FairKernelRidge(**ridge, **weight, **engine, n_components=6, random_state=0)
+    if fitted(model, data, control_features=control):
+        same_by_rows(model.predict, data.X)
+
+
+@cases(100)
+@given(data_sets(), WEIGHTS, ENGINE,
+       st.sampled_from([LinearRegression(), DecisionTreeRegressor(max_depth=2), DummyRegressor()]),
+       st.sampled_from(["sample", "collection"]))  # fmt: skip
+def test_base_estimator(data, weight, engine, base, how):
+    model = FairKernelRidge(
+        **weight, **engine, base_estimator=base, base_fit=how, n_components=6, random_state=0
+    )
+    if fitted(model, data):
+        same_by_rows(model.predict, data.X)
+
+
+@cases(60)
+@given(data_sets(most=15), st.floats(0, 1e6), ENGINE, st.sampled_from(["squared", "huber"]))
+def test_output_kernel(data, eta, engine, loss):
+    model = FairKernelRegressor(
+        loss=loss, output_kernel="rbf", eta=eta, **engine, n_components=6, max_iter=5,
+        random_state=0,
+    )  # fmt: skip
     if fitted(model, data):
         same_by_rows(model.predict, data.X)
 

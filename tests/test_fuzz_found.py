@@ -111,3 +111,14 @@ def test_the_smallest_of_weights_has_no_inverse():
     X, y, s = rows()
     tiny, none = (FairRidge(eta=eta).fit(X, y, sensitive_features=s) for eta in (2e-309, 0.0))
     np.testing.assert_array_equal(tiny.predict(X), none.predict(X))
+
+
+def test_a_chunk_of_weight_zero_with_control_features():
+    X, y, s = rows()
+    weight = np.r_[np.ones(24), np.zeros(6)]
+    control = np.arange(30) % 5
+    model = FairKernelRidge(n_components=6, chunk_rows=6, random_state=0)
+    model.fit(X, y, sensitive_features=s, sample_weight=weight, control_features=control)
+    whole = FairKernelRidge(n_components=6, random_state=0)
+    whole.fit(X, y, sensitive_features=s, sample_weight=weight, control_features=control)
+    np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-10)

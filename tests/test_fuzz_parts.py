@@ -8,10 +8,21 @@ from operator import add
 import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
+from sklearn.preprocessing import PolynomialFeatures, QuantileTransformer, StandardScaler
 
 from scalefair import Moments, audit, measures
 from scalefair.encoding import SensitiveEncoder, TableEncoder, table_statistics
-from scalefair.maps import Identity, Nystroem, OneHot, ProductMap, RandomFourier
+from scalefair.maps import (
+    ConcatMap,
+    Identity,
+    LeafMap,
+    Nystroem,
+    OneHot,
+    ProductMap,
+    RandomFourier,
+    TransformerMap,
+)
 from scalefair.stream import ArraySource
 from tests.fuzz import Refused, answered, cases, columns, frames, honest, matrices, sizes, weights
 
@@ -29,6 +40,9 @@ MAPS = st.one_of(
     ),
     st.builds(Identity), st.builds(OneHot, st.sampled_from(["error", "group"])),
     st.just(ProductMap([(OneHot(), [0]), (Nystroem(length_scale="standardized"), [0])])),
+    st.just(ConcatMap([(OneHot("group"), [0]), (Nystroem(n_components=3), slice(None))])),
+    st.builds(TransformerMap, st.sampled_from([StandardScaler(), PolynomialFeatures(2),
+                                               QuantileTransformer(n_quantiles=2)])),
 )  # fmt: skip
 
 
@@ -38,11 +52,26 @@ def blocks(draw, what=matrices, **options):
     return draw(what(n, **options)), draw(weights(n)), n
 
 
-@cases(400)
+@cases(450)
 @given(MAPS, blocks())
 def test_maps(feature_map, rows):
     """Features are finite, of the width said, the same alone as among others, bounded by k."""
+    check_map(feature_map, *rows[:2])
+
+
+@cases(100)
+@given(st.sampled_from([ExtraTreesRegressor, GradientBoostingRegressor]), st.data(), blocks())
+def test_leaf_maps(kind, data, rows):
+    """The same of the leaves of trees; they were grown on other rows, perhaps of other columns."""
     X, weight, _ = rows
+    width = data.draw(st.sampled_from([X.shape[1]] * 4 + [X.shape[1] + 1]))
+    rng = np.random.default_rng(0)
+    grown = kind(n_estimators=3, max_depth=2, random_state=0)
+    grown.fit(rng.normal(size=(20, width)), rng.normal(size=20))
+    check_map(LeafMap(grown), X, weight)
+
+
+def check_map(feature_map, X, weight):
     fitted = honest(feature_map.fit, X, sample_weight=weight)
     if isinstance(fitted, Refused):
         return

@@ -34,7 +34,7 @@ from scalefair.estimators._data import (
     open_training,
 )
 from scalefair.estimators._maps import check_maps, sample_size, sensitive_map
-from scalefair.estimators._predict import predict_rows, start_predicting
+from scalefair.estimators._predict import predictions, start_predicting
 from scalefair.estimators._progress import watched
 from scalefair.maps.crossed import Crossed
 from scalefair.solve.system import System
@@ -239,7 +239,7 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
     def _scores(self, X: Any) -> Array:
         """Return f on the rows of X, shape (k, t); a dask array for a dask collection."""
         check_is_fitted(self)
-        return open_inputs(self, X).map(self._predictor(), predict_rows(self))
+        return predictions(self, open_inputs(self, X), self._predictor())
 
     def _through_linear_part(self, coef: Array) -> dict[str, Array]:
         """Coefficients of the raw rows of each map, so that `predict` skips the linear part."""
@@ -257,9 +257,7 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
         """Return what makes f on chunks: only what is needed for it, since dask sends it around."""
         coef = {name: part.astype(self.dtype) for name, part in self._raw_coef.items()}
         psi = self.psi_ if "psi" in coef else None
-        return partial(
-            start_predicting, self.phi_, psi, coef, self.intercept_, predict_rows(self), self.curve_
-        )
+        return partial(start_predicting, self.phi_, psi, coef, self.intercept_, self.curve_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ from scalefair.estimators._base_model import FromArray
 from scalefair.estimators._data import LEARN_ROWS, TrainingData, open_batch, open_inputs
 from scalefair.estimators._maps import input_map
 from scalefair.estimators._output import check_output_kernel, goes_on, solve_loss_with_output
-from scalefair.estimators._predict import PREDICT_ROWS, predict_rows
+from scalefair.estimators._predict import PREDICT_ROWS, predictions
 from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import default_etas
 from scalefair.estimators.loss_path import LossPath
@@ -160,7 +160,7 @@ class FairNewtonBase(FairBase):
         """Return finish(f) of every row of X; a dask array for a dask collection."""
         check_is_fitted(self)
         start = partial(_start_finishing, self._predictor(), finish)
-        return open_inputs(self, X).map(start, predict_rows(self))
+        return predictions(self, open_inputs(self, X), start)
 
     def path(
         self,
@@ -239,14 +239,22 @@ def held(data: TrainingData) -> TrainingData:
     few = 8 * data.n_rows * width <= HELD
     if not isinstance(source, ArraySource) or data.preparation.encoder is None or not few:
         return data
-    chunks = list(source.chunks(LEARN_ROWS))
-    x, s, y, weight, c, h = (
-        None if getattr(chunks[0], name) is None
-        else np.concatenate([getattr(chunk, name) for chunk in chunks])
-        for name in PARTS
-    )  # fmt: skip
-    rows = ArraySource(x, s, y, weight, c, n_threads=source.n_threads)
+    parts = _joined(source.chunks(LEARN_ROWS), data.n_rows)
+    h = parts.pop("h", None)
+    rows = ArraySource(**parts, n_threads=source.n_threads)
     return replace(data, source=rows if h is None else rows.then(FromArray(h)))
+
+
+def _joined(chunks: Iterable[Chunk], n_rows: int) -> dict[str, Any]:
+    """Return the parts of all chunks as whole arrays, of which no second copy is ever held."""
+    whole: dict[str, Any] = {}
+    for chunk in chunks:
+        given = {name: part for name in PARTS if (part := getattr(chunk, name)) is not None}
+        for name, part in given.items():
+            if name not in whole:
+                whole[name] = np.empty((n_rows, *part.shape[1:]), part.dtype)
+            whole[name][chunk.row : chunk.row + chunk.n_rows] = part
+    return whole
 
 
 def check_loss(loss: Any, names: tuple[str, ...]) -> None:

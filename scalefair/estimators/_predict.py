@@ -3,34 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.statistics import RowMap
+from scalefair.stream._source import ChunkSource, cut_chunk
 
 PREDICT_ROWS = 512
-BASE_ROWS = 4096
-"""Rows per chunk with a base model, whose every call costs a millisecond or more."""
+"""Rows whose features the cache holds."""
+
+TABLE_ROWS = 8192
+"""Rows per chunk that is encoded, or given to a base model: every call costs milliseconds."""
 
 
-def predict_rows(estimator: Any) -> int:
-    """Return the rows per chunk of `predict`."""
-    return PREDICT_ROWS if estimator._preparation.base is None else BASE_ROWS
+def predictions(
+    estimator: Any, source: ChunkSource, start: Callable[[], Callable[[Chunk], Array]]
+) -> Array:
+    """Return function(chunk) of all rows, stacked; `start` makes the function of each thread."""
+    prepared = estimator._preparation
+    if prepared.base is None and prepared.encoder is None:
+        return source.map(start, PREDICT_ROWS)
+    return source.map(partial(_start_blocks, start), TABLE_ROWS)
 
 
-def start_predicting(  # noqa: PLR0917
+def _start_blocks(start: Callable[[], Callable[[Chunk], Array]]) -> Callable[[Chunk], Array]:
+    """Return the function on chunks of any size, block by block."""
+    function = start()
+
+    def run(chunk: Chunk) -> Array:
+        starts = range(0, chunk.n_rows, PREDICT_ROWS) or [0]
+        return np.concatenate([
+            function(cut_chunk(chunk, first, min(first + PREDICT_ROWS, chunk.n_rows)))
+            for first in starts
+        ])  # fmt: skip
+
+    return run
+
+
+def start_predicting(
     phi: FeatureMap,
     psi: FeatureMap | None,
     coef: dict[str, Array],
     intercept: Any,
-    rows: int = PREDICT_ROWS,
     curve: Any = None,
 ) -> Callable[[Chunk], Array]:
-    """Return f on chunks of at most `rows` rows, with a buffer for those of φ."""
-    coded = hasattr(phi, "codes")
-    along_phi = _coded(phi, coef["phi"]) if coded else _dense(phi, coef["phi"], rows)
+    """Return f on chunks of at most `PREDICT_ROWS` rows, with a buffer for those of φ."""
+    along_phi = (_coded if hasattr(phi, "codes") else _dense)(phi, coef["phi"])
 
     def predict(chunk: Chunk) -> Array:
         f = along_phi(chunk.x)
@@ -45,8 +66,8 @@ def start_predicting(  # noqa: PLR0917
     return predict
 
 
-def _dense(phi: FeatureMap, coef: Array, rows: int) -> Callable[[Any], Array]:
-    buffer = np.empty((rows, phi.n_raw_), coef.dtype)
+def _dense(phi: FeatureMap, coef: Array) -> Callable[[Any], Array]:
+    buffer = np.empty((PREDICT_ROWS, phi.n_raw_), coef.dtype)
     raw = RowMap(phi, dtype=buffer.dtype).start_phi()
 
     def along(x: Any) -> Array:

@@ -16,7 +16,7 @@ from scalefair.estimators._gp_base import ProcessBase
 from scalefair.estimators._gp_checks import check_process, check_theta
 from scalefair.estimators._gp_fit import learn, relevance_table
 from scalefair.estimators._maps import sample_size
-from scalefair.estimators._predict import PREDICT_ROWS
+from scalefair.estimators._predict import predictions
 
 
 class FairGPRegressor(ProcessBase):
@@ -259,7 +259,7 @@ class FairGPRegressor(ProcessBase):
             raise ValueError("return_std and return_cov are both True; ask for one of them")
         source, law, t = open_inputs(self, X), self._law, self._n_targets
         start = _gp_law.Predictor(law, bool(return_std), bool(include_noise))
-        found = source.map(start, PREDICT_ROWS)
+        found = predictions(self, source, start)
         mean = found[:, 0] if self._one_target else found[:, :t]
         if return_std:
             # Indexed, not broadcast, so that a dask array stays one.

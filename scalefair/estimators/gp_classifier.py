@@ -20,7 +20,7 @@ from scalefair.estimators._gpc_fit import learn_classes, with_targets
 from scalefair.estimators._gpc_law import LatentLaw, LatentPredictor
 from scalefair.estimators._labels import check_classes, code_labels, decoded
 from scalefair.estimators._maps import sample_size
-from scalefair.estimators._predict import PREDICT_ROWS
+from scalefair.estimators._predict import predictions
 
 
 class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
@@ -354,7 +354,7 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
 
     def _predicted(self, X: Any, what: str) -> Any:
         check_is_fitted(self)
-        return open_inputs(self, X).map(LatentPredictor(self._law, what), PREDICT_ROWS)
+        return predictions(self, open_inputs(self, X), LatentPredictor(self._law, what))
 
     def _columns(self, found: Any, start: int) -> Array:
         """Return one number a row, or one for each class, from a column on."""

@@ -68,7 +68,8 @@ class Crossed:
         """Return ξ of pairs, of shape (k, width)."""
         Psi, Upsilon = features(self.psi, s), features(self.upsilon, c)
         if self.landmarks is None or self.linear is None:
-            return (Psi[:, :, None] * Upsilon[:, None, :]).reshape(len(Psi), -1)
+            width = Psi.shape[1] * Upsilon.shape[1]
+            return (Psi[:, :, None] * Upsilon[:, None, :]).reshape(len(Psi), width)
         kernel = (Psi @ self.landmarks[0].T) * (Upsilon @ self.landmarks[1].T)
         return np.asarray(kernel @ self.linear)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._distinct import distinct
 from scalefair._hash import hash_uniform
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Rows
@@ -41,15 +42,9 @@ def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
         Sum of the weights of the copies of each row.
     """
     present = weight > 0
-    rows = X[present].astype(np.float64)
-    # Not by np.unique(axis=0), which makes a TypeError of an interrupt.
-    order = np.lexsort(rows.T[::-1])
-    new = np.ones(len(rows), dtype=bool)
-    new[1:] = (rows[order][1:] != rows[order][:-1]).any(axis=1)
-    copy_of = np.empty(len(rows), dtype=np.int64)
-    copy_of[order] = np.cumsum(new) - 1
+    rows, _, copy_of = distinct(X[present].astype(np.float64))
     total = np.bincount(copy_of, weights=weight[present])
-    return rows[order][new], np.asarray(total, dtype=np.float64)
+    return rows, np.asarray(total, dtype=np.float64)
 
 
 def choose_landmarks(

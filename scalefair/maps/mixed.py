@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._distinct import distinct
 from scalefair._typing import Array
 from scalefair.maps._base import standard_deviation
 from scalefair.maps.exact import Identity, OneHot
@@ -105,7 +106,7 @@ def with_rare_groups(
     Groups that it has are not joined again: they would count twice in the length scales.
     """
     all_rows = np.concatenate([rows, groups])
-    _, first = np.unique(all_rows[:, coded], axis=0, return_index=True)
+    first = distinct(all_rows[:, coded]).first
     kept = np.concatenate([np.arange(len(rows)), np.sort(first[first >= len(rows)])])
     joined = None if weight is None else np.concatenate([weight, np.ones(len(kept) - len(rows))])
     return all_rows[kept], joined

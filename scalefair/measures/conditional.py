@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair import _frames
+from scalefair._distinct import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.maps._base import check_choice, check_count, seed_of
@@ -143,7 +144,7 @@ def _strata(control: Variable, C: Array, method: str) -> NDArray[np.int64] | Non
             "method='permutation' permutes within groups of c, but c has numbers; pass categories "
             "(as text), or use method='features'"
         )
-    return np.asarray(np.unique(C, axis=0, return_inverse=True)[1]).ravel()
+    return distinct(C).number
 
 
 def _joint(K: Gram, M: Gram, width: int) -> Gram:

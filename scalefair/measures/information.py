@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import digamma
 
+from scalefair._distinct import distinct
 from scalefair._typing import Array
 from scalefair.maps._base import check_count, seed_of
 from scalefair.measures._columns import Variable
@@ -91,7 +92,7 @@ class _Space:
         codes, numbers = rows[:, variable.categorical], rows[:, ~variable.categorical]
         cells = np.zeros(len(rows), dtype=np.int64)
         if codes.shape[1]:
-            cells = np.unique(codes, axis=0, return_inverse=True)[1].ravel()
+            cells = distinct(codes).number
         return cls(cells, (numbers - numbers.mean(axis=0)) / numbers.std(axis=0))
 
     def __and__(self, other: _Space) -> _Space:

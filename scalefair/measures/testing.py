@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from scalefair._distinct import distinct
 from scalefair._typing import Array, FeatureMap
 from scalefair.maps._base import check_choice, check_count, seed_of
 from scalefair.measures._centred import Dense, Factors, Levels, Streamed, centre
@@ -165,16 +166,16 @@ def _levels(features: FeaturePair) -> Levels | None:
     if _n_distinct(rows.x) * _n_distinct(rows.s) > FEW_CELLS:
         return None  # already among the first few hundred rows
     rows = features.pair.rows()
-    (A, i), (B, j) = (np.unique(v, axis=0, return_inverse=True) for v in (rows.x, rows.s))
+    (A, _, i), (B, _, j) = distinct(rows.x), distinct(rows.s)
     if len(A) * len(B) > FEW_CELLS:
         return None
-    cells = np.bincount(i.ravel() * len(B) + j.ravel(), minlength=len(A) * len(B))
+    cells = np.bincount(i * len(B) + j, minlength=len(A) * len(B))
     Phi, Psi = _features(features.phi, A), _features(features.psi, B)
     return Levels(cells.reshape(len(A), len(B)), Phi, Psi)
 
 
 def _n_distinct(rows: Array) -> int:
-    return len(np.unique(rows, axis=0))
+    return len(distinct(rows).rows)
 
 
 def _prefers_dense(features: FeaturePair, method: str) -> bool:

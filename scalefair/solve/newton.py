@@ -44,7 +44,9 @@ SMALL = 2000
 """Unknowns up to which one thread factorises as fast as several."""
 
 ENOUGH = 6
-"""Passes after which all are full: where reading the rows is what costs, many light ones cost."""
+"""Passes after which all are full, but for a last one: where reading the rows is what costs, many
+light ones cost.
+"""
 
 
 class Goal(NamedTuple):
@@ -217,7 +219,10 @@ class _Descent:
         """
         if not self._light:
             return decrement / 2 <= self.tol
-        return decrement <= self.tol and decrement**2 / self._last <= 2e-3 * self.tol
+        return self._is_small(decrement, self._last)
+
+    def _is_small(self, decrement: float, before: float) -> bool:
+        return decrement <= self.tol and decrement**2 / before <= 2e-3 * self.tol
 
     def _choose_light(self, local: Local, seen: bool, decrement: float) -> None:
         """Go on without a new second derivative while the one at hand serves well.
@@ -226,7 +231,9 @@ class _Descent:
         """
         patience = PATIENCE[self.problem.kept is not None]
         slow = seen and _passes_to_go(self._last, decrement, self.tol) > patience
-        again = (self._light and slow) or self.n_passes >= ENOUGH or not local.exact
+        is_last = self._is_small(decrement**2 / self._last, decrement)
+        many = self.n_passes >= ENOUGH and not is_last
+        again = (self._light and slow) or many or not local.exact
         self._light = self._wide and not again and self.damping == 0
         self._last = decrement
 

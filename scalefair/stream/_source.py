@@ -163,12 +163,17 @@ def from_row(first_row: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         if skip <= 0:
             yield chunk
         elif skip < chunk.n_rows:
-            parts: dict[str, Any] = {
-                name: _frames.slice_rows(part, skip, chunk.n_rows)
-                for name in PARTS
-                if (part := getattr(chunk, name)) is not None
-            }
-            yield replace(chunk, row=first_row, **parts)
+            yield cut_chunk(chunk, skip, chunk.n_rows)
+
+
+def cut_chunk(chunk: Chunk, start: int, stop: int) -> Chunk:
+    """Return the rows from `start` to `stop` of a chunk."""
+    parts: dict[str, Any] = {
+        name: _frames.slice_rows(part, start, stop)
+        for name in PARTS
+        if (part := getattr(chunk, name)) is not None
+    }
+    return replace(chunk, row=chunk.row + start, **parts)
 
 
 def noted(ends: list[int], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
