@@ -10,7 +10,9 @@ f: landmarks, eigenvalues, solution, in the client. a, b, c: reading and encodin
 adding up one row. On a cluster: g, what a row costs more on a worker than in this process; τ, the
 scheduler's time for one task, of which there are k; K results of z×z numbers, z = m + q + t, are
 added up by a tree of fan-in 8 over links of B bytes per second. Constants come from runs of at most
-400,000 rows; the long runs are predicted, not fitted. Writes results/cost_model.csv.
+400,000 rows, g from 1,000,000; the long runs are predicted, not fitted. Where fresh memory is slow,
+as on some virtual machines, `MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184` keeps it out of
+the constants. Writes results/cost_model.csv.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from benchmarks._measure import RESULTS
 from benchmarks.streams import PART, fit_scan, on_workers, seconds, write_table
 
 SHORT = (100_000, 200_000, 400_000)
+WORKER = (PART, 4 * PART)
 WIDTHS = (100, 300, 600)
 TASKS_PER_PARTITION = 12
 """Reads of X, y and s and the block made of them, in each of three passes: counted in a graph."""
@@ -65,7 +68,7 @@ def measured(folder: Path, rows: int, m: int) -> float:
 
 def calibrate(folder: Path) -> Costs:
     """Measure the constants on short tables."""
-    for rows in SHORT:
+    for rows in (*SHORT, *WORKER):
         write_table(folder / str(rows), rows)
     lines = []
     for m in WIDTHS:
@@ -77,8 +80,8 @@ def calibrate(folder: Path) -> Costs:
         )
     widths, slopes, fixed = np.array(lines).T
     row, besides = np.polyfit(widths, slopes, 2), np.polyfit(widths, fixed, 1)
-    alone = [on_workers(folder / str(rows), 300, 1) for rows in SHORT[1:]]
-    worker = (alone[1] - alone[0]) / (SHORT[2] - SHORT[1]) / np.polyval(row, 300)
+    alone = [on_workers(folder / str(rows), 300, 1) for rows in WORKER]
+    worker = (alone[1] - alone[0]) / (WORKER[1] - WORKER[0]) / np.polyval(row, 300)
     task, bandwidth = scheduler_costs()
     print(f"a row on a worker costs {worker:.3f} of one in process; {1e3 * task:.2f} ms a task, "
           f"{bandwidth / 1e6:.0f} MB/s", flush=True)  # fmt: skip

@@ -4,6 +4,8 @@
 
 The part `acs` needs the parquet files of ACSIncome (folktables 2018) below SCALEFAIR_DATA; `adult`
 and `acs` need fairlearn. Writes results/losses.csv; parts that are not run keep their lines.
+Where fresh memory is slow, as on some virtual machines, give `MALLOC_MMAP_MAX_=0
+MALLOC_TRIM_THRESHOLD_=17179869184` to the part `lbfgs`, or its times are those of the allocations.
 """
 
 from __future__ import annotations
