@@ -222,7 +222,7 @@ class _Descent:
         return self._is_small(decrement, self._last)
 
     def _is_small(self, decrement: float, before: float) -> bool:
-        return decrement <= self.tol and decrement**2 / before <= 2e-3 * self.tol
+        return decrement <= self.tol and decrement**2 <= 2e-3 * self.tol * before
 
     def _choose_light(self, local: Local, seen: bool, decrement: float) -> None:
         """Go on without a new second derivative while the one at hand serves well.
@@ -231,7 +231,8 @@ class _Descent:
         """
         patience = PATIENCE[self.problem.kept is not None]
         slow = seen and _passes_to_go(self._last, decrement, self.tol) > patience
-        is_last = self._is_small(decrement**2 / self._last, decrement)
+        after = decrement**2 / self._last if self._last > 0 else 0.0
+        is_last = self._is_small(after, decrement)
         many = self.n_passes >= ENOUGH and not is_last
         again = (self._light and slow) or many or not local.exact
         self._light = self._wide and not again and self.damping == 0
