@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+os.environ["MPLBACKEND"] = "agg"  # no test opens a window
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Tests run side by side, one a core: threads of BLAS would only wait for each other. Tests of
     # threads ask for them by name.

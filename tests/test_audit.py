@@ -317,8 +317,7 @@ def test_what_cannot_be_judged_is_refused(frame, case):
 
 
 def test_an_audit_is_drawn(result):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
+    pytest.importorskip("matplotlib")
     display = result.plot()
     assert display.ax_.get_xlabel() == "explained share"
     labels = [text.get_text() for text in display.ax_.get_yticklabels()]

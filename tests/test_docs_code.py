@@ -17,9 +17,6 @@ WITH_CODE = {name: text for name, text in TEXTS.items() if docs_pages.blocks(tex
 @pytest.fixture
 def clean_state(tmp_path, monkeypatch):
     """An empty folder, and no figure or setting that stays behind."""
-    import matplotlib as mpl
-
-    mpl.use("agg")
     from matplotlib import pyplot as plt
 
     monkeypatch.chdir(tmp_path)

@@ -15,9 +15,6 @@ EXAMPLES = sorted((docs_pages.ROOT / "docs" / "examples").glob("plot_*.py"))
 @pytest.fixture
 def quick(tmp_path, monkeypatch):
     """An empty folder, short tables, and no figure that stays behind."""
-    import matplotlib as mpl
-
-    mpl.use("agg")
     from matplotlib import pyplot as plt
 
     monkeypatch.chdir(tmp_path)

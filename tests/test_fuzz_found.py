@@ -50,6 +50,13 @@ def test_length_scales_too_small_for_the_data(kernel):
         kernel.against(rows()[0])(rows()[0], np.empty((30, 30)))
 
 
+def test_a_length_scale_beyond_float32():
+    """It warned of an overflow in a cast; the kernel is 1 everywhere, as in float64."""
+    X = rows()[0].astype(np.float32)
+    for kernel in (RBF(1e200), Matern((1.0, 1e200)), Laplace(1e200)):
+        np.testing.assert_allclose(kernel(X), kernel(X.astype(np.float64)), rtol=1e-5)
+
+
 def test_angles_without_digits():
     """cos(1e18 x) depended on which rows were beside x."""
     with pytest.raises(ValueError, match="have no digits left in float64"):

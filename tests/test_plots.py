@@ -134,9 +134,6 @@ def test_from_estimator_marks_its_choice_and_limit(table, front):
 
 
 def test_without_axes_pyplot_gives_a_figure(table, front):
-    import matplotlib as mpl
-
-    mpl.use("agg")
     import matplotlib.pyplot as plt
 
     display = FairPathDisplay(table, front).plot()

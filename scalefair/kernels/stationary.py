@@ -59,7 +59,8 @@ class Stationary(Kernel):
 
     def _standardiser(self, Z: Rows) -> Callable[[Rows], Rows]:
         """Return the function (X - c)/θ, with c the mean of Z."""
-        theta = self._scale_for(Z.shape[1]).astype(Z.dtype)
+        # A length scale beyond the largest float32 is as good as that one: the kernel is 1.
+        theta = np.minimum(self._scale_for(Z.shape[1]), np.finfo(Z.dtype).max).astype(Z.dtype)
         centre = Z.mean(axis=0, dtype=np.float64) if len(Z) else np.zeros(Z.shape[1])
         centre = centre.astype(Z.dtype)
 
