@@ -42,6 +42,10 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
 
 
+LARGEST_WEIGHT = 1e30
+"""Beyond it products with the penalty lose all digits of the other terms, or overflow."""
+
+
 def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | None]:
     """Return (eta, None) or (inf, unfairness); neither given means eta = 1."""
     if eta is not None and unfairness is not None:
@@ -51,7 +55,13 @@ def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | Non
         )
     if unfairness is not None:
         return np.inf, check_number("unfairness", unfairness, 0.0, 1.0)
-    return check_number("eta", 1.0 if eta is None else eta, 0.0), None
+    weight = check_number("eta", 1.0 if eta is None else eta, 0.0)
+    if LARGEST_WEIGHT < weight < np.inf:
+        raise ValueError(
+            f"eta={eta!r} is too large to compute with; use at most {LARGEST_WEIGHT:g}, or inf for "
+            "the limit itself"
+        )
+    return weight, None
 
 
 JOINED_RIDGE = 1e-3

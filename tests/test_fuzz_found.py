@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scalefair import FairKernelClassifier, FairKernelRidge, FairRidge, audit, measures
+from scalefair import (
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairRidge,
+    audit,
+    measures,
+)
 from scalefair.kernels import RBF, Laplace, Matern
 from scalefair.maps import Nystroem, RandomFourier
 from scalefair.maps.landmarks import kmeans_plus_plus
@@ -55,6 +62,26 @@ def test_a_length_scale_beyond_float32():
     X = rows()[0].astype(np.float32)
     for kernel in (RBF(1e200), Matern((1.0, 1e200)), Laplace(1e200)):
         np.testing.assert_allclose(kernel(X), kernel(X.astype(np.float64)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("eta", [1e50, 1e300])
+@pytest.mark.parametrize("penalty", ["normalized", "hsic", "nocco", "nocco_output"])
+@pytest.mark.parametrize("kind", [FairRidge, FairKernelRegressor])
+def test_weights_too_large_to_compute_with(kind, penalty, eta):
+    """They overflowed, or gave a constant."""
+    X, y, s = rows()
+    with pytest.raises(ValueError, match="too large to compute with; use at most 1e"):
+        kind(eta=eta, penalty=penalty).fit(X, y, sensitive_features=s)
+
+
+def test_a_loss_without_a_limit():
+    """It went on with infinite numbers; a limit on the share is no infinite weight."""
+    X, y, s = rows()
+    given = {"penalty": "nocco_output", "random_state": 0}
+    with pytest.raises(ValueError, match="has no limit that can be computed for this loss"):
+        FairKernelRegressor(eta=np.inf, **given).fit(X, y, sensitive_features=s)
+    fair = FairKernelRegressor(unfairness=0.01, **given).fit(X, y, sensitive_features=s)
+    assert fair.output_share_ <= 0.01 + 1e-6
 
 
 def test_angles_without_digits():

@@ -127,6 +127,11 @@ def solve_loss_with_output(
     """
     system, loss = problem.system, estimator._solved_loss
     eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
+    if unfairness is None and np.isinf(eta):
+        raise ValueError(
+            f"eta={eta!r} with penalty={estimator.penalty!r} has no limit that can be computed "
+            "for this loss; use a large eta such as 1e4, unfairness=, or penalty='normalized'"
+        )
     objective = output_objective(
         estimator, data, system, output_kernel(estimator.output_kernel), loss
     )

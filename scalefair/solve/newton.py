@@ -231,7 +231,7 @@ class _Descent:
         """
         patience = PATIENCE[self.problem.kept is not None]
         slow = seen and _passes_to_go(self._last, decrement, self.tol) > patience
-        after = decrement**2 / self._last if self._last > 0 else 0.0
+        after = decrement * (decrement / self._last) if self._last > 0 else 0.0
         is_last = self._is_small(after, decrement)
         many = self.n_passes >= ENOUGH and not is_last
         again = (self._light and slow) or many or not local.exact
