@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.linalg import LinAlgWarning
 
 from scalefair import (
+    FairGPRegressor,
     FairKernelClassifier,
     FairKernelRegressor,
     FairKernelRidge,
@@ -82,6 +84,24 @@ def test_a_loss_without_a_limit():
         FairKernelRegressor(eta=np.inf, **given).fit(X, y, sensitive_features=s)
     fair = FairKernelRegressor(unfairness=0.01, **given).fit(X, y, sensitive_features=s)
     assert fair.output_share_ <= 0.01 + 1e-6
+
+
+@pytest.mark.parametrize("feature_map", ["nystroem", "exact"])
+def test_a_target_too_small_to_square(feature_map):
+    X, y, _ = rows()
+    with pytest.raises(ValueError, match=r"y has a standard deviation of .*e-100.*; rescale y"):
+        FairGPRegressor(eta=0.0, feature_map=feature_map).fit(X, 1e-100 * y)
+
+
+def test_no_direction_is_left():
+    """A decrement of 1e160 was squared."""
+    X = np.array([[0.12573022], [-0.13210486], [0.64042265], [0.10490012]])
+    model = FairKernelRegressor(
+        loss="quantile", eta=np.inf, alpha=1e-3, n_components=1, random_state=0
+    )
+    with pytest.warns(LinAlgWarning, match="0.0 digits"):
+        model.fit(X, X[:, 0], sensitive_features=np.array([2, 1, 1, 0]))
+    assert np.ptp(model.predict(X)) < 1e-6
 
 
 def test_angles_without_digits():

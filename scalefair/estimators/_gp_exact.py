@@ -14,7 +14,12 @@ from scalefair.estimators._gp_limit import FIRM
 from scalefair.kernels import Kernel
 from scalefair.solve.exact import explained_share
 from scalefair.solve.exact_process import ExactGP, ExactProblem
-from scalefair.solve.gaussian_profile import AMPLITUDE_BOUNDS, MEANING, NOISE_BOUNDS
+from scalefair.solve.gaussian_profile import (
+    AMPLITUDE_BOUNDS,
+    MEANING,
+    NOISE_BOUNDS,
+    check_target,
+)
 
 START = {"noise": 0.1, "amplitude": 1.0}
 """Where the search starts, in units of the variance and of the standard deviation of y."""
@@ -132,11 +137,8 @@ def exact_evidence(estimator: Any, data: TrainingData) -> ExactEvidence:
     centred = rows.y - offset
     variance = float(np.mean(np.average(centred**2, axis=0, weights=rows.weight)))
     free = isinstance(estimator.noise, str) or isinstance(estimator.amplitude, str)
-    if free and variance <= 1e-28 * float(np.mean(offset**2)):
-        raise ValueError(
-            "y is constant, so that any noise explains it and the evidence has no maximum; a "
-            "Gaussian process needs a target that varies"
-        )
+    if free:
+        check_target(variance, float(np.mean(offset**2)))
     problem = ExactProblem.build(
         rows.x, None if rows.psi is None else rows.L, centred, penalty=estimator.penalty,
         eps=estimator.eps, weight=rows.weight,

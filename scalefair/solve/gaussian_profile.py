@@ -99,6 +99,10 @@ def profile_noise(
     return profile
 
 
+LEAST_VARIANCE = 1e-150
+"""Its inverse squared is still a number."""
+
+
 @dataclass(frozen=True)
 class _Box:
     noise: Bounds
@@ -106,14 +110,23 @@ class _Box:
     ratio: Bounds
 
 
-def _box(system: GaussianSystem, noise: Bounds | None, amplitude: Bounds | None) -> _Box:
-    variance = system.square / (system.n * system.outputs)
-    mean = float(np.mean(system.moments.mean("y") ** 2))
-    if variance <= 1e-28 * mean:
+def check_target(variance: float, square: float) -> None:
+    """Refuse a target that is constant beside its mean square, or too small to be squared."""
+    if variance <= 1e-28 * square:
         raise ValueError(
             "y is constant, so that any noise explains it and the evidence has no maximum; a "
             "Gaussian process needs a target that varies"
         )
+    if variance < LEAST_VARIANCE:
+        raise ValueError(
+            f"y has a standard deviation of {variance**0.5:.3g}, whose square has no digits left "
+            f"to compute with; rescale y to one of at least {LEAST_VARIANCE**0.5:g}"
+        )
+
+
+def _box(system: GaussianSystem, noise: Bounds | None, amplitude: Bounds | None) -> _Box:
+    variance = system.square / (system.n * system.outputs)
+    check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))
     low, high = _bounds("noise_bounds", noise, NOISE_BOUNDS, variance)
     least, most = _bounds("amplitude_bounds", amplitude, AMPLITUDE_BOUNDS, np.sqrt(variance))
     ratio = max(low / most**2, system.least_ratio), high / least**2

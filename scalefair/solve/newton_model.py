@@ -297,9 +297,11 @@ class Slice:
         """stepᵀ(A + 2ηRRᵀ)step: twice the decrease of J that the model promises."""
         step = theta - self._local.theta
         flat = _flat(step)
+        found = float(flat @ self._matrix @ flat)
+        if np.isinf(eta):  # no step goes along the penalty
+            return found
         along = self._problem.system.factor.T @ self._problem.beta(step)
-        weight = 2.0 * eta if np.isfinite(eta) else 0.0
-        return float(flat @ self._matrix @ flat + weight * np.sum(along**2))
+        return found + 2.0 * eta * float(np.sum(along**2))
 
 
 def _flat(theta: Array) -> Array:
