@@ -80,7 +80,7 @@ def test_a_loss_without_a_limit():
     """It went on with infinite numbers; a limit on the share is no infinite weight."""
     X, y, s = rows()
     given = {"penalty": "nocco_output", "random_state": 0}
-    with pytest.raises(ValueError, match="has no limit that can be computed for this loss"):
+    with pytest.raises(ValueError, match="has no limit that can be computed for a general loss"):
         FairKernelRegressor(eta=np.inf, **given).fit(X, y, sensitive_features=s)
     fair = FairKernelRegressor(unfairness=0.01, **given).fit(X, y, sensitive_features=s)
     assert fair.output_share_ <= 0.01 + 1e-6

@@ -29,7 +29,12 @@ from scalefair.estimators._base import FairBase
 from scalefair.estimators._base_model import FromArray
 from scalefair.estimators._data import LEARN_ROWS, TrainingData, open_batch, open_inputs
 from scalefair.estimators._maps import input_map
-from scalefair.estimators._output import check_output_kernel, goes_on, solve_loss_with_output
+from scalefair.estimators._output import (
+    check_finite_weight,
+    check_output_kernel,
+    goes_on,
+    solve_loss_with_output,
+)
 from scalefair.estimators._predict import PREDICT_ROWS, predictions
 from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import default_etas
@@ -70,6 +75,7 @@ class FairNewtonBase(FairBase):
         check_weight_or_limit(self.eta, self.unfairness)
         check_penalty(self.penalty, self.eps)
         check_output_kernel(self)
+        check_finite_weight(self)
         self._check_engine()
         check_number("tol", self.tol, 0.0, FINITE)
         check_count("max_iter", self.max_iter)

@@ -55,6 +55,16 @@ def goes_on(estimator: Any) -> bool:
     return estimator.output_kernel is not None or estimator.penalty == "nocco_output"
 
 
+def check_finite_weight(estimator: Any) -> None:
+    """Refuse η = ∞ where a general loss `goes_on`: before any row is read."""
+    if goes_on(estimator) and estimator.eta is not None and np.isinf(estimator.eta):
+        raise ValueError(
+            f"eta={estimator.eta!r} with penalty={estimator.penalty!r} has no limit that can be "
+            "computed for a general loss; use a large eta such as 1e4, unfairness=, or "
+            "penalty='normalized'"
+        )
+
+
 def output_kernel(kernel: Any) -> OutputKernel:
     """Return the kernel on f that a valid parameter asks for; None: the linear one."""
     if kernel is None:
@@ -127,11 +137,6 @@ def solve_loss_with_output(
     """
     system, loss = problem.system, estimator._solved_loss
     eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
-    if unfairness is None and np.isinf(eta):
-        raise ValueError(
-            f"eta={eta!r} with penalty={estimator.penalty!r} has no limit that can be computed "
-            "for this loss; use a large eta such as 1e4, unfairness=, or penalty='normalized'"
-        )
     objective = output_objective(
         estimator, data, system, output_kernel(estimator.output_kernel), loss
     )
