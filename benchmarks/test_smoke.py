@@ -19,8 +19,9 @@ import pytest
 from benchmarks._frontier_data import Split
 from benchmarks.peers import METHODS
 from benchmarks.peers._run import Job, append, finished, read
-from benchmarks.peers._tables import report
+from benchmarks.peers._tables import report, stops
 from benchmarks.peers._task import Task
+from benchmarks.peers.chance import best_setting, difference, leads
 from scalefair.datasets import make_biased_income
 
 HERE = Path(__file__).parent
@@ -203,7 +204,44 @@ def test_peers_hidden_from_s_do_not_use_it():
     changed = Split(split.name, other, split.y, split.X_test, split.y_test, split.sensitive)
     tasks = [Task(one, hidden=True) for one in (split, changed)]
     np.testing.assert_array_equal(tasks[0].arrays[0], tasks[1].arrays[0])
+    np.testing.assert_array_equal(tasks[0].codes[0], tasks[1].codes[0])
     assert tasks[0].frames[0].equals(tasks[1].frames[0])
+
+
+def test_codes_are_the_same_categories():
+    """Codes of training and test rows name the same levels; what is new has none."""
+    split = pay(decides=False)
+    levels = split.X["sex"].cat.categories
+    unseen = (
+        split.X_test["sex"].cat.add_categories("unseen").where(split.X_test.index > 3, "unseen")
+    )
+    task = Task(replace(split, X_test=split.X_test.assign(sex=unseen)))
+    column = list(split.X).index("sex")
+    assert task.categories[column]
+    known, new = (codes[:, column] for codes in task.codes)
+    assert (levels[known.astype(int)] == split.X["sex"]).all()
+    assert np.isnan(new[:4]).all()
+    assert (levels[new[4:].astype(int)] == split.X_test["sex"].iloc[4:]).all()
+
+
+def test_chance_of_a_lead(tmp_path):
+    """Two models of equal merit differ by about their standard error, a worse one by many."""
+    random = np.random.default_rng(0)
+    y = random.normal(size=4000)
+    twins = [(y + random.normal(size=4000) - y) ** 2 for _ in range(2)]
+    gap, error = difference(*twins, y, "rmse")
+    assert abs(gap) < 4 * error
+    assert error == pytest.approx(1 / np.sqrt(4000), rel=0.2)  # each sd of 1 has 1/√(2n)
+    gap, error = difference(2 * twins[0], twins[1], y, "rmse")
+    assert gap > 10 * error
+    path = tmp_path / "peers_winners.csv"
+    ahead = "acs,all,visible,rmse,{},0.9,a,0.8,b,+0.1,{}"
+    lines = [ahead.format(0.1, "yes"), ahead.format(0.2, "no"), ahead.format(0.3, "no")]
+    head = "data,rows asked,s,metric,share,ours,whose,best peer,whose peer,difference,not above"
+    path.write_text("\n".join([head, *lines]))
+    assert [lead.share for lead in leads(path)] == [0.2]
+    curve = [{"share": k / 10, "setting": k, "rmse": 1 - k / 10} for k in range(5)]
+    assert best_setting(curve, "rmse", 0.25) == 2
 
 
 def test_points_are_kept_and_found_again(tmp_path, capsys):
@@ -219,10 +257,17 @@ def test_points_are_kept_and_found_again(tmp_path, capsys):
                              "total_cpu": 2.0, "peak_mb": 300.0}, path)  # fmt: skip
             append(job, {"note": "stopped after 9 s"}, path)
             assert not finished(job, read(path), limit=10.0)
+            assert stops(path)["acs", "100", s] == {method: "stopped after 9 s"}
             append(job, {"note": "done"}, path)
             assert finished(job, read(path), limit=10.0)
+    assert not any(stops(path).values())
+    for note in ("stopped after 9 s", "exit code 1"):
+        append(Job("acs", "hidden", note, rows=100), {"note": note}, path)
     report(path)
     said = capsys.readouterr().out
     assert "acs, 100, visible, rmse: not above any peer at 20 of 20 shares" in said
     assert (tmp_path / "peers_acs.svg").stat().st_size > 1000
     assert len((tmp_path / "peers_winners.csv").read_text().splitlines()) == 41
+    shares = (tmp_path / "peers_at_share.csv").read_text().splitlines()
+    notes = ["note", "", "", "stopped after 9 s", "", ""]
+    assert [line.rsplit(",", 1)[1] for line in shares] == notes

@@ -25,10 +25,13 @@ Key = tuple[str, str, str]
 
 
 def curves(path: Path) -> dict[Key, dict[str, Curve]]:
-    """Points of every method that came to its end, averaged over the seeds that have them all."""
+    """Points of every method, averaged over the seeds that have them all.
+
+    Who was stopped counts with the points that it had; who failed, or still runs, does not.
+    """
     points: dict[Any, dict[str, dict[str, str]]] = defaultdict(dict)
     lines = read(path)
-    done = {_job(line) for line in lines if line["note"] == DONE}
+    done = {_job(line) for line in lines if line["note"] == DONE or _stopped(line)}
     for line in lines:
         if line["setting"] and _job(line) in done:
             key = line["data"], line["asked_rows"], line["s"]
@@ -45,6 +48,20 @@ def curves(path: Path) -> dict[Key, dict[str, Curve]]:
 
 def _job(line: dict[str, str]) -> tuple[str, ...]:
     return tuple(line[name] for name in ("data", "asked_rows", "s", "method", "seed"))
+
+
+def _stopped(line: dict[str, str]) -> bool:
+    return line["note"].startswith("stopped")
+
+
+def stops(path: Path) -> dict[Key, dict[str, str]]:
+    """After how long a method was stopped that has not come to its end since."""
+    ends = {_job(line): line["note"] for line in read(path) if line["note"]}
+    found: dict[Key, dict[str, str]] = defaultdict(dict)
+    for (data, rows, s, method, _), note in ends.items():
+        if note.startswith("stopped"):
+            found[data, rows, s][method] = note
+    return found
 
 
 def _setting(line: dict[str, str]) -> str:
@@ -96,19 +113,29 @@ def best(found: dict[str, Curve], metric: str, limit: float, mine: bool) -> tupl
     return values[name], name
 
 
-def at_shares(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
-    """One line per method: its value at some shares, its times and its memory."""
+def at_shares(
+    found: dict[Key, dict[str, Curve]], stopped: dict[Key, dict[str, str]]
+) -> list[list[Any]]:
+    """One line per method: its value at some shares, its times, its memory, how it ended."""
     lines: list[list[Any]] = [["data", "rows asked", "s", "metric", "method",
                                *(f"share {share:g}" for share in SHOWN), "least share",
-                               "CPU s, one model", "CPU s, frontier", "peak MB"]]  # fmt: skip
+                               "CPU s, one model", "CPU s, frontier", "peak MB",
+                               "note"]]  # fmt: skip
     for (data, rows, s), methods in sorted(found.items()):
+        notes = stopped.get((data, rows, s), {})
         for metric in METRICS[data]:
-            for name, curve in methods.items():
-                values = [error_at(curve, metric, share) for share in SHOWN]
-                lines.append([data, rows or "all", s, metric, name, *map(_three, values),
-                              f"{min(point['share'] for point in curve):.3f}",
-                              *_times(curve)])  # fmt: skip
+            for name in {**methods, **notes}:
+                values = _values(methods.get(name), metric)
+                lines.append([data, rows or "all", s, metric, name, *values, notes.get(name, "")])
     return lines
+
+
+def _values(curve: Curve | None, metric: str) -> list[str]:
+    """What one method has; dashes for who was stopped before the first point."""
+    if not curve:
+        return ["–"] * (len(SHOWN) + 4)
+    values = [error_at(curve, metric, share) for share in SHOWN]
+    return [*map(_three, values), f"{min(point['share'] for point in curve):.3f}", *_times(curve)]
 
 
 def _three(value: float) -> str:
@@ -186,8 +213,8 @@ def by_hsic(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
 def report(path: Path) -> None:
     """Write the tables beside the points, draw, and print what was found."""
     found = curves(path)
-    tables = {"at_share": at_shares(found), "winners": winners(found), "speed": speeds(found),
-              "hsic": by_hsic(found)}  # fmt: skip
+    tables = {"at_share": at_shares(found, stops(path)), "winners": winners(found),
+              "speed": speeds(found), "hsic": by_hsic(found)}  # fmt: skip
     for name, lines in tables.items():
         with (path.parent / f"peers_{name}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows(lines)
