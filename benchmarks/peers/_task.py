@@ -153,6 +153,7 @@ class Method:
     kinds: tuple[str, ...] = ("number", "rate")
     needs: str = "sklearn"
     threshold: float = 0.5
+    reduction: bool = False
 
     def can(self, decides: bool, hidden: bool) -> bool:
         kind = "rate" if decides else "number"

@@ -107,7 +107,7 @@ def _method(how: Any, learner: Callable[[Task], Learner], decides: bool) -> Meth
     return Method(
         f"fairlearn {name} {goal}, {inside}", lambda task: how(task, learner), kinds=(kind,),
         most=MOST if how is gradient and learner is trees and decides else None,
-        needs="fairlearn",
+        needs="fairlearn", reduction=True,
     )  # fmt: skip
 
 
