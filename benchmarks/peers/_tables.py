@@ -31,7 +31,7 @@ def curves(path: Path) -> dict[Key, dict[str, Curve]]:
     """
     points: dict[Any, dict[str, dict[str, str]]] = defaultdict(dict)
     lines = read(path)
-    done = {_job(line) for line in lines if line["note"] == DONE or _stopped(line)}
+    done = {_job(line) for line in lines if line["note"] == DONE or _stopped(line["note"])}
     for line in lines:
         if line["setting"] and _job(line) in done:
             key = line["data"], line["asked_rows"], line["s"]
@@ -50,8 +50,8 @@ def _job(line: dict[str, str]) -> tuple[str, ...]:
     return tuple(line[name] for name in ("data", "asked_rows", "s", "method", "seed"))
 
 
-def _stopped(line: dict[str, str]) -> bool:
-    return line["note"].startswith("stopped")
+def _stopped(note: str) -> bool:
+    return note.startswith("stopped")
 
 
 def stops(path: Path) -> dict[Key, dict[str, str]]:
@@ -59,7 +59,7 @@ def stops(path: Path) -> dict[Key, dict[str, str]]:
     ends = {_job(line): line["note"] for line in read(path) if line["note"]}
     found: dict[Key, dict[str, str]] = defaultdict(dict)
     for (data, rows, s, method, _), note in ends.items():
-        if note.startswith("stopped"):
+        if _stopped(note):
             found[data, rows, s][method] = note
     return found
 

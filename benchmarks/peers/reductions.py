@@ -5,7 +5,7 @@ the groups, is share × Var f. BoundedGroupLoss bounds the worst group's mean sq
 is another goal: predictions may differ between the groups as much as the target does. Groups are
 cells: a continuous s is cut into bins. Predictions are the mixture's mean, which has less error
 than a draw from it. Frames lose their categories on the way through fairlearn: a linear learner
-gets one-hot columns, trees get codes, on which they fit up to ten times as fast.
+gets one-hot columns, trees get codes, on which they fit several times as fast.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GAPS = (0.01, 0.04, 0.1)
 FACTORS = (0.93, 1.0)
 GRID = 12
 MOST = 100_000
-"""Rows for trees that ExponentiatedGradient fits 150 times for one model, as it does for gaps."""
+"""Rows for trees that ExponentiatedGradient fits most often for one model, as it does for gaps."""
 
 
 @dataclass(frozen=True)
