@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from scalefair._typing import Array
 from scalefair.datasets._base import check_count, check_seed, make_bunch
+from scalefair.stream import made_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,18 +163,6 @@ def _rows(start: int, stop: int, key: int) -> pd.DataFrame:
     return pd.DataFrame(columns, index=pd.RangeIndex(start, stop), copy=False)
 
 
-def _lazy_rows(n_rows: int, chunk: int, key: int) -> Any:
-    """Return the table as a dask frame whose partitions are made when they are needed."""
-    import dask.dataframe as dd
-
-    starts = list(range(0, n_rows, chunk))
-    stops = [min(start + chunk, n_rows) for start in starts]
-    from_map: Any = dd.from_map
-    return from_map(
-        _rows, starts, stops, key=key, meta=_rows(0, 0, key), divisions=(*starts, n_rows - 1)
-    )
-
-
 def make_biased_income(
     n_rows: int,
     *,
@@ -238,7 +227,7 @@ def make_biased_income(
     if chunks is None:
         table = _rows(0, n_rows, key)
     else:
-        table = _lazy_rows(n_rows, check_count("chunks", chunks), key)
+        table = made_rows(partial(_rows, key=key), n_rows, check_count("chunks", chunks))
     return make_bunch(
         data=table[FEATURES],
         target=table["log_pay"],

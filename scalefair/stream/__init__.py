@@ -1,5 +1,6 @@
 """Where rows come from. Knows no mathematics."""
 
+from scalefair.stream._dask_rows import made_rows
 from scalefair.stream._source import ChunkSource, Sample, Sampler
 from scalefair.stream.arrays import ArraySource
 from scalefair.stream.batches import BatchSource
@@ -18,6 +19,7 @@ __all__ = [
     "connect",
     "in_memory",
     "is_dask",
+    "made_rows",
     "scan_csv",
     "scan_parquet",
 ]

@@ -1,4 +1,4 @@
-"""Some rows of dask collections, as collections: for models that take them whole."""
+"""Rows as dask collections: some of them, for models that take them whole; made on demand."""
 
 from __future__ import annotations
 
@@ -44,6 +44,23 @@ def chosen_rows(value: Any, lengths: Sequence[int], keep: Keep) -> Any:
 def _chosen(rows: Any, keep: Keep, start: int) -> Any:
     numbers = np.arange(start, start + _frames.n_rows(rows))
     return _frames.take_rows(rows, np.flatnonzero(keep(numbers)))
+
+
+def made_rows(make: Callable[[int, int], Any], n_rows: int, chunk: int) -> Any:
+    """Return a dask frame of rows that are made when they are needed, `chunk` in a partition.
+
+    Parameters
+    ----------
+    make : callable
+        From the first row's number and the end to a pandas frame, whose index they are.
+    n_rows, chunk : int
+    """
+    import dask.dataframe as dd
+
+    starts = list(range(0, n_rows, chunk))
+    stops = [min(start + chunk, n_rows) for start in starts]
+    from_map: Any = dd.from_map
+    return from_map(make, starts, stops, meta=make(0, 0), divisions=(*starts, n_rows - 1))
 
 
 def without_columns(value: Any, gone: Sequence[int]) -> Any:
