@@ -37,6 +37,11 @@ class Task:
         return self.split.decides
 
     @property
+    def settings(self) -> str:
+        """The problem whose settings ours has: ACSIncome is run with Adult's."""
+        return "E" if self.split.name == "I" else self.split.name
+
+    @property
     def frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Training and test inputs as a model may see them."""
         away = self.split.sensitive if self.hidden else []
@@ -101,8 +106,7 @@ class Task:
 
         For crime it is the mean of boosted trees, extra trees, ridge and kernel ridge.
         """
-        name = {"I": "E"}.get(self.split.name, self.split.name)
-        return base_model(name, self.quick)
+        return base_model(self.settings, self.quick)
 
     def default_trees(self, categories: Any = "from_dtype") -> Any:
         """Smaller trees, as scikit-learn makes them by default: for who fits them a hundred times.
