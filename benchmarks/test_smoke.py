@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from benchmarks._frontier_data import Split
-from benchmarks.peers import METHODS
+from benchmarks.frontier import write
+from benchmarks.peers import METHODS, ours
 from benchmarks.peers._run import Job, append, finished, read
 from benchmarks.peers._tables import report, stops
 from benchmarks.peers._task import Task
@@ -242,6 +243,30 @@ def test_chance_of_a_lead(tmp_path):
     assert [lead.share for lead in leads(path)] == [0.2]
     curve = [{"share": k / 10, "setting": k, "rmse": 1 - k / 10} for k in range(5)]
     assert best_setting(curve, "rmse", 0.25) == 2
+
+
+def test_one_problem_of_the_frontier_leaves_the_others_alone(tmp_path):
+    header, path = ["problem", "value"], tmp_path / "results" / "frontier.csv"
+    write([header, ["A", 1], ["A", 2], ["E", 3]], path)
+    write([header, ["E", 4], ["B", 5]], path)
+    assert path.read_text().splitlines() == ["problem,value", "A,1", "A,2", "B,5", "E,4"]
+
+
+def test_trees_fitted_once_have_not_seen_the_rows_of_the_fair_model(monkeypatch):
+    fitted = []
+
+    class Trees:
+        def fit(self, X, _):
+            fitted.append(X.index)
+            return self
+
+    monkeypatch.setattr(Task, "default_trees", lambda _: Trees())
+    monkeypatch.setattr(ours, "curve", lambda _, task: [task.split.X.index])
+    split = pay(decides=False)
+    (fair,) = ours.with_trees_fitted_once(Task(split, quick=True))
+    (trees,) = fitted
+    assert (len(trees), len(fair)) == (320, 80)
+    assert sorted([*trees, *fair]) == list(split.X.index)
 
 
 def test_points_are_kept_and_found_again(tmp_path, capsys):
