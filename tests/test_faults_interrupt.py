@@ -81,17 +81,21 @@ def test_an_interrupt_at_any_moment(name, times, tmp_path, monkeypatch):
     begin = time.perf_counter()
     np.testing.assert_array_equal(job(), expected)
     usual = time.perf_counter() - begin
-    files, came = set(os.listdir(tmp_path)), 0
-    for _ in range(times):
+    files, came, tries = set(os.listdir(tmp_path)), 0, 0
+    # Many more where it comes too late: on a busy machine the usual time is nothing to go by.
+    while tries < times or (came < times / 3 and tries < 50 * times):
+        tries += 1
         with nothing_left_running():
+            begin = time.perf_counter()
             try:
                 with interrupted_after(RNG.uniform(1e-5, usual)):
                     np.testing.assert_allclose(job(), expected, rtol=1e-8, atol=1e-9)
+                usual = min(usual, time.perf_counter() - begin)
             except KeyboardInterrupt:
                 came += 1
         assert set(os.listdir(tmp_path)) - files <= {"c", "m"}, "half-written"
         np.testing.assert_allclose(job(), expected, rtol=1e-8, atol=1e-9)
-    assert came >= times // 3
+    assert came >= times / 3
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
