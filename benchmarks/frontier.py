@@ -181,13 +181,14 @@ def main() -> None:
 
 def write(lines: list[list[Any]], path: Path) -> None:
     """Write the lines, a header first; those of problems that were not run stay as they are."""
-    ran = {line[0] for line in lines}
+    ran, kept = {line[0] for line in lines}, []
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
-            lines += [line for line in csv.reader(file) if line[0] not in ran]
+            kept = [line for line in csv.reader(file) if line[0] not in ran]
+    header, *new = lines
     path.parent.mkdir(exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([lines[0], *sorted(lines[1:], key=lambda line: line[0])])
+        csv.writer(file).writerows([header, *sorted(new + kept, key=lambda line: line[0])])
 
 
 if __name__ == "__main__":

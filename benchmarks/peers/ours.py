@@ -20,6 +20,7 @@ LIMITS_OF = {
     "B": (0.0005, 0.002, 0.005, 0.01, 0.02, 0.035, 0.055, 0.08, 0.11, 0.15, 0.22, 1.0),
 }
 PARTS = 5
+"""One of them is for the fair model where the trees are fitted once."""
 LOGISTIC_LIMITS = (0.005, 0.012, 0.03, 0.06, 0.1, 1.0)
 
 
@@ -58,7 +59,7 @@ def with_trees_fitted_once(task: Task) -> Points:
 def smaller(task: Task, trees: Any) -> Any:
     """Ours with other trees, and no more features where s is hidden."""
     model = estimator(task.settings, task.split, task.hidden, task.quick)
-    features = 50 if task.quick else FEATURES[task.settings]
+    features = min(model.n_components, FEATURES[task.settings])
     return model.set_params(base_estimator=trees, n_components=features)
 
 
