@@ -6,6 +6,7 @@ that the file could choose.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from functools import cache, cached_property
@@ -247,6 +248,7 @@ class _Reader:
         entry = self._objects[number]
         cls = CLASSES[entry["class"]]
         made: Any = object.__new__(cls)
+        _set_defaults(made)
         for key, item in entry["state"].items():
             if not _is_data(cls, key) or (key in PATHS and item is not None):
                 raise ValueError(f"{entry['class']} has no attribute {key!r:.50} that can be set")
@@ -267,6 +269,15 @@ class _Reader:
         if self._text > MOST_TEXT:
             raise ValueError(f"arrays of text take more than {MOST_TEXT} bytes")
         return np.array(items, dtype=np.str_).reshape(state["shape"])
+
+
+def _set_defaults(made: Any) -> None:
+    """Set the fields that have defaults: files of earlier versions may lack them."""
+    for field in dataclasses.fields(made) if dataclasses.is_dataclass(made) else ():
+        if field.default is not dataclasses.MISSING:
+            object.__setattr__(made, field.name, field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            object.__setattr__(made, field.name, field.default_factory())
 
 
 def _is_cache(cls: type, name: str) -> bool:

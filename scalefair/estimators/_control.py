@@ -13,6 +13,7 @@ from scalefair.estimators._data import TrainingData
 from scalefair.estimators._maps import _fitted
 from scalefair.maps.crossed import Crossed, features, n_features
 from scalefair.maps.mixed import mixed_map, with_rare_groups
+from scalefair.maps.units import units_of
 from scalefair.penalties import CUTOFF, partial_covariance
 from scalefair.statistics import Block, Moments
 from scalefair.statistics.rows import counted_rows
@@ -62,7 +63,7 @@ def control_blocks(upsilon: FeatureMap | None, xi: Crossed | None) -> tuple[Bloc
         return ()
     return (
         Block("upsilon", n_features(upsilon), partial(_upsilon_rows, upsilon), digest(upsilon)),
-        Block("xi", xi.width, partial(_xi_rows, xi), digest(xi)),
+        Block("xi", xi.width, partial(_xi_rows, xi), digest(xi), units_of(xi)),
     )
 
 

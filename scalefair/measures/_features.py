@@ -14,6 +14,7 @@ from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.maps._base import check_count
 from scalefair.maps.mixed import SAMPLE_ROWS
+from scalefair.maps.units import units_of
 from scalefair.measures._kernels import sampled_map
 from scalefair.measures._rows import Pair
 from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
@@ -66,7 +67,7 @@ class _Accumulator:
         self._blocks = {"phi": _width(phi), "psi": _width(psi), "y": width}
         size = sum(self._blocks.values()) + 1
         self._sums = [np.zeros((size, size)) for _ in range(folds.count)]
-        self._n_rows = [0] * folds.count
+        self._n_rows, self._squares = [0] * folds.count, [0.0] * folds.count
         self._shift: Array | None = None
         self._buffer: Array | None = None
 
@@ -103,18 +104,23 @@ class _Accumulator:
     def _add(self, fold: int, rows: Array) -> None:
         rank_k_update(self._sums[fold], rows)
         self._n_rows[fold] += int(np.count_nonzero(rows[:, -1]))
+        weight = rows[:, -1] ** 2
+        self._squares[fold] += float(weight @ weight)
 
     def result(self) -> FoldMoments:
         """Return the moments of each fold."""
-        return FoldMoments(map(self._moments, self._sums, self._n_rows))
+        return FoldMoments(map(self._moments, self._sums, self._n_rows, self._squares))
 
-    def _moments(self, sums: Array, n_rows: int) -> Moments:
+    def _moments(self, sums: Array, n_rows: int, squares: float) -> Moments:
         if n_rows == 0 or self._shift is None:
             return Moments.empty(self._blocks)
         sums = mirror_upper(sums.copy())
         weight, total = float(sums[-1, -1]), sums[-1, :-1]
         scatter = sums[:-1, :-1] - np.outer(total, total / weight)
-        return Moments(self._blocks, n_rows, weight, self._shift, total / weight, scatter)
+        return Moments(
+            self._blocks, n_rows, weight, self._shift, total / weight, scatter,
+            squared_weight=squares, units={"psi": units_of(self._psi)},
+        )  # fmt: skip
 
 
 def _width(feature_map: FeatureMap) -> int:

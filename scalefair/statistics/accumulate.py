@@ -50,7 +50,7 @@ class CrossSums:
     def __init__(self, width: int, rest: int) -> None:
         self.cross, self._product = np.zeros((width, rest)), np.empty((width, rest))
         self.rest = np.zeros((rest, rest))
-        self.n_rows = 0
+        self.n_rows, self.squared_weight = 0, 0.0
 
     def add(self, Phi: Rows, rest: Array) -> None:
         """Count rows in that are shifted and multiplied by √weight."""
@@ -60,6 +60,8 @@ class CrossSums:
     def _add_rest(self, rest: Array) -> None:
         self.rest += rest.T @ rest
         self.n_rows += int(np.count_nonzero(rest[:, -1]))
+        weight = rest[:, -1] ** 2
+        self.squared_weight += float(weight @ weight)
 
     def _add_cross(self, Phi: Rows, rest: Array) -> None:
         if Phi.dtype == self._product.dtype:
@@ -106,7 +108,10 @@ class _Sums(CrossSums):
         scatter[m:, m:] = self.rest[:-1, :-1]
         add_outer(scatter, total, -total / weight)
         mirror_upper(scatter)
-        return Moments(blocks, self.n_rows, weight, shift, total / weight, scatter)
+        return Moments(
+            blocks, self.n_rows, weight, shift, total / weight, scatter,
+            squared_weight=self.squared_weight,
+        )  # fmt: skip
 
 
 class RowBuffer:

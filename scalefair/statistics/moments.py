@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scalefair import _files
 from scalefair._linalg import add_outer
 from scalefair._typing import Array
+from scalefair.maps.units import Units, check_units, units_as_lists, units_of_lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,10 @@ class Moments:
     key : str
         Fingerprints of the maps and encodings behind the rows, as "name=fingerprint;…". Only
         equal keys merge.
+    squared_weight : float
+        Sum of the squared weights; 0 where it is not known.
+    units : mapping from str to Units
+        What the columns of a block of sensitive attributes are; see `scalefair.maps.units`.
 
     Notes
     -----
@@ -52,6 +57,8 @@ class Moments:
     offset: Array = field(repr=False)
     scatter: Array = field(repr=False)
     key: str = field(default="", repr=False)
+    squared_weight: float = 0.0
+    units: Mapping[str, Units] = field(default_factory=dict, repr=False)
 
     @classmethod
     def empty(cls, blocks: Mapping[str, int], key: str = "") -> Moments:
@@ -71,8 +78,19 @@ class Moments:
         scatter = self.scatter + other.scatter
         add_outer(scatter, delta, delta * (self.weight * other.weight / weight))
         offset = self.offset + delta * (other.weight / weight)
-        rows = self.n_rows + other.n_rows
-        return Moments(self.blocks, rows, weight, self.shift, offset, scatter, self.key)
+        return self._joined(other, offset, scatter)
+
+    def _joined(self, other: Moments, offset: Array, scatter: Array) -> Self:
+        """Return what the rows of both have in these sums, with all counts added up."""
+        known = self.squared_weight > 0 and other.squared_weight > 0
+        return replace(
+            self,
+            n_rows=self.n_rows + other.n_rows,
+            weight=self.weight + other.weight,
+            squared_weight=self.squared_weight + other.squared_weight if known else 0.0,
+            offset=offset,
+            scatter=scatter,
+        )
 
     def _check_same_rows(self, other: Moments) -> None:
         if dict(self.blocks) != dict(other.blocks):
@@ -93,6 +111,17 @@ class Moments:
         starts = dict(zip(self.blocks, np.cumsum([0, *self.blocks.values()]), strict=False))
         spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
         return np.concatenate(spans)
+
+    @property
+    def effective_rows(self) -> float:
+        """Kish's (Σw)²/Σw²: the rows of equal weight that would tell as much.
+
+        It does not change when all weights are multiplied by a constant, so that every degree of
+        freedom and every standard error is counted in it.
+        """
+        if self.squared_weight > 0:
+            return self.weight**2 / self.squared_weight
+        return float(self.n_rows)
 
     @cached_property
     def _whole_mean(self) -> Array:
@@ -154,6 +183,8 @@ class Moments:
             "n_rows": self.n_rows,
             "weight": self.weight,
             "key": self.key,
+            "squared_weight": self.squared_weight,
+            "units": [[name, units_as_lists(units)] for name, units in self.units.items()],
         }
         return arrays, values
 
@@ -162,9 +193,12 @@ class Moments:
         """Return the moments that `state` describes, their shapes checked."""
         blocks = {str(name): int(width) for name, width in values["blocks"]}
         rows, weight, key = int(values["n_rows"]), float(values["weight"]), str(values["key"])
-        found = cls(blocks, rows, weight, key=key, **arrays)
-        found.check_shapes()
-        return found
+        # Files of earlier versions hold neither: then rows are counted, and units are unknown.
+        squares = float(values.get("squared_weight", 0.0))
+        units = {str(name): units_of_lists(u) for name, u in values.get("units", [])}
+        moments = cls(blocks, rows, weight, key=key, squared_weight=squares, units=units, **arrays)
+        moments.check_shapes()
+        return moments
 
     def check_shapes(self) -> None:
         """Complain of arrays that do not fit the blocks, and of a weight that is none."""
@@ -173,8 +207,11 @@ class Moments:
         shapes = [part.shape for part in arrays]
         numbers = all(part.dtype == np.float64 for part in arrays) and 0 <= self.weight < np.inf
         fit = shapes == [(width,), (width,), self._scatter_shape()]
+        numbers = numbers and 0 <= self.squared_weight < np.inf
         if not (fit and numbers) or min(self.blocks.values(), default=0) < 0 or self.n_rows < 0:
             raise ValueError(f"blocks {dict(self.blocks)} do not fit arrays of shapes {shapes}")
+        for name, units in self.units.items():
+            check_units(units, self.blocks[name])
 
     def _scatter_shape(self) -> tuple[int, int]:
         width = sum(self.blocks.values())
@@ -200,7 +237,7 @@ class Moments:
             cells[j][i] = (cells[i][j] + cells[i][j].T) / 2 if i == j else cells[i][j].T
         blocks = {name: cells[i][i].shape[0] for i, name in enumerate(names)}
         scatter = np.block(cells)
-        return Moments(blocks, self.n_rows, self.weight, shift, offset, scatter, self.key)
+        return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
 
 
 def _times(left: Array, matrix: Array | None) -> Array:

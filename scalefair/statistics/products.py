@@ -41,8 +41,7 @@ class CrossMoments(Moments):
         between = delta[self.blocks["phi"] :] * (self.weight * other.weight / weight)
         scatter = self.scatter + other.scatter + np.outer(delta, between)
         offset = self.offset + delta * (other.weight / weight)
-        rows = self.n_rows + other.n_rows
-        return CrossMoments(self.blocks, rows, weight, self.shift, offset, scatter, self.key)
+        return self._joined(other, offset, scatter)
 
     def _scatter_shape(self) -> tuple[int, int]:
         width = sum(self.blocks.values())
@@ -62,13 +61,6 @@ class CrossMoments(Moments):
             "or fewer features, for what needs it"
         )
 
-    def _check_shapes(self) -> None:
-        width = sum(self.blocks.values())
-        shapes = [part.shape for part in (self.shift, self.offset, self.scatter)]
-        expected = [(width,), (width,), (width, width - self.blocks["phi"])]
-        if shapes != expected or not self.weight >= 0:
-            raise ValueError(f"blocks {dict(self.blocks)} do not fit arrays of shapes {shapes}")
-
     def transform(self, **linear: Array | None) -> CrossMoments:
         """Return the moments of rows whose block φ is multiplied by a matrix from the right."""
         matrix = linear.pop("phi", None)
@@ -82,7 +74,7 @@ class CrossMoments(Moments):
             for part in (self.shift, self.offset, self.scatter)
         )
         blocks = {**self.blocks, "phi": matrix.shape[1]}
-        return CrossMoments(blocks, self.n_rows, self.weight, shift, offset, scatter, self.key)
+        return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
 
 
 def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -112,8 +104,9 @@ class CrossAccumulator:
         total = sides[:, -1]
         scatter = sides[:, :-1] - np.outer(total, total[self._buffer.width :] / weight)
         return CrossMoments(
-            blocks, sums.n_rows, weight, self._buffer.shift, total / weight, scatter
-        )
+            blocks, sums.n_rows, weight, self._buffer.shift, total / weight, scatter,
+            squared_weight=sums.squared_weight,
+        )  # fmt: skip
 
 
 class ProductAccumulator:
@@ -232,4 +225,5 @@ def stream_moments(
     size = rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
     raw: CrossMoments = source.fold(lambda: CrossAccumulator(row_map, size), size)
     gram = StreamedGram(source, row_map, raw.mean("phi"), raw.weight, rows)
-    return replace(raw.transform(phi=gram.linear), key=row_map.key), gram
+    moments = raw.transform(phi=gram.linear)
+    return replace(moments, key=row_map.key, units=row_map.units), gram

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scalefair._digest import digest
 from scalefair._typing import Chunk, FeatureMap, Rows
 from scalefair.maps._base import Buffer, start_raw
+from scalefair.maps.units import Units, units_of
 from scalefair.statistics.moments import FoldMoments, Moments
 
 CODED_ROWS = 8192
@@ -38,12 +39,15 @@ class Block:
         Makes them from a chunk: array of shape (k, width).
     key : str
         Fingerprint of what makes them.
+    units : Units
+        What the columns are, where they are sensitive attributes.
     """
 
     name: str
     width: int
     rows: Callable[[Chunk], Rows]
     key: str
+    units: Units = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,12 @@ class RowMap:
         psi = {} if self.psi is None else {"psi": _width(self.psi, whiten=True)}
         beside = {block.name: block.width for block in self.beside}
         return {**phi, **psi, **beside, "y": self.n_targets}
+
+    @cached_property
+    def units(self) -> dict[str, Units]:
+        """What the columns of the blocks of sensitive attributes are."""
+        psi = {} if self.psi is None else {"psi": units_of(self.psi)}
+        return psi | {block.name: block.units for block in self.beside if block.units}
 
     @property
     def codes(self) -> Callable[[Any], NDArray[np.int32]] | None:
@@ -129,7 +139,7 @@ class RowMap:
         """Apply the linear part of φ where the rows went without; sign with the maps' key."""
         if not self.whiten_rows:
             moments = moments.transform(phi=self.phi.linear_)
-        return replace(moments, key=self.key)
+        return replace(moments, key=self.key, units=self.units)
 
     def finished(self, folds: FoldMoments) -> FoldMoments:
         """Finish the moments of each fold."""
