@@ -118,9 +118,10 @@ def _finite(name: str, value: Any) -> float:
 
 
 def check_penalty(penalty: Any, eps: Any) -> None:
-    """Check the penalty's name and its ε."""
+    """Check the penalty's name and its ε, None being the default."""
     check_choice("penalty", penalty, tuple(PENALTIES))
-    _finite("eps", eps)
+    if eps is not None:
+        _finite("eps", eps)
 
 
 def check_closed_form(penalty: str, what: str) -> None:

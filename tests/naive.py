@@ -57,23 +57,24 @@ def mean(A, weight=None):
 
 
 def power(C, exponent):
-    """C^exponent of a symmetric positive definite matrix."""
+    """C^exponent of a symmetric positive semi-definite matrix, on its range."""
     values, vectors = np.linalg.eigh(C)
-    return vectors @ np.diag(values**exponent) @ vectors.T
+    keep = values > 1e-13 * values.max()
+    return vectors[:, keep] @ np.diag(values[keep] ** exponent) @ vectors[:, keep].T
 
 
 def factor(Phi, Psi, *, penalty="normalized", eps=1e-6, weight=None):
-    """R of the table of penalties: |Rᵀβ|² is the penalty."""
+    """R of the table of penalties: |Rᵀβ|² is the penalty; ε of ψ a number, or one per column."""
     C_phi_psi = covariance(Phi, Psi, weight)
     if penalty == "hsic":
         return C_phi_psi
     C_psi = covariance(Psi, Psi, weight)
-    R = C_phi_psi @ power(C_psi + eps * np.eye(len(C_psi)), -0.5)
+    R = C_phi_psi @ power(C_psi + np.diag(np.broadcast_to(eps, len(C_psi))), -0.5)
     if penalty == "normalized":
         return R
     assert penalty == "nocco"
     C_phi = covariance(Phi, Phi, weight)
-    return power(C_phi + eps * np.eye(len(C_phi)), -0.5) @ R
+    return power(C_phi + np.max(eps) * np.eye(len(C_phi)), -0.5) @ R
 
 
 def objective(b, coef, Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, weight=None):
@@ -181,10 +182,13 @@ def dual_objective(b, c, K, L, y, *, alpha, eta, penalty="normalized", eps=1e-6)
 
 
 def share(f, Psi, *, eps=1e-6, weight=None):
-    """Explained share: tr[C_fψ (C_ψ + εI)⁻¹ C_ψf] / tr C_f."""
-    C_psi = covariance(Psi, Psi, weight) + eps * np.eye(Psi.shape[1])
+    """Explained share: tr[C_fψ (C_ψ + ε)⁻¹ C_ψf] / tr C_f; ε a number, or one per column.
+
+    The judge has none for groups, 1e-6 for kernels with k(s, s) = 1, 1e-6·Var for numbers as given.
+    """
+    C_psi = covariance(Psi, Psi, weight) + np.diag(np.broadcast_to(eps, Psi.shape[1]))
     C_f_psi = covariance(f, Psi, weight)
-    explained = C_f_psi @ np.linalg.inv(C_psi) @ C_f_psi.T
+    explained = C_f_psi @ np.linalg.pinv(C_psi, rcond=1e-12, hermitian=True) @ C_f_psi.T
     return np.trace(explained) / np.trace(covariance(f, f, weight))
 
 
@@ -257,6 +261,7 @@ def moment_parts(Phi, Psi, y, weight=None):
         "shift": np.asarray(shift, dtype=float),
         "offset": np.asarray(shift - np.asarray(shift, dtype=float), dtype=float),
         "scatter": scatter,
+        "squared_weight": float(w @ w),
     }
 
 

@@ -21,9 +21,10 @@ from scalefair import (
 from scalefair.estimators._control import CROSSED
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.maps.crossed import Crossed, features
+from scalefair.maps.units import units_of
 from scalefair.measures import group_gaps
 from scalefair.penalties import PENALTIES, normalized
-from scalefair.solve.validation import corrected_share
+from scalefair.penalties.share import held_out_shares
 from scalefair.statistics import Block, RowMap, accumulate
 from scalefair.stream import ArraySource
 
@@ -271,13 +272,11 @@ def test_the_held_out_share_of_independent_groups_is_zero_on_average():
         xi = Crossed(psi, upsilon)
         beside = (
             Block("upsilon", 3, lambda k, u=upsilon: features(u, k.c), "u"),
-            Block("xi", 12, lambda k, x=xi: x.rows(k.s, k.c), "x"),
+            Block("xi", 12, lambda k, x=xi: x.rows(k.s, k.c), "x", units_of(xi)),
         )
         source = ArraySource(f, s, f, None, c)
         (moments,) = accumulate(source, RowMap(Identity().fit(f), psi, beside=beside))
-        raw = np.sum(normalized(moments, 0.0) ** 2) / f.var()
-        left = 1 - conditional_variance(f[:, 0], c[:, 0], np.zeros(n)) / f.var()
-        found.append(corrected_share(np.array([raw]), moments, 0.0, np.array([left]))[0])
+        found.append(held_out_shares(moments, ("phi",), np.ones((1, 1)), 1).shares[0, 0])
     error = np.std(found) / np.sqrt(len(found))
     assert abs(np.mean(found)) < 3 * error
     assert error < 0.01

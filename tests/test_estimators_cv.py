@@ -41,14 +41,12 @@ def ridge(X, Psi, y, alpha, eta, **options):
 def corrected_share(f, Psi, eps, weight):
     """(r − t)/(1 − t): what s explains beyond what chance explains on so few rows."""
     C = naive.covariance(Psi, Psi, weight)
-    freedom = np.trace(C @ np.linalg.inv(C + eps * np.eye(len(C))))
-    chance = freedom / (np.sum(weight) - 1)
+    inverse = np.linalg.pinv(C + eps * np.eye(len(C)), rcond=1e-12, hermitian=True)
+    chance = np.trace(C @ inverse) / (np.sum(weight) ** 2 / np.sum(weight**2) - 1)
     return (naive.share(f, Psi, eps=eps, weight=weight) - chance) / (1 - chance)
 
 
-def brute_force(
-    X, y, groups, splits, alphas, etas, *, weight=None, rescaled=False, eps=1e-6, share_eps=None
-):
+def brute_force(X, y, groups, splits, alphas, etas, *, weight=None, rescaled=False, eps=0.0):
     """Held-out error and share of every fold, alpha and eta, row by row."""
     weight = np.ones(len(X)) if weight is None else weight
     Psi = onehot(groups)
@@ -65,7 +63,7 @@ def brute_force(
                     b = np.average(y[train] - X[train] @ coef, weights=w)
                 f = X[test] @ coef + b
                 mse[k, i, j] = np.average((y[test] - f) ** 2, weights=weight[test])
-                share[k, i, j] = corrected_share(f, Psi[test], share_eps or eps, weight[test])
+                share[k, i, j] = corrected_share(f, Psi[test], 0.0, weight[test])
     return mse, share
 
 
@@ -114,8 +112,7 @@ def test_cross_validation_without_a_limit_is_the_brute_force(splitter, weighted)
 
 @pytest.mark.parametrize(
     ("seed", "unfairness"),
-    # With seed 6 the held-out share binds, with seed 0 that of the training rows.
-    [(0, 0.1), (0, 0.3), (0, 1.0), (6, 0.1), (6, 0.2)],
+    [(0, 0.1), (0, 0.3), (0, 1.0), (6, 0.15), (6, 0.2)],
 )
 def test_cross_validation_under_a_limit_is_the_brute_force(seed, unfairness):
     X, y, groups = rows(n=90, seed=seed, strength=1.2)
@@ -130,16 +127,16 @@ def test_cross_validation_under_a_limit_is_the_brute_force(seed, unfairness):
     np.testing.assert_allclose(model.cv_results_["mse"], mse, rtol=1e-7)
     np.testing.assert_allclose(model.cv_results_["explained_share"], share, atol=1e-7)
     best = np.inf
-    for i, alpha in enumerate(ALPHAS):
-        for j, eta in enumerate(etas):
-            _, coef = ridge(X, onehot(groups), y, alpha, eta)
-            in_sample = naive.share(X @ coef, onehot(groups))
-            if share[:, i, j].mean() <= unfairness and in_sample <= unfairness + 1e-9:
+    for i in range(len(ALPHAS)):
+        for j in range(len(etas)):
+            error = share[:, i, j].std(ddof=1) / np.sqrt(3)
+            if max(share[:, i, j].mean(), 0) + error / 2 <= unfairness:
                 best = min(best, mse[:, i, j].mean())
     chosen = ALPHAS.index(model.alpha_), list(etas).index(model.eta_)
     assert mse[(slice(None), *chosen)].mean() == pytest.approx(best, rel=1e-9)
-    assert 0 <= model.explained_share_cv_ <= unfairness
-    assert model.explained_share_ <= unfairness + 1e-9
+    assert 0 <= model.explained_share_cv_ + model.explained_share_cv_error_ / 2 <= unfairness
+    in_sample = naive.between_group_share(model.predict(X), groups)
+    assert model.explained_share_ == pytest.approx(in_sample, abs=1e-9)
     f = model.predict(X)
     refit = FairRidge(alpha=model.alpha_, eta=model.eta_).fit(X, y, sensitive_features=groups)
     assert abs(np.corrcoef(f, refit.predict(X))[0, 1]) == pytest.approx(1, abs=1e-10)
@@ -164,7 +161,7 @@ def test_a_number_of_folds_means_balanced_random_folds():
 
 @pytest.mark.parametrize("unfairness", [None, 0.2])
 def test_joined_attributes_get_their_own_ridge_and_the_refit_is_the_plain_estimator(unfairness):
-    X, y, groups = rows()
+    X, y, groups = rows(n=150)
     frame = pd.DataFrame(X, columns=list("pqrs")).assign(g=groups)
     options = {"length_scale": 2.0, "sensitive_columns": ["g"]}
     model = FairKernelRidgeCV(random_state=0, unfairness=unfairness, **options).fit(frame, y)
@@ -186,9 +183,9 @@ def test_eps_is_chosen_by_the_held_out_share():
     options = {"feature_map": "linear", "alphas": ALPHAS, "etas": etas, "cv": KFold(3)}
     model = FairKernelRidgeCV(eps="auto", **options).fit(X, y, sensitive_features=groups)
     shares = {}
-    for eps in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1):
-        # Fitted with its own ε, judged with the largest.
-        mse, share = brute_force(X, y, groups, splits, ALPHAS, etas, eps=eps, share_eps=1e-1)
+    for eps in (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1):
+        # Fitted with its own ε, judged without any.
+        mse, share = brute_force(X, y, groups, splits, ALPHAS, etas, eps=eps or 0.0)
         i, j = one_error_rule(mse, etas)
         shares[eps] = share[:, i, j].mean()
     assert shares[model.eps_] == pytest.approx(min(shares.values()), abs=1e-9)
@@ -208,13 +205,9 @@ def test_what_no_fold_can_judge_is_refused():
     rare = np.where(tiny == 3, ["a", "b", "c", "d"] * 15, groups)
     model = FairKernelRidgeCV(feature_map="linear", cv=PredefinedSplit(tiny), unfairness=0.3)
     # Four rows of four groups: everything is explained, whatever the predictions are.
-    with pytest.raises(ValueError, match=r"fold of cv is too small .* use fewer folds"):
-        model.set_params(eps=0.0).fit(X, y, sensitive_features=rare)
+    with pytest.raises(ValueError, match=r"fold 3 of cv is too small .* use fewer folds"):
+        model.fit(X, y, sensitive_features=rare)
     assert not hasattr(model, "coef_")
-    with pytest.raises(ValueError, match=r"unfairness=0\.0 is not reached on held-out rows"):
-        FairKernelRidgeCV(
-            feature_map="linear", unfairness=0.0, sensitive_kernel="linear", random_state=0
-        ).fit(X, y, sensitive_features=X + 0.1 * y[:, None])
 
 
 @pytest.mark.parametrize(
@@ -285,7 +278,7 @@ def test_a_path_is_what_refitting_gives(name):
         assert at.eta_ == row.eta
         assert row.mse == pytest.approx(np.mean((y - f) ** 2), rel=1e-6)
         assert row.r2 == pytest.approx(1 - row.mse / np.var(y), rel=1e-8)
-        share = naive.share(f, Psi, eps=model.eps)
+        share = naive.share(f, Psi, eps=0.0)
         assert row.explained_share == pytest.approx(share, rel=1e-5, abs=1e-9)
         hsic = np.sum(naive.covariance(f, Psi) ** 2)
         assert row.hsic == pytest.approx(hsic, rel=1e-5, abs=1e-12)

@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.solve.conjugate import Sketch, block_cg
-from scalefair.solve.iterative import limited, solve_iterative
-from scalefair.solve.limit import solve_under_limit
+from scalefair.solve.iterative import solve_iterative
+from scalefair.solve.limited_ridge import limited, solve_under_limit
 from scalefair.solve.path import Spectrum
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.streamed import StreamedSystem
@@ -232,7 +232,7 @@ class TestSolver:
         streamed, direct = systems(
             ArraySource(X, S, Y), RowMap(FOURIER, LINEAR, 2), fit_intercept=fit_intercept
         )
-        found = limited(streamed, solve_iterative(streamed, 1e-4), unfairness)
+        found = limited(solve_iterative(streamed, 1e-4).slice, unfairness)
         expected = solve_under_limit(direct, 1e-4, unfairness)
         np.testing.assert_allclose(found.eta, expected.eta, rtol=1e-6)
         naive.close(found.coef, expected.coef, 1e-6)

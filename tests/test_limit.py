@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -9,13 +11,9 @@ from hypothesis import strategies as st
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
-from scalefair.solve.limit import (
-    least_eta,
-    least_share,
-    optimum_at_share,
-    rescale,
-    solve_under_limit,
-)
+from scalefair.maps.units import all_columns
+from scalefair.solve.limit import least_eta, optimum_within
+from scalefair.solve.limited_ridge import rescale, solve_under_limit
 from scalefair.solve.path import Spectrum
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import System
@@ -28,6 +26,15 @@ INTERCEPT = [True, False]
 
 def system_of(Phi, Psi, y, weight=None, **options):
     return System.build(Moments(**naive.moment_parts(Phi, Psi, y, weight)), **options)
+
+
+def least_share(system):
+    return Spectrum.of(system).at(1.0).quadratic().least_share()
+
+
+def optimum_at_share(system, alpha, unfairness):
+    spectrum = Spectrum.of(system)
+    return spectrum.basis @ optimum_within(spectrum.at(alpha).quadratic(), unfairness).coef
 
 
 def full_rank(m=3, q=4, seed=0, n=60):
@@ -74,11 +81,13 @@ def test_a_limit_is_met_in_any_units(penalty, unit):
     """hsic of s in other units needs another eta, by the square of the unit."""
     Phi, Psi, y = features()
     for inputs, attributes, alpha in ((Phi, unit * Psi, 1e-2), (unit * Phi, Psi, 1e-2 * unit**2)):
-        system = system_of(inputs, attributes, y, penalty=penalty, eps=0.0)
+        moments = Moments(**naive.moment_parts(inputs, attributes, y))
+        moments = replace(moments, units={"psi": all_columns("columns", Psi.shape[1])})
+        system = System.build(moments, penalty=penalty)
         for unfairness in (1e-3, 0.05):
             fit = solve_under_limit(system, alpha, unfairness)
             assert fit.eta < np.inf
-            share = naive.share(inputs @ fit.coef, Psi, eps=0.0)
+            share = naive.share(inputs @ fit.coef, Psi, eps=1e-6 * Psi.var(axis=0))
             np.testing.assert_allclose(share, unfairness, rtol=1e-6)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.linalg import LinAlgError, block_diag
 from sklearn.linear_model import Ridge
 
+from scalefair.maps.units import all_columns
 from scalefair.penalties import PENALTIES
 from scalefair.solve.path import Spectrum, grid
 from scalefair.solve.primal import gain, solve_primal
@@ -233,9 +235,11 @@ def test_share_of_one_hot_groups_is_the_between_group_share():
     groups = rng.integers(0, 3, 60)
     Phi = rng.normal(size=(60, 4)) + groups[:, None]
     coef = rng.normal(size=(4, 1))
-    system = system_of(Phi, np.eye(3)[groups], Phi[:, 0], eps=1e-12)
+    moments = Moments(**naive.moment_parts(Phi, np.eye(3)[groups], Phi[:, 0]))
     expected = naive.between_group_share(Phi @ coef[:, 0], groups)
-    np.testing.assert_allclose(system.explained_share(coef), expected, rtol=1e-9)
+    for eps in (None, 0.1):  # that of the penalty plays no part
+        system = System.build(replace(moments, units={"psi": all_columns("groups", 3)}), eps=eps)
+        np.testing.assert_allclose(system.explained_share(coef), expected, rtol=1e-9)
 
 
 def test_share_of_a_constant_is_undefined():

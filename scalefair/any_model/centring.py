@@ -6,12 +6,12 @@ Learnt on the same rows, E[h|s] would leave them less dependence than new rows h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from scalefair._linalg import inverse_root
 from scalefair._typing import Array
+from scalefair.maps.units import Units
+from scalefair.penalties.factors import DEFAULT_EPS, FunctionSpace
 from scalefair.statistics import Moments
 
 SHRINKAGES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
@@ -39,33 +39,24 @@ class Centring:
     along: tuple[float, float]
 
     @classmethod
-    def of_moments(
-        cls, moments: Moments, features: tuple[str, ...], coef: Array, eps: float
-    ) -> Centring:
+    def of_moments(cls, moments: Moments, features: tuple[str, ...], coef: Array) -> Centring:
         """Learn it for h = Φ coef, from moments."""
         C_psi_h = moments.covariance("psi", features) @ coef
         C_h = float(coef @ moments.covariance(features, features) @ coef)
         C_hy = float(moments.covariance("y", features)[0] @ coef)
         means = moments.mean("psi"), float(moments.mean(*features) @ coef), moments.mean("y")[0]
         C_psi, C_psi_y = moments.covariance("psi", "psi"), moments.covariance("psi", "y")[:, 0]
-        return cls._of(means, C_psi, C_psi_h, C_psi_y, (C_h, C_hy), eps)
-
-    @classmethod
-    def of_rows(cls, Psi: Array, h: Array, y: Array, eps: float) -> Centring:
-        """Learn it from rows."""
-        means = Psi.mean(axis=0), float(h.mean()), float(y.mean())
-        P, a, b = Psi - means[0], (h - means[1]) / len(h), y - means[2]
-        own = float(a @ (h - means[1])), float(a @ b)
-        return cls._of(means, P.T @ P / len(h), P.T @ a, P.T @ b / len(h), own, eps)
-
-    @classmethod
-    def _of(  # noqa: PLR0917
-        cls, means: Any, C_psi: Array, C_psi_h: Array, C_psi_y: Array, own: Any, eps: float
-    ) -> Centring:
-        root = inverse_root(C_psi, eps)
+        root = FunctionSpace.of(moments).root(DEFAULT_EPS)
         slope = np.asarray(root @ (root.T @ C_psi_h))
-        variances = own[0], float(slope @ C_psi_h), float(slope @ C_psi @ slope)
-        return cls(means, slope, variances, (own[1], float(slope @ C_psi_y)))
+        variances = C_h, float(slope @ C_psi_h), float(slope @ C_psi @ slope)
+        return cls(means, slope, variances, (C_hy, float(slope @ C_psi_y)))
+
+    @classmethod
+    def of_rows(cls, Psi: Array, h: Array, y: Array, units: Units = ()) -> Centring:
+        """Learn it from rows; `units` say what the columns of ψ are."""
+        known = {"psi": units} if units else {}
+        rows = {"phi": h[:, None], "psi": Psi, "y": y[:, None]}
+        return cls.of_moments(Moments.of_rows(rows, np.ones(len(h)), known), ("phi",), np.ones(1))
 
     def apply(self, Psi: Array, h: Array, c: float) -> Array:
         """Return the centred h at one c, at the scale of least error."""

@@ -197,30 +197,31 @@ def _limit_points(
     """h − c(E[h|s] − E h) for several c; a given h is centred by halves, each by the other."""
     encoded = np.asarray(estimator._preparation.sensitive_encoder.transform(s))
     Psi = np.asarray(estimator.psi_.transform(encoded), dtype=np.float64)
-    eps, h = float(getattr(estimator, "eps_", estimator.eps)), candidates[best]
+    h = candidates[best]
     if best != "given":
-        learnt = _learnt(estimator, best, eps)
+        learnt = _learnt(estimator, best)
         return [Point("limit", c, learnt.apply(Psi, h, c)) for c in SHRINKAGES]
     half = hash_uniform(0, np.arange(len(h))) < 0.5
     halves = np.flatnonzero(half), np.flatnonzero(~half)
-    laws = [Centring.of_rows(Psi[rows], h[rows], y[rows], eps) for rows in halves[::-1]]
+    units = estimator.moments_.units.get("psi", ())
+    centrings = [Centring.of_rows(Psi[rows], h[rows], y[rows], units) for rows in halves[::-1]]
     points = []
     for c in SHRINKAGES:
         f = np.empty_like(h)
-        for rows, law in zip(halves, laws, strict=True):
-            f[rows] = law.apply(Psi[rows], h[rows], c)
+        for rows, centring in zip(halves, centrings, strict=True):
+            f[rows] = centring.apply(Psi[rows], h[rows], c)
         points.append(Point("limit", c, f, halves))
     return points
 
 
-def _learnt(estimator: Any, best: str, eps: float) -> Centring:
+def _learnt(estimator: Any, best: str) -> Centring:
     """The centring of the base model or of the fit at η = 0, from the moments of the fit."""
     moments = estimator.moments_
     if best == "base_estimator":
         first = np.eye(moments.blocks["base"])[0]
-        return Centring.of_moments(moments, ("base",), first, eps)
+        return Centring.of_moments(moments, ("base",), first)
     plain = estimator.path().estimator(estimator._ridges()["phi"], 0.0)
-    found = Centring.of_moments(moments, plain._features, plain.coef_, eps)
+    found = Centring.of_moments(moments, plain._features, plain.coef_)
     mean_psi, mean_h, mean_y = found.means
     return replace(found, means=(mean_psi, mean_h + plain.intercept_, mean_y))
 

@@ -25,7 +25,6 @@ _REMEDIES = {
 
 _OPTIONS = [
     (r"name the type as column_types=\{(.*): 'string'\}", r"read it as text with --text \1"),
-    (r", give more rows or features, or use eps='auto'", ", or give more rows"),
     (r": drop it\b", ": leave it out with --drop"),
     (r"give delimiter='\\t'", r"give --delimiter $'\\t'"),
     (r"give delimiter=", "give --delimiter "),

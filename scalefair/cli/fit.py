@@ -145,7 +145,6 @@ def fit_model(
 ) -> tuple[Any, Roles, list[str]]:
     """Fit, leaving out inputs that no model could use; return also what is left, and why."""
     from scalefair.encoding import UselessColumnError
-    from scalefair.estimators._search import LimitNotReachedError
 
     notes = []
     for name in data.identifiers([name for name in roles.inputs if name not in roles.sensitive]):
@@ -165,22 +164,10 @@ def fit_model(
             console.note(notes[-1])
             roles = roles.without(error.column)
             continue
-        except LimitNotReachedError as error:
-            notes.append(widen(estimator, error))
-            console.note(notes[-1])
-            continue
         estimator.columns_ = {
             "target": roles.target, "sensitive": roles.sensitive, "weight": roles.weight,
         }  # fmt: skip
         return estimator, roles, notes + warned
-
-
-def widen(estimator: Any, error: Exception) -> str:
-    """Let the estimator choose ε where its limit was not reached; raise again if it has done so."""
-    if estimator.eps == "auto":
-        raise error
-    estimator.set_params(eps="auto")
-    return "the limit is not reached on held-out rows with eps=1e-6: eps is chosen by them, too"
 
 
 @click.command(short_help="Fit a model that does not depend on the sensitive columns.")

@@ -18,7 +18,6 @@ from scalefair.cli._data import (
     split_names,
 )
 from scalefair.cli._output import Console, FitProgress, check_folder, left_out
-from scalefair.cli.fit import widen
 
 if TYPE_CHECKING:
     from scalefair.report import Problem
@@ -95,7 +94,6 @@ def frontier(
     console = Console(as_json=as_json, quiet=quiet)
     console("loading")
     from scalefair.encoding import UselessColumnError
-    from scalefair.estimators._search import LimitNotReachedError
     from scalefair.report import as_record, fit_frontier, headline, write_report
 
     check_folder(out)
@@ -111,8 +109,6 @@ def frontier(
                 result = fit_frontier(problem, estimator, console)
             except UselessColumnError as error:
                 options["drop"] = _dropped(error, problem, options["drop"], console)
-            except LimitNotReachedError as error:
-                console.note(widen(estimator, error))
     console("writing the report")
     estimator.columns_ = {
         "target": result.problem.target, "sensitive": list(result.problem.sensitive),

@@ -84,6 +84,18 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.array(self.names_, dtype=object)
 
+    def group_names(self, rows: Array, columns: Any) -> list[str]:
+        """Return names such as "sex=F & race=White" of rows of numbers and codes."""
+        names = [self.names_[column] for column in columns]
+        return [
+            " & ".join(f"{name}={self._level(name, value)}" for name, value in parts)
+            for parts in (zip(names, row, strict=True) for row in rows)
+        ]
+
+    def _level(self, name: str, value: float) -> str:
+        levels = self.levels_.get(name)
+        return f"{value:g}" if levels is None else levels[int(value)]
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = True

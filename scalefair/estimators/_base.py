@@ -225,7 +225,7 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             return None
         return Checkpoint(Path(path), rows=fingerprint(source, folds))
 
-    def _system_options(self, ratio: float, eps: float) -> dict[str, Any]:
+    def _system_options(self, ratio: float, eps: float | None) -> dict[str, Any]:
         """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""
         ridge = self._ridge_of_features(self._relative_ridges(ratio))
         return {

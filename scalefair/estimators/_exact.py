@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,13 @@ from scalefair.estimators._maps import sensitive_map
 from scalefair.kernels import Kernel
 from scalefair.maps import ConcatMap, Identity, ProductMap
 from scalefair.maps._base import fitted_kernel
+from scalefair.maps.crossed import features
+from scalefair.maps.units import units_of
+from scalefair.penalties.factors import DEFAULT_EPS, attribute_root
+from scalefair.penalties.share import share_of_block
 from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
-from scalefair.solve.exact import DualFit, explained_share, fair_dual
+from scalefair.solve.exact import DualFit, fair_dual
+from scalefair.statistics import Moments
 
 
 def gram(feature_map: Any, S: Array, T: Array) -> Array:
@@ -29,6 +34,14 @@ def gram(feature_map: Any, S: Array, T: Array) -> Array:
     if isinstance(feature_map, Identity):
         return S @ T.T
     return np.asarray(feature_map.kernel_(S, T))
+
+
+class Attributes(NamedTuple):
+    """Gram matrix of the sensitive attributes, and the ε and the penalty to use it with."""
+
+    gram: Array
+    eps: float
+    penalty: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +70,8 @@ class ExactRows:
     joined: float
 
     def __getstate__(self) -> dict[str, Any]:
-        # n×n matrices come back by themselves.
-        return {name: value for name, value in vars(self).items() if name not in ("K", "L")}
+        # The n×n matrix comes back by itself.
+        return {name: value for name, value in vars(self).items() if name != "K"}
 
     @property
     def n_rows(self) -> int:
@@ -82,18 +95,42 @@ class ExactRows:
         """Gram matrix of the predictor's kernel."""
         return self.cross(self.x, self.s)
 
-    @cached_property
-    def L(self) -> Array:
-        """Gram matrix of the sensitive attributes; zero where there are none."""
-        if self.psi is None or self.s is None:
-            return np.zeros((len(self.x), len(self.x)))
-        return gram(self.psi, self.s, self.s)
+    def attributes(self, penalty: str, eps: float | None) -> Attributes:
+        """Return the Gram matrix of the sensitive attributes and the ε that belongs to it.
 
-    def solve(self, alpha: float, eta: float, **penalty: Any) -> DualFit:
+        By default features of ψ are scaled so that one ε is without units; `hsic` has none, and a
+        number is taken as it is.
+        """
+        if self.psi is None or self.s is None:
+            return Attributes(np.zeros((len(self.x), len(self.x))), 0.0, penalty)
+        kinds = {kind for kind, _ in units_of(self.psi)}
+        plain = {"kernel"} if eps is None else {"kernel", "groups", "cell"}
+        if penalty == "hsic" or kinds <= plain:
+            L = gram(self.psi, self.s, self.s)
+            return Attributes(L, DEFAULT_EPS if eps is None else eps, penalty)
+        # P itself, from features that are whitened with their ridge: L/n of the penalty `hsic`.
+        moments = self._moments(np.zeros((len(self.x), 1)))
+        _, root = attribute_root(moments, eps)
+        G = (features(self.psi, self.s) - moments.mean("psi")) @ root
+        return Attributes(G @ G.T, 0.0, "hsic")
+
+    def solve(
+        self, alpha: float, eta: float, *, penalty: str, eps: float | None, fit_intercept: bool
+    ) -> DualFit:
         """Return the dual fit."""
+        L, ridge, kind = self.attributes(penalty, eps)
         return fair_dual(
-            self.K, self.L, self.y, alpha=alpha, eta=eta, weight=self.weight, **penalty
-        )
+            self.K, L, self.y, alpha=alpha, eta=eta, weight=self.weight, eps=ridge, penalty=kind,
+            fit_intercept=fit_intercept,
+        )  # fmt: skip
+
+    def _moments(self, f: Array) -> Moments:
+        """Moments of predictions and attributes; rows of weight zero need not be known to ψ."""
+        weight = np.ones(len(self.x)) if self.weight is None else self.weight
+        at = np.flatnonzero(weight)
+        s = np.asarray(self.s)[at]
+        blocks = {"phi": f[at], "psi": features(self.psi, s), "y": f[at]}  # type: ignore[arg-type]
+        return Moments.of_rows(blocks, weight[at], {"psi": units_of(self.psi)})
 
     def diagnostics(self, alpha: float) -> Diagnostics:
         """Say what rounding has left of the solution of K + nαI."""
@@ -103,12 +140,11 @@ class ExactRows:
         values, _ = positive_eigh(root[:, None] * self.K[np.ix_(at, at)] * root)
         return of_eigenvalues(values, alpha * self.total)
 
-    def explained_share(self, fit: DualFit, eps: float) -> float:
-        """Explained share of the predictions on these rows; NaN without sensitive attributes."""
+    def explained_share(self, f: Array) -> float:
+        """Explained share of predictions on these rows; NaN without sensitive attributes."""
         if self.psi is None:
             return float("nan")
-        # With the intercept, next to which rounding error is seen to be none of the variance.
-        return explained_share(fit.predict(self.K), self.L, eps=eps, weight=self.weight)
+        return share_of_block(self._moments(f.reshape(len(f), -1)))
 
 
 def exact_rows(estimator: Any, data: TrainingData) -> ExactRows:

@@ -12,7 +12,6 @@ from scalefair.estimators._data import TrainingData
 from scalefair.estimators._exact import ExactRows, exact_rows
 from scalefair.estimators._gp_limit import FIRM
 from scalefair.kernels import Kernel
-from scalefair.solve.exact import explained_share
 from scalefair.solve.exact_process import ExactGP, ExactProblem
 from scalefair.solve.gaussian_profile import (
     AMPLITUDE_BOUNDS,
@@ -124,10 +123,7 @@ class ExactEvidence:
 
     def share(self, process: ExactGP) -> float:
         """Return the explained share of the posterior mean; NaN without sensitive attributes."""
-        if self.rows.psi is None:
-            return float("nan")
-        f = self.offset + process.mean(self.rows.x)
-        return explained_share(f, self.rows.L, eps=self.estimator.eps, weight=self.rows.weight)
+        return self.rows.explained_share(self.offset + process.mean(self.rows.x))
 
 
 def exact_evidence(estimator: Any, data: TrainingData) -> ExactEvidence:
@@ -139,8 +135,9 @@ def exact_evidence(estimator: Any, data: TrainingData) -> ExactEvidence:
     free = isinstance(estimator.noise, str) or isinstance(estimator.amplitude, str)
     if free:
         check_target(variance, float(np.mean(offset**2)))
+    L, eps, penalty = rows.attributes(estimator.penalty, estimator.eps)
     problem = ExactProblem.build(
-        rows.x, None if rows.psi is None else rows.L, centred, penalty=estimator.penalty,
-        eps=estimator.eps, weight=rows.weight,
+        rows.x, None if rows.psi is None else L, centred, penalty=penalty, eps=eps,
+        weight=rows.weight,
     )  # fmt: skip
     return ExactEvidence(estimator, rows, problem, np.atleast_1d(offset), variance)

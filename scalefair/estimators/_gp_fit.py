@@ -67,7 +67,7 @@ def learn(estimator: Any, data: TrainingData) -> None:
         settled = evidence.settle(search.place, eta, unfairness)
         settle_features(estimator, settled, data)
         at_bounds = settled.at_bounds
-    estimator._setting = {"penalty": estimator.penalty, "eps": float(estimator.eps)}
+    estimator._setting = {"penalty": estimator.penalty, "eps": estimator.eps}
     if isinstance(evidence, MomentEvidence):
         # Its own copy of what it needs: parameters may change, callbacks belong to the fit.
         kept = SimpleNamespace(**estimator.get_params(deep=False))
@@ -161,7 +161,7 @@ def settle_features(estimator: Any, settled: Settled, data: TrainingData) -> Non
     estimator._law = FeatureLaw(phi, point.posterior(), missing, contained)
     coef = estimator._law.law.coef
     estimator.coef_ = coef[:, 0] if estimator._one_target else coef.T
-    estimator.explained_share_ = share_of(point, estimator.eps)
+    estimator.explained_share_ = share_of(point)
     estimator.n_samples_seen_ = estimator.moments_.n_rows
     values = point.slice.system.values
     _judge(estimator, of_eigenvalues(values, point.slice.ratio))
@@ -185,7 +185,7 @@ def settle_exact(
     """Set what the exact process is; return what ran to a bound."""
     process, kernel = evidence.process(place, eta), evidence.kernel(place)
     estimator._law = ExactLaw(
-        evidence.rows, kernel, process.noise, process.amplitude, eta, float(estimator.eps),
+        evidence.rows, kernel, process.noise, process.amplitude, eta, estimator.eps,
         estimator.penalty,
     )  # fmt: skip
     dual = process.dual_coef

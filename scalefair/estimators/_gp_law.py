@@ -140,7 +140,7 @@ class ExactLaw:
     noise: float
     amplitude: float
     eta: float
-    eps: float
+    eps: float | None
     penalty: str
     prior: bool = False
 
@@ -155,10 +155,11 @@ class ExactLaw:
     def process(self) -> ExactGP:
         """The posterior of f − ȳ."""
         rows = self.rows
+        L, eps, penalty = rows.attributes(self.penalty, self.eps)
         return ExactGP.fit(
-            self.kernel, rows.x, None if rows.psi is None else rows.L, rows.y - self.offset,
-            noise=self.noise, amplitude=self.amplitude, eta=self.eta, penalty=self.penalty,
-            eps=self.eps, weight=rows.weight,
+            self.kernel, rows.x, None if rows.psi is None else L, rows.y - self.offset,
+            noise=self.noise, amplitude=self.amplitude, eta=self.eta, penalty=penalty, eps=eps,
+            weight=rows.weight,
         )  # fmt: skip
 
     def at(self, theta: Array) -> ExactGP:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from scalefair.solve.gaussian import GaussianPoint
 from scalefair.solve.gaussian_profile import Profile
-from scalefair.solve.limit import least_eta
+from scalefair.solve.limit import least_eta, not_on_path
 from scalefair.solve.path import Spectrum
 from scalefair.solve.system import System
 from scalefair.statistics import Moments
@@ -19,13 +19,13 @@ ROUNDS = 20
 """Times that η and the noise are found for each other at most."""
 
 
-def mean_system(moments: Moments, penalty: str, eps: float) -> System:
+def mean_system(moments: Moments, penalty: str, eps: float | None) -> System:
     """Return the system of the posterior mean: no intercept, y centred."""
     system = System.build(moments, penalty=penalty, eps=eps, fit_intercept=False)
     return replace(system, target=moments.covariance("phi", "y"))
 
 
-def limiting_eta(point: GaussianPoint, eps: float, penalty: str, unfairness: float) -> float:
+def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairness: float) -> float:
     """Return the least η that keeps the posterior mean within the limit, at the point's σ²/a².
 
     Unlike a ridge fit under a limit, the mean is not scaled up afterwards: it stays the mean of a
@@ -33,17 +33,15 @@ def limiting_eta(point: GaussianPoint, eps: float, penalty: str, unfairness: flo
     """
     moments = point.slice.system.moments
     spectrum = Spectrum.of(mean_system(moments, penalty, eps))
-    eta = least_eta(spectrum.at(point.slice.ratio / moments.weight), unfairness)
+    path = spectrum.at(point.slice.ratio / moments.weight)
+    eta = least_eta(path, unfairness)
     if eta is None:
-        raise ValueError(
-            f"unfairness={unfairness:g} cannot be reached by the posterior mean, whatever eta; ask "
-            "for more than that, use penalty='normalized', or give the model more or other inputs"
-        )
+        raise not_on_path(path, unfairness)
     return eta
 
 
 def limited(
-    profile: Callable[[float], Profile], eps: float, penalty: str, unfairness: float
+    profile: Callable[[float], Profile], eps: float | None, penalty: str, unfairness: float
 ) -> tuple[Profile, float]:
     """Return noise and amplitude at their best for the η that meets the limit at them.
 
@@ -62,9 +60,7 @@ def limited(
     return replace(found, point=moved), eta
 
 
-def share_of(point: GaussianPoint, eps: float) -> float:
+def share_of(point: GaussianPoint) -> float:
     """Return the explained share of the posterior mean; NaN without sensitive attributes."""
     moments = point.slice.system.moments
-    if "psi" not in moments.blocks:
-        return float("nan")
-    return mean_system(moments, "normalized", eps).explained_share(point.coef)
+    return mean_system(moments, "normalized", None).explained_share(point.coef)

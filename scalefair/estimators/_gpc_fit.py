@@ -123,8 +123,8 @@ def _settle(estimator: Any, evidence: LaplaceEvidence, point: LaplacePoint) -> N
     estimator.theta_ = np.append(scales, np.log(amplitude))
     estimator.amplitude_, estimator.eta_ = amplitude, point.eta
     estimator.log_marginal_likelihood_value_ = point.log_evidence
-    share = float("nan") if row_map.psi is None else point.problem.share(point.coef)
-    estimator.explained_share_, estimator.n_passes_ = share, evidence.n_passes
+    estimator.explained_share_ = point.problem.share(point.coef)
+    estimator.n_passes_ = evidence.n_passes
     estimator._evidence = evidence
     estimator.diagnostics_ = min(
         (of_eigenvalues(at.system.values, at.ratio) for at in point.slices),

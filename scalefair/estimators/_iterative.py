@@ -10,7 +10,8 @@ from scalefair._checks import check_weight_or_limit
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
 from scalefair.solve.diagnostics import judged
-from scalefair.solve.iterative import limited, solve_iterative
+from scalefair.solve.iterative import solve_iterative
+from scalefair.solve.limited_ridge import limited
 from scalefair.solve.streamed import StreamedSystem
 from scalefair.statistics.products import stream_moments
 
@@ -49,12 +50,11 @@ def solve_streamed(estimator: Any, data: TrainingData) -> None:
     if unfairness is None:
         coef, found = fit.slice.coef(np.array([eta]))[0], eta
     else:
-        coef, found = limited(system, fit, unfairness)
+        coef, found = limited(fit.slice, unfairness)
     estimator.eta_, estimator.n_iter_ = found, fit.n_iter
     # Nobody has seen the least eigenvalue, which is at least α.
     condition = 1.0 + fit.largest / alpha
     judgement = judged(condition, None, len(system.scale), estimator._rounding())
     estimator._judge(system, alpha, judgement)
     estimator._set_solution(system.solution(coef))
-    fair = estimator.psi_ is not None
-    estimator.explained_share_ = system.explained_share(coef) if fair else float("nan")
+    estimator.explained_share_ = system.explained_share(coef)

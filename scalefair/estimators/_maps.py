@@ -13,7 +13,7 @@ from scalefair._typing import Array, FeatureMap
 from scalefair.estimators._data import TrainingData
 from scalefair.kernels import Kernel
 from scalefair.kernels.named import NAMES
-from scalefair.maps import Identity, Nystroem, RandomFourier
+from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.maps.mixed import EXACT_CUTOFF, SAMPLE_ROWS, mixed_map, with_rare_groups
 
 FEATURE_MAPS = ("nystroem", "fourier", "exact", "linear")
@@ -130,3 +130,14 @@ def _check_groups(data: TrainingData, coded: NDArray[np.bool_]) -> None:
             f"sensitive attributes have {n} combinations in {n} rows, so that no prediction could "
             "be fair; leave identifiers out, merge rare levels, or pass numbers as numbers"
         )
+
+
+def group_names(psi: Any, encoder: Any) -> list[str]:
+    """Return the names of the groups of categories that ψ tells apart, in its order."""
+    if isinstance(psi, OneHot):
+        return list(encoder.group_names(psi.combinations_, range(len(psi.categories_))))
+    names = []
+    for part, columns in getattr(psi, "parts_", ()):
+        if isinstance(part, OneHot):
+            names += encoder.group_names(part.combinations_, columns)
+    return names

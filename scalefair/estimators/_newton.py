@@ -138,7 +138,7 @@ class FairNewtonBase(FairBase):
         self._judge(problem, fit.local)
         self.eta_, self.mean_loss_ = fit.eta, fit.local.value
         self.n_iter_, self.n_passes_ = fit.n_iter, fit.n_passes
-        self.explained_share_ = problem.share(fit.theta) if self.psi_ else float("nan")
+        self.explained_share_ = problem.share(fit.theta)
 
     def _judge(self, problem: Problem, local: Local) -> None:
         """Say what rounding has left of the solution of the last Newton step."""

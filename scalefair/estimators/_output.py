@@ -14,7 +14,7 @@ from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
 from scalefair.kernels import RBF
 from scalefair.penalties import whitening
-from scalefair.solve.limit import rescale
+from scalefair.solve.limited_ridge import rescale
 from scalefair.solve.newton import Goal, NewtonFit
 from scalefair.solve.output_descent import OutputFit, solve_output
 from scalefair.solve.output_hsic import OutputObjective

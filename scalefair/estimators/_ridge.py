@@ -21,8 +21,9 @@ from scalefair.estimators._base import STATE, FairBase, all_or_nothing
 from scalefair.estimators._data import TrainingData, open_batch
 from scalefair.estimators._output import check_output_kernel, solve_with_output_kernel
 from scalefair.estimators.fair_path import FairPath, default_etas
+from scalefair.penalties.factors import DEFAULT_EPS
 from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of, warn_of_few_digits
-from scalefair.solve.limit import solve_under_limit
+from scalefair.solve.limited_ridge import solve_under_limit
 from scalefair.solve.output_nocco import solve_output_nocco
 from scalefair.solve.primal import judged_primal, ridged
 from scalefair.solve.system import Solution, System
@@ -209,14 +210,18 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         if unfairness is not None:
             coef, self.eta_ = solve_under_limit(system, alpha, unfairness)
         elif self.penalty == "nocco_output":
-            coef, self.eta_ = solve_output_nocco(system, alpha, eta, self.eps), eta
+            coef, self.eta_ = (
+                solve_output_nocco(
+                    system, alpha, eta, DEFAULT_EPS if self.eps is None else self.eps
+                ),
+                eta,
+            )
         else:
             coef, found = judged_primal(system, alpha, eta, self._rounding())
             self.eta_ = eta
         self._judge(system, alpha, found)
         self._set_solution(system.solution(coef))
-        without = self.psi_ is None
-        self.explained_share_ = float("nan") if without else system.explained_share(coef)
+        self.explained_share_ = system.explained_share(coef)
 
     def _judge(self, system: System, alpha: float, found: Diagnostics | None = None) -> None:
         """Say what rounding has left of the solution; by eigenvectors where none is given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,18 +10,21 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array
-from scalefair.estimators.fair_path import training_columns
-from scalefair.solve.selection import Choice, best_within_limit, largest_eta_within_one_error
-from scalefair.solve.system import System
+from scalefair.penalties.share import ShareEstimate, chance_of, group_counts
+from scalefair.solve.selection import (
+    Choice,
+    best_within_limit,
+    best_without_share,
+    largest_eta_within_one_error,
+)
 from scalefair.solve.validation import FoldFits, GridScores
 from scalefair.statistics import Moments
 
 REFINE = 16
 """How many more etas are tried beside the best one under a limit."""
 
-
-class LimitNotReachedError(ValueError):
-    """No point of the grid has a held-out share within the limit."""
+Options = Callable[[float, float | None], dict[str, Any]]
+"""Arguments of `System.build` for a ridge ratio and an ε."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,125 +37,110 @@ class FoldedMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
-    """What is tried, the ε that shares are measured with, and the limit on them, if any."""
+class SearchResult:
+    """A cross-validated grid at one ε and one ridge ratio, and the point chosen on it.
 
-    alphas: Array
-    etas: Array
-    share_eps: float
-    unfairness: float | None
+    Parameters
+    ----------
+    eps, ratio : float
+        ε of the penalty (None: the default) and the ridge of ψ(s) relative to α.
+    alphas, etas : arrays
+        The grid.
+    scores : GridScores
+        Of its points.
+    choice : Choice or None
+        The point; None: a constant prediction, which no point of the grid beats within the limit.
+    """
 
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """A cross-validated grid at one ε and one ridge ratio, and the point chosen on it."""
-
-    eps: float
+    eps: float | None
     ratio: float
     alphas: Array
     etas: Array
     scores: GridScores
-    choice: Choice
+    choice: Choice | None
 
     @property
     def alpha(self) -> float:
-        """The chosen α."""
-        return float(self.alphas[self.choice.alpha])
+        """The chosen α; the largest for a constant."""
+        return float(self.alphas.max() if self.choice is None else self.alphas[self.choice.alpha])
 
     @property
     def eta(self) -> float:
-        """The chosen η."""
-        return float(self.etas[self.choice.eta])
+        """The chosen η; ∞ for a constant."""
+        return np.inf if self.choice is None else float(self.etas[self.choice.eta])
 
     @property
     def mse(self) -> float:
-        """Held-out error of the choice."""
+        """Held-out error of the choice; ∞ where there is none."""
+        if self.choice is None:
+            return np.inf
         return float(self.scores.mse[:, self.choice.alpha, self.choice.eta].mean())
 
     @property
-    def shares(self) -> Array:
-        """Held-out share of the choice on each fold."""
-        return np.asarray(self.scores.share[:, self.choice.alpha, self.choice.eta])
+    def share(self) -> ShareEstimate:
+        """Held-out share of the choice; NaN for a constant, which has none."""
+        if self.choice is None:
+            return ShareEstimate(np.asarray(np.nan), np.asarray(np.nan))
+        return ShareEstimate.of(self.scores.share[:, self.choice.alpha, self.choice.eta])
 
 
 def search(
     moments: FoldedMoments,
-    options: Callable[[float, float], dict[str, Any]],
+    options: Options,
     *,
     alphas: Array,
     etas: Array,
-    epses: Sequence[float],
+    epses: Sequence[float | None],
     ratios: Sequence[float],
     unfairness: float | None,
-) -> Found:
+) -> SearchResult:
     """Return the best point over all ε and ridge ratios.
 
-    The ridge ratio is chosen by the held-out error. So is ε under a limit; without one, the ε of
-    least held-out share is taken, every candidate being as good as the best anyway. All shares are
-    measured with the largest ε tried, so that they compare.
+    Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
+    every candidate being as good as the best anyway.
     """
-    grid = Grid(alphas, etas, max(epses), unfairness)
-    found = []
+    if unfairness == 0:
+        # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
+        etas, epses = np.union1d(etas, [np.inf]), epses[:1]
+    results = []
     for eps in epses:
-        tried = [_search_grid(moments, options(ratio, eps), grid, ratio) for ratio in ratios]
-        reached = [candidate for candidate in tried if candidate is not None]
-        if reached:
-            found.append(min(reached, key=lambda candidate: candidate.mse))
-    if not found:
-        raise LimitNotReachedError(
-            f"unfairness={unfairness!r} is not reached on held-out rows by any alpha and eta "
-            f"tried, the least held-out share is {_least_share(moments, options, grid):.3g}; ask "
-            "for more than that, give more rows or features, or use eps='auto'"
-        )
-    if unfairness is not None:
-        return min(found, key=lambda grid: grid.mse)
-    return min(found, key=lambda grid: float(np.nan_to_num(grid.shares.mean(), nan=np.inf)))
+        tried = [
+            _search_grid(moments, options(ratio, eps), ratio, (alphas, etas), unfairness)
+            for ratio in ratios
+        ]
+        results.append(min(tried, key=lambda result: result.mse))
+    if unfairness is None:
+        return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
+    best = min(results, key=lambda result: result.mse)
+    if best.choice is None:
+        warn_of_constant(best, unfairness)
+    return best
 
 
 def _search_grid(
-    moments: FoldedMoments, options: dict[str, Any], grid: Grid, ratio: float
-) -> Found | None:
-    limit = grid.unfairness
-    fits = FoldFits(
-        moments.folds,
-        moments.always,
-        share_eps=grid.share_eps,
-        rescaled=limit is not None,
-        **options,
-    )
-    alphas, etas = grid.alphas, grid.etas
+    moments: FoldedMoments,
+    options: dict[str, Any],
+    ratio: float,
+    grid: tuple[Array, Array],
+    unfairness: float | None,
+) -> SearchResult:
+    alphas, etas = grid
+    fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
     scores = fits.score(alphas, etas)
-    choice: Choice | None
-    if limit is None:
-        choice = largest_eta_within_one_error(scores, etas)
+    if unfairness is None:
+        choice: Choice | None = largest_eta_within_one_error(scores, etas)
+    elif unfairness == 0:
+        choice = best_without_share(scores, etas)
     else:
-        _check_judged(scores)
-        system = System.build(moments.total, **options)
-        choice = _choose(system, scores, alphas, etas, limit)
+        choice = best_within_limit(scores, unfairness)
         if choice is not None and choice.eta > 0:
             etas = _refined(etas, choice.eta)
             scores = fits.score(alphas, etas)
-            choice = _choose(system, scores, alphas, etas, limit)
-    if choice is None:
-        return None
-    return Found(options["eps"], ratio, alphas, etas, scores, choice)
-
-
-def _least_share(
-    moments: FoldedMoments, options: Callable[[float, float], dict[str, Any]], grid: Grid
-) -> float:
-    fits = FoldFits(
-        moments.folds, moments.always, share_eps=grid.share_eps, **options(1.0, grid.share_eps)
-    )
-    mean = fits.score(grid.alphas, grid.etas).share.mean(axis=0)
-    return float(np.nanmin(mean, initial=np.inf))
-
-
-def _choose(
-    system: System, scores: GridScores, alphas: Array, etas: Array, unfairness: float
-) -> Choice | None:
-    share = training_columns(system, alphas, etas)["explained_share"]
-    return best_within_limit(scores, share.reshape(len(alphas), -1), unfairness)
+            choice = best_within_limit(scores, unfairness)
+    if unfairness is not None and choice is not None:
+        errors = fits.constant_errors() - scores.mse[:, choice.alpha, choice.eta]
+        choice = choice if errors.mean() >= 0 else None
+    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice)
 
 
 def _refined(etas: Array, chosen: int) -> Array:
@@ -164,11 +153,56 @@ def _refined(etas: Array, chosen: int) -> Array:
     return np.unique(np.concatenate([etas, np.geomspace(low, high, REFINE + 2)[1:-1]]))
 
 
-def _check_judged(scores: GridScores) -> None:
-    # NaN at some points is a constant prediction; in a whole fold nothing can be said.
-    if np.isnan(scores.share).all(axis=(1, 2)).any():
+def check_judgeable(folds: Sequence[Moments], names: Sequence[str]) -> None:
+    """Raise ValueError if a fold has no more rows than g(s) has degrees of freedom.
+
+    Warn of groups that some fold has none or one row of: what it says of them is chance.
+    """
+    counts = np.array([group_counts(fold) for fold in folds])
+    total = counts.sum(axis=0)
+    small = np.flatnonzero((total > 0.5) & (counts.min(axis=0, initial=np.inf) < 1.5))
+    if max(chance_of(fold) for fold in folds) >= 1:
+        fold = int(np.argmax([chance_of(fold) for fold in folds]))
         raise ValueError(
-            "a fold of cv is too small to judge the held-out share: it has no more rows than g(s) "
-            "has degrees of freedom; use fewer folds, a larger eps, fewer "
-            "n_sensitive_components or more rows"
+            f"fold {fold} of cv is too small to judge the held-out share: its "
+            f"{folds[fold].n_rows} rows are no more than the degrees of freedom of the best "
+            f"function of the sensitive attributes{_named(small, names, total)}; use fewer folds, "
+            "merge rare groups, use fewer n_sensitive_components, or give more rows"
         )
+    if len(small):
+        absent = " (in some fold there is none)" if counts[:, small].min() < 0.5 else ""
+        warnings.warn(
+            "groups too small for every fold to judge the share of"
+            f"{_named(small, names, total)}{absent}; merge them with others, use fewer folds, or "
+            "give more rows",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> str:
+    """The smallest groups with the rows they have."""
+    if not len(groups):
+        return ""
+    order = groups[np.argsort(counts[groups], kind="stable")]
+    parts = [f"{names[g]} ({counts[g]:.0f} rows)" for g in order[:most]]
+    more = f" and {len(order) - most} more" if len(order) > most else ""
+    return ": " + ", ".join(parts) + more
+
+
+def warn_of_constant(result: SearchResult, unfairness: float) -> None:
+    """Warn that the prediction is a constant, and say what stood in the way of another."""
+    shares = ShareEstimate.of(result.scores.share)
+    sums = shares.value + shares.error / 2
+    least = float(np.nanmin(sums, initial=np.inf))
+    reason = (
+        "no fit within the limit errs less on held-out rows than a constant does"
+        if least <= unfairness or unfairness == 0
+        else f"the least held-out share, with half its standard error, is {least:.3g}"
+    )
+    warnings.warn(
+        f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; ask for more "
+        "than that, or give more rows, or more or other features",
+        UserWarning,
+        stacklevel=2,
+    )

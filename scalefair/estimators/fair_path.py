@@ -13,9 +13,16 @@ from scalefair._checks import MISSING_SENSITIVE, check_number
 from scalefair._typing import Array
 from scalefair.estimators._notebook import path_html
 from scalefair.penalties import hsic
+from scalefair.penalties.share import (
+    ShareEstimate,
+    mean_and_error,
+    second_moment,
+    share_of_variance,
+    variance_of,
+)
 from scalefair.solve.path import Spectrum, grid
-from scalefair.solve.system import System, shares
-from scalefair.solve.validation import GridScores, mean_and_error, squared_errors
+from scalefair.solve.system import System
+from scalefair.solve.validation import GridScores, squared_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,8 +156,7 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
     m, t = coef.shape[2:]
     B = np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
     moments = system.moments
-    covariance = moments.covariance(system.features, system.features)
-    variance = np.sum(B * (covariance @ B), axis=0).reshape(-1, t)
+    variance = variance_of(moments, system.features, B).reshape(-1, t)
     errors = squared_errors(system, B, variance, moments)
     spread = np.diagonal(moments.covariance("y", "y"))
     explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
@@ -161,7 +167,9 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
     return {
         "mse": errors.mean(axis=1),
         "r2": r2,
-        "explained_share": shares(explained, variance.sum(axis=1), moments),
+        "explained_share": share_of_variance(
+            explained, variance.sum(axis=1), second_moment(moments)
+        ),
         "hsic": _hsic(system, B).reshape(-1, t).sum(axis=1),
     }
 
@@ -176,12 +184,12 @@ def _hsic(system: System, B: Array) -> Array:
 def held_out_columns(scores: GridScores) -> dict[str, Array]:
     """Means over the folds and their standard errors; the share is floored at 0."""
     mse, mse_error = mean_and_error(scores.mse)
-    share, share_error = mean_and_error(scores.share)
+    share = ShareEstimate.of(scores.share)
     return {
         "mse_cv": mse.ravel(),
         "mse_cv_error": mse_error.ravel(),
-        "explained_share_cv": np.maximum(share, 0.0).ravel(),
-        "explained_share_cv_error": share_error.ravel(),
+        "explained_share_cv": share.value.ravel(),
+        "explained_share_cv_error": share.error.ravel(),
     }
 
 

@@ -75,8 +75,9 @@ class FairGPRegressor(ProcessBase):
         it at their start; weight, noise and amplitude are found again at those learnt.
     penalty : {"normalized", "hsic"}, default="normalized"
         What is punished.
-    eps : float, default=1e-6
-        Regularisation ε of the normalised penalty.
+    eps : float or None, default=None
+        Regularisation ε of the normalised penalty. None: none for groups, 1e-6 for numbers, in
+        units of their kernel or variance. The explained share is measured without it.
     sensitive_columns : list of str or int, optional
         Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
         The kernel sees them as inputs.
@@ -159,7 +160,7 @@ class FairGPRegressor(ProcessBase):
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",
-        eps: float = 1e-6,
+        eps: float | None = None,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
         chunk_rows: int | None = None,

@@ -70,8 +70,9 @@ class FairKernelRidge(FairRidgeBase):
     penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
         What is punished: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
         the prediction itself, the share that s explains.
-    eps : float, default=1e-6
-        Regularisation ε of the normalised penalties.
+    eps : float or None, default=None
+        Regularisation ε of the normalised penalties. None: none for groups, 1e-6 for numbers, in
+        units of their kernel or variance. The explained share is measured without it.
     output_kernel : None, "rbf" or RBF, default=None
         None: the penalty sees the mean of the predictions given s. "rbf": it sees all of their
         distribution, by Gaussian kernels of one and of a quarter of their standard deviation; or
@@ -169,7 +170,7 @@ class FairKernelRidge(FairRidgeBase):
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",
-        eps: Any = 1e-6,
+        eps: float | None = None,
         output_kernel: Any = None,
         base_estimator: Any = None,
         base_sample: int = 100_000,
@@ -287,7 +288,7 @@ class FairKernelRidge(FairRidgeBase):
         self.dual_coef_, self.eta_ = fit.dual_coef, eta
         intercept = np.zeros(self._n_targets) + fit.intercept
         self.intercept_ = float(intercept[0]) if self._one_target else intercept
-        self.explained_share_ = rows.explained_share(fit, self.eps)
+        self.explained_share_ = rows.explained_share(fit.predict(rows.K))
         self.n_samples_seen_ = rows.n_rows
         self.diagnostics_ = rows.diagnostics(check_alpha(self.alpha)["phi"])
         warn_of_few_digits(self.diagnostics_, type(self).__name__)

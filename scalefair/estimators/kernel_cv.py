@@ -20,18 +20,19 @@ from scalefair._checks import (
 )
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._folds import make_folds
-from scalefair.estimators._search import FoldedMoments, Found, search
+from scalefair.estimators._maps import group_names
+from scalefair.estimators._search import FoldedMoments, SearchResult, check_judgeable, search
 from scalefair.estimators.fair_path import FairPath, default_alphas, default_etas
 from scalefair.estimators.kernel import FairKernelRidge
 from scalefair.solve.diagnostics import of_eigenvalues
-from scalefair.solve.limit import rescale
+from scalefair.solve.limited_ridge import rescale
 from scalefair.solve.path import Spectrum
 from scalefair.solve.system import System
 from scalefair.statistics import Folds
 from scalefair.stream import ArraySource
 
 RIDGE_RATIOS = (1.0, 1e-3)
-EPS_GRID = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 
 class FairKernelRidgeCV(FairKernelRidge):
@@ -41,8 +42,9 @@ class FairKernelRidgeCV(FairKernelRidge):
     scored on each without looking at the data again. The final fit is on all rows.
 
     Without a limit it takes the largest eta whose error is within one standard error of the best:
-    the fairest of the models that are as good as the best. With `unfairness` it takes the best
-    error whose share is within the limit, on the held-out folds as well as in sample.
+    the fairest of the models that are as good as the best. With `unfairness` it takes the least
+    error among those whose held-out share, with half its standard error, is within the limit, or
+    a constant, with a warning, where that errs less.
 
     Parameters
     ----------
@@ -54,8 +56,9 @@ class FairKernelRidgeCV(FairKernelRidge):
         Number of random folds, or anything that splits the rows into disjoint test sets.
     ridge_ratios : sequence of float, default=(1.0, 1e-3)
         Ridges to try for ψ(s) where it joins φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
-    eps : float or "auto", default=1e-6
-        Regularisation ε; "auto" chooses it by the held-out share.
+    eps : float, "auto" or None, default=None
+        Regularisation ε of the penalty, as in :class:`FairKernelRidge`; "auto" chooses it by the
+        held-out error within the limit. Shares are measured without it.
     feature_map, kernel, length_scale, n_components, sensitive_kernel, sensitive_length_scale, \
     n_sensitive_components, unfairness, penalty, base_estimator, base_sample, base_fit, \
     fit_intercept, sensitive_columns, \
@@ -71,9 +74,10 @@ class FairKernelRidgeCV(FairKernelRidge):
     cv_results_ : dict of arrays of shape (K, A, E)
         Error ("mse") and share ("explained_share") of each fold, and the grid ("alphas", "etas").
     explained_share_ : float
-        Explained share on the training rows.
+        Explained share on the training rows: reported, not limited. NaN for a constant.
     explained_share_cv_ : float
-        Held-out share: mean over the folds, corrected for chance, floored at 0.
+        Held-out share: mean over the folds, corrected for chance, floored at 0. For numeric
+        attributes the largest over three ridges of the function of s, a little too large.
     explained_share_cv_error_ : float
         Its standard error.
     coef_, intercept_, moments_, n_samples_seen_, diagnostics_, base_estimator_, n_base_samples_
@@ -105,7 +109,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         n_sensitive_components: int = 100,
         unfairness: float | None = None,
         penalty: str = "normalized",
-        eps: Any = 1e-6,
+        eps: Any = None,
         ridge_ratios: Any = RIDGE_RATIOS,
         base_estimator: Any = None,
         base_sample: int = 100_000,
@@ -152,7 +156,8 @@ class FairKernelRidgeCV(FairKernelRidge):
         self._take(self._search(moments))
 
     def _check_parameters(self) -> None:
-        check_penalty(self.penalty, max(self._epses()))
+        check_penalty(self.penalty, None)
+        self._epses()
         check_closed_form(self.penalty, "cross-validation")
         self._check_engine()
         self._check_finite_map()
@@ -179,11 +184,13 @@ class FairKernelRidgeCV(FairKernelRidge):
     def _least_alpha(self) -> float:
         return np.inf if self.alphas is None else float(np.min(self.alphas))
 
-    def _epses(self) -> tuple[float, ...]:
+    def _epses(self) -> tuple[float | None, ...]:
+        if self.eps is None:
+            return (None,)
         if isinstance(self.eps, str):
             check_choice("eps", self.eps, ("auto",))
             return EPS_GRID
-        return (check_number("eps", self.eps, 0.0),)
+        return (check_number("eps", self.eps, 0.0, FINITE),)
 
     def _folds(self, data: TrainingData) -> tuple[Folds, bool]:
         source = data.source
@@ -207,7 +214,9 @@ class FairKernelRidgeCV(FairKernelRidge):
             )
         return FoldedMoments(held, always, reduce(add, parts))
 
-    def _search(self, moments: FoldedMoments) -> Found:
+    def _search(self, moments: FoldedMoments) -> SearchResult:
+        if self.psi_ is not None and self.unfairness is not None:
+            check_judgeable(moments.folds, group_names(self.psi_, self._preparation.sensitive_encoder))
         joined = len(self._features) > 1
         ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
         system = System.build(moments.total, **self._system_options(ratios[0], self._epses()[0]))
@@ -222,28 +231,34 @@ class FairKernelRidgeCV(FairKernelRidge):
             epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
         )  # fmt: skip
 
-    def _take(self, found: Found) -> None:
+    def _take(self, result: SearchResult) -> None:
         """Refit on all rows at the chosen point and set the attributes."""
-        self.alpha_, self.eta_ = found.alpha, found.eta
-        self.eps_, self.ridge_ratio_ = found.eps, found.ratio
+        self.alpha_, self.eta_ = result.alpha, result.eta
+        self.eps_, self.ridge_ratio_ = result.eps, result.ratio
         system = self._system()
         spectrum = Spectrum.of(system)
         coef = spectrum.at(self.alpha_).coef(np.array([self.eta_]))[0]
+        if result.choice is None:
+            coef = np.zeros_like(coef)
         self._judge(
             system, self.alpha_, of_eigenvalues(spectrum.values, self.alpha_, self._rounding())
         )
         if self.unfairness is not None and self.eta_ > 0:
             coef = rescale(system, coef)
         self._set_solution(system.solution(coef))
-        self.explained_share_ = system.explained_share(coef) if self.psi_ else float("nan")
-        shares = found.shares
-        self.explained_share_cv_ = max(float(shares.mean()), 0.0)
-        self.explained_share_cv_error_ = float(shares.std(ddof=1) / np.sqrt(len(shares)))
-        self.path_ = FairPath(self, found.alphas, found.etas, found.scores)
+        self.explained_share_ = system.explained_share(coef)
+        self.explained_share_cv_ = float(result.share.value)
+        self.explained_share_cv_error_ = float(result.share.error)
+        self.path_ = FairPath(self, result.alphas, result.etas, result.scores)
         self.cv_results_ = {
-            "alphas": found.alphas, "etas": found.etas,
-            "mse": found.scores.mse, "explained_share": found.scores.share,
+            "alphas": result.alphas, "etas": result.etas,
+            "mse": result.scores.mse, "explained_share": result.scores.share,
         }  # fmt: skip
+
+    def _system_options(self, ratio: float, eps: float | None) -> dict[str, Any]:
+        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
+        own = {"penalty": "normalized", "eps": None} if self.unfairness == 0 else {}
+        return super()._system_options(ratio, eps) | own
 
     def _system(self) -> System:
         return System.build(self.moments_, **self._system_options(self.ridge_ratio_, self.eps_))

@@ -29,8 +29,9 @@ class FairRidge(FairRidgeBase):
     penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
         What is punished: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
         the prediction itself, the share that s explains.
-    eps : float, default=1e-6
-        Regularisation ε of the normalised penalties.
+    eps : float or None, default=None
+        Regularisation ε of the normalised penalties. None: none for groups, 1e-6 for numbers, in
+        units of their kernel or variance. The explained share is measured without it.
     output_kernel : None, "rbf" or RBF, default=None
         None: the penalty sees the mean of the predictions given s. "rbf": it sees all of their
         distribution, by Gaussian kernels of one and of a quarter of their standard deviation; or
@@ -119,7 +120,7 @@ class FairRidge(FairRidgeBase):
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",
-        eps: float = 1e-6,
+        eps: float | None = None,
         output_kernel: Any = None,
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",

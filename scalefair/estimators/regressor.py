@@ -49,8 +49,9 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         attributes explain. Finds eta itself, in about as many passes as a fit with a given eta.
     penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
         What is punished, as in :class:`FairKernelRidge`.
-    eps : float, default=1e-6
-        Regularisation ε of the normalised penalties.
+    eps : float or None, default=None
+        Regularisation ε of the normalised penalties. None: none for groups, 1e-6 for numbers, in
+        units of their kernel or variance. The explained share is measured without it.
     base_estimator, base_sample, base_fit
         Another model, whose cross-fitted prediction joins the features, as in
         :class:`FairKernelRidge`; for "poisson" and "gamma" as log(1 + ĥ).
@@ -132,7 +133,7 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",
-        eps: Any = 1e-6,
+        eps: float | None = None,
         base_estimator: Any = None,
         base_sample: int = 100_000,
         base_fit: str = "sample",

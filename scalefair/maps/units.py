@@ -1,7 +1,7 @@
 """What the columns of ψ(s) are, so that a ridge on functions of s has no units.
 
-The best function of s in the span of ψ is a ridge fit with εκ_j on the coefficient of column j. What
-κ_j must be for the fit not to depend on the units of s follows from what the column is:
+The best function of s in the span of ψ is a ridge fit with εκ_j on the coefficient of column j.
+What κ_j must be for the fit not to depend on the units of s follows from what the column is:
 
 | kind      | columns                                      | κ_j                               |
 | --------- | -------------------------------------------- | --------------------------------- |

@@ -8,11 +8,14 @@ covariance with ψ itself would pool the levels of c, and opposite signs would c
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
+from scalefair.maps.units import all_columns
 from scalefair.statistics import Moments
 
 Features = tuple[str, ...]
@@ -20,6 +23,12 @@ Names = str | Features
 
 CONTROL_EPS = 1e-12
 """ε₀, far below the frequency of any level of a control that tells something."""
+
+DEFAULT_EPS = 1e-6
+"""ε of `eps=None`: of numbers, in units of κ; groups have none."""
+
+ROUNDING = 1e-13
+"""Variance of a column, relative to its mean square, that is rounding error."""
 
 CUTOFF = {"psi": 1e-14, "xi": 1e-10}
 """Directions of C below this share of the largest are rounding error.
@@ -55,30 +64,121 @@ def partial_covariance(moments: Moments, rows: Names, columns: Names) -> Array:
     return np.asarray(covariance - left @ right.T)
 
 
-def hsic(moments: Moments, eps: float, features: Features = ("phi",)) -> Array:
+@dataclass(frozen=True, eq=False)
+class FunctionSpace:
+    """The functions of s in the span of ψ, in coordinates in which a ridge has no units.
+
+    With U = basis, Λ = values and ρ = ridged, (C + εκ)⁻¹ = U (Λ + ερ)⁻¹ Uᵀ on the range of C.
+
+    Parameters
+    ----------
+    name : str
+        Of the block: "psi", under control "xi".
+    basis : array of shape (q, r)
+        U.
+    values : array of shape (r,)
+        Λ > 0.
+    ridged : array of shape (r,)
+        ρ: 0 along functions of groups, which need no ridge, 1 along all others.
+    """
+
+    name: str
+    basis: Array
+    values: Array
+    ridged: Array
+
+    @classmethod
+    def of(cls, moments: Moments, *, literal: bool = False) -> FunctionSpace:
+        """Return the space of the attributes; `literal`: ε as the paper has it, on groups too."""
+        name = attribute(moments) or "psi"
+        scale, ridged = _scales(moments, name, literal=literal)
+        root = np.where(scale > 0, 1 / np.sqrt(np.where(scale > 0, scale, 1.0)), 0.0)
+        C = root[:, None] * partial_covariance(moments, name, name) * root
+        if ridged.all() or not ridged.any():
+            basis, values = _range(C, CUTOFF[name])
+            flags = np.full(len(values), float(ridged.any()))
+            return cls(name, root[:, None] * basis, values, flags)
+        # Groups beside numbers: these are what the groups, which have no ridge, leave of them.
+        groups, numbers = np.flatnonzero(~ridged), np.flatnonzero(ridged)
+        first, own = _range(C[np.ix_(groups, groups)], CUTOFF[name])
+        onto = first @ ((first.T @ C[np.ix_(groups, numbers)]) / own[:, None])
+        rest = C[np.ix_(numbers, numbers)] - C[np.ix_(numbers, groups)] @ onto
+        second, left = _range((rest + rest.T) / 2, CUTOFF["xi"])
+        basis = np.zeros((len(C), len(own) + len(left)))
+        basis[groups, : len(own)], basis[numbers, len(own) :] = first, second
+        basis[groups, len(own) :] = -onto @ second
+        values = np.concatenate([own, left])
+        return cls(
+            name, root[:, None] * basis, values, np.repeat([0.0, 1.0], [len(own), len(left)])
+        )
+
+    def ridge(self, eps: float) -> Array:
+        """Λ + ερ."""
+        return self.values + eps * self.ridged
+
+    def root(self, eps: float) -> Array:
+        """T (q×r) with T Tᵀ = (C + εκ)⁻¹ on the range of C."""
+        return np.asarray(self.basis / np.sqrt(self.ridge(eps)))
+
+    def freedom(self, eps: float) -> float:
+        """tr[C(C + εκ)⁻¹], the degrees of freedom of g."""
+        return float(np.sum(self.values / self.ridge(eps)))
+
+
+def _range(C: Array, cutoff: float) -> tuple[Array, Array]:
+    values, vectors = positive_eigh(C)
+    keep = values > cutoff * values.max(initial=0.0)
+    return vectors[:, keep], values[keep]
+
+
+def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArray[np.bool_]]:
+    """κ of every column, and whether it gets a ridge at all; see `scalefair.maps.units`.
+
+    κ is 0 for columns that are constant but for rounding: they tell nothing.
+    """
+    variance = np.diagonal(moments.covariance(name, name))
+    square = variance + moments.mean(name) ** 2
+    scale, ridged = np.ones(len(variance)), np.ones(len(variance), dtype=bool)
+    for kind, columns in moments.units.get(name, all_columns("kernel", len(variance))):
+        if kind == "columns":
+            scale[columns] = variance[columns]
+        elif kind == "map":
+            scale[columns] = variance[columns].sum()
+        elif kind == "cell" and not literal:
+            scale[columns] = square[columns].sum()
+        elif kind == "groups" and not literal:
+            scale[columns], ridged[columns] = square[columns], False
+    return np.where(variance > ROUNDING * square, scale, 0.0), ridged
+
+
+def attribute_root(moments: Moments, eps: float | None) -> tuple[str, Array]:
+    """Name of the attributes' block, and T with T Tᵀ = (C + εκ)⁻¹; None: the judge's own ε."""
+    space = FunctionSpace.of(moments, literal=eps is not None)
+    return space.name, space.root(DEFAULT_EPS if eps is None else eps)
+
+
+def hsic(moments: Moments, eps: float | None, features: Features = ("phi",)) -> Array:
     """R = C_φψ: |Rᵀβ|² is HSIC of f(x) and s with a linear kernel on f. `eps` plays no part."""
     del eps
     return partial_covariance(moments, features, attribute(moments) or "psi")
 
 
-def normalized(moments: Moments, eps: float, features: Features = ("phi",)) -> Array:
-    """R = C_φψ (C_ψ + εI)^(−1/2): |Rᵀβ|² is the variance of f that the best g(s) explains.
+def normalized(moments: Moments, eps: float | None, features: Features = ("phi",)) -> Array:
+    """R = C_φψ (C_ψ + εκ)^(−1/2): |Rᵀβ|² is Cov(f, g), g the best function of s.
 
     Under control it is the variance that the best g(s, c) explains beyond the best g(c): with
     one-hots E(E[f|s, c] − E[f|c])².
     """
-    name = attribute(moments) or "psi"
-    own = partial_covariance(moments, name, name)
-    return partial_covariance(moments, features, name) @ inverse_root(own, eps, CUTOFF[name])
+    name, root = attribute_root(moments, eps)
+    return np.asarray(partial_covariance(moments, features, name) @ root)
 
 
-def whitening(moments: Moments, eps: float) -> tuple[Features, Array]:
+def whitening(moments: Moments, eps: float | None) -> tuple[Features, Array]:
     """Blocks a and a matrix W with (a − E a) W the attributes of unit covariance, but for ε.
 
     Their covariance with Φ is the factor of `normalized`; so is that with any function of f.
     """
-    name = attribute(moments) or "psi"
-    root = inverse_root(partial_covariance(moments, name, name), eps, CUTOFF[name])
+    name, root = attribute_root(moments, eps)
     if name == "psi":
         return ("psi",), root
     whiten = inverse_root(moments.covariance("upsilon", "upsilon"), CONTROL_EPS)
@@ -86,18 +186,19 @@ def whitening(moments: Moments, eps: float) -> tuple[Features, Array]:
     return ("upsilon", "xi"), np.vstack([-onto @ root, root])
 
 
-def nocco(moments: Moments, eps: float, features: Features = ("phi",)) -> Array:
-    """R = (C_φ + εI)^(−1/2) C_φψ (C_ψ + εI)^(−1/2): normalised on both sides.
+def nocco(moments: Moments, eps: float | None, features: Features = ("phi",)) -> Array:
+    """R = (C_φ + εI)^(−1/2) C_φψ (C_ψ + εκ)^(−1/2): normalised on both sides.
 
     The root must be the symmetric one: R multiplies β from the left.
     """
     values, vectors = positive_eigh(moments.covariance(features, features))
     keep = values > 1e-14 * values.max(initial=0.0)
-    root = (vectors[:, keep] / np.sqrt(values[keep] + eps)) @ vectors[:, keep].T
+    ridge = DEFAULT_EPS * values.sum() if eps is None else eps
+    root = (vectors[:, keep] / np.sqrt(values[keep] + ridge)) @ vectors[:, keep].T
     return np.asarray(root @ normalized(moments, eps, features))
 
 
-PENALTIES: dict[str, Callable[[Moments, float, Features], Array]] = {
+PENALTIES: dict[str, Callable[[Moments, float | None, Features], Array]] = {
     "hsic": hsic,
     "normalized": normalized,
     "nocco": nocco,

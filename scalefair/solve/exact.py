@@ -1,4 +1,4 @@
-"""The dense n×n reference: fair ridge regression in its dual form, and the explained share.
+"""The dense n×n reference: fair ridge regression in its dual form.
 
 K and L are the Gram matrices of inputs and sensitive attributes, H the centring matrix (never
 formed), L̃ = HLH. A penalty is a positive semi-definite matrix M: L̃/n for `hsic`,
@@ -231,37 +231,6 @@ def fair_dual(
     # c = Hc holds up to rounding error over α², and K would magnify the rest by its mean.
     c = rows.scatter(rows.centre(c))
     return DualFit(c, _intercept(rows, K, y, c))
-
-
-def explained_share(f: Any, L: Any, *, eps: float = 1e-6, weight: Any = None) -> float:
-    """Share of the variance of f that s explains: f̃ᵀPf̃ / f̃ᵀf̃, f̃ = Hf, P = L̃(L̃ + nεI)⁻¹.
-
-    Parameters
-    ----------
-    f : array of shape (n,) or (n, t)
-        Predictions; several outputs give the ratio of the traces.
-    L : array of shape (n, n)
-        Gram matrix of the sensitive attributes.
-    eps : float
-        ε; 0 makes P the projection on the functions of s.
-    weight : array of shape (n,) or None
-        Row weights.
-
-    Returns
-    -------
-    float
-        In [0, 1]; NaN where f is constant, as the share is then undefined.
-    """
-    rows = weighted_rows(len(np.atleast_1d(f)), weight)
-    scaled = rows.values("f", f)
-    centred = rows.centre(scaled).reshape(len(scaled), -1)
-    # A constant column leaves rounding error behind, whose share would be a random number.
-    noise = 16 * EPS * np.linalg.norm(scaled.reshape(centred.shape), axis=0)
-    centred = centred[:, np.linalg.norm(centred, axis=0) > noise]
-    if not centred.size:
-        return float("nan")
-    s, U = penalty_spectrum(rows, L, eps=eps)
-    return float(min(s @ np.sum((U.T @ centred) ** 2, axis=1) / np.sum(centred**2), 1.0))
 
 
 def check_number(name: str, value: float, *, positive: bool = True, finite: bool = True) -> None:

@@ -133,7 +133,7 @@ def log_evidence(
     amplitude: float = 1.0,
     eta: float = 0.0,
     penalty: str = "normalized",
-    eps: float = 1e-6,
+    eps: float | None = None,
 ) -> float:
     """Log evidence of y − ȳ, summed over the outputs.
 
@@ -159,7 +159,7 @@ def posterior(
     amplitude: float = 1.0,
     eta: float = 0.0,
     penalty: str = "normalized",
-    eps: float = 1e-6,
+    eps: float | None = None,
 ) -> GaussianFunction:
     """Law of f given y; parameters as in `log_evidence`."""
     system = GaussianSystem.build(moments, penalty=penalty, eps=eps)

@@ -32,8 +32,9 @@ from functools import cached_property
 
 import numpy as np
 
-from scalefair._linalg import inverse_root, positive_eigh
+from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
+from scalefair.penalties.factors import attribute_root
 from scalefair.solve.exact import EPS, check_number
 from scalefair.solve.primal import NULL
 from scalefair.statistics import Moments
@@ -67,7 +68,7 @@ class GaussianSystem:
 
     @classmethod
     def build(
-        cls, moments: Moments, *, penalty: str = "normalized", eps: float = 1e-6
+        cls, moments: Moments, *, penalty: str = "normalized", eps: float | None = None
     ) -> GaussianSystem:
         """Decompose the statistics; `penalty` is "normalized" or "hsic"."""
         _check_moments(moments)
@@ -186,9 +187,10 @@ class GaussianSlice:
         return np.array([self.ratio * np.sum(self.coordinates**2), penalty])
 
 
-def sensitive_root(moments: Moments, penalty: str, eps: float) -> Array:
-    """Return T of R = C_φψT, which does not depend on φ: I (`hsic`) or (C_ψ + εI)^(−1/2)."""
-    check_number("eps", eps, positive=False)
+def sensitive_root(moments: Moments, penalty: str, eps: float | None) -> Array:
+    """Return T of R = C_φψT, which does not depend on φ: I (`hsic`) or (C_ψ + εκ)^(−1/2)."""
+    if eps is not None:
+        check_number("eps", eps, positive=False)
     if penalty not in ("hsic", "normalized"):
         raise ValueError(
             f"penalty={penalty!r} has no Gaussian process prior here; choose 'normalized' or 'hsic'"
@@ -196,7 +198,7 @@ def sensitive_root(moments: Moments, penalty: str, eps: float) -> Array:
     width = moments.blocks.get("psi", 0)
     if penalty == "hsic" or width == 0:
         return np.eye(width)
-    return inverse_root(moments.covariance("psi", "psi"), eps)
+    return attribute_root(moments, eps)[1]
 
 
 def _shrinkage(weight: float, strength: Array) -> tuple[Array, Array, Array]:

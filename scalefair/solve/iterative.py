@@ -14,6 +14,7 @@ weak, are all solved for equally well.
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +24,9 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.solve.conjugate import Progress, Sketch, block_cg, largest_norm
-from scalefair.solve.limit import LimitedFit, least_eta
+from scalefair.solve.limit import Quadratic
 from scalefair.solve.path import AlphaSlice, Spectrum
 from scalefair.solve.streamed import StreamedSystem
-from scalefair.solve.system import is_constant
 
 
 class IterativeFit(NamedTuple):
@@ -164,16 +164,56 @@ def _slice(whitened: _Whitened, solved: _Solved) -> AlphaSlice:
     along = turn.T @ (roots * inner[:, :t] * whitened.length)
     values, vectors = positive_eigh(_symmetric(solved.Y.T @ solved.product))
     basis = system.scale * (solved.Y @ vectors)
+    mean = basis.T @ system.mean * (not system.fit_intercept)
     spectrum = Spectrum(
         values,
         basis,
         basis.T @ system.target,
         basis.T @ system.factor,
         basis.T @ system.share_factor,
-        basis.T @ system.mean * (not system.fit_intercept),
+        np.diag(values) - np.outer(mean, mean),
     )
     ridge, directions = vectors[:t].T * whitened.length, vectors[t:].T @ (roots * turn)
-    return AlphaSlice(spectrum, whitened.alpha, ridge, directions, strength, along)
+    size = solved.Y @ vectors
+    metric, width = size.T @ size, len(system.scale)
+    return SubspaceSlice(
+        spectrum, whitened.alpha, ridge, directions, strength, along, metric, width
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SubspaceSlice(AlphaSlice):
+    """Solutions at one α in the subspace that they span.
+
+    Parameters
+    ----------
+    metric : array of shape (r, r)
+        |β|² of the coordinates, which are not orthonormal.
+    width : int
+        Number of features.
+    """
+
+    metric: Array
+    width: int
+
+    @property
+    def n_penalized(self) -> int:
+        """Number of coefficients that the penalty may reach, of one output."""
+        return self.width
+
+    def quadratic(self) -> Quadratic:
+        """Return what the solutions minimise; coordinates that do not move f are set apart."""
+        spectrum = self.spectrum
+        live = spectrum.values > 1e-12 * spectrum.values.max(initial=0.0)
+        keep = live.astype(float)
+        hessian = np.diag(spectrum.values) + self.alpha * self.metric
+        both = np.outer(keep, keep)
+        return Quadratic(
+            both * hessian + np.diag(1 - keep),
+            keep[:, None] * spectrum.target,
+            keep[:, None] * spectrum.share_factor,
+            both * spectrum.covariance,
+        )
 
 
 def _symmetric(matrix: Array) -> Array:
@@ -185,22 +225,3 @@ def _not_converged(n_iter: int, residual: float, tol: float) -> str:
         f"the iterative solver stopped after {n_iter} iterations at a relative residual of "
         f"{residual:.2g}, above {tol:.2g}; raise max_iter, use a larger alpha, or solver='direct'"
     )
-
-
-def limited(system: StreamedSystem, fit: IterativeFit, unfairness: float) -> LimitedFit:
-    """Return the fit whose explained share is at most `unfairness`, with the least η, rescaled.
-
-    As `solve_under_limit`, but without a further pass.
-    """
-    slice_, spectrum = fit.slice, fit.slice.spectrum
-    eta = least_eta(slice_, unfairness)
-    if eta is None:
-        raise ValueError(
-            f"unfairness={unfairness:g} is not reached at any eta; ask for more than that, or use "
-            "solver='direct', which also looks beyond the path of eta"
-        )
-    at = slice_.coordinates(np.array([eta]))[0]
-    norm = float(np.sum(spectrum.values[:, None] * at**2))
-    if eta > 0 and not is_constant(np.asarray(norm), system.moments):
-        at = at * (float(np.sum(spectrum.target * at)) / norm)
-    return LimitedFit(np.asarray(spectrum.basis @ at), eta)

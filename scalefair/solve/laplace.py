@@ -30,7 +30,7 @@ from scalefair.solve.gaussian import GaussianPoint
 from scalefair.solve.gaussian_adjoint import pull, volume_slope
 from scalefair.solve.gaussian_system import GaussianSlice, GaussianSystem, sensitive_root
 from scalefair.solve.newton import Goal, newton
-from scalefair.solve.newton_model import Local, Problem
+from scalefair.solve.newton_model import Local, Problem, Weight
 from scalefair.statistics.laplace import LaplaceAdjoint, Mode, skew_sums
 
 TOL = 1e-13
@@ -62,7 +62,7 @@ class LaplacePoint:
     amplitude: float
     eta: float
     penalty: str
-    eps: float
+    eps: float | None
     n_passes: int = 0
 
     @property
@@ -100,7 +100,7 @@ class LaplacePoint:
     @cached_property
     def log_evidence(self) -> float:
         """Laplace's approximation to log p(y), summed over the scores."""
-        fit = self.local.value + self.problem.penalty(self.coef, self._alpha, self.eta)
+        fit = self.local.value + self.problem.penalty(self.coef, self._alpha, Weight(self.eta))
         return float(-self.n * fit - 0.5 * sum(at.log_det for at in self.slices))
 
     @property
@@ -206,7 +206,7 @@ def find_mode(
     eta: float = 0.0,
     unfairness: float | None = None,
     penalty: str = "normalized",
-    eps: float = 1e-6,
+    eps: float | None = None,
     start: Array | None = None,
 ) -> LaplacePoint:
     """Find the mode by Newton's method, each step one pass, and look at it by one more.
@@ -228,7 +228,7 @@ def find_mode(
     if start is not None:
         empty = Local(start, np.zeros_like(start), np.empty((0, 0)))
         warm, looked = problem.evaluate(start, empty)[0], 1
-    goal = Goal(ridge_of(amplitude, n), eta, unfairness)
+    goal = Goal(ridge_of(amplitude, n), eta, unfairness, on_path=True)
     fit = newton(problem, goal, warm=warm, tol=TOL, max_iter=MAX_ITER)
     local, _ = problem.evaluate(fit.theta, fit.local)
     passes = fit.n_passes + looked + 1

@@ -1,24 +1,23 @@
-"""The fit under a limit on the explained share: `unfairness=u` finds η.
+"""The fit under a limit on the explained share: `unfairness=u` finds η, for every kind of path.
 
-METHOD.md section 4. The share is not monotone in η for α > 0, so the path is scanned first. Where
-the path ends above the limit (R of full rank, or `nocco`), :func:`optimum_at_share` goes on to the
-least share that any β reaches.
+The share is not monotone in η for α > 0, so a path is scanned first. Where it ends above the limit
+(R of full rank, or `nocco`), the optimum over all β within the limit goes on to the least share
+that any β reaches.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import cho_solve, eigh
 from scipy.optimize import brentq
 
-from scalefair._linalg import positive_eigh
+from scalefair._linalg import cholesky, positive_eigh
 from scalefair._typing import Array
-from scalefair.solve.path import AlphaSlice, Spectrum
-from scalefair.solve.primal import NULL, solve_primal
-from scalefair.solve.system import System, best_scale
+from scalefair.penalties.share import share_of_variance
+from scalefair.solve.primal import NULL, gain
 
 SCAN = np.logspace(-12, 15, 325)
 """η in units of 1 / (strength of the strongest direction): 12 a decade."""
@@ -26,43 +25,95 @@ SCAN = np.logspace(-12, 15, 325)
 ROUNDING = 1e-12
 """A share this small is rounding error."""
 
+LEAST_GAP = 1e-15
+"""Least relative distance of the cone's Lagrangian from being indefinite."""
 
-class LimitedFit(NamedTuple):
-    """β of shape (m, t), rescaled, and the η that gave its direction."""
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """½βᵀAβ − cᵀβ, and how the share of β is measured.
+
+    Parameters
+    ----------
+    hessian : array of shape (p, p)
+        A, positive definite; an unpenalised intercept may be among the p unknowns.
+    target : array of shape (p, t)
+        c.
+    share_factor : array of shape (p, q)
+        R of the share; zero for an intercept.
+    covariance : array of shape (p, p)
+        C, of which βᵀCβ is the variance of f; zero for an intercept.
+    """
+
+    hessian: Array
+    target: Array
+    share_factor: Array
+    covariance: Array
+
+    def least_share(self) -> float:
+        """Least eigenvalue of C^(−1/2)RRᵀC^(−1/2) on the range of C: no β explains less."""
+        values, vectors = positive_eigh(self.covariance)
+        keep = values > ROUNDING * values.max(initial=0.0)
+        root = (vectors[:, keep] / np.sqrt(values[keep])).T @ self.share_factor
+        if root.shape[1] < root.shape[0]:
+            return 0.0
+        return float(np.linalg.svd(root, compute_uv=False).min(initial=np.inf) ** 2)
+
+
+class PenaltyPath(Protocol):
+    """The fits at one α for every weight η of a penalty."""
+
+    @property
+    def strength(self) -> Array:
+        """How strongly the penalty acts on each of its directions: RᵀA⁻¹R in its eigenbasis."""
+        ...
+
+    @property
+    def n_penalized(self) -> int:
+        """Number of coefficients that the penalty may reach: an intercept is none of them."""
+        ...
+
+    def shares(self, etas: Array) -> Array:
+        """Explained share for each η; NaN where f is constant."""
+        ...
+
+    def quadratic(self) -> Quadratic:
+        """Return what the fits minimise before the penalty."""
+        ...
+
+
+class NotAttainableError(ValueError):
+    """No predictor but a constant has a share within the limit."""
+
+
+class Optimum(NamedTuple):
+    """The least ½βᵀAβ − cᵀβ within the limit, β of shape (p, t), and its multiplier μ."""
 
     coef: Array
-    eta: float
+    multiplier: float
 
 
-def solve_under_limit(system: System, alpha: float, unfairness: float) -> LimitedFit:
-    """Return the fit at α whose explained share is at most `unfairness`, with the least η.
+def path_shares(share_factor: Array, covariance: Array, coef: Array) -> Array:
+    """Explained shares of fits along a path, shape (E,); the first of E + 1 is that at η = 0.
 
-    The direction comes from the path; its length is then the best one, which is free because the
-    share does not depend on it. If the ridge fit is within the limit already, it is returned as
-    it is: the limit is not active. η = ∞ is reported where no η on the path is enough.
+    What is left of f where the penalty reaches all of it is rounding error of that first fit.
     """
-    slice_ = Spectrum.of(system).at(alpha)
-    eta = least_eta(slice_, unfairness)
-    if eta == 0:
-        return LimitedFit(slice_.ridge_coef, 0.0)
-    if eta is None:
-        coef = rescale(system, optimum_at_share(system, alpha, unfairness))
-        if np.isnan(system.explained_share(coef)):
-            raise ValueError(
-                f"unfairness={unfairness:g} leaves nothing but a constant prediction at "
-                f"alpha={alpha:g}; ask for more than that, use a smaller alpha, or give the model "
-                "more or other features"
-            )
-        return LimitedFit(coef, np.inf)
-    return LimitedFit(rescale(system, slice_.coef(np.array([eta]))[0]), eta)
+    E, p, t = coef.shape
+    B = np.moveaxis(coef, 0, 1).reshape(p, -1)
+    explained = np.sum((share_factor.T @ B) ** 2, axis=0).reshape(E, t).sum(axis=1)
+    diagonal = np.diagonal(covariance)
+    is_diagonal = np.count_nonzero(covariance) <= np.count_nonzero(diagonal)
+    product = diagonal[:, None] * B if is_diagonal else covariance @ B
+    variance = np.sum(B * product, axis=0).reshape(E, t).sum(axis=1)
+    return share_of_variance(explained, variance, variance[0])[1:]
 
 
-def least_eta(slice_: AlphaSlice, unfairness: float) -> float | None:
+def least_eta(path: PenaltyPath, unfairness: float) -> float | None:
     """Smallest η beyond which the share stays within the limit; None if there is none."""
-    if not slice_.shares(np.array([0.0]))[0] > unfairness:  # also where the share is undefined
+    if not path.shares(np.array([0.0]))[0] > unfairness:  # also where the share is undefined
         return 0.0
-    etas = _scan(slice_)
-    shares = slice_.shares(etas)
+    etas = _scan(path)
+    shares = path.shares(etas)
     # Once f is constant but for rounding, what is left of it at the far end is rounding, too.
     shares[-1] = np.nan if np.isnan(shares).any() else shares[-1]
     # An undefined share, of an f that is constant but for rounding, is not within a limit.
@@ -74,50 +125,41 @@ def least_eta(slice_: AlphaSlice, unfairness: float) -> float | None:
         return np.inf if np.isinf(etas[-1]) else None
     if last < 0:  # the ridge fit exceeds the limit by rounding error only
         return float(etas[0])
-    low, high = etas[last], etas[last + 1]
 
     def excess(log_eta: float) -> float:
-        return float(np.nan_to_num(slice_.shares(np.exp([log_eta]))[0] - unfairness, nan=1.0))
+        return float(np.nan_to_num(path.shares(np.exp([log_eta]))[0] - unfairness, nan=1.0))
 
     # The upper end of the bracket satisfies the limit to the last bit.
-    root = brentq(excess, np.log(low), np.log(high), xtol=1e-13, rtol=1e-15)
+    root = brentq(excess, np.log(etas[last]), np.log(etas[last + 1]), xtol=1e-13, rtol=1e-15)
     return float(np.exp(root))
 
 
-def _scan(slice_: AlphaSlice) -> Array:
+def _scan(path: PenaltyPath) -> Array:
     """η to try, up to ∞ where the penalty leaves directions free.
 
     Where it reaches every direction, β itself goes to 0 as 1/η, and far out only its rounding
     error would be left to take the share of.
     """
-    strength = slice_.strength
+    strength = path.strength
     etas = SCAN / strength.max()
     real = strength[strength > NULL * strength.max()]
-    if len(real) < len(slice_.ridge):
+    if len(real) < path.n_penalized:
         return np.append(etas, np.inf)
     return np.asarray(etas[etas <= 1e8 / real.min()])
 
 
-def rescale(system: System, coef: Array) -> Array:
-    """β ← aβ with the scale of least error."""
-    return coef * float(best_scale(system, coef))
-
-
-def optimum_at_share(system: System, alpha: float, unfairness: float) -> Array:
-    """Minimise 1/n|y − Φβ|² + α|β|² over all β whose explained share is at most u.
+def optimum_within(quadratic: Quadratic, unfairness: float) -> Optimum:
+    """Minimise ½βᵀAβ − cᵀβ over all β whose explained share is at most u.
 
     The limit is the cone βᵀ(RRᵀ − uC)β ≤ 0. One quadratic constraint has no duality gap, so the
-    optimum is β = (A + μ(RRᵀ − uC))⁻¹c with A = C + α and the μ at which the limit is met. Where
-    A = I and RRᵀ − uC = diag(ν), βᵢ = gᵢ/(1 + μνᵢ), and the excess Σνβ² falls with μ.
+    optimum is β = (A + μ(RRᵀ − uC))⁻¹c with the μ at which the limit is met. Where A = I and
+    RRᵀ − uC = diag(ν), βᵢ = cᵢ/(1 + μνᵢ), and the excess Σνβ² falls with μ. Where it is still
+    positive as the Lagrangian becomes singular, the rest goes along that direction.
     """
-    if max(unfairness, ROUNDING) < least_share(system):
-        raise ValueError(_out_of_reach(system, unfairness))
-    if unfairness <= ROUNDING:  # the cone is a plane, where μ → ∞
-        return solve_primal(replace(system, factor=system.share_factor), alpha, np.inf)[0]
-    cov = system.moments.covariance(system.features, system.features)
-    cone = system.share_factor @ system.share_factor.T - unfairness * cov
-    nu, basis = eigh(cone, system.gram + alpha * np.diag(system.ridge))
-    along = basis.T @ system.target
+    check_attainable(quadratic, unfairness)
+    cone = quadratic.share_factor @ quadratic.share_factor.T - unfairness * quadratic.covariance
+    nu, basis = eigh(cone, quadratic.hessian)
+    along = basis.T @ quadratic.target
 
     def fit(gap: float) -> Array:
         """Coordinates at the μ that leaves 1 + μν ≥ gap."""
@@ -126,26 +168,55 @@ def optimum_at_share(system: System, alpha: float, unfairness: float) -> Array:
     def excess(log_gap: float) -> float:
         return float(nu @ np.sum(fit(np.exp(log_gap)) ** 2, axis=1))
 
-    if nu[0] >= 0 or excess(np.log(1e-15)) > 0:
-        raise ValueError(_out_of_reach(system, unfairness))
-    root = brentq(excess, np.log(1e-15), 0.0, xtol=1e-14, rtol=1e-15)
-    return np.asarray(basis @ fit(float(np.exp(root))))
+    least = float(np.log(LEAST_GAP))
+    over = excess(least)
+    if over <= 0:
+        gap = float(np.exp(brentq(excess, least, 0.0, xtol=1e-14, rtol=1e-15)))
+        return Optimum(basis @ fit(gap), (gap - 1) / float(nu[0]))
+    at = fit(LEAST_GAP)
+    first = at[0]
+    size = float(np.linalg.norm(first))
+    direction = first / size if size > 0 else np.eye(len(first))[0]
+    at[0] = direction * np.sqrt(size**2 + over / -nu[0])
+    return Optimum(basis @ at, (LEAST_GAP - 1) / float(nu[0]))
 
 
-def least_share(system: System) -> float:
-    """Least eigenvalue of C^(−1/2)RRᵀC^(−1/2) on the range of C: no β explains less."""
-    values, vectors = positive_eigh(system.moments.covariance(system.features, system.features))
-    keep = values > ROUNDING * values.max(initial=0.0)
-    root = (vectors[:, keep] / np.sqrt(values[keep])).T @ system.share_factor
-    if root.shape[1] < root.shape[0]:
-        return 0.0
-    return float(np.linalg.svd(root, compute_uv=False).min(initial=np.inf) ** 2)
+def optimum_without(quadratic: Quadratic) -> Array:
+    """Minimise ½βᵀAβ − cᵀβ over all β with Rᵀβ = 0: the limit of `unfairness=0`."""
+    factor, _ = cholesky(quadratic.hessian)
+    coef = cho_solve(factor, quadratic.target, check_finite=False)
+    solved = cho_solve(factor, quadratic.share_factor, check_finite=False)
+    inner = quadratic.share_factor.T @ solved
+    strength, turn = positive_eigh((inner + inner.T) / 2)
+    along = turn.T @ (quadratic.share_factor.T @ coef)
+    return np.asarray(coef - solved @ (turn @ (gain(np.inf, strength)[:, None] * along)))
 
 
-def _out_of_reach(system: System, unfairness: float) -> str:
-    return (
-        f"unfairness={unfairness:g} cannot be reached: on these {len(system.gram)} features the "
-        "sensitive attributes explain at least a share of "
-        f"{least_share(system):.6g} of the variance of any predictor; ask for more than that, or "
-        "give the model more or other features"
+def check_attainable(quadratic: Quadratic, unfairness: float) -> None:
+    """Raise NotAttainableError if no β has a share of at most `unfairness`."""
+    least = quadratic.least_share()
+    if max(unfairness, ROUNDING) < least:
+        raise NotAttainableError(
+            f"unfairness={unfairness:g} cannot be reached: on these {len(quadratic.target)} "
+            f"features the sensitive attributes explain at least a share of {least:.6g} of the "
+            "variance of any predictor; ask for more than that, or give the model more or other "
+            "features"
+        )
+
+
+def not_on_path(path: PenaltyPath, unfairness: float) -> NotAttainableError:
+    """Return the error for a limit that no η meets, and that may not be met in another way."""
+    least = float(np.nanmin(path.shares(_scan(path)), initial=np.inf))
+    return NotAttainableError(
+        f"unfairness={unfairness:g} is not reached by the mean of the process at any eta: the "
+        f"least explained share is {least:.6g}; ask for more than that, use penalty='normalized', "
+        "or give the model more or other inputs"
+    )
+
+
+def only_a_constant(unfairness: float, alpha: float) -> NotAttainableError:
+    """Return the error for a limit that leaves no prediction but a constant."""
+    return NotAttainableError(
+        f"unfairness={unfairness:g} leaves nothing but a constant prediction at alpha={alpha:g}; "
+        "ask for more than that, use a smaller alpha, or give the model more or other features"
     )

@@ -12,8 +12,16 @@ from scipy.linalg import LinAlgError
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
-from scalefair.solve.limit import least_eta
-from scalefair.solve.newton_model import Local, Problem, Slice
+from scalefair.solve.limit import ROUNDING as ROUNDED_SHARE
+from scalefair.solve.limit import (
+    check_attainable,
+    least_eta,
+    not_on_path,
+    only_a_constant,
+    optimum_within,
+    optimum_without,
+)
+from scalefair.solve.newton_model import Local, Problem, Slice, Weight
 from scalefair.stream._threads import one_blas_thread
 
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
@@ -55,18 +63,28 @@ class Goal(NamedTuple):
     alpha: float
     eta: float = 0.0
     unfairness: float | None = None
+    on_path: bool = False
+    """Whether the limit must be met by some η: a Gaussian process has no prior beyond them."""
 
-    def choose(self, slice_: Slice) -> float:
-        """Return η: for a limit the least one that keeps it, on the path of the model."""
+    def step(self, slice_: Slice) -> tuple[Array, Weight]:
+        """Return the minimiser of a model, and the weight of the penalty there.
+
+        For a limit it is the least η that meets it on the path of the model; beyond the path the
+        optimum over all θ within the limit.
+        """
         if self.unfairness is None:
-            return self.eta
-        found = least_eta(slice_, self.unfairness)  # type: ignore[arg-type]
-        if found is None:
-            raise ValueError(
-                f"unfairness={self.unfairness:g} is not reached at any eta; ask for more than "
-                "that, use penalty='normalized', or give the model more or other features"
-            )
-        return found
+            return slice_.theta(self.eta), Weight(self.eta)
+        if self.unfairness <= ROUNDED_SHARE and not self.on_path:
+            flat = optimum_without(slice_.quadratic())[:, 0]
+            return slice_.unflat(flat), Weight(np.inf, self.unfairness)
+        eta = least_eta(slice_, self.unfairness)
+        if eta is not None:
+            return slice_.theta(eta), Weight(eta)
+        if self.on_path:
+            raise not_on_path(slice_, self.unfairness)
+        best = optimum_within(slice_.quadratic(), self.unfairness)
+        # The model is ½θᵀAθ − cᵀθ, and a penalty of weight η adds η|Rᵀβ|²: half its Hessian.
+        return slice_.unflat(best.coef[:, 0]), Weight(best.multiplier / 2, self.unfairness)
 
 
 class NewtonFit(NamedTuple):
@@ -130,6 +148,9 @@ def newton(
         Called after each pass.
     """
     fit = _Descent(problem, goal, tol, progress).run(warm, max_iter)
+    if goal.unfairness is not None and fit.eta > 0 and np.isnan(problem.share(fit.theta)):
+        check_attainable(Slice(problem, fit.local, goal.alpha).quadratic(), goal.unfairness)
+        raise only_a_constant(goal.unfairness, goal.alpha)
     if not fit.converged:
         warnings.warn(
             f"Newton's method stopped after {fit.n_iter} iterations before it converged to "
@@ -157,33 +178,32 @@ class _Descent:
     def run(self, warm: Local | None, max_iter: int) -> NewtonFit:
         local, seen = self._first(warm)
         self._unit = self.problem.mean_curvature(local)
-        eta = self.goal.eta
+        weight = Weight(self.goal.eta)
         for n_iter in range(1, max_iter + 1):
             try:
-                theta, eta, decrement = self._solved(local)
+                theta, weight, decrement = self._solved(local)
             except LinAlgError:
                 # Scores so certain that no curvature is left: separated classes without a ridge.
                 if not seen:
                     raise
-                return self._done(local.theta, eta, n_iter, False, local)
+                return self._done(local.theta, weight, n_iter, False, local)
             if seen and self._is_near(decrement) and self.damping == 0:
-                return self._done(theta, eta, n_iter, True, local)
+                return self._done(theta, weight, n_iter, True, local)
             self._choose_light(local, seen, decrement)
-            moved, seen = self._step(local, theta, eta, decrement), True
+            moved, seen = self._step(local, theta, weight, decrement), True
             if moved is None and decrement <= 1e4 * ROUNDING * max(1.0, abs(self.objective)):
-                return self._done(local.theta, eta, n_iter, self._is_flat(local), local)
+                return self._done(local.theta, weight, n_iter, self._is_flat(local), local)
             local = local if moved is None else moved
-        return self._done(local.theta, eta, max_iter, False, local)
+        return self._done(local.theta, weight, max_iter, False, local)
 
-    def _solved(self, local: Local) -> tuple[Array, float, float]:
-        """The minimiser of a model, its η, and its decrement."""
+    def _solved(self, local: Local) -> tuple[Array, Weight, float]:
+        """The minimiser of a model, the weight of the penalty, and its decrement."""
         # Small factorisations wait for their threads, long where the machine is busy.
         small = local.theta.size <= SMALL
         with one_blas_thread() if small else nullcontext():
             slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
-            eta = self.goal.choose(slice_)
-            theta = slice_.theta(eta)
-            return theta, eta, slice_.decrement(theta, eta)
+            theta, weight = self.goal.step(slice_)
+            return theta, weight, slice_.decrement(theta, weight)
 
     def _is_flat(self, local: Local) -> bool:
         """Say whether rounding error hides what J could fall.
@@ -197,9 +217,9 @@ class _Descent:
             return False
 
     def _done(self, *parts: Any) -> NewtonFit:
-        theta, eta, n_iter, converged, local = parts
+        theta, weight, n_iter, converged, local = parts
         passes = self.n_passes, self.n_full
-        return NewtonFit(theta, eta, self.objective, n_iter, *passes, converged, local)
+        return NewtonFit(theta, weight.reported, self.objective, n_iter, *passes, converged, local)
 
     def _first(self, warm: Local | None) -> tuple[Local, bool]:
         """The first model, and whether a pass has seen it."""
@@ -247,7 +267,7 @@ class _Descent:
         self._progress()
         return found
 
-    def _step(self, local: Local, theta: Array, eta: float, decrement: float) -> Local | None:
+    def _step(self, local: Local, theta: Array, weight: Weight, decrement: float) -> Local | None:
         """Move to θ, or as far towards it as J falls; None where it does not.
 
         Then the next step is damped.
@@ -256,9 +276,9 @@ class _Descent:
         there, data = self._pass(theta, local, STEPS)
         lengths = np.array([1.0, *STEPS])
         values = np.array([there.value, *data])
-        J = values + [self._penalty(before + t * (theta - before), eta) for t in lengths]
+        J = values + [self._penalty(before + t * (theta - before), weight) for t in lengths]
         # A limit of 0 is kept by every step once it is: until then there is nothing to compare.
-        now = J[-1] if self.problem.is_within(before, eta) else np.inf
+        now = J[-1] if self.problem.is_within(before, weight) else np.inf
         slack = ROUNDING * max(1.0, abs(now))
         if J[0] <= now - 1e-4 * decrement + slack:
             self.damping = self.damping / 10 if self.damping > 1e-6 * self._unit else 0.0
@@ -273,8 +293,8 @@ class _Descent:
         self.objective, self._light = float(falls[best]), False
         return self._pass(before + lengths[best] * (theta - before), local)[0]
 
-    def _penalty(self, theta: Array, eta: float) -> float:
-        return self.problem.penalty(theta, self.goal.alpha, eta)
+    def _penalty(self, theta: Array, weight: Weight) -> float:
+        return self.problem.penalty(theta, self.goal.alpha, weight)
 
 
 def _passes_to_go(before: float, now: float, tol: float) -> float:

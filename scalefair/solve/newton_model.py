@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve
 
 from scalefair._linalg import add_outer, cholesky, positive_eigh, solve_spd
 from scalefair._typing import Array, Source
+from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.primal import gain
 from scalefair.solve.system import Solution, System
 from scalefair.statistics import RowMap
@@ -42,6 +43,18 @@ class Local:
     hessian: Array
     value: float = float("nan")
     exact: bool = True
+
+
+class Weight(NamedTuple):
+    """The weight η of the penalty; with a `limit` u, μ of the excess |Rᵀβ|² − uβᵀCβ over it."""
+
+    eta: float
+    limit: float | None = None
+
+    @property
+    def reported(self) -> float:
+        """η: ∞ where no η of the path meets the limit."""
+        return self.eta if self.limit is None else np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +108,6 @@ class Problem:
         return RowFrame(self.row_map, self.system.features[1:], self.intercept, shift)
 
     @cached_property
-    def covariance(self) -> Array:
-        """C of Φ, centred."""
-        return self.system.moments.covariance(self.system.features, self.system.features)
-
-    @cached_property
     def metric(self) -> Array:
         """Mean of zzᵀ: the second derivative of a loss of curvature 1."""
         return self._with_intercept(self.system.gram, 1.0)
@@ -126,20 +134,28 @@ class Problem:
         """Explained share of the scores."""
         return self.system.explained_share(self.beta(theta))
 
-    def penalty(self, theta: Array, alpha: float, eta: float) -> float:
-        """α βᵀDβ + η|Rᵀβ|²; with η = ∞ the last part is held at 0."""
+    def penalty(self, theta: Array, alpha: float, weight: Weight) -> float:
+        """α βᵀDβ and what the weight adds; with η = ∞ that is held at 0."""
         beta = self.beta(theta)
         ridge = alpha * float(self.system.ridge @ np.sum(beta**2, axis=1))
-        if eta == 0 or np.isinf(eta):
-            return ridge
-        return ridge + eta * float(np.sum((self.system.factor.T @ beta) ** 2))
+        return ridge + self.punished(beta, weight)
 
-    def is_within(self, theta: Array, eta: float) -> bool:
-        """Say whether θ obeys Rᵀβ = 0 where η = ∞ asks for it."""
+    def punished(self, beta: Array, weight: Weight) -> float:
+        """η|Rᵀβ|², or μ times the excess |Rᵀβ|² − uβᵀCβ over a limit u."""
+        if weight.eta == 0 or np.isinf(weight.eta):
+            return 0.0
+        if weight.limit is None:
+            return weight.eta * float(np.sum((self.system.factor.T @ beta) ** 2))
+        explained = float(np.sum((self.system.share_factor.T @ beta) ** 2))
+        return weight.eta * (explained - weight.limit * self.system.variance(beta))
+
+    def is_within(self, theta: Array, weight: Weight) -> bool:
+        """Return True if θ obeys Rᵀβ = 0 where η = ∞ asks for it."""
         beta = self.beta(theta)
-        explained = np.sum((self.system.factor.T @ beta) ** 2)
-        size = np.sum(self.system.factor**2) * np.sum(beta**2)
-        return bool(np.isfinite(eta) or explained <= 1e-18 * size)
+        factor = self.system.factor if weight.limit is None else self.system.share_factor
+        explained = np.sum((factor.T @ beta) ** 2)
+        size = np.sum(factor**2) * np.sum(beta**2)
+        return bool(np.isfinite(weight.eta) or explained <= 1e-18 * size)
 
     def mean_curvature(self, local: Local) -> float:
         """The curvature of a loss that is as curved as the model everywhere."""
@@ -280,28 +296,43 @@ class Slice:
             flat = self.ridge - (gain(2.0 * etas, strength) * along) @ directions.T
         return np.asarray(flat.reshape(-1, k, p).transpose(0, 2, 1))
 
+    @property
+    def n_penalized(self) -> int:
+        """Number of coefficients that the penalty may reach: the intercepts are none of them."""
+        return int(len(self._problem.system.factor) * self._shape[1])
+
     def shares(self, etas: Array) -> Array:
         """Explained share of the scores for each η; NaN where f is constant."""
-        problem = self._problem
-        system, covariance = problem.system, problem.covariance
+        system = self._problem.system
         at = np.concatenate([self._thetas(np.zeros(1)), self._thetas(np.atleast_1d(etas))])
-        E, _, k = at.shape
-        beta = np.moveaxis(at[:, : len(covariance)], 0, 1).reshape(len(covariance), -1)
-        variance = np.sum(beta * (covariance @ beta), axis=0).reshape(E, k).sum(axis=1)
-        explained = np.sum((system.share_factor.T @ beta) ** 2, axis=0).reshape(E, k).sum(axis=1)
-        # What is left of f where the penalty reaches all of it is rounding error of the ridge fit.
-        constant = variance <= 1e-20 * variance[0]
-        return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))[1:]
+        return path_shares(system.share_factor, system.covariance, at[:, : len(system.factor)])
 
-    def decrement(self, theta: Array, eta: float) -> float:
-        """stepᵀ(A + 2ηRRᵀ)step: twice the decrease of J that the model promises."""
+    def quadratic(self) -> Quadratic:
+        """Return the model with its ridge, all scores in one vector."""
+        p, k = self._shape
+        system = self._problem.system
+        m = len(system.factor)
+        factor = np.zeros((p, system.share_factor.shape[1]))
+        factor[:m] = system.share_factor
+        covariance = np.zeros((p, p))
+        covariance[:m, :m] = system.covariance
+        target = (self._matrix @ self.ridge)[:, None]
+        both = (np.asarray(np.kron(np.eye(k), part), float) for part in (factor, covariance))
+        return Quadratic(self._matrix, target, *both)
+
+    def unflat(self, flat: Array) -> Array:
+        """θ of shape (p, k) from all scores in one vector."""
+        return np.asarray(flat.reshape(self._shape[::-1]).T)
+
+    def decrement(self, theta: Array, weight: Weight) -> float:
+        """stepᵀ(A + 2ηRRᵀ)step: twice the decrease of J that the model promises.
+
+        With η = ∞ no step goes along the penalty.
+        """
         step = theta - self._local.theta
         flat = _flat(step)
-        found = float(flat @ self._matrix @ flat)
-        if np.isinf(eta):  # no step goes along the penalty
-            return found
-        along = self._problem.system.factor.T @ self._problem.beta(step)
-        return found + 2.0 * eta * float(np.sum(along**2))
+        curved = float(flat @ self._matrix @ flat)
+        return curved + 2.0 * self._problem.punished(self._problem.beta(step), weight)
 
 
 def _flat(theta: Array) -> Array:

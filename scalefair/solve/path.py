@@ -13,6 +13,7 @@ from scipy.linalg import LinAlgError
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
+from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.primal import gain
 from scalefair.solve.system import System
 
@@ -30,7 +31,7 @@ class Spectrum:
     target: Array
     factor: Array
     share_factor: Array
-    mean: Array
+    covariance: Array
 
     @classmethod
     def of(cls, system: System) -> Spectrum:
@@ -41,9 +42,13 @@ class Spectrum:
         factor = basis.T @ system.factor
         same = system.share_factor is system.factor
         share_factor = factor if same else basis.T @ system.share_factor
-        # Without intercept the Gram matrix is C_φ + mean·meanᵀ: the mean gives back C_φ.
-        mean = basis.T @ system.mean * (not system.fit_intercept)
-        return cls(values, basis, basis.T @ system.target, factor, share_factor, mean)
+        # Without intercept the Gram matrix is not centred, but the variance of f is.
+        covariance = np.diag(values)
+        if not system.fit_intercept:
+            # Where the Gram matrix has nothing but rounding error, the covariance has no more.
+            live = values > 1e-14 * values.max(initial=0.0)
+            covariance = np.outer(live, live) * (basis.T @ system.covariance @ basis)
+        return cls(values, basis, basis.T @ system.target, factor, share_factor, covariance)
 
     def at(self, alpha: float) -> AlphaSlice:
         """Return everything that the solutions at this α have in common."""
@@ -73,6 +78,11 @@ class AlphaSlice:
     along: Array
 
     @property
+    def n_penalized(self) -> int:
+        """Number of coefficients that the penalty may reach, of one output."""
+        return len(self.ridge)
+
+    @property
     def ridge_coef(self) -> Array:
         """β at η = 0, shape (m, t)."""
         return np.asarray(self.spectrum.basis @ self.ridge)
@@ -88,15 +98,14 @@ class AlphaSlice:
 
     def shares(self, etas: Array) -> Array:
         """Explained share for each η, shape (E,); NaN where f is constant."""
-        at = self.coordinates(etas)
+        at = np.concatenate([self.ridge[None], self.coordinates(etas)])
+        return path_shares(self.spectrum.share_factor, self.spectrum.covariance, at)
+
+    def quadratic(self) -> Quadratic:
+        """Return what the solutions minimise before the penalty, in the eigenbasis."""
         spectrum = self.spectrum
-        explained = np.sum(np.matmul(spectrum.share_factor.T, at) ** 2, axis=(1, 2))
-        square = np.sum(spectrum.values[:, None] * at**2, axis=(1, 2))
-        variance = square - np.sum(np.matmul(spectrum.mean, at) ** 2, axis=1)
-        # What is left of f where the penalty reaches all of it is rounding error of the ridge fit.
-        ridge = np.sum(spectrum.values[:, None] * self.ridge**2)
-        constant = variance <= np.maximum(1e-15 * square, 1e-20 * ridge)
-        return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))
+        hessian = np.diag(spectrum.values + self.alpha)
+        return Quadratic(hessian, spectrum.target, spectrum.share_factor, spectrum.covariance)
 
 
 def grid(spectrum: Spectrum, alphas: Array, etas: Array) -> Array:

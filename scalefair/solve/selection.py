@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._typing import Array
-from scalefair.solve.validation import GridScores, mean_and_error
+from scalefair.penalties.share import ShareEstimate, mean_and_error
+from scalefair.solve.validation import GridScores
 
 
 class Choice(NamedTuple):
@@ -32,26 +34,27 @@ def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     return Choice(int(alpha[eta]), eta)
 
 
-def best_within_limit(scores: GridScores, in_sample: Array, unfairness: float) -> Choice | None:
-    """Return the best error whose share is within the limit, held out and in sample; or None.
+def best_within_limit(scores: GridScores, unfairness: float) -> Choice | None:
+    """Return the least error whose held-out share is within the limit; None if there is none.
 
-    Parameters
-    ----------
-    scores : GridScores
-        Of the folds.
-    in_sample : array of shape (A, E)
-        Explained share of the fits on all rows.
-    unfairness : float
-        The limit.
+    The share is within it where its mean over the folds and half a standard error are. A constant
+    prediction has no share, and is not on the grid: the caller compares with it.
     """
-    mean = scores.mse.mean(axis=0)
-    share = np.maximum(scores.share.mean(axis=0), 0.0)
-    outside = (share > unfairness) | (in_sample > unfairness + 1e-9)
-    # The share of a constant prediction is undefined: it is no answer unless all are constant.
-    undefined = np.isnan(share) | np.isnan(in_sample)
-    if not undefined.all():
-        outside |= undefined
-    if outside.all():
+    return _least_error(scores, ShareEstimate.of(scores.share).is_within(unfairness))
+
+
+def best_without_share(scores: GridScores, etas: Array) -> Choice | None:
+    """Return the least error at η = ∞, where nothing is left to explain; its share is not tested.
+
+    The corrected share of a predictor without any is below 0 as often as above.
+    """
+    defined = ~np.isnan(scores.share.mean(axis=0))
+    return _least_error(scores, defined & np.isinf(etas))
+
+
+def _least_error(scores: GridScores, allowed: NDArray[np.bool_]) -> Choice | None:
+    if not allowed.any():
         return None
-    position = np.unravel_index(np.argmin(np.where(outside, np.inf, mean)), mean.shape)
+    mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
+    position = np.unravel_index(np.argmin(mean), mean.shape)
     return Choice(int(position[0]), int(position[1]))

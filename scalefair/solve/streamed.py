@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from scalefair._typing import Array
-from scalefair.penalties import PENALTIES, Features, normalized
+from scalefair.penalties import Features
 from scalefair.solve.conjugate import Sketch
-from scalefair.solve.system import System
+from scalefair.solve.system import System, both_factors
 from scalefair.statistics.products import CrossMoments, StreamedGram
 
 RANK = 512
@@ -70,7 +72,7 @@ class StreamedSystem(System):
         phi: StreamedGram,
         *,
         penalty: str = "normalized",
-        eps: float = 1e-6,
+        eps: float | None = None,
         fit_intercept: bool = True,
         features: Features = ("phi",),
         ridge: Array | None = None,
@@ -82,13 +84,14 @@ class StreamedSystem(System):
         target = moments.covariance(features, "y")
         if not fit_intercept:
             target = target + np.outer(moments.mean(*features), moments.mean("y"))
-        factor = share_factor = np.zeros((len(gram), 0))
-        if "psi" in moments.blocks:
-            share_factor = normalized(moments, eps, features)
-            plain = penalty == "normalized"
-            factor = share_factor if plain else PENALTIES[penalty](moments, eps, features)
+        factor, share_factor = both_factors(moments, penalty, eps, features)
         ridge = np.ones(len(gram)) if ridge is None else ridge
         return cls(moments, gram, target, factor, share_factor, ridge, fit_intercept, features)
+
+    @cached_property
+    def covariance(self) -> Any:
+        """C_φ, centred; a product with it is one pass."""
+        return replace(self.gram, centred=True)
 
     @property
     def scale(self) -> Array:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefair._typing import Array
-from scalefair.penalties import PENALTIES, Features, normalized
+from scalefair.penalties import PENALTIES, Features, attribute, normalized
+from scalefair.penalties.share import is_constant, second_moment, share_of_variance
 from scalefair.statistics import Moments
 
 
@@ -35,7 +36,7 @@ class System:
     factor : array of shape (m, q)
         R of the penalty; always centred.
     share_factor : array of shape (m, q)
-        R of `normalized`, which the explained share is defined by.
+        R of the explained share, whatever the penalty and its ε.
     ridge : array of shape (m,)
         Ridge of each feature relative to α.
     fit_intercept : bool
@@ -59,7 +60,7 @@ class System:
         moments: Moments,
         *,
         penalty: str = "normalized",
-        eps: float = 1e-6,
+        eps: float | None = None,
         fit_intercept: bool = True,
         features: Features = ("phi",),
         ridge: Array | None = None,
@@ -71,11 +72,7 @@ class System:
             mean = moments.mean(*features)
             gram = gram + np.outer(mean, mean)
             target = target + np.outer(mean, moments.mean("y"))
-        factor = share_factor = np.zeros((len(gram), 0))
-        if "psi" in moments.blocks:
-            share_factor = normalized(moments, eps, features)
-            plain = PENALTIES[penalty] is normalized
-            factor = share_factor if plain else PENALTIES[penalty](moments, eps, features)
+        factor, share_factor = both_factors(moments, penalty, eps, features)
         ridge = np.ones(len(gram)) if ridge is None else ridge
         return cls(moments, gram, target, factor, share_factor, ridge, fit_intercept, features)
 
@@ -90,27 +87,34 @@ class System:
         intercept = mean_y - self.mean @ coef if self.fit_intercept else np.zeros_like(mean_y)
         return Solution(coef, intercept)
 
+    @cached_property
+    def covariance(self) -> Any:
+        """C_φ, centred also where the Gram matrix is not; all that is asked of it is a product."""
+        return self.moments.covariance(self.features, self.features)
+
     def variance(self, coef: Array) -> float:
         """βᵀ C_φ β, the variance of the predictions, summed over the outputs."""
-        total = float(np.sum(coef * (self.gram @ coef)))
-        return total if self.fit_intercept else total - float(np.sum((self.mean @ coef) ** 2))
+        return float(np.sum(coef * (self.covariance @ coef)))
 
     def explained_share(self, coef: Array) -> float:
-        """tr(BᵀRRᵀB) / tr(BᵀC_φB) with the normalised R; NaN for a constant f, where it is 0/0."""
-        explained = np.asarray(np.sum((self.share_factor.T @ coef) ** 2))
-        return float(shares(explained, np.asarray(self.variance(coef)), self.moments))
+        """Explained share in sample; NaN for a constant f, and without sensitive attributes."""
+        if attribute(self.moments) is None:
+            return float("nan")
+        explained = np.sum((self.share_factor.T @ coef) ** 2)
+        size = second_moment(self.moments)
+        return float(share_of_variance(explained, self.variance(coef), size))
 
 
-def shares(explained: Array, variance: Array, moments: Moments) -> Array:
-    """explained / variance, NaN where f is constant."""
-    constant = is_constant(variance, moments)
-    return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))
-
-
-def is_constant(variance: Array, moments: Moments) -> NDArray[np.bool_]:
-    """Say whether a variance of f is no more than rounding error of y."""
-    size = float(np.sum(np.diagonal(moments.covariance("y", "y")) + moments.mean("y") ** 2))
-    return np.asarray(variance <= 1e-24 * size)
+def both_factors(
+    moments: Moments, penalty: str, eps: float | None, features: Features
+) -> tuple[Array, Array]:
+    """R of the penalty and R of the share; without sensitive attributes they have no columns."""
+    if attribute(moments) is None:
+        none = np.zeros((sum(moments.blocks[name] for name in features), 0))
+        return none, none
+    share_factor = normalized(moments, None, features)
+    same = PENALTIES[penalty] is normalized and eps is None
+    return share_factor if same else PENALTIES[penalty](moments, eps, features), share_factor
 
 
 def best_scale(system: System, coef: Array) -> Array:
@@ -121,5 +125,5 @@ def best_scale(system: System, coef: Array) -> Array:
     """
     norm = np.einsum("...mt,...mt->...", coef, np.matmul(system.gram, coef))
     along = np.einsum("...mt,mt->...", coef, system.target)
-    constant = is_constant(norm, system.moments)
+    constant = is_constant(norm, second_moment(system.moments))
     return np.where(constant, 1.0, along / np.where(constant, 1.0, norm))

@@ -67,6 +67,20 @@ class Moments:
         zeros = np.zeros(width)
         return cls(dict(blocks), 0, 0.0, zeros, zeros, np.zeros((width, width)), key)
 
+    @classmethod
+    def of_rows(
+        cls, rows: Mapping[str, Array], weight: Array, units: Mapping[str, Units] | None = None
+    ) -> Moments:
+        """Return the moments of rows at hand: arrays of shape (n, width) by block."""
+        Z, n = np.hstack(list(rows.values())), float(weight.sum())
+        shift = Z[0]
+        offset = weight @ (Z - shift) / n
+        centred = np.sqrt(weight)[:, None] * (Z - shift - offset)
+        return cls(
+            {name: part.shape[1] for name, part in rows.items()}, int(np.count_nonzero(weight)), n,
+            shift, offset, centred.T @ centred, "", float(weight @ weight), units or {},
+        )  # fmt: skip
+
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
