@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._measure import RESULTS
+from benchmarks.paper import toy1
+from benchmarks.paper.experiment import mean_and_error
 from scalefair._files import write_atomically
 from scalefair.datasets import make_toy1
-from scalefair.paper import toy1
-from scalefair.paper.experiment import mean_and_error
 
 SETTINGS = [(500, 0.5, 0.3), (800, 0.5, 0.3), (500, 0.5, 0.2), (800, 0.45, 0.2)]
 WEIGHTS = {"standard": 0.0, "eta=200": 200.0}
@@ -39,7 +39,9 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     """Means and standard errors by setting, and the print at the end."""
     lines = []
     for key, rows in values.groupby(["approach", "rows", "bias", "noise"], sort=False):
-        line = dict(zip(("approach", "rows", "bias", "noise"), map(str, key), strict=True))
+        line: dict[str, object] = dict(
+            zip(("approach", "rows", "bias", "noise"), map(str, key), strict=True)
+        )
         for name in toy1.MEASURES:
             line[name], line[f"{name}_error"] = mean_and_error(rows[name])
         lines.append(line)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.paper.drawing import draw_panels, to_files
+from benchmarks.paper.experiment import Experiment
 from scalefair._files import write_atomically
-from scalefair.paper.experiment import Experiment
-from scalefair.plots.curves import draw_panels, to_files
 
 DIGITS = "%.5g"
 

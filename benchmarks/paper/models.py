@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.paper.data import SENSITIVE_LENGTH_SCALE, Sample, gram
+from benchmarks.paper.ridge import Grid, chosen, cross_validated
 from scalefair._typing import Array
 from scalefair.estimators import FairGPRegressor, FairKernelRidgeCV
 from scalefair.kernels import median_length_scale
-from scalefair.paper.data import SENSITIVE_LENGTH_SCALE, Sample, gram
-from scalefair.paper.ridge import Grid, chosen, cross_validated
 
 Predictions = dict[str, Array]
 

@@ -35,20 +35,9 @@ def standardised(values: Any) -> Any:
     return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
-def _shipped(name: str, load: Any, **options: Any) -> Any:
-    try:
-        return load(**options)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"the {name} data are not in this installation ({error.filename} is absent), though "
-            "every wheel of scalefair has them; install it again: pip install --force-reinstall "
-            "--no-deps scalefair"
-        ) from error
-
-
 def crime() -> Sample:
     """1,993 communities, 100 inputs; the shares of four races are sensitive, standardised, too."""
-    found = _shipped("Communities and Crime", load_communities_crime, missing="paper")
+    found = load_communities_crime(missing="paper")
     X = standardised(found.data)
     return Sample(X, X[RACE].to_numpy(), standardised(found.target))
 
@@ -66,7 +55,7 @@ def adult() -> Sample:
     The bits of s, standardised, are so far apart that a Gaussian kernel of length scale 0.5 is
     below 1e-7 between two groups: it is 1[s = s'], which needs no approximation.
     """
-    found = _shipped("Adult", load_adult, subset="all", encoding="a9a")
+    found = load_adult(subset="all", encoding="a9a")
     codes = found.sensitive_features.apply(lambda column: column.cat.codes)
     group = codes["sex"].to_numpy() * 5 + codes["race"].to_numpy()
     return Sample(standardised(found.data), group, standardised(found.target.astype(float)))

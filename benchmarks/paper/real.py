@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.paper.curves import gaps, hsic, hsic_of_groups, rmse
+from benchmarks.paper.data import Sample, gram
+from benchmarks.paper.drawing import COLOURS, Curve, Panel
+from benchmarks.paper.experiment import mean_and_error
+from benchmarks.paper.models import EVEN, ONCE, Predictions
 from scalefair._typing import Array
-from scalefair.paper.curves import gaps, hsic, hsic_of_groups, rmse
-from scalefair.paper.data import Sample, gram
-from scalefair.paper.experiment import mean_and_error
-from scalefair.paper.models import EVEN, ONCE, Predictions
-from scalefair.plots.curves import COLOURS, Curve, Panel
 
 ETAS = np.concatenate([[0.0], np.geomspace(0.1, 10.0, 6)])
 """Seven weights in [0, 10]; the paper does not print which."""

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.paper.curves import area, hsic, is_flat, rmse
+from benchmarks.paper.data import gram
+from benchmarks.paper.drawing import Curve, Panel
+from benchmarks.paper.experiment import Experiment, judged, mean_and_error
+from benchmarks.paper.ridge import CHOICES, Grid, cross_validated, factors
 from scalefair._typing import Array
 from scalefair.datasets import make_toy2
 from scalefair.measures import hsic as gaussian_hsic
 from scalefair.measures import mutual_information
-from scalefair.paper.curves import area, hsic, is_flat, rmse
-from scalefair.paper.data import gram
-from scalefair.paper.experiment import Experiment, judged, mean_and_error
-from scalefair.paper.ridge import CHOICES, Grid, cross_validated, factors
-from scalefair.plots.curves import Curve, Panel
 
 LENGTH_SCALES = np.geomspace(1e-4, 1e3, 10)
 RIDGES = np.geomspace(1e-4, 1e4, 10)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalefair.paper import models, real
-from scalefair.paper.data import ADULT_TRAINING_ROWS, Sample, adult, adult_split
-from scalefair.paper.experiment import Experiment, judged
+from benchmarks.paper import models, real
+from benchmarks.paper.data import ADULT_TRAINING_ROWS, Sample, adult, adult_split
+from benchmarks.paper.experiment import Experiment, judged
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.paper.curves import hsic, rmse
+from benchmarks.paper.data import RACE, SENSITIVE_LENGTH_SCALE, Sample, crime, crime_split, gram
+from benchmarks.paper.drawing import Curve, Panel
+from benchmarks.paper.experiment import Experiment, judged, mean_and_error
 from scalefair.estimators import FairGPRegressor
-from scalefair.paper.curves import hsic, rmse
-from scalefair.paper.data import RACE, SENSITIVE_LENGTH_SCALE, Sample, crime, crime_split, gram
-from scalefair.paper.experiment import Experiment, judged, mean_and_error
-from scalefair.plots.curves import Curve, Panel
 
 INCOME = [
     "whitePerCap", "blackPerCap", "indianPerCap", "AsianPerCap", "OtherPerCap", "HispPerCap",

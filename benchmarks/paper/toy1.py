@@ -19,15 +19,15 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 
+from benchmarks.paper.curves import is_flat
+from benchmarks.paper.data import SENSITIVE_LENGTH_SCALE, gram
+from benchmarks.paper.drawing import Curve, Panel
+from benchmarks.paper.experiment import Experiment, judged, mean_and_error
+from benchmarks.paper.ridge import Grid, cross_validated
 from scalefair._typing import Array
 from scalefair.datasets import make_toy1
 from scalefair.estimators import FairGPRegressor
 from scalefair.kernels import median_length_scale
-from scalefair.paper.curves import is_flat
-from scalefair.paper.data import SENSITIVE_LENGTH_SCALE, gram
-from scalefair.paper.experiment import Experiment, judged, mean_and_error
-from scalefair.paper.ridge import Grid, cross_validated
-from scalefair.plots.curves import Curve, Panel
 
 ETAS = (2e-3, 0.2, 20.0, 200.0)
 STEPS = ["standard", *(f"eta={eta:g}" for eta in ETAS)]

@@ -14,9 +14,9 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 
-from scalefair.paper import models, real
-from scalefair.paper.data import Sample, crime, crime_split
-from scalefair.paper.experiment import Experiment, judged
+from benchmarks.paper import models, real
+from benchmarks.paper.data import Sample, crime, crime_split
+from benchmarks.paper.experiment import Experiment, judged
 
 NEAR = 0.02
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from scalefair.plots.curves import Panel
+from benchmarks.paper.drawing import Panel
 
 HOLDS, OPEN, FAILS = "holds", "undecided", "fails"
 FEWEST = 3
