@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from benchmarks.paper import EXPERIMENTS, data, load, runs
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.drawing import Curve, Panel
-from benchmarks.paper.experiment import Experiment, judged
+from benchmarks.paper.experiment import Experiment, verdicts
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def experiment(trial):
         quick=Setting(2),
         trial=trial,
         table=table,
-        claims=lambda values: judged({"x is positive": values["x"]}),
+        claims=lambda values: verdicts({"x is positive": values["x"]}),
         panels=lambda found: [Panel([Curve("x", [1.0, 2.0], found["x"], [0.1, np.nan])], "", "x")],
     )
 

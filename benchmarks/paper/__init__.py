@@ -21,5 +21,5 @@ def load(name: str) -> Experiment:
     """Return an experiment by its name."""
     if name not in EXPERIMENTS:
         raise ValueError(f"experiment={name!r} is unknown; give one of {', '.join(EXPERIMENTS)}")
-    found: Experiment = import_module(f"benchmarks.paper.{name}").EXPERIMENT
-    return found
+    experiment: Experiment = import_module(f"benchmarks.paper.{name}").EXPERIMENT
+    return experiment
