@@ -83,7 +83,6 @@ def folder(tmp_path_factory):
         ("moments d.csv --like m.scalefair --target payy", "did you mean 'pay'?"),
         ("merge nowhere.moments", "No such file or directory"),
         ("merge", "Missing argument 'PARTS...'"),
-        ("paper toy3", "'toy3' is not one of 'toy1'"),
         ("frontier d.csv --target pay --sensitive sex --drop idd", "did you mean 'id'?"),
         ("frontier d.csv --target pay --sensitive sex --colour red", "No such option"),
     ],
@@ -128,9 +127,7 @@ def test_errors_of_the_system_name_the_file_and_the_remedy():
     assert remedied(ValueError("a column is empty: drop it")).endswith("leave it out with --drop")
 
 
-@pytest.mark.parametrize(
-    "command", ["frontier", "fit", "predict", "audit", "moments", "merge", "paper"]
-)
+@pytest.mark.parametrize("command", ["frontier", "fit", "predict", "audit", "moments", "merge"])
 def test_every_command_has_help_with_an_example(command):
     text = succeed(command, "--help")
     assert f"scalefair {command} " in text

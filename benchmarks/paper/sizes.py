@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._measure import RESULTS
-from scalefair._files import write_atomically
+from benchmarks.paper import toy1
+from benchmarks.paper.experiment import means
+from benchmarks.paper.runs import write_csv
 from scalefair.datasets import make_toy1
-from scalefair.paper import toy1
-from scalefair.paper.experiment import mean_and_error
 
 SETTINGS = [(500, 0.5, 0.3), (800, 0.5, 0.3), (500, 0.5, 0.2), (800, 0.45, 0.2)]
+KEYS = ["approach", "rows", "bias", "noise"]
 WEIGHTS = {"standard": 0.0, "eta=200": 200.0}
 
 
@@ -37,19 +38,10 @@ def trial(seed: int, rows: int, bias: float, noise: float) -> list[dict[str, obj
 
 def table(values: pd.DataFrame) -> pd.DataFrame:
     """Means and standard errors by setting, and the print at the end."""
-    lines = []
-    for key, rows in values.groupby(["approach", "rows", "bias", "noise"], sort=False):
-        line = dict(zip(("approach", "rows", "bias", "noise"), map(str, key), strict=True))
-        for name in toy1.MEASURES:
-            line[name], line[f"{name}_error"] = mean_and_error(rows[name])
-        lines.append(line)
-    for name in WEIGHTS:
-        printed = toy1.PRINTED[name, "GPR"]
-        line = {"approach": name, "rows": "printed", "bias": "", "noise": ""}
-        for place, measure in enumerate(toy1.MEASURES):
-            line[measure], line[f"{measure}_error"] = printed[2 * place :][:2]
-        lines.append(line)
-    return pd.DataFrame(lines).sort_values("approach", ascending=False, kind="stable")
+    here = means(values, KEYS, toy1.MEASURES).astype(dict.fromkeys(KEYS, str))
+    printed = toy1.PRINTED.xs("GPR", level="model").loc[list(WEIGHTS)].reset_index()
+    lines = pd.concat([here, printed.assign(rows="printed", bias="", noise="")])
+    return lines.sort_values("approach", ascending=False, kind="stable")
 
 
 def main() -> None:
@@ -60,11 +52,9 @@ def main() -> None:
     for setting in SETTINGS:
         lines += [line for seed in seeds for line in trial(seed, *setting)]
         print(f"{setting} done", flush=True)
-    values = pd.DataFrame(lines)
-    found = table(values)
+    found = table(pd.DataFrame(lines))
     print(found.to_string(index=False, float_format="{:.4f}".format))
-    path = RESULTS / "paper" / "toy1_sizes.csv"
-    write_atomically(path, found.to_csv(index=False, float_format="%.5g").encode())
+    write_csv(RESULTS / "paper" / "toy1_sizes.csv", found)
 
 
 if __name__ == "__main__":

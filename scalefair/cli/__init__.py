@@ -1,6 +1,6 @@
 """The command line. It loads the rest of the package only when a command needs it."""
 
-from scalefair.cli import audit, fit, frontier, moments, paper, predict
+from scalefair.cli import audit, fit, frontier, moments, predict
 from scalefair.cli._group import main
 
 for _command in (
@@ -10,7 +10,6 @@ for _command in (
     audit.audit,
     moments.moments,
     moments.merge,
-    paper.paper,
 ):
     main.add_command(_command)
 

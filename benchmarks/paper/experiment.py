@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from scalefair.plots.curves import Panel
+from benchmarks.paper.drawing import Panel
 
 HOLDS, OPEN, FAILS = "holds", "undecided", "fails"
 FEWEST = 3
@@ -33,7 +33,7 @@ class Experiment:
     table : callable (values) -> table
         Means and standard errors, beside what the paper prints.
     claims : callable (values) -> table
-        See `judged`.
+        See `verdicts`.
     panels : callable (table) -> list of Panel
         The figure, drawn from what `table` returns.
     """
@@ -48,7 +48,7 @@ class Experiment:
     panels: Callable[[pd.DataFrame], Sequence[Panel]]
 
 
-def judged(gains: Mapping[str, Any], margin: float = 0.0) -> pd.DataFrame:
+def verdicts(gains: Mapping[str, Any], margin: float = 0.0) -> pd.DataFrame:
     """Judge claims, each given as the gains of all seeds that it says are positive.
 
     Parameters
@@ -66,12 +66,12 @@ def judged(gains: Mapping[str, Any], margin: float = 0.0) -> pd.DataFrame:
     """
     lines = []
     for claim, values in gains.items():
-        kept = np.asarray(values, dtype=np.float64)
-        kept = kept[np.isfinite(kept)]
-        gain, error = mean_and_error(kept)
+        finite = np.asarray(values, dtype=np.float64)
+        finite = finite[np.isfinite(finite)]
+        gain, error = mean_and_error(finite)
         # Few seeds make the error itself uncertain, which Student's t allows for.
-        doubt = error * float(t.ppf(0.975, len(kept) - 1)) if len(kept) >= FEWEST else np.inf
-        lines.append((claim, gain, error, len(kept), verdict(gain, doubt, margin)))
+        doubt = error * float(t.ppf(0.975, len(finite) - 1)) if len(finite) >= FEWEST else np.inf
+        lines.append((claim, gain, error, len(finite), verdict(gain, doubt, margin)))
     return pd.DataFrame(lines, columns=["claim", "gain", "error", "seeds", "verdict"])
 
 
@@ -84,8 +84,17 @@ def verdict(gain: float, doubt: float, margin: float = 0.0) -> str:
 
 def mean_and_error(values: Any) -> tuple[float, float]:
     """Mean and standard error; NaN for what too few values do not tell."""
-    kept = np.asarray(values, dtype=np.float64)
-    if not kept.size:
-        return float("nan"), float("nan")
-    error = kept.std(ddof=1) / np.sqrt(kept.size) if kept.size > 1 else float("nan")
-    return float(kept.mean()), float(error)
+    series = pd.Series(np.asarray(values, dtype=np.float64))
+    return series.mean(), float(series.std() / np.sqrt(len(series)))
+
+
+def means(values: pd.DataFrame, by: list[str], measures: Sequence[str]) -> pd.DataFrame:
+    """Mean of each measure in a column of its name, and standard error in ``NAME_error``."""
+    table = values.groupby(by, sort=False)[list(measures)].agg(["mean", "sem"])
+    table.columns = with_errors(measures)
+    return table.reset_index()
+
+
+def with_errors(measures: Sequence[str]) -> pd.Index[str]:
+    """Names of the columns of `means`."""
+    return pd.Index([f"{name}{end}" for name in measures for end in ("", "_error")])

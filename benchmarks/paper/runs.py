@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.paper.drawing import draw_panels, to_files
+from benchmarks.paper.experiment import Experiment
 from scalefair._files import write_atomically
-from scalefair.paper.experiment import Experiment
-from scalefair.plots.curves import draw_panels, to_files
-
-DIGITS = "%.5g"
-
-Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run found.
+    """What a run gives.
 
     Parameters
     ----------
@@ -36,10 +31,6 @@ class Outcome:
     files: list[Path]
 
 
-def _silent(done: int, total: int) -> None:
-    del done, total
-
-
 def run(
     experiment: Experiment,
     folder: Path,
@@ -47,7 +38,7 @@ def run(
     quick: bool = False,
     seeds: Iterable[int] | None = None,
     fresh: bool = False,
-    tell: Tell = _silent,
+    tell: Callable[[int, int], object] = lambda *_: None,
 ) -> Outcome:
     """Compute the seeds that are not there yet, and write tables and figures of all that are.
 
@@ -64,7 +55,7 @@ def run(
     fresh : bool
         Forget earlier seeds.
     tell : callable (done, total)
-        Told after every seed.
+        Called before every seed, and at the end.
     """
     setting = experiment.quick if quick else experiment.full
     wanted = list(range(setting.seeds) if seeds is None else seeds)
@@ -75,9 +66,8 @@ def run(
         path.unlink(missing_ok=True)
     for done, seed in enumerate(wanted):
         tell(done, len(wanted))
-        if seed not in _seeds(earlier(path)):
-            found = experiment.trial(seed, setting)
-            _keep(path, found, seed)
+        if seed not in set(earlier(path)["seed"]):
+            _keep(path, experiment.trial(seed, setting), seed)
     tell(len(wanted), len(wanted))
     return written(experiment, earlier(path), folder, stem)
 
@@ -85,12 +75,12 @@ def run(
 def written(experiment: Experiment, values: pd.DataFrame, folder: Path, stem: str) -> Outcome:
     """Write tables and figures of the values of all seeds."""
     table, claims = experiment.table(values), experiment.claims(values)
-    write_atomically(folder / f"{stem}.csv", _csv(table))
-    write_atomically(folder / f"{stem}_claims.csv", _csv(claims))
-    # From the table as it was written: what is drawn can be read there.
-    kept = pd.read_csv(folder / f"{stem}.csv")
-    pictures = to_files(draw_panels(experiment.panels(kept)), folder / stem)
     tables = [folder / f"{stem}{end}.csv" for end in ("", "_claims", "_trials")]
+    write_csv(tables[0], table)
+    write_csv(tables[1], claims)
+    # From the table as it was written: what is drawn can be read there.
+    panels = experiment.panels(pd.read_csv(tables[0]))
+    pictures = to_files(draw_panels(panels), folder / stem)
     return Outcome(values, table, claims, [*tables, *pictures])
 
 
@@ -101,19 +91,14 @@ def earlier(path: Path) -> pd.DataFrame:
     return pd.read_csv(path)
 
 
-def _seeds(values: pd.DataFrame) -> set[int]:
-    return set(values["seed"].astype(int))
-
-
-def _keep(path: Path, found: pd.DataFrame, seed: int) -> None:
+def _keep(path: Path, trial: pd.DataFrame, seed: int) -> None:
     """Add a seed to those that are there now: another run may have added some, even this one."""
     others = earlier(path)
     others = others[others["seed"] != seed]
-    values = pd.concat([others, found], ignore_index=True) if len(others) else found
-    write_atomically(path, _csv(values.sort_values("seed", kind="stable")))
+    values = pd.concat([others, trial], ignore_index=True) if len(others) else trial
+    write_csv(path, values.sort_values("seed", kind="stable"))
 
 
-def _csv(table: pd.DataFrame) -> bytes:
-    text = StringIO()
-    table.to_csv(text, index=False, float_format=DIGITS)
-    return text.getvalue().encode()
+def write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write a table with five digits, whole or not at all."""
+    write_atomically(path, table.to_csv(index=False, float_format="%.5g").encode())

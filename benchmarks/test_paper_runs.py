@@ -1,18 +1,20 @@
-"""`scalefair paper`: seeds are kept, broken runs go on, files are whole, errors name the remedy."""
+"""A run of the paper's experiments: no seed is lost, broken runs go on, files are whole."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
-from scalefair.paper import EXPERIMENTS, data, load, runs
-from scalefair.paper.experiment import Experiment, judged
-from scalefair.plots.curves import Curve, Panel
-from tests.cli_tools import refuse, succeed
+from benchmarks.paper import EXPERIMENTS, data, load, runs
+from benchmarks.paper.__main__ import main
+from benchmarks.paper.drawing import Curve, Panel
+from benchmarks.paper.experiment import Experiment, verdicts
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,12 @@ def experiment(trial):
         quick=Setting(2),
         trial=trial,
         table=table,
-        claims=lambda values: judged({"x is positive": values["x"]}),
+        claims=lambda values: verdicts({"x is positive": values["x"]}),
         panels=lambda found: [Panel([Curve("x", [1.0, 2.0], found["x"], [0.1, np.nan])], "", "x")],
     )
 
 
-def one(seed, setting):
+def one(seed, setting):  # noqa: ARG001
     return pd.DataFrame({"seed": seed, "model": ["a", "b"], "x": [seed + 1.0, seed + 2.0]})
 
 
@@ -102,54 +104,50 @@ def test_quick_values_are_never_mixed_with_full_ones(tmp_path):
 
 
 def tiny(name, monkeypatch, **sizes):
-    module = __import__(f"scalefair.paper.{name}", fromlist=["EXPERIMENT"])
+    module = import_module(f"benchmarks.paper.{name}")
     small = replace(module.EXPERIMENT, quick=replace(module.EXPERIMENT.quick, **sizes))
     monkeypatch.setattr(module, "EXPERIMENT", small)
 
 
+def output(*arguments, code=0):
+    """Run the command; return what it prints."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
 def test_the_command_prints_the_tables_and_names_the_files(tmp_path, monkeypatch):
     tiny("toy2", monkeypatch, rows=40, etas=2, seeds=1)
-    text = succeed("paper", "toy2", "--quick", "--out", str(tmp_path / "a"))
+    text = output("toy2", "--quick", "--out", str(tmp_path / "a"))
     assert "NFKL's curve lies below FKL's" in text
     assert str(tmp_path / "a" / "toy2-quick.svg") in text
     record = json.loads(
-        succeed(
-            "paper", "toy2", "--quick", "--seeds", "1:2", "--json", "--out", str(tmp_path / "b")
-        )
+        output("toy2", "--quick", "--seeds", "1:2", "--json", "--out", str(tmp_path / "b"))
     )
     assert set(record) == {"table", "claims", "files"}
     assert pd.read_csv(tmp_path / "b" / "toy2-quick_trials.csv")["seed"].unique().tolist() == [1]
 
 
 def test_the_experiments_are_listed():
-    text = succeed("paper")
-    assert all(f"scalefair paper {name}" in text for name in EXPERIMENTS)
+    assert [line.split()[0] for line in output().splitlines()] == list(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("seeds", ["0", "3:3", "a", "-1:2", "5:2", ""])
 def test_seeds_that_are_none_are_refused(seeds, tmp_path):
-    assert "names no seeds" in refuse("paper", "toy1", f"--seeds={seeds}", "--out", str(tmp_path))
+    error = output("toy1", f"--seeds={seeds}", "--out", str(tmp_path), code=2)
+    assert "names no seeds" in error
     assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_experiment_is_refused():
     with pytest.raises(ValueError, match="give one of toy1"):
         load("toy3")
+    assert "'toy3' is not one of 'toy1'" in output("toy3", code=2)
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("crime", {"rows": 50}), ("adult", {"rows": 50})])
-def test_absent_data_are_told_with_the_remedy(name, sizes, monkeypatch, tmp_path):
-    def gone(**options):
-        raise FileNotFoundError(2, "No such file", "x.gz")
-
-    tiny(name, monkeypatch, seeds=1, **sizes)
-    module = __import__(f"scalefair.paper.{name}", fromlist=["trial"])
-    getattr(module, f"_{name}").cache_clear()
-    monkeypatch.setattr(data, "load_communities_crime", gone)
-    monkeypatch.setattr(data, "load_adult", gone)
-    error = refuse("paper", name, "--quick", "--out", str(tmp_path))
-    assert "x.gz is absent" in error
-    assert "pip install" in error
+def test_a_folder_that_is_a_file_is_refused_before_the_work(tmp_path):
+    (tmp_path / "file").touch()
+    assert "is a file" in output("toy1", "--quick", "--out", str(tmp_path / "file"), code=2)
 
 
 def test_the_samples_are_those_of_the_paper():

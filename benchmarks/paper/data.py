@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 
 from scalefair._typing import Array
 from scalefair.datasets import load_adult, load_communities_crime
-from scalefair.kernels import RBF
+from scalefair.kernels import RBF, Categorical, Kernel
 
 RACE = ["racepctblack", "racePctWhite", "racePctAsian", "racePctHisp"]
 TEST_COMMUNITIES = 399
@@ -35,20 +36,10 @@ def standardised(values: Any) -> Any:
     return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
-def _shipped(name: str, load: Any, **options: Any) -> Any:
-    try:
-        return load(**options)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"the {name} data are not in this installation ({error.filename} is absent), though "
-            "every wheel of scalefair has them; install it again: pip install --force-reinstall "
-            "--no-deps scalefair"
-        ) from error
-
-
+@cache
 def crime() -> Sample:
     """1,993 communities, 100 inputs; the shares of four races are sensitive, standardised, too."""
-    found = _shipped("Communities and Crime", load_communities_crime, missing="paper")
+    found = load_communities_crime(missing="paper")
     X = standardised(found.data)
     return Sample(X, X[RACE].to_numpy(), standardised(found.target))
 
@@ -60,13 +51,14 @@ def crime_split(communities: Sample, seed: int, rows: int) -> tuple[Sample, Samp
     return communities.take(order[TEST_COMMUNITIES:][:rows]), communities.take(held_out)
 
 
+@cache
 def adult() -> Sample:
     """All 48,842 rows in their order, 123 bits; sensitive: the group of sex and race as a number.
 
     The bits of s, standardised, are so far apart that a Gaussian kernel of length scale 0.5 is
     below 1e-7 between two groups: it is 1[s = s'], which needs no approximation.
     """
-    found = _shipped("Adult", load_adult, subset="all", encoding="a9a")
+    found = load_adult(subset="all", encoding="a9a")
     codes = found.sensitive_features.apply(lambda column: column.cat.codes)
     group = codes["sex"].to_numpy() * 5 + codes["race"].to_numpy()
     return Sample(standardised(found.data), group, standardised(found.target.astype(float)))
@@ -83,6 +75,11 @@ def adult_split(people: Sample, seed: int, rows: int) -> tuple[Sample, Sample]:
     return people.take(train), people.take(order[ADULT_TRAINING_ROWS:])
 
 
-def gram(s: Array) -> Array:
-    """The paper's kernel on numeric sensitive attributes, shape (n, n)."""
-    return np.asarray(RBF(SENSITIVE_LENGTH_SCALE)(s), dtype=np.float64)
+def sensitive_kernel(s: Any) -> Kernel:
+    """The paper's kernel on sensitive attributes: groups, in one dimension, are exact."""
+    return Categorical() if s.ndim == 1 else RBF(SENSITIVE_LENGTH_SCALE)
+
+
+def gram(X: Array, Z: Array | None = None, length_scale: float = SENSITIVE_LENGTH_SCALE) -> Array:
+    """The Gaussian kernel of the rows of X and Z; of X and X with the length scale of s."""
+    return np.asarray(RBF(float(length_scale))(X, Z), dtype=np.float64)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.paper.data import gram
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.kernels import RBF
 from scalefair.solve.exact import penalty_spectrum, weighted_rows
 
 Factors = Mapping[str, Array]
@@ -84,10 +84,6 @@ class Decomposed:
         return np.asarray(self.mean_y + np.tensordot(centred, dual, axes=1))
 
 
-def _gram(length_scale: float, X: Array, Z: Array) -> Array:
-    return np.asarray(RBF(float(length_scale))(X, Z), dtype=np.float64)
-
-
 def validation_errors(
     X: Array, y: Array, L: Array, grid: Grid, *, penalties: tuple[str, ...], folds: int
 ) -> dict[str, Array]:
@@ -98,8 +94,8 @@ def validation_errors(
         out = np.arange(len(y)) % folds == fold
         V = factors(L[np.ix_(~out, ~out)], penalties, grid.etas)
         for place, length_scale in enumerate(grid.length_scales):
-            train = Decomposed(_gram(length_scale, X[~out], X[~out]), y[~out])
-            cross = _gram(length_scale, X[out], X[~out])
+            train = Decomposed(gram(X[~out], X[~out], length_scale), y[~out])
+            cross = gram(X[out], X[~out], length_scale)
             for penalty in penalties:
                 f = train.predict(cross, train.dual(V[penalty], grid.alphas, grid.etas))
                 errors[penalty][place] += np.sum((f - y[out, None, None]) ** 2, axis=0) / len(y)
@@ -133,7 +129,7 @@ def cross_validated(
     V = factors(L, penalties, grid.etas)
     for i in sorted({i for pairs in places.values() for i, _ in pairs}):
         length_scale = grid.length_scales[i]
-        model, cross = Decomposed(_gram(length_scale, X, X), y), _gram(length_scale, X_new, X)
+        model, cross = Decomposed(gram(X, X, length_scale), y), gram(X_new, X, length_scale)
         for (penalty, choice), pairs in places.items():
             at = [e for e, (here, _) in enumerate(pairs) if here == i]
             for e in at:

@@ -9,15 +9,15 @@ matrices of 8.5 GB, one for each length scale and fold.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from scalefair.paper import models, real
-from scalefair.paper.data import ADULT_TRAINING_ROWS, Sample, adult, adult_split
-from scalefair.paper.experiment import Experiment, judged
+from benchmarks.paper import models, real
+from benchmarks.paper.data import ADULT_TRAINING_ROWS, adult, adult_split
+from benchmarks.paper.experiment import Experiment, verdicts
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,9 @@ class Setting:
     rank: int = 500
 
 
-@cache
-def _adult() -> Sample:
-    return adult()
-
-
 def trial(seed: int, setting: Setting) -> pd.DataFrame:
     """Both models on one split."""
-    train, test = adult_split(_adult(), seed, setting.rows)
+    train, test = adult_split(adult(), seed, setting.rows)
     etas = np.array(setting.etas)
     fitted: dict[str, real.Fitted] = {
         "KRR": partial(models.low_rank_ridge, train, test, etas, seed, n_components=setting.rank),
@@ -51,7 +46,7 @@ def claims(values: pd.DataFrame) -> pd.DataFrame:
     found: dict[str, Any] = {}
     for variant in ("", models.ONCE, models.EVEN):
         found |= real.process_against_ridge(values, "GP", f"KRR{variant}")
-    return judged(found | real.fairness_costs(values, ("KRR", "GP")))
+    return verdicts(found | real.fairness_costs(values, ("KRR", "GP")))
 
 
 EXPERIMENT = Experiment(

@@ -9,14 +9,14 @@ cross-validation, the process by its evidence, both anew for each of seven weigh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from scalefair.paper import models, real
-from scalefair.paper.data import Sample, crime, crime_split
-from scalefair.paper.experiment import Experiment, judged
+from benchmarks.paper import models, real
+from benchmarks.paper.data import crime, crime_split
+from benchmarks.paper.experiment import Experiment, verdicts
 
 NEAR = 0.02
 
@@ -31,14 +31,9 @@ class Setting:
     ranks: tuple[tuple[int, int], ...] = ((100, 100), (500, 250))
 
 
-@cache
-def _crime() -> Sample:
-    return crime()
-
-
 def trial(seed: int, setting: Setting) -> pd.DataFrame:
     """All models on one split."""
-    train, test = crime_split(_crime(), seed, setting.rows)
+    train, test = crime_split(crime(), seed, setting.rows)
     etas = np.array(setting.etas)
     fitted: dict[str, real.Fitted] = {
         "KRR": partial(models.exact_ridge, train, test, etas, seed),
@@ -68,7 +63,7 @@ def claims(values: pd.DataFrame) -> pd.DataFrame:
     for name in names:
         if "," not in name:
             found |= real.near(values, name, name.split(" of ")[0], NEAR)
-    return judged(found)
+    return verdicts(found)
 
 
 EXPERIMENT = Experiment(

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.paper.curves import area, by_seed, error_and_dependence, is_flat
+from benchmarks.paper.data import gram
+from benchmarks.paper.drawing import Panel, front_panel
+from benchmarks.paper.experiment import Experiment, means, verdicts
+from benchmarks.paper.ridge import CHOICES, Grid, cross_validated, factors
 from scalefair._typing import Array
 from scalefair.datasets import make_toy2
 from scalefair.measures import hsic as gaussian_hsic
 from scalefair.measures import mutual_information
-from scalefair.paper.curves import area, hsic, is_flat, rmse
-from scalefair.paper.data import gram
-from scalefair.paper.experiment import Experiment, judged, mean_and_error
-from scalefair.paper.ridge import CHOICES, Grid, cross_validated, factors
-from scalefair.plots.curves import Curve, Panel
 
 LENGTH_SCALES = np.geomspace(1e-4, 1e3, 10)
 RIDGES = np.geomspace(1e-4, 1e4, 10)
@@ -69,9 +69,7 @@ def measure(f: Array, test: Any, V: Array) -> dict[str, float]:
     """Error and dependence on test rows, P = VVᵀ there; a constant depends on nothing."""
     s = test.sensitive_features
     flat = is_flat(f)
-    return {
-        "rmse": rmse(f, test.target),
-        "hsic": hsic(f, gram(s)),
+    return error_and_dependence(f, test.target, s) | {
         "explained": float(np.sum((f @ V) ** 2)) / len(f),
         "gaussian_hsic": 0.0 if flat else gaussian_hsic(f, s),
         "mi": 0.0 if flat else mutual_information(f, s),
@@ -102,72 +100,53 @@ def trial(seed: int, setting: Setting) -> pd.DataFrame:
 
 def table(values: pd.DataFrame) -> pd.DataFrame:
     """Means and standard errors over the trials, a line per point of the curves."""
-    lines = []
-    for (choice, method, eta), rows in values.groupby(["choice", "method", "eta"], sort=False):
-        line: dict[str, object] = {"choice": choice, "method": method, "eta": eta}
-        for name in ("rmse", *DEPENDENCE):
-            line[name], line[f"{name}_error"] = mean_and_error(rows[name])
-        lines.append(line)
-    return pd.DataFrame(lines)
-
-
-def gains(values: pd.DataFrame) -> dict[str, Any]:
-    """The claims as gains of every trial."""
-    found: dict[str, Any] = {}
-    for choice, part in values.groupby("choice", sort=False):
-        by_seed = [trial for _, trial in part.groupby("seed")]
-        where = {"anew": "chosen at every η", "once": "chosen at η = 0"}[str(choice)]
-        for name, title in DEPENDENCE.items():
-            claim = f"NFKL's curve lies below FKL's: RMSE over {title}, {where}"
-            found[claim] = [_area(one, name) for one in by_seed]
-        if choice == "anew":
-            found |= _extremes(by_seed)
-    return found
-
-
-def _area(values: pd.DataFrame, name: str) -> float:
-    """Area between the curves of one trial, over their common range."""
-    curves = []
-    for method in METHODS:
-        rows = values[values["method"].isin(["KRR", method])]
-        curves.append((rows[name].to_numpy(), rows["rmse"].to_numpy()))
-    return area(curves[0], curves[1], log=LOGARITHMIC[name])
-
-
-def _extremes(by_seed: list[pd.DataFrame]) -> dict[str, list[float]]:
-    """KRR against the strongest weight of either method."""
-    found: dict[str, list[float]] = {}
-    for method in METHODS:
-        plain = [one[one["method"] == "KRR"].iloc[0] for one in by_seed]
-        fair = [one[one["method"] == method].sort_values("eta").iloc[-1] for one in by_seed]
-        pairs = list(zip(plain, fair, strict=True))
-        found[f"KRR has a lower RMSE than {method} at the largest η"] = [
-            b["rmse"] - a["rmse"] for a, b in pairs
-        ]
-        for name, title in DEPENDENCE.items():
-            found[f"KRR is less fair than {method} at the largest η: {title}"] = [
-                a[name] - b[name] for a, b in pairs
-            ]
-    return found
+    return means(values, ["choice", "method", "eta"], ["rmse", *DEPENDENCE])
 
 
 def claims(values: pd.DataFrame) -> pd.DataFrame:
-    """Judge them."""
-    return judged(gains(values))
+    """The claims as gains of every trial."""
+    gains: dict[str, Any] = {}
+    for choice, where in (("anew", "chosen at every η"), ("once", "chosen at η = 0")):
+        part = values[values["choice"] == choice]
+        for name, title in DEPENDENCE.items():
+            claim = f"NFKL's curve lies below FKL's: RMSE over {title}, {where}"
+            gains[claim] = _areas(part, name)
+        if choice == "anew":
+            gains |= _extremes(part)
+    return verdicts(gains)
 
 
-def panels(found: pd.DataFrame) -> list[Panel]:
+def _areas(values: pd.DataFrame, name: str) -> list[float]:
+    """Area between the curves of every trial, over their common range."""
+    fkl, nfkl = (
+        by_seed(values[values["method"].isin(["KRR", method])], name) for method in METHODS
+    )
+    return [area(*pair, log=LOGARITHMIC[name]) for pair in zip(fkl, nfkl, strict=True)]
+
+
+def _extremes(values: pd.DataFrame) -> dict[str, Any]:
+    """KRR against the strongest weight of either method."""
+    strongest = values.sort_values("eta").groupby(["method", "seed"]).last()
+    plain, gains = strongest.loc["KRR"], {}
+    for method in METHODS:
+        fair = strongest.loc[method]
+        gains[f"KRR has a lower RMSE than {method} at the largest η"] = fair["rmse"] - plain["rmse"]
+        for name, title in DEPENDENCE.items():
+            claim = f"KRR is less fair than {method} at the largest η: {title}"
+            gains[claim] = plain[name] - fair[name]
+    return gains
+
+
+def panels(table: pd.DataFrame) -> list[Panel]:
     """RMSE against each measure, length scale and ridge chosen at every weight."""
-    rows = found[found["choice"] == "anew"]
-    drawn = []
-    for name in DRAWN:
-        title, curves = DEPENDENCE[name], []
-        for colour, (method, part) in enumerate(rows.groupby("method", sort=False)):
-            points = (part[name], part["rmse"], part["rmse_error"], part[f"{name}_error"])
-            curves.append(Curve(str(method), *points, colour=colour, marker="Dos"[colour]))
-        log = "x" if LOGARITHMIC[name] else ""
-        drawn.append(Panel(curves, f"{title} of prediction and s", "RMSE", log=log))
-    return drawn
+    rows = table[table["choice"] == "anew"]
+    return [
+        front_panel(
+            rows, "method", name, f"{DEPENDENCE[name]} of prediction and s",
+            log="x" if LOGARITHMIC[name] else "", markers="Dos",
+        )
+        for name in DRAWN
+    ]  # fmt: skip
 
 
 EXPERIMENT = Experiment(

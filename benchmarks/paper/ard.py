@@ -11,19 +11,17 @@ ours takes the unfairness down by about as much as its own. Its kernel is exp(�
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import pandas as pd
-from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.paper.curves import error_and_dependence
+from benchmarks.paper.data import RACE, Sample, crime, crime_split
+from benchmarks.paper.drawing import Curve, Panel
+from benchmarks.paper.experiment import Experiment, mean_and_error, verdicts
+from benchmarks.paper.models import fitted_process
 from scalefair.estimators import FairGPRegressor
-from scalefair.paper.curves import hsic, rmse
-from scalefair.paper.data import RACE, SENSITIVE_LENGTH_SCALE, Sample, crime, crime_split, gram
-from scalefair.paper.experiment import Experiment, judged, mean_and_error
-from scalefair.plots.curves import Curve, Panel
 
 INCOME = [
     "whitePerCap", "blackPerCap", "indianPerCap", "AsianPerCap", "OtherPerCap", "HispPerCap",
@@ -58,41 +56,25 @@ class Setting:
     max_iter: int = 100
 
 
-@cache
-def _crime() -> Sample:
-    return crime()
-
-
 def fit(train: Sample, eta: float, max_iter: int = 100) -> FairGPRegressor:
     """The exact process with one length scale per input."""
-    model = FairGPRegressor(
-        feature_map="exact",
-        length_scale="standardized",
-        sensitive_kernel="rbf",
-        sensitive_length_scale=SENSITIVE_LENGTH_SCALE,
-        penalty="hsic",
-        eta=eta,
-        max_iter=max_iter,
-        random_state=0,
-    )
-    with warnings.catch_warnings():
-        # Length scales of inputs without use run to their bound, and the search says so.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(train.X, train.y, sensitive_features=train.s)
-    return model
+    return fitted_process(
+        train.X, train.s, train.y, eta=eta, feature_map="exact", length_scale="standardized",
+        max_iter=max_iter, random_state=0,
+    )  # fmt: skip
 
 
 def scores(model: FairGPRegressor, test: Sample) -> dict[str, float]:
     """RMSE, HSIC and θ of the ten inputs."""
-    f = model.predict(test.X)
+    measured = error_and_dependence(model.predict(test.X), test.y, test.s)
     theta = dict(zip(test.X, np.sqrt(2.0) * np.array(model.kernel_.length_scale), strict=True))
-    found = {name: float(theta[name]) for name in SCALES}
-    return found | {"RMSE": rmse(f, test.y), "HSIC": hsic(f, gram(test.s))}
+    relevant = {name: float(theta[name]) for name in SCALES}
+    return relevant | {name.upper(): value for name, value in measured.items()}
 
 
 def trial(seed: int, setting: Setting) -> pd.DataFrame:
     """Both models on one split, one line each."""
-    train, test = crime_split(_crime(), seed, setting.rows)
+    train, test = crime_split(crime(), seed, setting.rows)
     return pd.DataFrame(
         {"seed": seed, "model": name, **scores(fit(train, eta, setting.max_iter), test)}
         for name, eta in zip(MODELS, (0.0, setting.eta), strict=True)
@@ -128,7 +110,7 @@ def claims(values: pd.DataFrame) -> pd.DataFrame:
     grown = (fair[SCALES] > plain[SCALES]).sum(axis=1)
     relevance = [np.log((model[SCALES] ** -2.0).sum(axis=1)) for model in (plain, fair)]
     black = np.log(fair["racepctblack"] / plain["racepctblack"])
-    return judged(
+    return verdicts(
         {
             "θ grows for most of the ten inputs (how many beyond 5)": grown - 5.0,
             "unfairness falls more than tenfold (log ratio beyond log 10)": np.log(

@@ -8,7 +8,6 @@ scale 0.5 on x3. Test rows are fresh, four times as many.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,18 +15,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 
+from benchmarks.paper.curves import is_flat
+from benchmarks.paper.data import gram
+from benchmarks.paper.drawing import Curve, Panel
+from benchmarks.paper.experiment import Experiment, means, verdicts, with_errors
+from benchmarks.paper.models import fitted_process
+from benchmarks.paper.ridge import Grid, cross_validated
 from scalefair._typing import Array
 from scalefair.datasets import make_toy1
-from scalefair.estimators import FairGPRegressor
 from scalefair.kernels import median_length_scale
-from scalefair.paper.curves import is_flat
-from scalefair.paper.data import SENSITIVE_LENGTH_SCALE, gram
-from scalefair.paper.experiment import Experiment, judged, mean_and_error
-from scalefair.paper.ridge import Grid, cross_validated
-from scalefair.plots.curves import Curve, Panel
 
 ETAS = (2e-3, 0.2, 20.0, 200.0)
 STEPS = ["standard", *(f"eta={eta:g}" for eta in ETAS)]
@@ -47,7 +45,7 @@ TOLERANCE = 0.005
 
 # Mean and standard error of R² against the observations, R² against the true function, and the
 # correlation of the prediction with x3.
-PRINTED: dict[tuple[str, str], list[float]] = {
+_PRINTED: dict[tuple[str, str], list[float]] = {
     ("standard", "KRR"): [0.606, 0.002, 0.332, 0.003, 0.3917, 0.0011],
     ("standard", "GPR"): [0.612, 0.002, 0.356, 0.003, 0.3863, 0.0013],
     ("eta=0.002", "KRR"): [0.600, 0.002, 0.358, 0.003, 0.4053, 0.0019],
@@ -63,6 +61,9 @@ PRINTED: dict[tuple[str, str], list[float]] = {
     ("FRL", "KRR"): [-0.021, 0.002, -0.024, 0.002, -0.0010, 0.0012],
     ("FRL", "GPR"): [-0.009, 0.001, -0.011, 0.001, -0.0102, 0.0013],
 }
+KEYS = ["approach", "model"]
+PRINTED = pd.DataFrame.from_dict(_PRINTED, orient="index", columns=with_errors(MEASURES))
+PRINTED.index = pd.MultiIndex.from_tuples(_PRINTED, names=KEYS)
 
 
 @dataclass(frozen=True)
@@ -93,25 +94,11 @@ def ridge(train: Any, test: Any, approach: str, etas: Array) -> Array:
 
 
 def process(train: Any, test: Any, approach: str, etas: Array) -> Array:
-    """GPR: one length scale, amplitude and noise by the evidence, η held."""
+    """GPR: one length scale, amplitude and noise by the evidence at a fixed η."""
     X, X_new = inputs(approach, train.data), inputs(approach, test.data)
-    return np.column_stack([_fitted(X, train, float(eta)).predict(X_new) for eta in etas])
-
-
-def _fitted(X: Array, train: Any, eta: float) -> FairGPRegressor:
-    model = FairGPRegressor(
-        feature_map="exact",
-        sensitive_kernel="rbf",
-        sensitive_length_scale=SENSITIVE_LENGTH_SCALE,
-        penalty="hsic",
-        eta=eta,
-        random_state=0,
-    )
-    with warnings.catch_warnings():
-        # FRL leaves no signal, and the search says so.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X, train.target, sensitive_features=train.sensitive_features)
-    return model
+    s, y, options = train.sensitive_features, train.target, {"feature_map": "exact"}
+    models = (fitted_process(X, s, y, eta=float(eta), random_state=0, **options) for eta in etas)
+    return np.column_stack([model.predict(X_new) for model in models])
 
 
 MODELS: dict[str, Callable[[Any, Any, str, Array], Array]] = {"KRR": ridge, "GPR": process}
@@ -134,52 +121,58 @@ def trial(seed: int, setting: Setting) -> pd.DataFrame:
     test = make_toy1(4 * setting.rows, random_state=2 * seed + 1, **options)
     lines = []
     for model, fitted in MODELS.items():
-        kept = fitted(train, test, "standard", np.array([0.0, *ETAS])).T
-        found = dict(zip(STEPS, kept, strict=True))
+        by_weight = fitted(train, test, "standard", np.array([0.0, *ETAS])).T
+        predictions = dict(zip(STEPS, by_weight, strict=True))
         for approach in ("OSV", "FRL"):
-            found[approach] = fitted(train, test, approach, np.zeros(1))[:, 0]
+            predictions[approach] = fitted(train, test, approach, np.zeros(1))[:, 0]
         lines += [
             {"seed": seed, "approach": approach, "model": model, **measure(f, test)}
-            for approach, f in found.items()
+            for approach, f in predictions.items()
         ]
     return pd.DataFrame(lines)
 
 
 def table(values: pd.DataFrame) -> pd.DataFrame:
     """Means and standard errors over the seeds, with the printed ones and the difference."""
-    lines = []
-    for (approach, model), printed in PRINTED.items():
-        rows = values[(values["approach"] == approach) & (values["model"] == model)]
-        for place, name in enumerate(MEASURES):
-            mean, error = mean_and_error(rows[name])
-            value, value_error = printed[2 * place :][:2]
-            lines.append((name, approach, model, mean, error, value, value_error, mean - value))
-    columns = ["measure", "approach", "model", "mean", "error", "printed", "printed_error"]
-    found = pd.DataFrame(lines, columns=[*columns, "difference"])
-    return found.sort_values("measure", key=lambda names: names.map(MEASURES.index), kind="stable")
+    here = means(values, KEYS, MEASURES).set_index(KEYS).reindex(PRINTED.index)
+    parts = [
+        pd.DataFrame(
+            {
+                "measure": name,
+                "mean": here[name],
+                "error": here[f"{name}_error"],
+                "printed": PRINTED[name],
+                "printed_error": PRINTED[f"{name}_error"],
+            }
+        )
+        for name in MEASURES
+    ]
+    lines = pd.concat(parts).reset_index()
+    lines["difference"] = lines["mean"] - lines["printed"]
+    return lines[["measure", *KEYS, *lines.columns[3:]]]
 
 
 def claims(values: pd.DataFrame) -> pd.DataFrame:
     """Every claim of the paper as a gain that should be positive."""
-    found: dict[str, Any] = {}
+    gains: dict[str, Any] = {}
     for model, of_model in values.groupby("model", sort=False):
         wide = of_model.pivot_table(index="seed", columns="approach", values=list(MEASURES))
         obs, true, corr = (wide[name] for name in MEASURES)
         for low, high in pairwise(STEPS):
             where = f"from {low} to {high}"
-            found[f"{model}: R² of observations falls {where}"] = obs[low] - obs[high]
-            found[f"{model}: correlation falls {where}"] = corr[low] - corr[high]
+            gains[f"{model}: R² of observations falls {where}"] = obs[low] - obs[high]
+            gains[f"{model}: correlation falls {where}"] = corr[low] - corr[high]
             if model == "GPR":
-                found[f"GPR: true R² rises {where}"] = true[high] - true[low]
-        found[f"{model}: true R² is higher at eta=200 than without"] = (
+                gains[f"GPR: true R² rises {where}"] = true[high] - true[low]
+        gains[f"{model}: true R² is higher at eta=200 than without"] = (
             true["eta=200"] - true["standard"]
         )
-        found[f"{model}: correlation below 0.1 at eta=200"] = 0.1 - corr["eta=200"].abs()
-        found[f"{model}: OSV keeps more than half of the correlation"] = (
+        gains[f"{model}: correlation below 0.1 at eta=200"] = 0.1 - corr["eta=200"].abs()
+        gains[f"{model}: OSV keeps more than half of the correlation"] = (
             corr["OSV"] - 0.5 * corr["standard"]
         )
-        found[f"{model}: FRL finds no signal (R² below 0.05)"] = 0.05 - obs["FRL"]
-    return judged(found | _process_against_ridge(values), margin=TOLERANCE)
+        gains[f"{model}: FRL finds no signal (R² below 0.05)"] = 0.05 - obs["FRL"]
+    return verdicts(gains | _process_against_ridge(values), margin=TOLERANCE)
 
 
 def _process_against_ridge(values: pd.DataFrame) -> dict[str, Any]:
@@ -193,13 +186,13 @@ def _process_against_ridge(values: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def panels(found: pd.DataFrame) -> list[Panel]:
+def panels(table: pd.DataFrame) -> list[Panel]:
     """One panel per measure: ours filled, the print hollow."""
     drawn = []
     for name in MEASURES:
         curves = []
         for colour, model in enumerate(MODELS, start=1):
-            rows = found[(found["measure"] == name) & (found["model"] == model)]
+            rows = table[(table["measure"] == name) & (table["model"] == model)]
             rows = rows.set_index("approach").loc[APPROACHES]
             places = np.arange(len(APPROACHES)) + 0.12 * (colour - 1.5)
             look: dict[str, Any] = {"colour": colour, "line": "", "marker": "so"[colour - 1]}

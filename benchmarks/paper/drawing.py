@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -70,6 +71,21 @@ class Panel:
     y_label: str
     log: str = ""
     ticks: Sequence[str] = ()
+
+
+def front_panel(
+    table: pd.DataFrame, by: str, x: str, x_label: str, *, log: str = "x", markers: str = "o"
+) -> Panel:
+    """RMSE against the column `x`, a curve for every level of `by`; low rank is dashed."""
+    curves = [
+        Curve(
+            str(name), rows[x], rows["rmse"], rows["rmse_error"], rows[f"{x}_error"],
+            colour=number % len(COLOURS), line="--" if "rank" in str(name) else "-",
+            marker=markers[number % len(markers)],
+        )
+        for number, (name, rows) in enumerate(table.groupby(by, sort=False))
+    ]  # fmt: skip
+    return Panel(curves, x_label, "RMSE", log=log)
 
 
 def draw_panels(panels: Sequence[Panel]) -> Figure:

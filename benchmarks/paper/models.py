@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.paper.data import Sample, gram, sensitive_kernel
+from benchmarks.paper.ridge import Grid, chosen, cross_validated
 from scalefair._typing import Array
 from scalefair.estimators import FairGPRegressor, FairKernelRidgeCV
 from scalefair.kernels import median_length_scale
-from scalefair.paper.data import SENSITIVE_LENGTH_SCALE, Sample, gram
-from scalefair.paper.ridge import Grid, chosen, cross_validated
 
 Predictions = dict[str, Array]
 
@@ -67,7 +67,7 @@ def low_rank_ridge(
     fits = [
         FairKernelRidgeCV(
             alphas=alphas, etas=etas, length_scale=float(length_scale), penalty="hsic",
-            random_state=seed, **_sensitive(train), **options,
+            random_state=seed, sensitive_kernel=sensitive_kernel(train.s), **options,
         ).fit(X, train.y, sensitive_features=train.s)
         for length_scale in drawn_length_scales(X, seed)
     ]  # fmt: skip
@@ -102,21 +102,21 @@ def low_rank_process(
 
 def _processes(train: Sample, test: Sample, etas: Array, **options: Any) -> Predictions:
     """One process for every weight, each search starting where the last one ended."""
-    found, start = [], "median"
+    predictions, start = [], "median"
     for eta in etas:
-        model = FairGPRegressor(
-            length_scale=start, penalty="hsic", eta=float(eta), **_sensitive(train), **options
+        model = fitted_process(
+            train.X.to_numpy(), train.s, train.y, eta=float(eta), length_scale=start, **options
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(train.X.to_numpy(), train.y, sensitive_features=train.s)
         start = model.kernel_.length_scale
-        found.append(model.predict(test.X.to_numpy()))
-    return {"": np.column_stack(found)}
+        predictions.append(model.predict(test.X.to_numpy()))
+    return {"": np.column_stack(predictions)}
 
 
-def _sensitive(train: Sample) -> dict[str, Any]:
-    """Kernel on s: groups are exact, numbers as in the paper."""
-    if train.s.ndim == 1:
-        return {"sensitive_kernel": "categorical"}
-    return {"sensitive_kernel": "rbf", "sensitive_length_scale": SENSITIVE_LENGTH_SCALE}
+def fitted_process(X: Any, s: Any, y: Array, **options: Any) -> FairGPRegressor:
+    """Gaussian process with the HSIC penalty and the paper's kernel on s."""
+    model = FairGPRegressor(penalty="hsic", sensitive_kernel=sensitive_kernel(s), **options)
+    with warnings.catch_warnings():
+        # Length scales of inputs without use run to their bound, and the search says so.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y, sensitive_features=s)
+    return model

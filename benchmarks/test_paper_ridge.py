@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scalefair.datasets import make_toy1
-from scalefair.kernels import RBF
-from scalefair.paper.data import gram
-from scalefair.paper.ridge import (
+from benchmarks.paper.data import gram
+from benchmarks.paper.ridge import (
     Decomposed,
     Grid,
     chosen,
@@ -16,6 +14,8 @@ from scalefair.paper.ridge import (
     factors,
     validation_errors,
 )
+from scalefair.datasets import make_toy1
+from scalefair.kernels import RBF
 from scalefair.solve.exact import fair_dual
 
 ALPHAS, ETAS = np.geomspace(1e-5, 1.0, 4), np.array([0.0, 0.5, 200.0])

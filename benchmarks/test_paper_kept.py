@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scalefair.paper import EXPERIMENTS, load, runs
-from tests import docs_pages
+from benchmarks._measure import RESULTS
+from benchmarks.paper import EXPERIMENTS, load, runs
 
-KEPT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "paper"
-PAGE = docs_pages.ROOT / "docs" / "project" / "paper.md"
+KEPT = RESULTS / "paper"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -93,8 +93,8 @@ def test_ard_unfairness_and_error_are_those_of_the_print():
 
 def test_the_page_shows_every_experiment_with_its_claims(monkeypatch):
     pytest.importorskip("sphinx", reason="pip install '.[docs]'")
-    text = PAGE.read_text("utf-8")
-    monkeypatch.syspath_prepend(docs_pages.ROOT / "docs" / "_ext")
+    text = (DOCS / "project" / "paper.md").read_text("utf-8")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
     paper = import_module("paper")
     for name in EXPERIMENTS:
         assert f"```{{paper-table}} {name}\n" in text

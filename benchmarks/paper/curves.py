@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+import pandas as pd
+from sklearn.metrics import root_mean_squared_error
+
+from benchmarks.paper.data import sensitive_kernel
+from scalefair import measures
 from scalefair._typing import Array
+from scalefair.kernels import Linear
 
 GRID = 200
 
 
-def hsic(f: Array, L: Array) -> float:
-    """HSIC with a linear kernel on f, fᵀHLHf/n²: what the paper punishes and reports."""
-    centred = f - f.mean()
-    return float(centred @ L @ centred / len(f) ** 2)
-
-
-def hsic_of_groups(f: Array, group: Array) -> float:
-    """The same with the kernel 1[s = s'] on groups: the sum of (share × gap of the mean)²."""
-    codes = np.unique(group, return_inverse=True)[1]
-    return float(np.sum((np.bincount(codes, f - f.mean()) / len(f)) ** 2))
-
-
-def rmse(f: Array, y: Array) -> float:
-    """Root mean squared error."""
-    return float(np.sqrt(np.mean((f - y) ** 2)))
+def hsic(f: Array, s: Any) -> float:
+    """HSIC with a linear kernel on f, fᵀHLHf/n², which the paper punishes and reports."""
+    return 0.0 if is_flat(f) else measures.hsic(f, s, Linear(), sensitive_kernel(s))
 
 
 def is_flat(f: Array) -> bool:
-    """Tell whether predictions are one number up to rounding."""
+    """Return True if predictions are one number up to rounding."""
     return bool(f.std() <= 1e-12 * np.abs(f).max(initial=1.0))
+
+
+def error_and_dependence(f: Array, y: Array, s: Any) -> dict[str, float]:
+    """RMSE and HSIC of predictions."""
+    return {"rmse": float(root_mean_squared_error(y, f)), "hsic": hsic(f, s)}
+
+
+def by_seed(values: pd.DataFrame, dependence: str) -> list[tuple[Array, Array]]:
+    """Dependence and RMSE of every seed: the curves that `gaps` compares."""
+    return [
+        (one[dependence].to_numpy(), one["rmse"].to_numpy()) for _, one in values.groupby("seed")
+    ]
 
 
 def front(dependence: Array, error: Array) -> tuple[Array, Array]:
@@ -68,5 +75,5 @@ def gaps(upper: tuple[Array, Array], lower: tuple[Array, Array], *, log: bool = 
 
 def area(upper: tuple[Array, Array], lower: tuple[Array, Array], *, log: bool = False) -> float:
     """Mean of `gaps`; NaN where the curves share no dependence."""
-    found = gaps(upper, lower, log=log)
-    return float(found.mean()) if found.size else float("nan")
+    between = gaps(upper, lower, log=log)
+    return float(between.mean()) if between.size else float("nan")
