@@ -148,6 +148,13 @@ def positive_eigh(matrix: Array) -> tuple[Array, Array]:
     return np.maximum(values, 0.0), vectors
 
 
+def thin_root(matrix: Array) -> Array:
+    """Return D of shape (r, p) with `matrix` = DᵀD, positive semi-definite of rank r."""
+    values, vectors = positive_eigh(matrix)
+    live = values > np.finfo(float).eps * values.max(initial=0.0)
+    return np.asarray(np.sqrt(values[live])[:, None] * vectors[:, live].T)
+
+
 def inverse_root(matrix: Array, eps: float, cutoff: float = 1e-14) -> Array:
     """Return T (p×r) with T Tᵀ = (matrix + eps·I)⁻¹ on the range of `matrix`.
 

@@ -23,7 +23,7 @@ INTERCEPT = [True, False]
 def explained_share(f, L, *, eps=1e-6, weight=None):
     """The library's share, of features of a Gram matrix."""
     values, vectors = np.linalg.eigh(L)
-    Psi = vectors * np.sqrt(np.maximum(values, 0.0))
+    Psi = vectors * np.sqrt(np.where(values > 1e-13 * values.max(), values, 0.0))
     blocks = {"phi": naive.columns(f), "psi": Psi, "y": naive.columns(f)}
     return share_of_block(Moments.of_rows(blocks, naive.ones_if_none(weight, len(f))), eps)
 
@@ -255,7 +255,7 @@ def test_constant_sensitive_attribute_is_no_penalty():
         np.testing.assert_allclose(
             fair_dual(K, L, y, alpha=1e-2, eta=eta).dual_coef, plain.dual_coef, rtol=1e-12
         )
-    assert explained_share(y, L) == 0.0
+    assert explained_share(y, L) < 1e-12
 
 
 @settings(max_examples=25, deadline=None)

@@ -344,7 +344,7 @@ def test_best_within_limit():
     assert best_within_limit(table(mean, share=constant), 0.2) == Choice(1, 1)
     assert best_within_limit(table(mean, share=np.nan), 0.2) is None
     # Half a standard error counts: of two folds 0.1 ± 0.02 it is half of 0.02.
-    uneven = GridScores(scores.mse, scores.share + [[[-0.02]], [[0.02]]])
+    uneven = GridScores(scores.mse, scores.share + np.array([[[-0.02]], [[0.02]]]))
     assert best_within_limit(uneven, 0.1101) == Choice(0, 1)
     assert best_within_limit(uneven, 0.1099) == Choice(1, 2)
 

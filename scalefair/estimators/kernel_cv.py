@@ -216,7 +216,8 @@ class FairKernelRidgeCV(FairKernelRidge):
 
     def _search(self, moments: FoldedMoments) -> SearchResult:
         if self.psi_ is not None and self.unfairness is not None:
-            check_judgeable(moments.folds, group_names(self.psi_, self._preparation.sensitive_encoder))
+            names = group_names(self.psi_, self._preparation.sensitive_encoder)
+            check_judgeable(moments.folds, names)
         joined = len(self._features) > 1
         ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
         system = System.build(moments.total, **self._system_options(ratios[0], self._epses()[0]))

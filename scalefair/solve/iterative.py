@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import svd
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair._linalg import positive_eigh
+from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
 from scalefair.solve.conjugate import Progress, Sketch, block_cg, largest_norm
 from scalefair.solve.limit import Quadratic
@@ -164,14 +164,17 @@ def _slice(whitened: _Whitened, solved: _Solved) -> AlphaSlice:
     along = turn.T @ (roots * inner[:, :t] * whitened.length)
     values, vectors = positive_eigh(_symmetric(solved.Y.T @ solved.product))
     basis = system.scale * (solved.Y @ vectors)
-    mean = basis.T @ system.mean * (not system.fit_intercept)
+    deviation = np.sqrt(values)
+    if not system.fit_intercept:
+        mean = basis.T @ system.mean
+        deviation = thin_root(np.diag(values) - np.outer(mean, mean))
     spectrum = Spectrum(
         values,
         basis,
         basis.T @ system.target,
         basis.T @ system.factor,
         basis.T @ system.share_factor,
-        np.diag(values) - np.outer(mean, mean),
+        deviation,
     )
     ridge, directions = vectors[:t].T * whitened.length, vectors[t:].T @ (roots * turn)
     size = solved.Y @ vectors

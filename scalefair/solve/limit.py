@@ -93,18 +93,26 @@ class Optimum(NamedTuple):
     multiplier: float
 
 
-def path_shares(share_factor: Array, covariance: Array, coef: Array) -> Array:
+def path_shares(share_factor: Array, deviation: Array, coef: Array) -> Array:
     """Explained shares of fits along a path, shape (E,); the first of E + 1 is that at η = 0.
 
     What is left of f where the penalty reaches all of it is rounding error of that first fit.
+
+    Parameters
+    ----------
+    share_factor : array of shape (p, q)
+        R.
+    deviation : array of shape (r, p) or (p,)
+        D with C = DᵀD, or its diagonal: the variance |Dβ|² of a constant f does not cancel.
+    coef : array of shape (E + 1, p, t)
+        β.
     """
     E, p, t = coef.shape
     B = np.moveaxis(coef, 0, 1).reshape(p, -1)
-    explained = np.sum((share_factor.T @ B) ** 2, axis=0).reshape(E, t).sum(axis=1)
-    diagonal = np.diagonal(covariance)
-    is_diagonal = np.count_nonzero(covariance) <= np.count_nonzero(diagonal)
-    product = diagonal[:, None] * B if is_diagonal else covariance @ B
-    variance = np.sum(B * product, axis=0).reshape(E, t).sum(axis=1)
+    D_B = deviation[:, None] * B if deviation.ndim == 1 else deviation @ B
+    explained, variance = (
+        np.sum(part**2, axis=0).reshape(E, t).sum(axis=1) for part in (share_factor.T @ B, D_B)
+    )
     return share_of_variance(explained, variance, variance[0])[1:]
 
 

@@ -44,7 +44,7 @@ def limited(path: AlphaSlice, unfairness: float) -> LimitedFit:
     at, eta = _direction(path, unfairness)
     if eta > 0:
         both = np.stack([path.ridge, at])
-        if np.isnan(path_shares(spectrum.share_factor, spectrum.covariance, both)[0]):
+        if np.isnan(path_shares(spectrum.share_factor, spectrum.deviation, both)[0]):
             check_attainable(path.quadratic(), unfairness)
             raise only_a_constant(unfairness, path.alpha)
         square = float(spectrum.values @ np.sum(at**2, axis=1))

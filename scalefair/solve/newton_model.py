@@ -305,7 +305,7 @@ class Slice:
         """Explained share of the scores for each η; NaN where f is constant."""
         system = self._problem.system
         at = np.concatenate([self._thetas(np.zeros(1)), self._thetas(np.atleast_1d(etas))])
-        return path_shares(system.share_factor, system.covariance, at[:, : len(system.factor)])
+        return path_shares(system.share_factor, system.deviation, at[:, : len(system.factor)])
 
     def quadratic(self) -> Quadratic:
         """Return the model with its ridge, all scores in one vector."""

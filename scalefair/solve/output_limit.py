@@ -18,8 +18,11 @@ def solve_output_under_limit(
 ) -> tuple[float, OutputFit]:
     """Return the η and the fit whose share is `unfairness`, or the fit at 0 if that is within.
 
-    Each η starts from the nearest fit before.
+    Each η starts from the nearest fit before. A limit of 0 is the largest η, whatever share it
+    leaves: the distribution of f has no closed form of η = ∞.
     """
+    if unfairness == 0:
+        return _largest(fit)
     found: dict[float, OutputFit] = {0.0: fit(0.0, None)}
     if found[0.0].dependence.share <= unfairness:
         return 0.0, found[0.0]
@@ -46,3 +49,9 @@ def solve_output_under_limit(
     within = [eta for eta, fit in found.items() if fit.dependence.share <= unfairness]
     eta = min(within)
     return eta, found[eta]
+
+
+def _largest(fit: Callable[[float, OutputFit | None], OutputFit]) -> tuple[float, OutputFit]:
+    """Return the fit at the largest η, by way of smaller ones."""
+    near = fit(float(np.sqrt(LARGEST)), fit(1.0, None))
+    return LARGEST, fit(LARGEST, near)

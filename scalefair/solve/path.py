@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from scalefair._linalg import positive_eigh
+from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
 from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.primal import gain
@@ -31,7 +31,7 @@ class Spectrum:
     target: Array
     factor: Array
     share_factor: Array
-    covariance: Array
+    deviation: Array
 
     @classmethod
     def of(cls, system: System) -> Spectrum:
@@ -43,12 +43,16 @@ class Spectrum:
         same = system.share_factor is system.factor
         share_factor = factor if same else basis.T @ system.share_factor
         # Without intercept the Gram matrix is not centred, but the variance of f is.
-        covariance = np.diag(values)
+        deviation = np.sqrt(values)
         if not system.fit_intercept:
-            # Where the Gram matrix has nothing but rounding error, the covariance has no more.
-            live = values > 1e-14 * values.max(initial=0.0)
-            covariance = np.outer(live, live) * (basis.T @ system.covariance @ basis)
-        return cls(values, basis, basis.T @ system.target, factor, share_factor, covariance)
+            deviation = thin_root(system.covariance) @ basis
+        return cls(values, basis, basis.T @ system.target, factor, share_factor, deviation)
+
+    @property
+    def covariance(self) -> Array:
+        """C_φ in the eigenbasis."""
+        D = self.deviation
+        return np.diag(D**2) if D.ndim == 1 else D.T @ D
 
     def at(self, alpha: float) -> AlphaSlice:
         """Return everything that the solutions at this α have in common."""
@@ -99,7 +103,7 @@ class AlphaSlice:
     def shares(self, etas: Array) -> Array:
         """Explained share for each η, shape (E,); NaN where f is constant."""
         at = np.concatenate([self.ridge[None], self.coordinates(etas)])
-        return path_shares(self.spectrum.share_factor, self.spectrum.covariance, at)
+        return path_shares(self.spectrum.share_factor, self.spectrum.deviation, at)
 
     def quadratic(self) -> Quadratic:
         """Return what the solutions minimise before the penalty, in the eigenbasis."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scalefair._linalg import thin_root
 from scalefair._typing import Array
 from scalefair.penalties import PENALTIES, Features, attribute, normalized
 from scalefair.penalties.share import is_constant, second_moment, share_of_variance
@@ -91,6 +92,11 @@ class System:
     def covariance(self) -> Any:
         """C_φ, centred also where the Gram matrix is not; all that is asked of it is a product."""
         return self.moments.covariance(self.features, self.features)
+
+    @cached_property
+    def deviation(self) -> Array:
+        """D with C_φ = DᵀD."""
+        return thin_root(self.covariance)
 
     def variance(self, coef: Array) -> float:
         """βᵀ C_φ β, the variance of the predictions, summed over the outputs."""
