@@ -198,9 +198,11 @@ def _conditional(judged: Judged, change: Callable[[Chunk], Chunk], kernels: Kern
     target = chunk.y[index, 0]
     labels = judged.survey.truth is not None and judged.survey.truth.is_binary
     control = np.where(target > 0, "positive", "negative").astype(object) if labels else target
-    test = conditional_hsic_test(
-        rows.x[index], _frames.take_rows(rows.s, index), control, random_state=kernels.seed
-    )
+    values = rows.x[index], _frames.take_rows(rows.s, index), control
+    try:
+        test = conditional_hsic_test(*values, random_state=kernels.seed)
+    except UndefinedError as error:
+        raise UndefinedError(f"in the {len(index):,} rows of the test, {error}") from error
     return Found(CONDITIONAL, test.pvalue, len(index))
 
 
