@@ -265,6 +265,39 @@ def moment_parts(Phi, Psi, y, weight=None):
     }
 
 
+def kish(weight):
+    """The number of rows of equal weight that would tell as much: (Σw)²/Σw²."""
+    w = np.asarray(weight, dtype=float)
+    return w.sum() ** 2 / np.sum(w**2)
+
+
+def unbiased_hsic(K, L, weight):
+    """Song et al. (2012), eq. 5, of rows that count w times, the w adding up to Kish's count."""
+    n, rows = kish(weight), range(len(K))
+    w = np.asarray(weight) * n / np.sum(weight)
+    pairs = sum(w[i] * w[j] * K[i, j] * L[i, j] for i in rows for j in rows)
+    pairs -= sum(w[i] * K[i, i] * L[i, i] for i in rows)
+    k, l = ([sum(w[j] * M[i, j] for j in rows) - M[i, i] for i in rows] for M in (K, L))  # noqa: E741
+    both = (w @ k) * (w @ l) / ((n - 1) * (n - 2))
+    return (pairs + both - 2 / (n - 2) * (w @ np.multiply(k, l))) / (n * (n - 3))
+
+
+def share_of_groups(f, groups, weight):
+    """[Σ p_g (f̄_g² − s_g²/n_g) − (f̄² − s²/n)] / s² with Kish's n_g and n."""
+
+    def parts(f, w):
+        n, mean = kish(w), np.average(f, weights=w)
+        return n, mean, np.average((f - mean) ** 2, weights=w) * n / (n - 1)
+
+    n, mean, variance = parts(f, weight)
+    explained = -(mean**2 - variance / n)
+    for group in np.unique(groups):
+        own = groups == group
+        n_g, mean_g, variance_g = parts(f[own], weight[own])
+        explained += weight[own].sum() / weight.sum() * (mean_g**2 - variance_g / n_g)
+    return explained / variance
+
+
 def close(actual, expected, tolerance):
     """Compare relative to the largest entry: single entries may well be near zero."""
     scale = np.abs(expected).max()

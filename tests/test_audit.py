@@ -23,7 +23,7 @@ from scalefair.measures import (
     nocco,
     normalized_hsic,
 )
-from tests.groups import people, repeated
+from tests.groups import people
 
 S = ["sex", "race"]
 QUICK = ["explained_share", "explained_share_in_sample"]
@@ -160,26 +160,6 @@ def test_order_of_rows_and_of_models_changes_nothing(frame):
     pd.testing.assert_frame_equal(
         first.compare(), second.compare()[["a", "b"]], rtol=1e-8, atol=1e-10
     )
-
-
-def test_weight_two_is_the_row_twice():
-    frame = people(900)
-    many = repeated(frame)
-    names = ["explained_share_in_sample", "normalized_hsic", "hsic"]
-    first = audit(frame["score"], frame[S], sample_weight=frame["weight"], measures=names)
-    second = audit(many["score"], many[S], measures=names)
-    np.testing.assert_allclose(first.table["value"], second.table["value"], rtol=1e-8)
-    assert first.n_rows == (frame["weight"] > 0).sum()
-
-
-def test_weighted_rows_leave_out_what_knows_no_weights(frame):
-    weight = frame["weight"] + 1
-    found = audit(frame["score"], frame["sex"], sample_weight=weight)
-    assert "mutual_information" not in set(found.table["measure"])
-    with pytest.raises(ValueError, match="'hsic_pvalue', which is not defined for weighted rows"):
-        audit(frame["score"], frame["sex"], sample_weight=weight, measures=["hsic_pvalue"])
-    with pytest.raises(ValueError, match="'conditional_hsic_pvalue', which needs targets"):
-        audit(frame["score"], frame["sex"], measures=["conditional_hsic_pvalue"])
 
 
 @pytest.mark.parametrize("interval", ["analytic", "bootstrap"])

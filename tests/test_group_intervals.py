@@ -22,15 +22,19 @@ def used(n):
     return np.ones(n, dtype=bool)
 
 
+def rates(hits, total):
+    return Rate(np.array(total, dtype=float), np.array(hits) / np.array(total))
+
+
 def test_a_mean_has_students_interval():
     x = np.random.default_rng(0).normal(size=12)
-    mean = Mean(np.array([12.0]), np.array([x.mean()]), np.array([np.sum((x - x.mean()) ** 2)]))
+    mean = Mean(np.array([12.0]), np.array([x.mean()]), np.array([x.var()]))
     expected = stats.t.interval(0.9, 11, x.mean(), stats.sem(x))
     np.testing.assert_allclose(np.ravel(mean.interval(0.9)), expected)
 
 
 def test_a_rate_has_wilsons_interval():
-    low, high = Rate(np.array([7.0, 0.0, 5.0]), np.array([20.0, 10.0, 5.0])).interval(0.95)
+    low, high = rates([7, 0, 5], [20, 10, 5]).interval(0.95)
     for i, (hits, total) in enumerate([(7, 20), (0, 10), (5, 5)]):
         expected = stats.binomtest(hits, total).proportion_ci(0.95, method="wilson")
         assert low[i] == pytest.approx(expected.low, abs=1e-12)
@@ -38,13 +42,15 @@ def test_a_rate_has_wilsons_interval():
 
 
 def test_a_rate_of_nothing_is_not_known():
-    rate = Rate(np.array([0.0]), np.array([0.0]))
-    assert np.isnan([*rate.value, *np.ravel(rate.interval(0.95))]).all()
+    gaps = group_gaps([1, 1, 0, 1], list("aabb"), [1, 1, 0, 0], quantiles=())
+    low, high = gaps["s0"].intervals()
+    for part in (gaps.by_group, low, high):
+        assert np.isnan(part.loc["b", "true_positive_rate"])
 
 
 def test_the_difference_of_two_rates_has_newcombes_interval():
     # Newcombe (1998), Statistics in Medicine 17, 873–890, table II, (a) and method 10.
-    gap = difference(Rate(np.array([56.0, 48.0]), np.array([70.0, 80.0])), 0.95, used(2))
+    gap = difference(rates([56, 48], [70, 80]), 0.95, used(2))
     assert gap.value == pytest.approx(0.2)
     assert (round(gap.low, 4), round(gap.high, 4)) == (0.0524, 0.3339)
 
@@ -52,22 +58,22 @@ def test_the_difference_of_two_rates_has_newcombes_interval():
 def test_the_difference_of_two_means_is_nearly_welchs():
     rng = np.random.default_rng(1)
     a, b = rng.normal(size=200), rng.normal(0.5, 2, size=300)
-    parts = [(len(x), x.mean(), np.sum((x - x.mean()) ** 2)) for x in (a, b)]
+    parts = [(len(x), x.mean(), x.var()) for x in (a, b)]
     gap = difference(Mean(*np.array(parts, dtype=float).T), 0.95, used(2))
     welch = stats.ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
     assert (gap.low, gap.high) == pytest.approx((welch.low, welch.high), abs=0.01)
 
 
 def test_the_order_of_groups_changes_no_gap():
-    rate = Rate(np.array([5.0, 30.0, 12.0]), np.array([20.0, 40.0, 50.0]))
-    other = Rate(rate.hits[::-1], rate.total[::-1])
+    rate = rates([5, 30, 12], [20, 40, 50])
+    other = Rate(rate.rows[::-1], rate.value[::-1])
     assert difference(rate, 0.9, used(3)) == pytest.approx(difference(other, 0.9, used(3)))
     assert ratio(rate, 0.9, used(3)) == pytest.approx(ratio(other, 0.9, used(3)))
 
 
 def test_more_groups_make_the_interval_wider():
-    two = Rate(np.array([50.0, 30.0]), np.array([100.0, 100.0]))
-    many = Rate(np.array([50.0, 30.0, *[40.0] * 8]), np.full(10, 100.0))
+    two = rates([50, 30], [100, 100])
+    many = rates([50, 30, *[40] * 8], [100] * 10)
     narrow, wide = difference(two, 0.95, used(2)), difference(many, 0.95, used(10))
     assert wide.value == narrow.value
     assert wide.low < narrow.low
@@ -75,7 +81,7 @@ def test_more_groups_make_the_interval_wider():
 
 
 def test_a_ratio_with_no_hits_in_one_group():
-    gap = ratio(Rate(np.array([0.0, 50.0]), np.array([100.0, 100.0])), 0.95, used(2))
+    gap = ratio(rates([0, 50], [100, 100]), 0.95, used(2))
     assert gap.value == gap.low == 0
     assert 0.03 < gap.high < 0.15
 
@@ -87,7 +93,7 @@ def test_negative_values_have_no_ratio():
 
 
 def test_the_root_of_a_mean_and_its_ends():
-    mean = Mean(np.array([50.0]), np.array([4.0]), np.array([200.0]))
+    mean = Mean(np.array([50.0]), np.array([4.0]), np.array([4.0]))
     np.testing.assert_allclose(
         np.ravel(Root(mean).interval(0.9)) ** 2, np.ravel(mean.interval(0.9))
     )
@@ -96,7 +102,7 @@ def test_the_root_of_a_mean_and_its_ends():
 
 def test_a_quantile_is_between_its_ends():
     x = np.sort(np.random.default_rng(0).normal(size=400))
-    group = Distribution(x, np.arange(1.0, 401.0))
+    group = Distribution(x, np.arange(1.0, 401.0), 400.0)
     median = Quantile(0.5, [group])
     low, high = median.interval(0.95)
     assert median.value[0] == x[199]
@@ -114,12 +120,12 @@ def test_resampled_gaps_are_nearly_analytic():
     assert gap.high == pytest.approx(0.4 + half, abs=0.004)
 
 
-def test_poisson_counts_have_the_weights_as_means_and_know_no_chunks():
-    weight, rows = np.array([1.0, 2.0, 0.5]), np.array([7, 8, 9])
-    counts = poisson_counts(weight, rows, 4000, seed=3)
-    np.testing.assert_allclose(counts.mean(axis=1), weight, atol=0.08)
-    np.testing.assert_allclose(counts.var(axis=1), weight, atol=0.2)
-    alone = np.stack([poisson_counts(weight[[i]], rows[[i]], 4000, seed=3)[0] for i in range(3)])
+def test_poisson_counts_have_mean_1_and_know_no_chunks():
+    rows = np.array([7, 8, 9])
+    counts = poisson_counts(rows, 4000, seed=3)
+    np.testing.assert_allclose(counts.mean(axis=1), 1, atol=0.08)
+    np.testing.assert_allclose(counts.var(axis=1), 1, atol=0.2)
+    alone = np.stack([poisson_counts(rows[[i]], 4000, seed=3)[0] for i in range(3)])
     np.testing.assert_array_equal(counts, alone)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.metrics import mean_absolute_error
 
 from scalefair._typing import Chunk
@@ -18,6 +19,7 @@ from scalefair.measures.grouping.cells import GroupAccumulator
 from scalefair.measures.grouping.judged import Settings, judge
 from scalefair.measures.grouping.rows import open_rows
 from tests.groups import people, reference, repeated
+from tests.naive import kish
 
 S = ["sex", "race"]
 QUANTILES = (0.1, 0.5, 0.75)
@@ -138,22 +140,69 @@ def test_weight_two_is_the_row_twice(frame):
         frame["score"], frame[S], frame["truth"], sample_weight=frame["weight"], **options
     )
     second = group_gaps(many["score"], many[S], many["truth"], **options)
-    gone = ["count", "small"]
-    close(first.table.drop(columns=gone), second.table.drop(columns=gone), rtol=1e-9, atol=1e-12)
-    close(first.gaps, second.gaps, rtol=1e-9, atol=1e-12)
+    values = ["attribute", "group", "metric", "value"]
+    close(first.table[values], second.table[values], rtol=1e-9, atol=1e-12)
+    values = ["attribute", "metric", "largest", "smallest", "difference", "ratio"]
+    close(first.gaps[values], second.gaps[values], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("interval", ["analytic", "bootstrap"])
-def test_weights_of_a_small_sum_are_relative(frame, interval):
-    weight = frame["weight"] + 0.5
+def test_a_common_factor_of_the_weights_changes_nothing(frame, interval):
     options = {"threshold": 0.3, "interval": interval, "n_resamples": 50}
-    scaled = [weight / weight.sum() * total for total in (1.0, 30.0, len(frame))]
-    first, *others = (
-        group_gaps(frame["score"], frame[S], frame["truth"], sample_weight=w, **options)
-        for w in scaled
-    )
-    for other in others:
-        same(first, other, rtol=1e-9)
+
+    def found(weight):
+        return group_gaps(
+            frame["score"], frame[S], frame["truth"], sample_weight=weight, **options
+        )  # fmt: skip
+
+    weight = frame["weight"] + 0.5
+    for first, second in (
+        *((weight, weight * factor) for factor in (1 / weight.sum(), 1 / 7, 100.0)),
+        (None, np.full(len(frame), 0.3)),
+    ):
+        one, other = found(first), found(second)
+        close(one.gaps, other.gaps, rtol=1e-9, atol=1e-12)
+        tables = (gaps.table.drop(columns="weight") for gaps in (one, other))
+        close(*tables, rtol=1e-9, atol=1e-12)
+
+
+def test_weighted_intervals_count_rows_by_kish(frame):
+    frame = frame[frame["weight"] > 0]
+    p, w = frame["score"], frame["weight"] ** 1.5
+    names = ["mean_prediction", "true_positive_rate"]
+    gaps = group_gaps(
+        p, frame["race"], frame["truth"], sample_weight=w, threshold=0.3, metrics=names,
+        quantiles=[0.3],
+    )  # fmt: skip
+    low, high = gaps["race"].intervals()
+    for race, rows in frame.groupby("race"):
+        x, v = rows["score"].to_numpy(), w[rows.index].to_numpy()
+        n, mean = kish(v), np.average(x, weights=v)
+        half = stats.t.ppf(0.975, n - 1) * np.sqrt(np.average((x - mean) ** 2, weights=v) / (n - 1))
+        ends = low.loc[race, "mean_prediction"], high.loc[race, "mean_prediction"]
+        assert ends == pytest.approx((mean - half, mean + half))
+        own = rows["truth"].to_numpy() == 1
+        n, rate = kish(v[own]), np.average(x[own] >= 0.3, weights=v[own])
+        for end in (low, high):  # Wilson's ends p solve (rate − p)² = z² p(1 − p)/n
+            p = end.loc[race, "true_positive_rate"]
+            z = stats.norm.ppf(0.975)
+            assert (rate - p) ** 2 == pytest.approx(z**2 * p * (1 - p) / n)
+        half = stats.norm.ppf(0.975) * np.sqrt(0.3 * 0.7 / kish(v))
+        for end, q in ((low, 0.3 - half), (high, 0.3 + half)):
+            expected = np.quantile(x, q, weights=v, method="inverted_cdf")
+            assert end.loc[race, "quantile_0.3"] == expected
+
+
+def test_resampled_intervals_of_weighted_rows_are_nearly_analytic(frame):
+    weight = np.random.default_rng(4).exponential(size=len(frame)) / 3
+    widths = []
+    for interval in ("analytic", "bootstrap"):
+        low, high = group_gaps(
+            frame["score"], frame["sex"], sample_weight=weight, metrics="mean_prediction",
+            quantiles=(), interval=interval, n_resamples=2000,
+        )["sex"].intervals()  # fmt: skip
+        widths.append((high - low)["mean_prediction"])
+    np.testing.assert_allclose(widths[1], widths[0], rtol=0.12)
 
 
 def statistics(frame, cuts, order, **options):
@@ -179,7 +228,8 @@ def test_statistics_merge_in_any_order(cuts, random):
     random.shuffle(order)
     options = {"interval": "bootstrap", "n_resamples": 50}
     whole, summed = statistics(frame, sorted(cuts), order, **options)
-    for name in ("cells", "rows", "weight", "mean", "scatter", "outcomes", "replicates"):
+    names = ("cells", "rows", "weight", "mean", "scatter", "outcomes", "squares", "replicates")
+    for name in names:
         np.testing.assert_allclose(getattr(summed, name), getattr(whole, name), atol=1e-9)
 
 

@@ -43,10 +43,6 @@ CASES = {
         {"sensitive_features": {"k": ["rare", *["x", "y"] * 99, "x"]}},
         "'k': the group 'rare' has only one row",
     ),
-    "number of one": (
-        {"sensitive_features": {"k": np.repeat([0, 1, 2], [99, 100, 1])}},
-        "the group '2' has only one row, .* or cut the column with bins=",
-    ),
     "a few numbers": (
         {"y_pred": np.arange(5.0), "sensitive_features": np.arange(5.0) ** 2, "y_true": None},
         "are continuous and have no groups",

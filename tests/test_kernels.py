@@ -314,39 +314,6 @@ def test_make_kernel():
         assert make_kernel(kernel, 99.0) is kernel
 
 
-def naive_median(X, repeats, order):
-    rows = np.repeat(X, repeats, axis=0)
-    pairs = [(i, j) for i in range(len(rows)) for j in range(i + 1, len(rows))]
-    distances = [np.linalg.norm(rows[i] - rows[j], ord=order) for i, j in pairs]
-    return np.median([d for d in distances if d > 0])
-
-
-@pytest.mark.parametrize(("metric", "order"), [("l2", 2), ("l1", 1)])
-def test_median_length_scale_is_the_median_of_the_distances(metric, order):
-    for n in (2, 3, 4, 9, 10):
-        rows = RNG.normal(0, 1, (n, 3))
-        repeats = RNG.integers(0, 4, n)
-        repeats[:2] += 1
-        expected = naive_median(rows, np.ones(n, int), order)
-        assert median(rows, metric=metric) == pytest.approx(expected, rel=1e-14)
-        expected = naive_median(rows, repeats, order)
-        weighted = median(rows, repeats, metric=metric)
-        assert weighted == pytest.approx(expected, rel=1e-14)
-        assert weighted == median(np.repeat(rows, repeats, axis=0), metric=metric)
-
-
-def test_median_length_scale_ignores_order_weight_zero_and_distance_zero():
-    rows, weight = RNG.normal(0, 1, (30, 2)), RNG.integers(0, 4, 30)
-    expected = median(rows, weight)
-    order = RNG.permutation(30)
-    assert median(rows[order], weight[order]) == expected
-    assert median(rows[weight > 0], weight[weight > 0]) == expected
-    assert median(rows, 4 * weight) == expected
-    rows[weight == 0] = np.nan
-    assert median(rows, weight) == expected
-    assert median([[0.0]] * 50 + [[3.0]]) == 3.0
-
-
 BAD = [
     (lambda: make_kernel("cosine"), ValueError, "'cosine' is unknown.* " + ", ".join(NAMES)),
     (lambda: make_kernel(3), TypeError, "must be a name or a Kernel"),

@@ -92,6 +92,14 @@ def test_weights(measure):
         measure(X, S, sample_weight=["heavy"] * N)
 
 
+@pytest.mark.parametrize("method", ["exact", "features"])
+def test_rows_of_too_few_weights_have_no_unbiased_estimate(method):
+    weight = np.r_[np.ones(3), np.full(N - 3, 1e-9)]
+    with pytest.raises(ValueError, match="worth 3 of equal weight, biased=False needs at least 4"):
+        measures.hsic(X, S, biased=False, sample_weight=weight, method=method)
+    assert np.isfinite(measures.hsic(X[:4], S[:4], biased=False, sample_weight=np.full(4, 0.1)))
+
+
 @pytest.mark.parametrize("measure", [measures.hsic, measures.alignment, measures.nocco])
 def test_options(measure):
     with pytest.raises(ValueError, match="method='fast' is unknown"):

@@ -1,5 +1,7 @@
 """HSIC, alignment and NOCCO against their dense definitions, and their invariances."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,9 +9,19 @@ import pyarrow as pa
 import pytest
 
 from scalefair import scan_parquet
-from scalefair.kernels import RBF, Laplace, Linear, Matern
+from scalefair.kernels import RBF, Categorical, Laplace, Linear, Matern
 from scalefair.maps import RandomFourier
-from scalefair.measures import _sums, alignment, hsic, nocco, normalized_hsic
+from scalefair.measures import (
+    _sums,
+    alignment,
+    conditional_hsic_test,
+    explained_share,
+    hsic,
+    hsic_test,
+    nocco,
+    normalized_hsic,
+)
+from tests import naive
 
 rng = np.random.default_rng(7)
 N = 150
@@ -116,12 +128,66 @@ def test_default_kernels_of_mixed_columns():
 @pytest.mark.parametrize("method", ["exact", "features"])
 def test_weight_two_is_the_row_twice(method):
     twice = np.repeat(np.arange(N), W.astype(int))
-    for measure, options in (
-        (hsic, {}), (hsic, {"biased": False}), (alignment, {}), (nocco, {"eps": 1e-2}),
-    ):  # fmt: skip
+    for measure, options in ((hsic, {}), (alignment, {}), (nocco, {"eps": 1e-2})):
         weighted = measure(X, S, sample_weight=W, method=method, **options)
         repeated = measure(X[twice], S[twice], method=method, **options)
         assert weighted == pytest.approx(repeated, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("method", ["exact", "features"])
+@pytest.mark.parametrize("factor", [1 / W.sum(), 1 / 7, 100.0])
+def test_a_common_factor_of_the_weights_changes_nothing(method, factor):
+    frame = pd.DataFrame({"g": G, "s": S[:, 0]})
+    for measure, options in (
+        (hsic, {}), (hsic, {"biased": False}), (alignment, {}), (nocco, {"eps": 1e-2}),
+    ):  # fmt: skip
+        for s in (S, G, frame):
+            first = measure(X, s, sample_weight=W, method=method, **options)
+            second = measure(X, s, sample_weight=factor * W, method=method, **options)
+            assert second == pytest.approx(first, rel=1e-9)
+
+
+def test_a_group_that_the_sample_lacks_knows_no_unit_of_the_weights():
+    some = np.random.default_rng(1)
+    x, age, w = some.normal(size=5000), some.normal(size=5000), some.exponential(size=5000)
+    rare = np.zeros(5000, dtype=int)
+    rare[::50] = np.repeat(np.arange(1, 51), 2)
+    frame = pd.DataFrame({"g": rare.astype(str), "age": age})
+    first, second = (alignment(x, frame, sample_weight=v) for v in (w, w / w.sum()))
+    assert second == pytest.approx(first, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["exact", "features"])
+@pytest.mark.parametrize(("k", "m"), KERNELS)
+def test_weighted_and_unbiased_is_the_formula_with_kishs_count(k, m, method):
+    w = np.random.default_rng(3).exponential(size=N) * 5
+    found = hsic(X, S, k, m, biased=False, sample_weight=w, method=method)
+    assert found == pytest.approx(naive.unbiased_hsic(k(X), m(S), w), rel=1e-6)
+    present = W > 0
+    some = hsic(X[present], S[present], k, m, biased=False, sample_weight=W[present], method=method)
+    zeros = hsic(X, S, k, m, biased=False, sample_weight=W, method=method)
+    assert zeros == pytest.approx(some, rel=1e-6)
+    equal = hsic(X, S, k, m, biased=False, sample_weight=np.full(N, 0.3), method=method)
+    assert equal == pytest.approx(dense_unbiased(k(X), m(S)), rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("categorical", Categorical()), ("linear", Linear())])
+def test_a_kernel_is_the_same_by_name_and_as_an_object(name, kernel):
+    # Rare values that a sample of 2,000 rows lacks are categories all the same.
+    some = np.random.default_rng(1)
+    x, g = some.normal(size=5000), np.zeros(5000)
+    g[::50] = np.repeat(np.arange(1, 51), 2)
+    for measure in (hsic, partial(hsic, biased=False), alignment, nocco):
+        assert measure(x, g, "rbf", kernel) == measure(x, g, "rbf", name)
+    for method in ("features", "gamma"):
+        by = [hsic_test(x, g, kernel_a="rbf", kernel_b=k, method=method) for k in (kernel, name)]
+        assert by[0] == by[1]
+    for cv in (None, 5):
+        by = [explained_share(x, g, kernel=k, cv=cv) for k in (kernel, name)]
+        assert by[0] == by[1]
+    few = x[:100], x[:100] + some.normal(size=100), some.integers(0, 3, 100)
+    by = [conditional_hsic_test(*few, kernel_c=k) for k in (kernel, name)]
+    assert by[0] == by[1]
 
 
 @pytest.mark.parametrize("method", ["exact", "features"])
@@ -152,6 +218,18 @@ def test_unbiased_hsic_is_0_on_average():
     values = [hsic(*rng.normal(size=(2, 20)), RBF(1.0), RBF(1.0), biased=False) for _ in range(200)]
     assert abs(np.mean(values)) < 4 * np.std(values) / np.sqrt(200)
     assert np.min(values) < 0
+    # With weights a bias of order 1/n² is left; that of the plug-in is of order 1/n.
+    some = np.random.default_rng(1)
+    for draws in (some.exponential(size=(300, 60)), some.integers(1, 9, (300, 60)) / 60):
+        means, errors = [], []
+        for biased in (False, True):
+            values = [
+                hsic(*some.normal(size=(2, 60)), RBF(1.0), RBF(1.0), biased=biased, sample_weight=w)
+                for w in draws
+            ]
+            means.append(np.mean(values))
+            errors.append(np.std(values) / np.sqrt(300))
+        assert abs(means[0]) < 4 * errors[0] < means[1] / 3
 
 
 def test_nocco_of_categories_counts_the_associations():

@@ -7,7 +7,13 @@ from sklearn.feature_selection import mutual_info_classif
 
 from scalefair import scan_parquet
 from scalefair.kernels import RBF
-from scalefair.measures import alignment, distance_correlation, hsic_test, mutual_information
+from scalefair.measures import (
+    alignment,
+    distance_correlation,
+    explained_share,
+    hsic_test,
+    mutual_information,
+)
 
 rng = np.random.default_rng(8)
 
@@ -122,6 +128,36 @@ def test_weight_two_is_the_row_twice(columns):
     twice = np.repeat(np.arange(100), w)
     weighted = distance_correlation(x, y, sample_weight=w)
     assert weighted == pytest.approx(distance_correlation(x[twice], y[twice]), abs=1e-10)
+
+
+@pytest.mark.parametrize("method", ["exact", "features"])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_common_factor_of_the_weights_changes_nothing(columns, method):
+    some = np.random.default_rng(1)
+    x, w = some.normal(size=(100, columns)), some.exponential(size=100)
+    y = x**2 + some.normal(size=(100, columns))
+    first = distance_correlation(x, y, sample_weight=w, method=method)
+    for factor in (1 / w.sum(), 100.0):
+        second = distance_correlation(x, y, sample_weight=factor * w, method=method)
+        assert second == pytest.approx(first, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_number_that_a_sample_shows_one_value_of_has_every_measure(seed):
+    """The maps of samples without the other values give what all pairs of rows give."""
+    some = np.random.default_rng(seed)
+    x = some.normal(size=6000)
+    z = np.where(np.isin(np.arange(6000), some.choice(6000, 3, replace=False)), 5.0, 0.0)
+    options = {"random_state": seed}
+    found = alignment(x, z, RBF(1.0), method="features", **options)
+    assert found == pytest.approx(alignment(x, z, RBF(1.0), method="exact"), rel=1e-6)
+    assert mutual_information(x, z, max_rows=40, **options) < 1e-12
+    assert mutual_information(x, z * 1e-200) < 1e-3
+    assert 0 <= explained_share(x, z) < 0.01
+    assert hsic_test(x, z, method="features").pvalue > 0.001
+    two = np.column_stack([z, z])
+    found = distance_correlation(x, two, method="features")
+    assert found == pytest.approx(distance_correlation(x, two, method="exact"), abs=0.01)
 
 
 def test_distance_correlation_streams(tmp_path):

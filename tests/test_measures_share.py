@@ -8,6 +8,7 @@ from scalefair import FairKernelRidge, scan_parquet
 from scalefair.measures import explained_share
 from scalefair.measures._share_error import share_interval, standard_error
 from scalefair.measures.share import estimated, opened
+from tests import naive
 
 rng = np.random.default_rng(3)
 N = 300
@@ -65,19 +66,42 @@ def test_several_outputs_add_up():
     assert explained_share(Y, G, cv=None, eps=0.0) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("cv", [None, 5])
-def test_weight_two_is_the_row_twice_for_categories(cv):
+def test_weight_two_is_the_row_twice_in_the_sample():
     w = rng.integers(1, 4, N)
     twice = np.repeat(np.arange(N), w)
-    weighted = explained_share(F, G, sample_weight=w, cv=cv)
-    assert weighted == pytest.approx(explained_share(F[twice], G[twice], cv=cv), rel=1e-9)
+    weighted = explained_share(F, G, sample_weight=w, cv=None)
+    assert weighted == pytest.approx(explained_share(F[twice], G[twice], cv=None), rel=1e-9)
 
 
-def test_relative_weights_do_not_depend_on_their_sum():
-    w = rng.random(N) + 0.5
-    one = explained_share(F, G, sample_weight=w / w.sum())
-    assert one == pytest.approx(explained_share(F, G, sample_weight=w / w.sum() / 7), rel=1e-9)
-    assert one == pytest.approx(explained_share(F, G), abs=0.05)
+@pytest.mark.parametrize("cv", [None, 5])
+@pytest.mark.parametrize("s", [G, AGE, pd.DataFrame({"g": G, "age": AGE})])
+def test_a_common_factor_of_the_weights_changes_nothing(s, cv):
+    w = np.random.default_rng(1).random(N) + 0.5
+    one = explained_share(F, s, sample_weight=w, cv=cv)
+    for factor in (1 / w.sum(), 3.3, 100.0):
+        found = explained_share(F, s, sample_weight=factor * w, cv=cv)
+        assert found == pytest.approx(one, rel=1e-8)
+    equal = explained_share(F, s, sample_weight=np.full(N, 0.07), cv=cv)
+    assert equal == pytest.approx(explained_share(F, s, cv=cv), rel=1e-8)
+
+
+def test_the_correction_for_chance_counts_rows_by_kish():
+    w = np.random.default_rng(1).exponential(size=N)
+    expected = naive.share_of_groups(F, G, w)
+    assert explained_share(F, G, sample_weight=w) == pytest.approx(expected, rel=1e-9)
+    w[::3] = 0.0
+    some = explained_share(F[w > 0], G[w > 0], sample_weight=w[w > 0])
+    assert explained_share(F, G, sample_weight=w) == pytest.approx(some, rel=1e-9)
+
+
+def test_a_group_of_one_heavy_row_explains_nothing():
+    some = np.random.default_rng(1)
+    f, g = some.normal(size=60), np.repeat(np.arange(26), [35, *[1] * 25]).astype(str)
+    found = [
+        explained_share(some.permutation(f), g, sample_weight=1 + some.random(60), clip=False)
+        for _ in range(200)
+    ]
+    assert abs(np.mean(found)) < 4 * np.std(found) / np.sqrt(200) + 0.01
 
 
 def simulated(make, share, n, repeats=150, **options):
@@ -163,9 +187,17 @@ def test_the_error_of_a_share_is_that_of_its_influences():
     u = (2 * mean * centred - mean**2 - share * centred**2) / F.var()
     error = np.sqrt(u.var() / N + 2 * 3 / N**2)
     assert found(1e4 - 3 * F, G) == pytest.approx(error, rel=1e-8)
-    w = rng.integers(1, 4, N)
-    twice = np.repeat(np.arange(N), w)
-    assert found(F, G, w) == pytest.approx(found(F[twice], G[twice]), rel=1e-9)
+    w = np.random.default_rng(1).exponential(size=N)
+    centred = F - np.average(F, weights=w)
+    sums = pd.DataFrame({"f": w * centred, "w": w}).groupby(G).transform("sum")
+    mean, variance = (sums["f"] / sums["w"]).to_numpy(), np.average(centred**2, weights=w)
+    share = explained_share(F, G, sample_weight=w)
+    u = (2 * mean * centred - mean**2 - share * centred**2) / variance
+    spread = np.average((u - np.average(u, weights=w)) ** 2, weights=w)
+    n = naive.kish(w)
+    for factor in (1 / w.sum(), 1.0, 100.0):
+        expected = np.sqrt(spread / n + 2 * 3 / n**2)
+        assert found(F, G, factor * w) == pytest.approx(expected, rel=1e-8)
 
 
 def test_clip():

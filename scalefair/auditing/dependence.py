@@ -21,6 +21,8 @@ from scalefair.measures import (
     nocco,
     normalized_hsic,
 )
+from scalefair.measures._columns import UndefinedError
+from scalefair.measures._kernels import check_kernel
 from scalefair.measures._rows import Pair, open_pair
 from scalefair.measures._share_error import Interval, share_interval
 from scalefair.measures.grouping.attributes import MISSING, Attribute
@@ -75,13 +77,17 @@ class Shared(Pair):
 
 
 class Found(NamedTuple):
-    """The value of one measure, how many rows it was computed from, and its interval, if any."""
+    """The value of one measure, how many rows it was computed from, and its interval, if any.
+
+    Where the value is NaN, `reason` says why.
+    """
 
     measure: str
     value: float
     rows: int
     low: float = np.nan
     high: float = np.nan
+    reason: str = ""
 
 
 Measure = Callable[[Pair, Kernels], float]
@@ -143,6 +149,9 @@ CONDITIONAL = "conditional_hsic_pvalue"
 SHARE = "explained_share"
 """The one measure with an interval."""
 
+SHARES = (SHARE, "explained_share_in_sample")
+"""Those with the kernel of the estimators."""
+
 NAMES = (SHARE, *MEASURES, CONDITIONAL)
 
 WITHOUT_WEIGHTS = ("mutual_information", "hsic_pvalue", CONDITIONAL)
@@ -154,15 +163,26 @@ def dependence(
 ) -> list[Found]:
     """Return the measures of dependence of one model on some attributes together."""
     change = partial(chosen_columns, judged.plan, model, tuple(attributes))
-    pair = _pair(judged, change, kernels.seed)
-    confidence = judged.settings.confidence
-    found = [_found(name, pair, kernels, confidence) for name in names if name != CONDITIONAL]
-    return [*found, _conditional(judged, change, kernels)] if CONDITIONAL in names else found
+    pair = shared = _pair(judged, change, kernels.seed)
+    if check_kernel("sensitive_kernel", kernels.sensitive_kernel) == "categorical":
+        shared = _pair(judged, change, kernels.seed, every=True)
+    found = []
+    for name in names:
+        rows = shared if name in SHARES else pair
+        try:
+            found.append(_found(name, rows, judged, change, kernels))
+        except UndefinedError as error:
+            found.append(Found(name, np.nan, rows.n_rows, reason=str(error)))
+    return found
 
 
-def _found(name: str, pair: Pair, kernels: Kernels, confidence: float) -> Found:
+def _found(
+    name: str, pair: Pair, judged: Judged, change: Callable[[Chunk], Chunk], kernels: Kernels
+) -> Found:
+    if name == CONDITIONAL:
+        return _conditional(judged, change, kernels)
     if name == SHARE:
-        value, low, high = _share(pair, kernels, confidence)
+        value, low, high = _share(pair, kernels, judged.settings.confidence)
         return Found(name, value, pair.n_rows, low, high)
     return Found(name, float(MEASURES[name](pair, kernels)), _used(name, pair.n_rows))
 
@@ -178,9 +198,11 @@ def _conditional(judged: Judged, change: Callable[[Chunk], Chunk], kernels: Kern
     target = chunk.y[index, 0]
     labels = judged.survey.truth is not None and judged.survey.truth.is_binary
     control = np.where(target > 0, "positive", "negative").astype(object) if labels else target
-    test = conditional_hsic_test(
-        rows.x[index], _frames.take_rows(rows.s, index), control, random_state=kernels.seed
-    )
+    values = rows.x[index], _frames.take_rows(rows.s, index), control
+    try:
+        test = conditional_hsic_test(*values, random_state=kernels.seed)
+    except UndefinedError as error:
+        raise UndefinedError(f"in the {len(index):,} rows of the test, {error}") from error
     return Found(CONDITIONAL, test.pvalue, len(index))
 
 
@@ -188,14 +210,19 @@ def _used(measure: str, n_rows: int) -> int:
     return min(n_rows, NEIGHBOUR_ROWS) if measure == "mutual_information" else n_rows
 
 
-def _pair(judged: Judged, change: Callable[[Chunk], Chunk], seed: int) -> Pair:
-    source, names = judged.rows.source.then(change), ("y_pred", "sensitive_features")
+def _pair(
+    judged: Judged, change: Callable[[Chunk], Chunk], seed: int, *, every: bool = False
+) -> Pair:
+    source = judged.rows.source.then(change)
+    options: dict[str, Any] = {
+        "names": ("y_pred", "sensitive_features"), "seed": seed, "every": (False, every)
+    }  # fmt: skip
     if not judged.rows.in_memory:
-        pair = open_pair(source, None, names=names, seed=seed)
+        pair = open_pair(source, None, **options)
     else:
         # Rows of weight 0 stay: folds and samples go by row number, as in a stream.
         (chunk,) = source.chunks(judged.survey.n_rows)
-        pair = open_pair(chunk.x, chunk.s, chunk.weight, names=names, seed=seed)
+        pair = open_pair(chunk.x, chunk.s, chunk.weight, **options)
     return Shared(**{field.name: getattr(pair, field.name) for field in fields(pair)})
 
 

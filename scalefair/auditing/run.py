@@ -63,8 +63,9 @@ def audit(
     y_true : array-like of shape (n,), optional
         Targets: numbers, or labels 0 and 1.
     sample_weight : array-like of shape (n,), optional
-        Weight 2 equals the row twice. Mutual information and the tests of independence know
-        no weights and are left out.
+        Relative: a common factor changes nothing. In the values weight 2 equals the row twice,
+        intervals and corrections for chance count rows by Kish's (Σw)²/Σw². Mutual information and
+        the tests of independence know no weights and are left out where weights differ.
     measures : sequence of str, optional
         Measures of dependence; by default explained_share (cross-fitted, for new rows),
         explained_share_in_sample, normalized_hsic, hsic, nocco, distance_correlation,
@@ -88,14 +89,15 @@ def audit(
     ValueError
         Where something cannot be judged: constant predictions, decisions that are all the same,
         a metric of decisions for scores without a threshold, text as predictions, attributes that
-        are constant, have a group of one, thousands of levels, or are missing without a stated
-        policy, lengths that differ.
+        are constant or are missing without a stated policy, categories with a group of one or with
+        thousands of levels, lengths that differ.
 
     Warns
     -----
     UserWarning
-        Groups of fewer than 30 rows, by name; attributes that are not judged together, because
-        their intersections are more than a thousand or most rows are alone in theirs.
+        Groups of fewer than 30 rows, by name; measures that an attribute does not allow, whose
+        value is NaN; attributes that are not judged together, because their intersections are more
+        than a thousand or most rows are alone in theirs.
 
     Examples
     --------
@@ -118,7 +120,7 @@ def audit(
     _check_varies(judged)
     names, notes = _possible(chosen, judged, asked=measures is not None)
     models = [_audit_model(judged, m, kernels, names, notes) for m in range(len(rows.models))]
-    notes += _small_groups(models[0].gaps)
+    notes = [*dict.fromkeys(notes), *_small_groups(models[0].gaps)]
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     survey = judged.survey
@@ -140,8 +142,11 @@ def _audit_model(
             found[together] = dependence(judged, model, every, kernels, names)
         except TooFineError as error:
             # The attributes alone are judged all the same.
-            note = f"{together} are not judged together: {error}"
-            notes += [note] * (note not in notes)
+            notes.append(f"{together} are not judged together: {error}")
+    for name, lines in found.items():
+        notes += [
+            f"{name}: {one.measure} is not known: {one.reason}" for one in lines if one.reason
+        ]
     return ModelAudit(judged.plan.models[model], found, GroupGaps(group_frames(judged, model)))
 
 
@@ -172,7 +177,7 @@ def _possible(names: list[str], judged: Judged, *, asked: bool) -> tuple[list[st
 
 def _obstacle(name: str, survey: Survey) -> str:
     """Say why a measure cannot be computed, if so."""
-    if name in WITHOUT_WEIGHTS and survey.weight != survey.n_kept:
+    if name in WITHOUT_WEIGHTS and survey.is_weighted:
         return "is not defined for weighted rows; leave it out"
     if name in WITHOUT_WEIGHTS and survey.n_kept < LEAST_ROWS:
         return f"needs at least {LEAST_ROWS} rows, here are {survey.n_kept}; leave it out"

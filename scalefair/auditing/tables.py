@@ -33,6 +33,8 @@ def dependence_columns(
 
 
 def _explained(found: Found, attribute: str, confidence: float) -> str:
+    if found.reason:
+        return f"{found.measure} is not known: {found.reason}"
     words = explain(found.measure, found.value, attribute)
     if np.isnan(found.low):
         return words

@@ -79,7 +79,7 @@ def difference_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
     """Say which groups differ most, and by how much."""
     places = frame.extremes(metric)
     if places is None:
-        return f"{metric_words(metric)} is not known for any group"
+        return f"{metric_words(metric)} is not known for two groups"
     value, shown = frame.estimates[metric].value, _share if metric in RATES else _number
     ends = (
         f"{100 * frame.confidence:.3g} % interval of the gap {shown(gap.low)} to {shown(gap.high)}"

@@ -14,6 +14,10 @@ MAX_ROWS = 10_000
 """Beyond this the pairs alone need more than 400 MB; a sample gives the same length scale."""
 
 
+ROUNDING = 1e-10
+"""Share of the total that summing up millions of weights may be off by."""
+
+
 def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float:
     """Return the weighted median of the non-zero distances between rows.
 
@@ -72,7 +76,7 @@ def _weighted_median(values: Array, weights: Array) -> float:
         return float(np.median(values))
     order = np.argsort(values)
     values, below = values[order], np.cumsum(weights[order])
-    half = 0.5 * below[-1]
-    lower = np.searchsorted(below, half, side="left")
-    upper = np.searchsorted(below, half, side="right")
+    # A sum that misses the half by rounding alone has reached it: a common factor of the weights
+    # must not decide between one value and the mean of two.
+    lower, upper = np.searchsorted(below, 0.5 * below[-1] * np.array([1 - ROUNDING, 1 + ROUNDING]))
     return float(0.5 * (values[lower] + values[upper]))

@@ -140,9 +140,9 @@ class Streamed:
     moments: Moments
 
     @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.moments.n_rows
+    def n(self) -> float:
+        """Number of rows of equal weight."""
+        return self.moments.effective_rows
 
     @cached_property
     def statistic(self) -> float:

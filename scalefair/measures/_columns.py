@@ -22,6 +22,10 @@ MOST_GROUPS = 1000
 """Combinations of categories beyond which groups are too small, or the column an identifier."""
 
 
+class UndefinedError(ValueError):
+    """A measure that these rows do not define, though others may be defined."""
+
+
 class TooFineError(ValueError):
     """Categories, or combinations of them, that too few rows share to say anything."""
 
@@ -76,11 +80,14 @@ class Variable:
         Numbers as given, categories as codes.
     groups : array of shape (g, p) or None
         Numbers and codes of one row for each combination of categories.
+    span : array of shape (2, p)
+        The least and the largest number of each column that is not categorical.
     """
 
     name: str
     encoder: SensitiveEncoder
     groups: Array | None
+    span: Array
 
     @classmethod
     def learnt(cls, facts: Facts) -> Variable:
@@ -92,7 +99,9 @@ class Variable:
         if facts.groups.rows is not None:
             groups = np.asarray(encoder.transform(facts.groups.rows))
             _check_groups(facts, encoder, len(groups))
-        return cls(facts.name, encoder, groups)
+        spreads = [column.spread for column in facts.columns.columns]
+        span = np.array([[spread.low for spread in spreads], [spread.high for spread in spreads]])
+        return cls(facts.name, encoder, groups, span)
 
     @property
     def categorical(self) -> NDArray[np.bool_]:
@@ -105,6 +114,15 @@ class Variable:
             return np.asarray(self.encoder.transform(values))
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from error
+
+    def is_flat(self, rows: Array) -> NDArray[np.bool_]:
+        """Say which numbers are the same in all of some rows, of shape (p,)."""
+        return np.asarray(~self.categorical & (rows == rows[:1]).all(axis=0))
+
+    def ends(self, rows: Array) -> Array:
+        """Return the first row twice, with the ends of the span of the numbers that are flat."""
+        flat = self.is_flat(rows)
+        return np.where(flat, self.span, rows[:1])
 
     def check_numeric(self) -> None:
         """Complain of text and dates, in an argument that must be numbers."""
@@ -128,7 +146,7 @@ def _check_column(name: str, column: ColumnStatistics, table: TableStatistics) -
     levels = [level for level, weight in column.levels.items() if weight > 0]
     if len(levels) == 1 or column.spread.low == column.spread.high:
         value = repr(levels[0]) if levels else f"{column.spread.low:g}"
-        raise ValueError(
+        raise UndefinedError(
             f"{name}: {which}is constant ({value} in every row that counts), so that its "
             "dependence on anything is undefined, not 0; leave it out"
         )
@@ -142,9 +160,9 @@ def _check_groups(facts: Facts, encoder: SensitiveEncoder, count: int) -> None:
             f"{text} have {count:,} levels or combinations, at most {MOST_GROUPS:,} can be judged; "
             "merge rare levels, leave identifiers out, or pass numbers as numbers"
         )
-    rows = facts.columns
-    if count >= rows.n_rows and rows.weight < rows.n_rows + 1:
+    n_rows = facts.columns.n_rows
+    if count >= n_rows:
         raise TooFineError(
-            f"{text} are different in each of {rows.n_rows:,} rows, so that nothing can be said of "
+            f"{text} are different in each of {n_rows:,} rows, so that nothing can be said of "
             "groups; merge rare levels, leave identifiers out, or pass numbers as numbers"
         )

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.maps._base import check_count
-from scalefair.maps.mixed import SAMPLE_ROWS
 from scalefair.maps.units import units_of
 from scalefair.measures._kernels import sampled_map
 from scalefair.measures._rows import Pair
@@ -23,8 +22,8 @@ from scalefair.statistics.rows import whitened
 CHUNK = 2**18
 """Numbers in the feature rows of a chunk."""
 
-Columns = Callable[[Array, Array], Array]
-"""Further columns of rows, from their features φ and ψ."""
+Columns = Callable[[Array, Array, Array], Array]
+"""Further columns of rows, from their features φ and ψ and their weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ class FeaturePair:
     def fold_moments(
         self, folds: Folds = ALL_ROWS, columns: Columns | None = None, width: int = 0
     ) -> FoldMoments:
-        """Return the moments of [φ, ψ, columns(φ, ψ)] of the rows of each fold."""
+        """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
         rows = int(np.clip(CHUNK // (self.phi.n_raw_ + self.psi.n_raw_ + width), 256, 16384))
         start = partial(_Accumulator, self.phi, self.psi, folds, columns, width)
         return self.pair.source.fold(start, rows)  # type: ignore[no-any-return]
@@ -87,7 +86,8 @@ class _Accumulator:
     def _rows(self, chunk: Chunk) -> Array:
         parts: list[Any] = [whitened(self._phi, chunk.x), whitened(self._psi, chunk.s)]
         if self._columns is not None:
-            parts.append(self._columns(*parts))
+            weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+            parts.append(self._columns(parts[0], parts[1], weight))
         if self._buffer is None or len(self._buffer) < chunk.n_rows:
             self._buffer = np.empty((chunk.n_rows, len(self._sums[0])))
         rows = self._buffer[: chunk.n_rows]
@@ -141,7 +141,7 @@ def _counted(chunk: Chunk) -> tuple[Chunk, NDArray[np.int64]]:
 def feature_pair(pair: Pair, kernel_a: Any, kernel_b: Any, n_components: int) -> FeaturePair:
     """Fit the maps of both kernels on one sample of the rows."""
     size = check_count("n_components", n_components)
-    sample = pair.rows(max(SAMPLE_ROWS, 4 * size))
+    sample = pair.landmark_rows(size)
     phi = sampled_map("kernel_a", kernel_a, pair.a, sample.x, sample.weight, size=size)
     psi = sampled_map("kernel_b", kernel_b, pair.b, sample.s, sample.weight, size=size)
     return FeaturePair(pair, phi, psi)

@@ -143,6 +143,8 @@ def _with_all_groups(
     if variable.groups is None:
         return values, weight
     coded = variable.categorical | (isinstance(kernel, str) and kernel == "categorical")
+    if weight is not None:
+        weight = weight / weight.mean()  # a row that is joined has weight 1
     return with_rare_groups(values, weight, variable.groups, coded)
 
 

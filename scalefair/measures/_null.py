@@ -44,7 +44,7 @@ class Spectrum:
         return float(self.values @ self.values)
 
 
-def permutation_moments(n: int, a: Spectrum, b: Spectrum) -> tuple[float, float]:
+def permutation_moments(n: float, a: Spectrum, b: Spectrum) -> tuple[float, float]:
     """Mean and variance of n·HSIC over all n! pairings of the rows.
 
     The mean is tr K̃ tr L̃ / (n(n−1)); the variance is that of Kazi-Aoual et al. (1995). Without
@@ -69,7 +69,7 @@ def gamma_sf(x: float, mean: float, variance: float) -> float:
     return float(gammaincc(mean**2 / variance, max(x, 0.0) * mean / variance))
 
 
-def spectral_sf(x: float, n: int, a: Spectrum, b: Spectrum) -> float:
+def spectral_sf(x: float, n: float, a: Spectrum, b: Spectrum) -> float:
     """P(Q > x), Q = Σ_ij λ_i μ_j z_ij², moved and scaled to the moments of the permutations.
 
     Q is the limit of n·HSIC for many rows; with few of them the mean and the variance over the

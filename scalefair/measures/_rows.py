@@ -67,6 +67,20 @@ class Pair:
             return self.sample
         return self.source.sample(sys.maxsize if size is None else size, self.seed)
 
+    def landmark_rows(self, n_components: int) -> Chunk:
+        """Return a sample to learn maps from, in which every number varies."""
+        chunk = self.rows(max(SAMPLE_ROWS, 4 * n_components))
+        sides = ((self.a, chunk.x), (self.b, chunk.s))
+        if not any(variable.is_flat(rows).any() for variable, rows in sides):
+            return chunk
+        x, s = (np.vstack([rows, variable.ends(rows)]) for variable, rows in sides)
+        w = (
+            chunk.weight
+            if chunk.weight is None
+            else np.append(chunk.weight, [chunk.weight.mean()] * 2)
+        )
+        return replace(chunk, x=x, s=s, y=np.empty((len(x), 0)), weight=w)
+
 
 def open_pair(
     a: Any,

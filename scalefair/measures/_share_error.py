@@ -37,11 +37,11 @@ def standard_error(features: FeaturePair, found: Estimate) -> float:
 
     u is the influence of a row on Var E[f|s] / Var f, with the fitted g(s) for E[f|s] − mean. It
     vanishes where s explains nothing; there the second term is the variance, P = C_ψ(C_ψ + εI)⁻¹
-    (for q groups its trace is q − 1).
+    (for q groups its trace is q − 1). n is Kish's (Σw)²/Σw².
     """
     law = _Law.of(found)
     (m,) = features.fold_moments(columns=partial(_influence, law), width=1)
-    n = max(m.weight, m.n_rows)
+    n = m.effective_rows
     return float(np.sqrt(m.covariance("y", "y")[0, 0] / n + 2 * law.dimension / n**2))
 
 
@@ -67,7 +67,7 @@ class _Law:
         return cls(found.share, variance, (m.mean("phi"), m.mean("psi")), coef, dimension)
 
 
-def _influence(law: _Law, Phi: Array, Psi: Array) -> Array:
+def _influence(law: _Law, Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
     mean_f, mean_psi = law.means
     f, g = Phi - mean_f, (Psi - mean_psi) @ law.coef
     u = 2 * g * f - g**2 - law.share * f**2

@@ -106,8 +106,12 @@ def centred(cross: float, k: Array, l: Array, weight: Array) -> float:  # noqa: 
 
 
 def unbiased(sums: PairSums, diagonal_k: Array, diagonal_l: Array, weight: Array) -> float:
-    """HSIC without bias (Song et al. 2012, eq. 5), from the same sums less the diagonal."""
-    n = weight.sum()
+    """HSIC without bias (Song et al. 2012, eq. 5), from the same sums less the diagonal.
+
+    The weights must add up to Kish's (Σw)²/Σw²: then Σw = Σw², and the weighted diagonal that is
+    taken off is, on average, the diagonal that the sums have.
+    """
+    n = float(weight.sum())
     k, l = sums.k - diagonal_k, sums.l - diagonal_l  # noqa: E741
     cross = sums.KL - weight @ (diagonal_k * diagonal_l)
     return unbiased_of(

@@ -13,8 +13,7 @@ from scalefair import _jit
 from scalefair._typing import Array, Chunk
 from scalefair.maps._base import check_choice, check_count, seed_of
 from scalefair.maps.landmarks import distinct_rows
-from scalefair.maps.mixed import SAMPLE_ROWS
-from scalefair.measures._columns import Variable
+from scalefair.measures._columns import UndefinedError, Variable
 from scalefair.measures._features import FeaturePair
 from scalefair.measures._pivots import PivotMap, pivot_map
 from scalefair.measures._rows import Pair, open_pair
@@ -89,7 +88,7 @@ def distance_correlation(
         blocks = (("phi", "psi"), ("phi", "phi"), ("psi", "psi"))
         ab, aa, bb = (float(np.sum(moments.covariance(*names) ** 2)) for names in blocks)
     if not min(aa, bb) > TINY:
-        raise ValueError(
+        raise UndefinedError(
             "a or b varies so little that the squares of its distances vanish; rescale it"
         )
     return float(np.sqrt(np.clip(ab / (np.sqrt(aa) * np.sqrt(bb)), 0.0, 1.0)))
@@ -163,7 +162,7 @@ class _DistanceKernel:
 
 
 def _features(pair: Pair, size: int) -> FeaturePair:
-    sample = pair.rows(max(SAMPLE_ROWS, 4 * size))
+    sample = pair.landmark_rows(size)
     phi, psi = (
         _distance_map(variable, rows, sample, size)
         for variable, rows in ((pair.a, sample.x), (pair.b, sample.s))

@@ -120,8 +120,8 @@ def group_gaps(
     y_true : array-like of shape (n,), optional
         Targets: numbers, or labels 0 and 1, which error rates need.
     sample_weight : array-like of shape (n,), optional
-        Weight 2 equals the row twice, in the values and in the intervals. Weights of a smaller
-        sum than there are rows are taken as relative, and scaled to that sum.
+        Relative: a common factor changes nothing. In the values weight 2 equals the row twice;
+        the intervals count rows by Kish's (Σw)²/Σw².
     quantiles : sequence of float
         Levels of the quantiles of predictions that are not labels.
     threshold : float, optional
@@ -154,9 +154,8 @@ def group_gaps(
     Notes
     -----
     The interval of a gap is one for the largest difference in the population: all pairs of groups
-    are covered at once, so that more groups make it wider. Groups of one row, which can only come
-    from crossing attributes, are reported but not compared; in a single attribute they are a
-    ValueError.
+    are covered at once, so that more groups make it wider. Groups of one row are reported but not
+    compared; where one is a level of a category, it is a ValueError.
 
     Files and dask collections are read twice, and memory does not grow with the rows. Their
     quantiles are exact where the predictions have at most 2,048 values. Otherwise predictions are

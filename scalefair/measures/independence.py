@@ -21,6 +21,9 @@ EXACT_ROWS = 4000
 DENSE_ROWS = 5000
 """Most rows whose n×n matrices `nocco` decomposes."""
 
+LEAST_UNBIASED = 4
+"""Rows whose quadruples an unbiased estimate takes."""
+
 METHODS = ("auto", "exact", "features")
 
 
@@ -54,7 +57,9 @@ def hsic(
         True: tr(KHLH)/n², never negative, too large by about tr(K̃)tr(L̃)/n³, where variables are
         independent. False: the unbiased estimate of Song et al. (2012), which may be negative.
     sample_weight : array-like, Scan or dask collection of shape (n,), optional
-        Weight 2 is the row twice.
+        Relative: a common factor changes nothing. With biased=True weight 2 is the row twice; with
+        False the n of the correction is Kish's (Σw)²/Σw², which must be at least 4, and where
+        weights differ a bias of order 1/n² is left.
     method : {"auto", "exact", "features"}
         "exact": all pairs, in O(n²) time and O(n) memory; rows in memory. "features": one pass in
         O(n) time, in memory that does not depend on n, from anywhere. "auto": exact up to 4,000
@@ -77,7 +82,7 @@ def hsic(
     (0.0322, 0.0)
     """
     asked = _Asked(kernel_a, kernel_b, method, n_components)
-    pair = asked.opened(a, b, sample_weight, random_state, least=2 if biased else 4)
+    pair = asked.opened(a, b, sample_weight, random_state, least=2 if biased else LEAST_UNBIASED)
     if not asked.is_exact(pair):
         features = asked.features(pair)
         return _hsic(features) if biased else _unbiased_hsic(features)
@@ -225,6 +230,7 @@ class _Exact:
     def of(cls, pair: Pair, asked: _Asked) -> _Exact:
         rows = pair.rows()
         w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
+        w = w * (w.sum() / (w @ w))  # they add up to Kish's count
         K = gram_of("kernel_a", asked.kernel_a, pair.a, rows.x, w)
         L = gram_of("kernel_b", asked.kernel_b, pair.b, rows.s, w)
         return cls(pair_sums(K, L, rows.x, rows.s, w), (K.diag(rows.x), L.diag(rows.s)), w)
@@ -237,6 +243,7 @@ class _Exact:
         return ab, aa, bb
 
     def unbiased(self) -> float:
+        _check_enough(self.weight.sum())
         return unbiased(self.sums, *self.diagonals, self.weight)
 
 
@@ -247,7 +254,9 @@ def _hsic(features: FeaturePair) -> float:
 def _unbiased_hsic(features: FeaturePair) -> float:
     """The unbiased formula from moments of [φ, ψ, |φ|², |ψ|²]; sums are n times means."""
     (m,) = features.fold_moments(columns=_norms, width=2)
-    n, sums = m.weight, {name: m.weight * m.mean(name) for name in ("phi", "psi", "y")}
+    n = m.effective_rows
+    _check_enough(n)
+    sums = {name: n * m.mean(name) for name in ("phi", "psi", "y")}
 
     def product(left: str, right: str) -> Array:
         return n * m.covariance(left, right) + np.outer(sums[left], m.mean(right))
@@ -260,7 +269,15 @@ def _unbiased_hsic(features: FeaturePair) -> float:
     return unbiased_of(n, float(cross), float(k), float(l), float(k_l))
 
 
-def _norms(Phi: Array, Psi: Array) -> Array:
+def _check_enough(n: float) -> None:
+    if n < LEAST_UNBIASED * (1 - 1e-9):
+        raise ValueError(
+            f"sample_weight makes the rows of a and b worth {n:.3g} of equal weight, biased=False "
+            f"needs at least {LEAST_UNBIASED}; give more rows, or biased=True"
+        )
+
+
+def _norms(Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
     """Diagonals of both Gram matrices, of shape (k, 2)."""
     return np.column_stack([np.einsum("ij,ij->i", F, F) for F in (Phi, Psi)])
 

@@ -13,7 +13,7 @@ from scipy.special import digamma
 from scalefair._distinct import distinct
 from scalefair._typing import Array
 from scalefair.maps._base import check_count, seed_of
-from scalefair.measures._columns import Variable
+from scalefair.measures._columns import UndefinedError, Variable
 from scalefair.measures._rows import open_pair
 
 Counts = NDArray[np.int64]
@@ -93,7 +93,7 @@ class _Space:
         cells = np.zeros(len(rows), dtype=np.int64)
         if codes.shape[1]:
             cells = distinct(codes).number
-        return cls(cells, (numbers - numbers.mean(axis=0)) / numbers.std(axis=0))
+        return cls(cells, _standardized(numbers))
 
     def __and__(self, other: _Space) -> _Space:
         cells = self.cells * (other.cells.max() + 1) + other.cells
@@ -106,11 +106,19 @@ class _Space:
             yield rows, self.numbers[rows]
 
 
+def _standardized(numbers: Array) -> Array:
+    """Columns of deviation 1; those that are constant in these rows stay so."""
+    for unit in (np.ptp, np.std):  # two steps, since the square of a tiny number is 0
+        size = unit(numbers, axis=0)
+        numbers = (numbers - numbers.mean(axis=0)) / np.where(size > 0, size, 1.0)
+    return numbers
+
+
 def _estimate(a: _Space, b: _Space, k: int) -> float:
     radius, nearest = _neighbours(a & b, k)
     kept = nearest > 0
     if not kept.any():
-        raise ValueError(
+        raise UndefinedError(
             "every row has a combination of categories of its own, so that nothing can be said of "
             "their dependence; merge rare levels, or pass numbers as numbers"
         )

@@ -18,7 +18,7 @@ from scalefair.maps._base import check_count, seed_of
 from scalefair.maps.mixed import SAMPLE_ROWS
 from scalefair.measures._columns import TooFineError
 from scalefair.measures._features import FeaturePair
-from scalefair.measures._kernels import model_map
+from scalefair.measures._kernels import check_kernel, model_map
 from scalefair.measures._rows import Pair, open_pair
 from scalefair.statistics import Folds, Moments
 
@@ -77,8 +77,8 @@ def explained_share(
     clip : bool
         Whether an estimate below 0, which noise makes of a small share, is returned as 0.
     sample_weight : array-like of shape (n,), optional
-        Weight 2 is the row twice (for numbers but for the folds, which keep a weighted row whole).
-        Weights of a smaller sum than there are rows are taken as relative, and scaled to that sum.
+        Relative: a common factor changes nothing. In the sample (cv=None) weight 2 is the row
+        twice; the correction for chance counts rows by Kish's (Σw)²/Σw².
     random_state : int, RandomState or None
         Of landmarks and folds.
 
@@ -99,9 +99,9 @@ def explained_share(
 
     For categories the limit of as many folds as rows has a closed form, which is used whatever
     `cv` says: with group means f̄_g and variances s_g²,
-    [Σ_g p_g (f̄_g² − s_g²/n_g) − (f̄² − s²/n)] / s². It is unbiased, needs no folds, and does not
-    depend on the order of the rows. Groups of one explain nothing; where more than half of the rows
-    are alone in their group, it is a ValueError.
+    [Σ_g p_g (f̄_g² − s_g²/n_g) − (f̄² − s²/n)] / s², n_g and n being Kish's counts of the rows. It is
+    unbiased, needs no folds, and does not depend on the order of the rows. Groups of one explain
+    nothing; where more than half of the rows are alone in their group, it is a ValueError.
 
     :func:`scalefair.audit` gives the share with an interval.
 
@@ -149,11 +149,11 @@ def opened(
 ) -> FeaturePair:
     """Check predictions and attributes, and fit the map of the attributes."""
     seed = seed_of(random_state)
-    every = (False, isinstance(kernel, str) and kernel == "categorical")
+    every = (False, check_kernel("kernel", kernel) == "categorical")
     pair = open_pair(f, s, weight, names=("f", "s"), seed=seed, least=4, every=every)
     pair.a.check_numeric()
     size = check_count("n_components", size)
-    sample = pair.rows(max(SAMPLE_ROWS, 4 * size))
+    sample = pair.landmark_rows(size)
     psi = model_map(
         "kernel", kernel, pair.b, sample.s, sample.weight,
         size=size, seed=seed, length_scale=length_scale,
@@ -222,19 +222,20 @@ def _leave_one_out(features: FeaturePair) -> Estimate:
     """Leave-one-out cross-fitting of group means, from sums per group."""
     centre = features.pair.rows(SAMPLE_ROWS).x.mean(axis=0)
     width = len(centre)
-    (m,) = features.fold_moments(columns=partial(_squares, centre), width=width)
-    scale = max(m.weight, m.n_rows)
-    p = m.mean("psi")
-    sums, squares = (
+    (m,) = features.fold_moments(columns=partial(_squares, centre), width=width + 1)
+    n, p = m.effective_rows, m.mean("psi")
+    sums, others = (
         m.covariance("psi", name) + np.outer(p, mean)
         for name, mean in (("phi", m.mean("phi") - centre), ("y", m.mean("y")))
-    )  # of f − centre and of its square, in each group, divided by n
-    whole = _pair_mean(sums.sum(axis=0), squares.sum(axis=0), 1.0, scale)
-    groups = _pair_mean(sums, squares, p[:, None], scale)
-    single = p * scale <= 1 + 1e-9
+    )  # of f − centre, of its square and of w, in each group, divided by Σw
+    squares, weights = others[:, :-1], others[:, -1]
+    rows = m.weight * p**2 / weights
+    whole = _pair_mean(sums.sum(axis=0), squares.sum(axis=0), 1.0, n)
+    groups = _pair_mean(sums, squares, p[:, None], rows[:, None])
+    single = rows <= 1 + 1e-9
     _check_alone(float(p[single].sum()))
     groups[single] = whole
-    variance = (squares.sum(axis=0) - sums.sum(axis=0) ** 2) * scale / (scale - 1)
+    variance = (squares.sum(axis=0) - sums.sum(axis=0) ** 2) * n / (n - 1)
     return Estimate(float(np.sum(p @ groups - whole) / np.sum(variance)), m, 0.0)
 
 
@@ -246,11 +247,11 @@ def _check_alone(alone: float) -> None:
         )
 
 
-def _pair_mean(sums: Array, squares: Array, p: Any, n: float) -> Array:
-    """Mean of f_i f_j over pairs i ≠ j of a group that is a share p of n rows."""
+def _pair_mean(sums: Array, squares: Array, p: Any, rows: Any) -> Array:
+    """Mean of f_i f_j over pairs i ≠ j of a group of so many rows, a share p of the weight."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray((n * sums**2 - squares) / (p * (n * p - 1)))
+        return np.asarray((rows * sums**2 / p - squares) / (p * (rows - 1)))
 
 
-def _squares(centre: Array, Phi: Array, Psi: Array) -> Array:  # noqa: ARG001
-    return np.asarray((Phi - centre) ** 2)
+def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
+    return np.column_stack([(Phi - centre) ** 2, weight])

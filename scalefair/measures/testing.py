@@ -12,7 +12,7 @@ from scalefair._typing import Array, FeatureMap
 from scalefair.maps._base import check_choice, check_count, seed_of
 from scalefair.measures._centred import Dense, Factors, Levels, Streamed, centre
 from scalefair.measures._features import FeaturePair, feature_pair
-from scalefair.measures._kernels import gram_of
+from scalefair.measures._kernels import check_kernel, gram_of
 from scalefair.measures._null import gamma_sf, permutation_moments, spectral_sf
 from scalefair.measures._rows import Pair, open_pair
 from scalefair.statistics.rows import whitened
@@ -122,15 +122,17 @@ def hsic_test(
     """
     check_choice("method", method, METHODS)
     count, seed = check_count("n_permutations", n_permutations), seed_of(random_state)
-    every = (kernel_a == "categorical", kernel_b == "categorical")
+    kernels = check_kernel("kernel_a", kernel_a), check_kernel("kernel_b", kernel_b)
+    every = (kernels[0] == "categorical", kernels[1] == "categorical")
     pair = open_pair(a, b, seed=seed, least=LEAST_ROWS, every=every)
     if method == "spectral":
         _check_dense(pair)
-        centred: Any = _dense(pair, (kernel_a, kernel_b))
+        centred: Any = _dense(pair, kernels)
     else:
-        features = feature_pair(pair, kernel_a, kernel_b, n_components)
-        method, centred = _chosen(features, method, (kernel_a, kernel_b))
-    return TestResult(centred.statistic, _pvalue(centred, method, count, seed), method, centred.n)
+        features = feature_pair(pair, *kernels, n_components)
+        method, centred = _chosen(features, method, kernels)
+    pvalue = _pvalue(centred, method, count, seed)
+    return TestResult(centred.statistic, pvalue, method, pair.n_rows)
 
 
 def _chosen(features: FeaturePair, method: str, kernels: tuple[Any, Any]) -> tuple[str, Any]:

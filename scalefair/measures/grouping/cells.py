@@ -42,8 +42,6 @@ class Plan:
         Upper ends of the bins in which streamed predictions are counted.
     n_resamples, seed : int
         Of the bootstrap; 0 resamples: none.
-    scale : float
-        What weights are multiplied with: those of a smaller sum than there are rows are relative.
     """
 
     models: tuple[str, ...]
@@ -55,12 +53,10 @@ class Plan:
     edges: Array | None = None
     n_resamples: int = 0
     seed: int = 0
-    scale: float = 1.0
 
     def rows(self, chunk: Chunk) -> Kept:
-        """Return the rows of a chunk that count, with their scaled weights."""
-        kept = kept_rows(chunk, self.models, self.missing)
-        return kept._replace(weight=kept.weight * self.scale)
+        """Return the rows of a chunk that count."""
+        return kept_rows(chunk, self.models, self.missing)
 
     def codes(self, kept: Kept, crossing: Sequence[int]) -> NDArray[np.int64]:
         """Return the levels of some attributes, of shape (k, p)."""
@@ -97,14 +93,14 @@ class GroupStatistics:
         Sum of their weights.
     mean, scatter : arrays of shape (c, v)
         Of `Plan.values`.
-    outcomes : array of shape (c, M, 4)
-        Weight of each outcome of `Plan.outcomes`.
+    outcomes, squares : arrays of shape (c, M, 4)
+        Sums of the weights, and of their squares, of each outcome of `Plan.outcomes`.
     counts : array of shape (c, M, E + 1)
         Weight of the predictions in each bin.
     high : array of shape (c, M)
         The largest prediction.
     replicates : array of shape (c, 1 + v + 4M, B)
-        Bootstrap sums of 1, the values and the outcomes.
+        Weighted bootstrap sums of 1, the values and the outcomes.
     """
 
     cells: NDArray[np.int64]
@@ -113,6 +109,7 @@ class GroupStatistics:
     mean: Array
     scatter: Array
     outcomes: Array
+    squares: Array
     counts: Array
     high: Array
     replicates: Array
@@ -145,6 +142,7 @@ class GroupStatistics:
             mean,
             _sum_at(place, n, self.scatter + apart),
             _sum_at(place, n, self.outcomes),
+            _sum_at(place, n, self.squares),
             _sum_at(place, n, self.counts),
             high,
             _sum_at(place, n, self.replicates),
@@ -225,8 +223,8 @@ def _counted(plan: Plan, kept: Kept, codes: NDArray[np.int64]) -> GroupStatistic
     np.maximum.at(high, place, kept.predictions)
     return GroupStatistics(
         cells, np.bincount(place, minlength=n), weight, mean, scatter,
-        _tallied(place, n, outcomes, 4, w), _binned(plan, place, n, kept), high,
-        _resampled(plan, place, n, kept),
+        _tallied(place, n, outcomes, 4, w), _tallied(place, n, outcomes, 4, w**2),
+        _binned(plan, place, n, kept), high, _resampled(plan, place, n, kept),
     )  # fmt: skip
 
 
@@ -260,9 +258,10 @@ def _resampled(plan: Plan, place: NDArray[np.intp], n: int, kept: Kept) -> Array
         return out
     one_hot = (outcomes[:, :, None] == np.arange(4)).reshape(len(outcomes), -1)
     design = np.concatenate([np.ones((len(values), 1)), values, one_hot], axis=1)
+    design *= kept.weight[:, None]
     for start in range(0, len(design), BLOCK):
         block = slice(start, start + BLOCK)
-        counts = poisson_counts(kept.weight[block], kept.numbers[block], size, plan.seed)
+        counts = poisson_counts(kept.numbers[block], size, plan.seed)
         for cell in np.unique(place[block]):
             inside = place[block] == cell
             out[cell] += design[block][inside].T @ counts[inside]

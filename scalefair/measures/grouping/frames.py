@@ -62,7 +62,7 @@ class GroupFrame:
     @property
     def judged(self) -> Mask:
         """Whether each group can be compared: a group of one cannot."""
-        return np.asarray((self.counts > 1) | (self.weights >= 2))
+        return np.asarray(self.counts > 1)
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
@@ -97,9 +97,9 @@ class GroupFrame:
         return difference(estimate, level, self.judged), ratio(estimate, level, self.judged)
 
     def extremes(self, metric: str) -> tuple[int, int] | None:
-        """Return the positions of the groups with the largest and the smallest value, if any."""
+        """Return the positions of the largest and the smallest value; None without two groups."""
         value = np.where(self.judged, self.estimates[metric].value, np.nan)
-        if not np.isfinite(value).any():
+        if np.isfinite(value).sum() < 2:
             return None
         return int(np.nanargmax(value)), int(np.nanargmin(value))
 

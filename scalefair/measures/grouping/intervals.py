@@ -30,19 +30,24 @@ class Estimate(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """Weighted means with Student's intervals, mean ± t √(scatter / (w − 1) / w).
+    """Weighted means with Student's intervals, mean ± t √(variance / (n − 1)).
 
-    Weights count rows: w is the number of rows that the weights stand for.
+    Parameters
+    ----------
+    rows : array of shape (g,)
+        n, the number of rows by Kish: (Σw)²/Σw².
+    value, variance : arrays of shape (g,)
+        Weighted means of the values and of their squared deviations.
     """
 
-    weight: Array
+    rows: Array
     value: Array
-    scatter: Array
+    variance: Array
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """Return the ends; NaN for a group of one."""
-        df = np.where(self.weight > 1, self.weight - 1, np.nan)
-        half = stdtrit(df, 0.5 + level / 2) * np.sqrt(self.scatter / df / self.weight)
+        df = np.where(self.rows > 1, self.rows - 1, np.nan)
+        half = stdtrit(df, 0.5 + level / 2) * np.sqrt(self.variance / df)
         return self.value - half, self.value + half
 
 
@@ -65,20 +70,22 @@ class Root:
 
 @dataclass(frozen=True, eq=False)
 class Rate:
-    """hits / total with Wilson's score intervals; both of shape (g,), both sums of weights."""
+    """Rates with Wilson's score intervals.
 
-    hits: Array
-    total: Array
+    Parameters
+    ----------
+    rows : array of shape (g,)
+        Rows that the rate refers to, by Kish.
+    value : array of shape (g,)
+        The rates; NaN without such rows.
+    """
 
-    @property
-    def value(self) -> Array:
-        """The rates; NaN where the total is 0."""
-        return self.hits / np.where(self.total > 0, self.total, np.nan)
+    rows: Array
+    value: Array
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """(p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)."""
-        z, p, n = float(ndtri(0.5 + level / 2)), self.value, self.total
-        n = np.where(n > 0, n, np.nan)
+        z, p, n = float(ndtri(0.5 + level / 2)), self.value, self.rows
         middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
         half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
         # At a rate of 0 or 1 the end is exact; rounding must not put it inside.
@@ -87,10 +94,14 @@ class Rate:
 
 
 class Distribution(NamedTuple):
-    """The weighted distribution function of one group: sorted values and summed weights."""
+    """The weighted distribution function of one group: sorted values and summed weights.
+
+    `rows` is the number of rows by Kish.
+    """
 
     values: Array
     cumulated: Array
+    rows: float
 
     def quantile(self, q: float) -> float:
         """Return the least value x with F(x) ≥ q (numpy's "inverted_cdf")."""
@@ -104,7 +115,7 @@ class Distribution(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Quantile:
-    """Quantile q of each group with Woodruff's intervals: quantiles q ± z √(q(1 − q)/w)."""
+    """Quantile q of each group with Woodruff's intervals: quantiles q ± z √(q(1 − q)/n)."""
 
     q: float
     groups: Sequence[Distribution]
@@ -119,7 +130,7 @@ class Quantile:
         z = float(ndtri(0.5 + level / 2)) * np.sqrt(self.q * (1 - self.q))
         ends = np.full((2, len(self.groups)), np.nan)
         for i, group in enumerate(self.groups):
-            half = z / np.sqrt(group.cumulated[-1]) if len(group.values) else np.nan
+            half = z / np.sqrt(group.rows) if len(group.values) else np.nan
             ends[:, i] = [
                 group.quantile(min(max(q, 0.0), 1.0)) for q in (self.q - half, self.q + half)
             ]
@@ -139,6 +150,11 @@ class Resampled:
         for i in np.flatnonzero(np.isfinite(self.value)):
             ends[:, i] = np.nanquantile(self.replicates[i], [0.5 - level / 2, 0.5 + level / 2])
         return ends[0], ends[1]
+
+
+def kish(weight: Array, squares: Array) -> Array:
+    """Return (Σw)²/Σw² from both sums: the rows of equal weight that would tell as much."""
+    return np.asarray(weight**2 / np.where(squares > 0, squares, np.nan))
 
 
 class Gap(NamedTuple):

@@ -181,7 +181,7 @@ def _plan(rows: AuditRows, settings: Settings, survey: Survey) -> Plan:
     return Plan(
         rows.models, attributes, crossings or ((),), settings.missing, cuts,
         survey.truth is not None, None if rows.in_memory else _edges(survey, rows.models),
-        resamples, settings.seed, max(1.0, survey.n_kept / survey.weight),
+        resamples, settings.seed,
     )  # fmt: skip
 
 
@@ -198,17 +198,19 @@ def _edges(survey: Survey, models: tuple[str, ...]) -> Array:
 
 
 def _check_groups(judged: Judged) -> None:
-    """Refuse a single attribute with a group of one: it has no spread to judge by."""
+    """Refuse a category with a group of one: it has no spread to judge by.
+
+    A number that is rare is measured all the same, and a group of one of its values not compared.
+    """
     for j, attribute in enumerate(judged.attributes):
-        if not attribute.is_grouped:
+        if not (attribute.is_grouped and attribute.kind in ("categorical", "boolean")):
             continue
         groups = judged.statistics((j,))
-        alone = np.flatnonzero((groups.rows == 1) & (groups.weight < 2))
+        alone = np.flatnonzero(groups.rows == 1)
         if len(alone):
             level = attribute.levels[int(groups.cells[alone[0], 0])]
-            cut = "" if attribute.kind == "categorical" else ", or cut the column with bins="
             raise ValueError(
                 f"sensitive column {attribute.name!r}: the group {level!r} has only one row, of "
                 "which no difference can be judged; merge it with another level, or leave the row "
-                f"out{cut}"
+                "out"
             )

@@ -18,6 +18,7 @@ from scalefair.measures.grouping.intervals import (
     Rate,
     Resampled,
     Root,
+    kish,
 )
 from scalefair.measures.grouping.survey import Numbers, Survey
 
@@ -132,9 +133,13 @@ def exact_distributions(
         order = order[np.argsort(place.astype(np.uint16), kind="stable")]
         ends = np.cumsum(np.bincount(place, minlength=len(groups)))
         parts = np.split(order, ends[:-1])
-        return [Distribution(x[part], np.cumsum(weight[part])) for part in parts]
+        return [_distribution(x[part], weight[part]) for part in parts]
 
     return of
+
+
+def _distribution(values: Array, weight: Array) -> Distribution:
+    return Distribution(values, np.cumsum(weight), float(kish(weight.sum(), weight @ weight)))
 
 
 def binned_distributions(statistics: GroupStatistics, plan: Plan) -> Distributions:
@@ -143,11 +148,14 @@ def binned_distributions(statistics: GroupStatistics, plan: Plan) -> Distributio
     def of(model: int, kept: Sequence[int]) -> list[Distribution]:
         groups = statistics.groups(kept)
         edges = np.empty(0) if plan.edges is None else plan.edges[model]
+        rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
         found = []
-        for counts, high in zip(groups.counts[:, model], groups.high[:, model], strict=True):
+        for counts, high, n in zip(
+            groups.counts[:, model], groups.high[:, model], rows, strict=True
+        ):
             values = np.minimum(np.append(edges, np.inf), high)
             used = counts > 0
-            found.append(Distribution(values[used], np.cumsum(counts[used])))
+            found.append(Distribution(values[used], np.cumsum(counts[used]), float(n)))
         return found
 
     return of
@@ -170,14 +178,16 @@ def quantile_estimates(
 def _estimate(groups: GroupStatistics, n_models: int, model: int, name: str) -> Estimate:
     resampled = groups.replicates.shape[2] > 0
     if name in RATES:
-        rate = _rate(groups.outcomes[:, model], name)
+        value = _rate(groups.outcomes[:, model], name)
         if not resampled:
-            return rate
+            parts = (groups.outcomes, groups.squares)
+            total, squares = (part[:, model, RATES[name][1]].sum(axis=1) for part in parts)
+            return Rate(kish(total, squares), value)
         start = 1 + groups.mean.shape[1] + 4 * model
-        again = _rate(groups.replicates[:, start : start + 4], name)
-        return Resampled(rate.value, again.value)
+        return Resampled(value, _rate(groups.replicates[:, start : start + 4], name))
     at = ERRORS.get(name, 0) * n_models + model
-    mean = Mean(groups.weight, groups.mean[:, at], groups.scatter[:, at])
+    rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
+    mean = Mean(rows, groups.mean[:, at], groups.scatter[:, at] / groups.weight)
     root = name == "root_mean_squared_error"
     if not resampled:
         return Root(mean) if root else mean
@@ -187,6 +197,7 @@ def _estimate(groups: GroupStatistics, n_models: int, model: int, name: str) -> 
     return Resampled(*(np.sqrt(v) if root else v for v in (mean.value, means)))
 
 
-def _rate(outcomes: Array, name: str) -> Rate:
-    hits, total = RATES[name]
-    return Rate(outcomes[:, list(hits)].sum(axis=1), outcomes[:, list(total)].sum(axis=1))
+def _rate(outcomes: Array, name: str) -> Array:
+    """Hits by all that the rate refers to, NaN without any."""
+    hits, total = (outcomes[:, which].sum(axis=1) for which in RATES[name])
+    return np.asarray(hits / np.where(total > 0, total, np.nan))

@@ -136,8 +136,8 @@ class Survey:
         All rows, and those that count.
     n_missing : int
         Rows that were left out because an attribute was missing.
-    weight : float
-        Sum of the weights of the rows that count.
+    weight, heaviest : float
+        Sum of the weights of the rows that count, and the largest of them.
     attributes : tuple of AttributeStatistics
         Of each sensitive attribute.
     predictions : tuple of Numbers
@@ -152,10 +152,16 @@ class Survey:
     n_kept: int
     n_missing: int
     weight: float
+    heaviest: float
     attributes: tuple[AttributeStatistics, ...]
     predictions: tuple[Numbers, ...]
     truth: Numbers | None
     sample: Sample
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether weights differ: weights that are all the same are none."""
+        return self.weight < self.n_kept * self.heaviest * (1 - 1e-9)
 
     def __add__(self, other: Survey) -> Survey:
         rows, missing = self.n_rows + other.n_rows, self.n_missing + other.n_missing
@@ -166,6 +172,7 @@ class Survey:
             self.n_kept + other.n_kept,
             missing,
             self.weight + other.weight,
+            max(self.heaviest, other.heaviest),
             _sum(self.attributes, other.attributes),
             _sum(self.predictions, other.predictions),
             None if self.truth is None or other.truth is None else self.truth + other.truth,
@@ -231,11 +238,11 @@ class Surveyor:
             for x, few in zip(kept.predictions.T, listed, strict=True)
         )
         truth = None if kept.truth is None else Numbers.of(kept.truth, kept.weight, listed=True)
-        weight, none = float(kept.weight.sum()), Sampler(1, 0).result()
-        return Survey(0, len(kept.weight), 0, weight, attributes, predictions, truth, none)
+        weight, none = (float(kept.weight.sum()), float(kept.weight.max())), Sampler(1, 0).result()
+        return Survey(0, len(kept.weight), 0, *weight, attributes, predictions, truth, none)
 
     def result(self) -> Survey:
         """Return what all rows seen have told."""
         sample = self._sampler.result()
-        survey = self._survey or Survey(0, 0, 0, 0.0, (), (), None, sample)
+        survey = self._survey or Survey(0, 0, 0, 0.0, 0.0, (), (), None, sample)
         return replace(survey, n_rows=self._n_rows, n_missing=self._n_missing, sample=sample)
