@@ -32,6 +32,8 @@ from scalefair.stream import ArraySource
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_")
+"""What only the moments of each fold can tell, not those of all rows."""
 
 
 class FairKernelRidgeCV(FairKernelRidge):
@@ -78,6 +80,13 @@ class FairKernelRidgeCV(FairKernelRidge):
         Its standard error.
     coef_, intercept_, moments_, n_samples_seen_, diagnostics_, base_estimator_, n_base_samples_
         As in :class:`FairKernelRidge`.
+
+    Notes
+    -----
+    `solve_from` has no folds to choose by: it solves at `alpha_`, `eta_`, `eps_` and `ridge_ratio_`
+    as they are, and reports `explained_share_`, which it does not limit. Held-out scores would be
+    those of other rows: `explained_share_cv_`, its error and `cv_results_` are removed, and
+    `path_` is that of the new moments, without scores.
 
     Examples
     --------
@@ -244,6 +253,24 @@ class FairKernelRidgeCV(FairKernelRidge):
             "alphas": found.alphas, "etas": found.etas,
             "mse": found.scores.mse, "explained_share": found.scores.share,
         }  # fmt: skip
+
+    def _solve(self) -> None:
+        """Solve again at the chosen point; what was measured on folds is gone, as their rows are.
+
+        A limit was met on those folds: here the share is reported, not limited.
+        """
+        for name in HELD_OUT:
+            vars(self).pop(name, None)
+        system = self._system()
+        spectrum = Spectrum.of(system)
+        coef = spectrum.at(self.alpha_).coef(np.array([self.eta_]))[0]
+        diagnostics = of_eigenvalues(spectrum.values, self.alpha_, self._rounding())
+        self._judge(system, self.alpha_, diagnostics)
+        if self.unfairness is not None and self.eta_ > 0:
+            coef = rescale(system, coef)
+        self._set_solution(system.solution(coef))
+        self.explained_share_ = system.explained_share(coef) if self.psi_ else float("nan")
+        self.path_ = FairPath(self, self.path_.alphas, self.path_.etas)
 
     def _system(self) -> System:
         return System.build(self.moments_, **self._system_options(self.ridge_ratio_, self.eps_))
