@@ -32,7 +32,7 @@ from scalefair.stream import ArraySource
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_")
+HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "path_")
 """What only the moments of each fold can tell, not those of all rows."""
 
 
@@ -259,6 +259,7 @@ class FairKernelRidgeCV(FairKernelRidge):
 
         A limit was met on those folds: here the share is reported, not limited.
         """
+        alphas, etas = self.path_.alphas, self.path_.etas
         for name in HELD_OUT:
             vars(self).pop(name, None)
         system = self._system()
@@ -270,7 +271,7 @@ class FairKernelRidgeCV(FairKernelRidge):
             coef = rescale(system, coef)
         self._set_solution(system.solution(coef))
         self.explained_share_ = system.explained_share(coef) if self.psi_ else float("nan")
-        self.path_ = FairPath(self, self.path_.alphas, self.path_.etas)
+        self.path_ = FairPath(self, alphas, etas)
 
     def _system(self) -> System:
         return System.build(self.moments_, **self._system_options(self.ridge_ratio_, self.eps_))
