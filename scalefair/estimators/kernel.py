@@ -51,7 +51,8 @@ class FairKernelRidge(FairRidgeBase):
     sensitive_length_scale : float, array or "median", default="median"
         Its length scale.
     n_sensitive_components : int, default=100
-        Nyström features for sensitive attributes that are not categories.
+        Nyström features for sensitive attributes that are not categories. Where these are crossed
+        with groups, ψ has at most four times as many columns, but at least five for each group.
     solver : {"auto", "direct", "iterative"}, default="auto"
         "direct" sums m×m moments in one pass and solves in closed form. "iterative" is for wide
         maps: preconditioned conjugate gradients, one pass per iteration, O(nm) each, no m×m

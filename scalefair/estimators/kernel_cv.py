@@ -261,7 +261,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         """
         alphas, etas = self.path_.alphas, self.path_.etas
         for name in HELD_OUT:
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         system = self._system()
         spectrum = Spectrum.of(system)
         coef = spectrum.at(self.alpha_).coef(np.array([self.eta_]))[0]

@@ -42,7 +42,8 @@ class FairRidge(FairRidgeBase):
     sensitive_length_scale : float, array or "median", default="median"
         Its length scale.
     n_sensitive_components : int, default=100
-        Nyström features for sensitive attributes that are not categories.
+        Nyström features for sensitive attributes that are not categories. Where these are crossed
+        with groups, ψ has at most four times as many columns, but at least five for each group.
     base_estimator : estimator or None, default=None
         Another model, whose prediction ĥ(x) joins the features: any scikit-learn regressor,
         classifier (its probabilities) or pipeline. It sees X as given, without the columns that

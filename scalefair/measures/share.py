@@ -13,6 +13,7 @@ import numpy as np
 from scalefair._hash import balanced_fold
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
+from scalefair.kernels.named import plain_name
 from scalefair.maps import Identity, OneHot
 from scalefair.maps._base import check_count, seed_of
 from scalefair.maps.mixed import SAMPLE_ROWS
@@ -149,7 +150,7 @@ def opened(
 ) -> FeaturePair:
     """Check predictions and attributes, and fit the map of the attributes."""
     seed = seed_of(random_state)
-    every = (False, isinstance(kernel, str) and kernel == "categorical")
+    every = (False, plain_name(kernel) == "categorical")
     pair = open_pair(f, s, weight, names=("f", "s"), seed=seed, least=4, every=every)
     pair.a.check_numeric()
     size = check_count("n_components", size)

@@ -9,6 +9,7 @@ import numpy as np
 
 from scalefair._distinct import distinct
 from scalefair._typing import Array, FeatureMap
+from scalefair.kernels.named import plain_name
 from scalefair.maps._base import check_choice, check_count, seed_of
 from scalefair.measures._centred import Dense, Factors, Levels, Streamed, centre
 from scalefair.measures._features import FeaturePair, feature_pair
@@ -122,7 +123,7 @@ def hsic_test(
     """
     check_choice("method", method, METHODS)
     count, seed = check_count("n_permutations", n_permutations), seed_of(random_state)
-    every = (kernel_a == "categorical", kernel_b == "categorical")
+    every = (plain_name(kernel_a) == "categorical", plain_name(kernel_b) == "categorical")
     pair = open_pair(a, b, seed=seed, least=LEAST_ROWS, every=every)
     if method == "spectral":
         _check_dense(pair)
