@@ -105,7 +105,8 @@ class FairKernelRidge(FairRidgeBase):
         Chunks in flight at once, each in a thread; None: one per core that BLAS may use.
     checkpoint : path or None, default=None
         File that keeps the sums of a long fit, written every minute. A fit that crashed goes on
-        from it, with the same data, parameters and an int as `random_state`.
+        from it, with the same data, parameters and an int as `random_state`; rows that were
+        counted and have changed since are a ValueError.
     random_state : int, RandomState or None, default=None
         Seed for samples, landmarks and frequencies.
 
