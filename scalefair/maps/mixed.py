@@ -164,7 +164,7 @@ def with_rare_groups(
 ) -> tuple[Array, Array | None]:
     """Join one row of each group that the sample lacks: none is left without a feature.
 
-    Groups that it has are not joined again: they would count twice in the length scales.
+    Groups that it has are not joined again: they would count twice in the choice of landmarks.
     """
     all_rows = np.concatenate([rows, groups])
     first = distinct(all_rows[:, coded]).first
