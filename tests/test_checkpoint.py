@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from scalefair import BatchSource, FairKernelRidge, FairKernelRidgeCV, FairRidge
+from scalefair import (
+    BatchSource,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+    scan_csv,
+    scan_parquet,
+)
 from scalefair.maps import Identity
 from scalefair.statistics import Checkpoint, RowMap, accumulate
 from scalefair.stream import ArraySource
@@ -53,11 +62,11 @@ def test_a_crashed_pass_goes_on(fail_at, n_threads, tmp_path):
     checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=3)
     with pytest.raises(CrashError):
         accumulate(source(Watched(fail_at), n_threads), row_map, rows=10, checkpoint=checkpoint)
-    _, kept = checkpoint.read(row_map.key)
+    _, kept = checkpoint.read(row_map.key, 1)
     assert kept == fail_at // 30 * 30
     second = Watched()
     (moments,) = accumulate(source(second, n_threads), row_map, rows=10, checkpoint=checkpoint)
-    assert sorted(second.seen) == list(range(kept, N))
+    assert sorted(second.seen) == list(range(N))  # once each: what was counted is compared
     assert moments.n_rows == N
     np.testing.assert_allclose(moments.scatter, expected.scatter, rtol=1e-11, atol=1e-9)
     assert not (tmp_path / "c").exists()
@@ -145,7 +154,7 @@ def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
 
 
 def _eager(init):
-    return lambda self, path, rows="": init(self, path, seconds=0.0, chunks=2, rows=rows)
+    return lambda self, path: init(self, path, seconds=0.0, chunks=2)
 
 
 def _passes_of_a_fit(model, X, y, s):
@@ -166,7 +175,21 @@ OTHERS = {
     "other rows": lambda X, y: (X + 1.0, y),
     "another target": lambda X, y: (X, 2.0 * y),
     "fewer rows": lambda X, y: (X[:400], y[:400]),
+    "one input": lambda X, y: (_changed(X), y),
+    "one target": lambda X, y: (X, _changed(y)),
+    "two rows in another order": lambda X, y: (_swapped(X), _swapped(y)),
 }
+
+
+def _changed(values, row=300):
+    """The least change of one number, amid the rows that have been counted."""
+    values = values.copy()
+    values[row] = np.nextafter(values[row], np.inf)
+    return values
+
+
+def _swapped(values):
+    return np.concatenate([values[:300], values[300:302][::-1], values[302:]])
 
 
 @pytest.mark.parametrize("how", OTHERS)
@@ -175,11 +198,68 @@ def test_other_data_does_not_go_on_from_the_sums(how, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
     X, y = problem()
     model = FairRidge(eta=0.0, chunk_rows=10, checkpoint=tmp_path / "c", n_jobs=1)
-    _crash(model, X, y)
+    _crash(model, lambda model: model.fit(X, y[:, 0]))
     with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
         model.fit(*OTHERS[how](X, y[:, 0]))
     expected = FairRidge(eta=0.0).fit(X, y[:, 0])
     np.testing.assert_allclose(model.fit(X, y[:, 0]).coef_, expected.coef_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("row", [0, 1, 299, 300, 301, 539, 540, 999])
+def test_a_change_is_noticed_in_counted_rows_only(row, n_threads, tmp_path):
+    """Rows that come after them may be others: they have not been counted yet."""
+    X, y = problem()
+    row_map = RowMap(Identity().fit(X))
+    checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=3)
+    with pytest.raises(CrashError):
+        accumulate(source(Watched(555), n_threads), row_map, rows=10, checkpoint=checkpoint)
+    assert checkpoint.read(row_map.key, 1)[1] == 540
+    other = ArraySource(X, None, _changed(y, row), n_threads=n_threads)
+    go_on = partial(accumulate, row_map=row_map, rows=17, checkpoint=checkpoint)
+    if row < 540:
+        with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+            go_on(other)
+        assert (tmp_path / "c").exists()
+        other = ArraySource(X, None, y, n_threads=n_threads)
+    (moments,) = go_on(other)
+    assert moments.n_rows == N
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_file_with_another_row_is_noticed(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
+    X, y = problem()
+    path = tmp_path / f"data.{suffix}"
+    scan = {"csv": scan_csv, "parquet": scan_parquet}[suffix]
+
+    def fit(model, table):
+        table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
+        data = scan(path)
+        return model.fit(data.drop(["y", "g"]), data["y"], sensitive_features=data["g"])
+
+    table = pd.DataFrame(X, columns=["a", "b", "c"])
+    table = table.assign(y=y[:, 0], g=np.where(X[:, 0] > 0, "u", "v"))
+    model = FairRidge(eta=1.0, chunk_rows=10, checkpoint=tmp_path / "c", n_jobs=1)
+    _crash(model, lambda model: fit(model, table))
+    other = table.copy()
+    other.loc[300, "g"] = "v" if table["g"][300] == "u" else "u"
+    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        fit(model, other)
+    expected = fit(clone(model).set_params(checkpoint=None), table)
+    np.testing.assert_allclose(fit(model, table).coef_, expected.coef_, rtol=1e-9)
+
+
+def test_fewer_batches_than_were_counted_are_noticed(tmp_path):
+    """Nothing but reading tells how many there are."""
+    X, y = problem()
+    row_map = RowMap(Identity().fit(X))
+    checkpoint = Checkpoint(tmp_path / "c", seconds=0.0, chunks=3)
+    with pytest.raises(CrashError):
+        accumulate(source(Watched(555), 1), row_map, rows=10, checkpoint=checkpoint)
+    fewer = BatchSource(lambda: ((X[i : i + 50], y[i : i + 50]) for i in range(0, 500, 50)))
+    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        accumulate(fewer, row_map, rows=10, checkpoint=checkpoint)
 
 
 def test_other_folds_do_not_go_on_from_the_sums(tmp_path, monkeypatch):
@@ -189,13 +269,13 @@ def test_other_folds_do_not_go_on_from_the_sums(tmp_path, monkeypatch):
         feature_map="linear", etas=[0.0], cv=3, chunk_rows=10, checkpoint=tmp_path / "c",
         n_jobs=1, random_state=0,
     )  # fmt: skip
-    _crash(model, X, y)
+    _crash(model, lambda model: model.fit(X, y[:, 0]))
     for other in ({"cv": 4}, {"random_state": 1}):
         with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
             clone(model).set_params(**other).fit(X, y[:, 0])
 
 
-def _crash(model, X, y):
+def _crash(model, fit):
     """Fit until a few sums have been kept."""
     kept = []
 
@@ -208,7 +288,7 @@ def _crash(model, X, y):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checkpoint, "write", write)
         with pytest.raises(CrashError):
-            clone(model).fit(X, y[:, 0])
+            fit(clone(model))
     assert kept[-1] > 400
 
 

@@ -75,7 +75,7 @@ def jobs(folder):
 )
 def test_an_interrupt_at_any_moment(name, times, tmp_path, monkeypatch):
     init = Checkpoint.__init__
-    monkeypatch.setattr(Checkpoint, "__init__", lambda s, path, rows: init(s, path, 0.0, 2, rows))
+    monkeypatch.setattr(Checkpoint, "__init__", lambda s, path: init(s, path, 0.0, 2))
     job = jobs(tmp_path)[name]
     expected = job()
     begin = time.perf_counter()

@@ -87,3 +87,37 @@ def test_the_exact_mode_has_no_moments(pay):
     exact = FairKernelRidge(feature_map="exact", eta=1.0).fit(*data, **own)
     with pytest.raises(ValueError, match="collect needs moments"):
         exact.collect(*data, **own)
+
+
+CHOSEN = ("alpha_", "eta_", "eps_", "ridge_ratio_")
+
+
+@pytest.mark.parametrize("options", [{"unfairness": 0.1}, {}, {"etas": [0.0]}])
+def test_after_cross_validation_moments_are_solved_at_what_was_chosen(pay, options):
+    columns = ["sex", "ethnicity"]
+    (X, y), s = part(pay, slice(0, 600))[0], pay.sensitive_features[columns]
+    fitted = FairKernelRidgeCV(n_components=40, random_state=0, **options)
+    fitted.fit(X, y, sensitive_features=s[:600])
+    before = fitted.predict(pay.data), {name: getattr(fitted, name) for name in CHOSEN}
+    fitted.solve_from(fitted.moments_)  # the same rows: the same model
+    np.testing.assert_array_equal(fitted.predict(pay.data), before[0])
+
+    rest, _ = part(pay, slice(600, 900))
+    fitted.solve_from(fitted.moments_ + fitted.collect(*rest, sensitive_features=s[600:]))
+    assert {name: getattr(fitted, name) for name in CHOSEN} == before[1]
+    assert fitted.n_samples_seen_ == 900
+    f, groups = fitted.predict(pay.data), s.apply(tuple, axis=1)
+    between = np.var([f[groups == group].mean() for group in groups])
+    assert fitted.explained_share_ == pytest.approx(between / f.var(), abs=1e-4)
+
+
+def test_held_out_scores_do_not_outlive_their_rows(pay):
+    data, own = part(pay, slice(None))
+    fitted = FairKernelRidgeCV(n_components=40, random_state=0).fit(*data, **own)
+    half = fitted.collect(*(values[:450] for values in data), **part(pay, slice(0, 450))[1])
+    assert "mse_cv" in fitted.path_.table
+    fitted.solve_from(half)
+    assert not {"explained_share_cv_", "explained_share_cv_error_", "cv_results_"} & {*vars(fitted)}
+    assert not [name for name in fitted.path_.table if "_cv" in name]
+    at = fitted.path_.estimator(fitted.alpha_, fitted.eta_)
+    np.testing.assert_allclose(at.predict(pay.data), fitted.predict(pay.data), rtol=1e-7)

@@ -46,7 +46,6 @@ from scalefair.statistics import (
     Moments,
     RowMap,
     accumulate,
-    fingerprint,
 )
 from scalefair.statistics.kept import KeptFeatures
 from scalefair.stream import ChunkSource
@@ -212,18 +211,13 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
         folds: Folds = ALL_ROWS,
         kept: KeptFeatures | None = None,
     ) -> FoldMoments:
-        row_map, checkpoint = self._row_map(n_rows), self._checkpoint(source, folds)
+        row_map, path = self._row_map(n_rows), getattr(self, "checkpoint", None)
+        checkpoint = None if path is None else Checkpoint(Path(path))
         rows = self.chunk_rows or row_map.chunk_rows
         with watched(self, source, rows, n_rows) as told:
             return accumulate(
                 told, row_map, folds=folds, rows=rows, checkpoint=checkpoint, kept=kept
             )
-
-    def _checkpoint(self, source: ChunkSource, folds: Folds) -> Checkpoint | None:
-        path = getattr(self, "checkpoint", None)
-        if path is None:
-            return None
-        return Checkpoint(Path(path), rows=fingerprint(source, folds))
 
     def _system_options(self, ratio: float, eps: float | None) -> dict[str, Any]:
         """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""

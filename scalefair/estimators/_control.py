@@ -10,16 +10,12 @@ import numpy as np
 from scalefair._digest import digest
 from scalefair._typing import Chunk, FeatureMap, Rows
 from scalefair.estimators._data import TrainingData
-from scalefair.estimators._maps import _fitted
 from scalefair.maps.crossed import Crossed, features, n_features
-from scalefair.maps.mixed import mixed_map, with_rare_groups
+from scalefair.maps.mixed import CROSSED, mixed_map
 from scalefair.maps.units import units_of
 from scalefair.penalties import CUTOFF, partial_covariance
 from scalefair.statistics import Block, Moments
 from scalefair.statistics.rows import counted_rows
-
-CROSSED = 4
-"""Columns of ξ at most, in units of `n_sensitive_components`."""
 
 
 def control_maps(
@@ -30,15 +26,12 @@ def control_maps(
     if encoder is None or psi is None:
         return None, None
     size = estimator.n_sensitive_components
-    sample, categorical = data.sample, encoder.categorical_
+    sample = data.sample
     upsilon = mixed_map(
-        "auto", "median", size, rows=sample.c, weight=sample.weight, categorical=categorical,
-        seed=data.seed,
+        "auto", "median", size, rows=sample.c, weight=sample.weight,
+        categorical=encoder.categorical_, groups=data.control_groups, seed=data.seed,
+        scale_at=data.scale_at,
     )  # fmt: skip
-    rows, weight = sample.c, sample.weight
-    if data.control_groups is not None:
-        rows, weight = with_rare_groups(rows, weight, data.control_groups, categorical)
-    upsilon = _fitted(upsilon, rows, weight)
     xi = Crossed.fit(
         psi, upsilon, sample.s, sample.c, sample.weight, most=CROSSED * size, seed=data.seed
     )

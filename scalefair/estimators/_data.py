@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE
@@ -19,7 +20,9 @@ from scalefair.estimators._base_model import BaseModel, whole_change
 from scalefair.estimators._learn import Learned, Learner, named_place
 from scalefair.estimators._rows import Rows, open_rows
 from scalefair.estimators._validate import positions
+from scalefair.kernels.named import plain_name
 from scalefair.maps._base import seed_of
+from scalefair.maps.mixed import SAMPLE_ROWS
 from scalefair.stream import ChunkSource
 
 LEARN_ROWS = 65536
@@ -141,6 +144,9 @@ class TrainingData:
         The rows as the user gave them.
     split_sample : Chunk
         The sample before it was encoded.
+    scale_at : array of int
+        The rows of the sample that length scales are learnt from, the same ones however large a
+        sample the feature maps ask for.
     """
 
     source: ChunkSource
@@ -154,6 +160,7 @@ class TrainingData:
     groups: Array | None
     given: ChunkSource
     split_sample: Chunk
+    scale_at: NDArray[np.int64]
     control_groups: Array | None = None
 
 
@@ -186,7 +193,7 @@ def open_training(  # noqa: PLR0917
     preparation = _sensitive_columns(estimator, given=given)
     seed = seed_of(estimator.random_state)
     split = rows.source.then(preparation.split)
-    every = estimator.sensitive_kernel == "categorical"
+    every = plain_name(estimator.sensitive_kernel) == "categorical"
     learned: Learned = split.fold(
         lambda: Learner(size, seed, encode=rows.table, checked=rows.checked, every=every),
         LEARN_ROWS,
@@ -202,6 +209,7 @@ def open_training(  # noqa: PLR0917
         source, preparation, sample.y.shape[1], rows.one_target,
         learned.n_rows, learned.n_present, seed, sample,
         _numeric(learned.groups.rows, preparation.sensitive_encoder), rows.source, split_sample,
+        learned.sample.smallest(SAMPLE_ROWS),
         _numeric(learned.control_groups.rows, preparation.control_encoder),
     )  # fmt: skip
 

@@ -12,10 +12,9 @@ from scalefair._checks import check_alpha
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, FeatureMap
 from scalefair.estimators._data import TrainingData
-from scalefair.estimators._maps import sensitive_map
+from scalefair.estimators._maps import input_kernel, sensitive_map
 from scalefair.kernels import Kernel
 from scalefair.maps import ConcatMap, Identity, ProductMap
-from scalefair.maps._base import fitted_kernel
 from scalefair.maps.crossed import features
 from scalefair.maps.units import units_of
 from scalefair.penalties.factors import DEFAULT_EPS, attribute_root
@@ -150,9 +149,8 @@ class ExactRows:
 def exact_rows(estimator: Any, data: TrainingData) -> ExactRows:
     """Learn the kernels of an estimator in exact mode, and keep the rows."""
     rows = data.sample
-    weight = np.ones(rows.n_rows) if rows.weight is None else rows.weight
-    kernel = fitted_kernel(estimator.kernel, estimator.length_scale, rows.x, weight, data.seed)
     psi = sensitive_map(estimator, data)
     seen = psi is not None and estimator._joins_sensitive
     joined = 1.0 / check_alpha(estimator.alpha)["psi"] if seen else 0.0
+    kernel = input_kernel(estimator, data)
     return ExactRows(kernel, psi, rows.x, rows.s, rows.y, rows.weight, joined)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from scalefair._typing import Array, FeatureMap
 from scalefair.estimators._data import TrainingData
-from scalefair.maps import Identity, Nystroem, RandomFourier
+from scalefair.estimators._maps import fitted_input_map, is_exact
+from scalefair.maps import Nystroem
 from scalefair.maps._moving import MovingNystroem
 
 JITTER = 1e-8
@@ -21,32 +21,9 @@ FULL_JITTER = 1e-10
 
 def process_map(estimator: Any, data: TrainingData) -> FeatureMap:
     """Return φ at the length scales that the search starts from, fitted on the sample."""
-    phi = _unfitted(estimator, data)
-    if hasattr(phi, "n_raw_"):
-        return phi  # type: ignore[no-any-return]
-    weight = data.sample.weight
-    return clone(phi).fit(data.sample.x, sample_weight=weight)  # type: ignore[no-any-return]
-
-
-def _unfitted(estimator: Any, data: TrainingData) -> Any:
-    kind, seed = estimator.feature_map, data.seed
-    if not isinstance(kind, str):
-        return kind
-    if kind == "linear":
-        return Identity()
-    kernel = {"kernel": estimator.kernel, "length_scale": estimator.length_scale}
-    if kind == "fourier":
-        size = estimator.n_components
-        return RandomFourier(**kernel, n_components=size, pairs=size % 2 == 0, random_state=seed)
-    exact = kind == "exact"
-    map_of = MovingNystroem if getattr(estimator, "learn_landmarks", False) else Nystroem
-    return map_of(
-        **kernel,
-        n_components=data.sample.n_rows if exact else estimator.n_components,
-        whitening="cholesky",
-        cutoff=FULL_JITTER if exact else JITTER,
-        random_state=seed,
-    )
+    nystroem = MovingNystroem if getattr(estimator, "learn_landmarks", False) else Nystroem
+    jitter = FULL_JITTER if is_exact(estimator) else JITTER
+    return fitted_input_map(estimator, data, nystroem, whitening="cholesky", cutoff=jitter)
 
 
 def place_of(phi: Any) -> Array:

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from scalefair._checks import check_choice, check_count
-from scalefair._typing import Array, FeatureMap
+from scalefair._typing import FeatureMap
 from scalefair.estimators._data import TrainingData
 from scalefair.kernels import Kernel
 from scalefair.kernels.named import NAMES
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
-from scalefair.maps.mixed import EXACT_CUTOFF, SAMPLE_ROWS, mixed_map, with_rare_groups
+from scalefair.maps._base import fitted_kernel
+from scalefair.maps.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
 
 FEATURE_MAPS = ("nystroem", "fourier", "exact", "linear")
 
@@ -62,45 +63,64 @@ def _check_scale(name: str, value: Any) -> None:
 
 def sample_size(estimator: Any) -> int | None:
     """Rows to learn the maps on: enough that duplicates leave no landmark out; None: all."""
-    if _is_exact(estimator):
+    if is_exact(estimator):
         return None
     most = max(getattr(estimator, "n_components", 0), estimator.n_sensitive_components)
     return max(SAMPLE_ROWS, 4 * int(most))
 
 
-def _is_exact(estimator: Any) -> bool:
+def is_exact(estimator: Any) -> bool:
+    """Return True if every row is a landmark."""
     kind = getattr(estimator, "feature_map", None)
     return isinstance(kind, str) and kind == "exact"
 
 
 def input_map(estimator: Any, data: TrainingData) -> FeatureMap:
     """Return φ, fitted on the sample."""
-    phi = _unfitted_input_map(estimator, data.sample.n_rows, data.seed)
-    return _fitted(phi, data.sample.x, data.sample.weight)
-
-
-def _unfitted_input_map(estimator: Any, rows: int, seed: int) -> Any:
-    kind = estimator.feature_map
-    if not isinstance(kind, str):
-        return kind
-    if kind == "linear":
-        return Identity()
-    kernel = {"kernel": estimator.kernel, "length_scale": estimator.length_scale}
-    if kind == "fourier":
-        size = estimator.n_components
-        return RandomFourier(**kernel, n_components=size, pairs=size % 2 == 0, random_state=seed)
-    if kind == "exact":
-        return Nystroem(**kernel, n_components=rows, cutoff=EXACT_CUTOFF, random_state=seed)
     # Whitening amplifies rounding error by one over the root of the cut-off.
     cutoff = 1e-8 if estimator.dtype == "float64" else 1e-5
-    return Nystroem(**kernel, n_components=estimator.n_components, cutoff=cutoff, random_state=seed)
+    if is_exact(estimator):
+        cutoff = EXACT_CUTOFF
+    return fitted_input_map(estimator, data, Nystroem, cutoff=cutoff)
 
 
-def _fitted(feature_map: Any, rows: Array, weight: Array | None) -> FeatureMap:
-    """Fit a copy; a map that is fitted already is used as it is."""
-    if hasattr(feature_map, "n_raw_"):
-        return feature_map  # type: ignore[no-any-return]
-    return clone(feature_map).fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
+def fitted_input_map(
+    estimator: Any, data: TrainingData, nystroem: type[Nystroem], **options: Any
+) -> FeatureMap:
+    """Return φ, fitted on the sample; one that is fitted already is used as it is.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its `feature_map` says which.
+    data : TrainingData
+        The sample.
+    nystroem : type
+        The map of "nystroem", and of "exact", where every row is a landmark.
+    options
+        Its parameters.
+    """
+    kind, seed, size = estimator.feature_map, data.seed, estimator.n_components
+    if hasattr(kind, "n_raw_"):
+        return kind  # type: ignore[no-any-return]
+    phi = kind
+    if kind == "linear":
+        phi = Identity()
+    elif kind == "fourier":
+        kernel = input_kernel(estimator, data)
+        phi = RandomFourier(kernel, n_components=size, pairs=size % 2 == 0, random_state=seed)
+    elif isinstance(kind, str):
+        size = data.sample.n_rows if kind == "exact" else size
+        kernel = input_kernel(estimator, data)
+        phi = nystroem(kernel, n_components=size, random_state=seed, **options)
+    return clone(phi).fit(data.sample.x, sample_weight=data.sample.weight)  # type: ignore[no-any-return]
+
+
+def input_kernel(estimator: Any, data: TrainingData) -> Kernel:
+    """Return the kernel on the inputs, its length scale found on the same rows for every map."""
+    at, sample = data.scale_at, data.sample
+    weight = np.ones(len(at)) if sample.weight is None else sample.weight[at]
+    return fitted_kernel(estimator.kernel, estimator.length_scale, sample.x[at], weight, data.seed)
 
 
 def sensitive_map(estimator: Any, data: TrainingData) -> FeatureMap | None:
@@ -108,17 +128,13 @@ def sensitive_map(estimator: Any, data: TrainingData) -> FeatureMap | None:
     encoder = data.preparation.sensitive_encoder
     if encoder is None:
         return None
-    rows, weight = data.sample.s, data.sample.weight
-    psi = mixed_map(
-        estimator.sensitive_kernel, estimator.sensitive_length_scale,
-        estimator.n_sensitive_components, rows=rows, weight=weight,
-        categorical=encoder.categorical_, seed=data.seed, exact=_is_exact(estimator),
+    kernel, categorical = estimator.sensitive_kernel, encoder.categorical_
+    _check_groups(data, coded_columns(kernel, categorical))
+    return mixed_map(
+        kernel, estimator.sensitive_length_scale, estimator.n_sensitive_components,
+        rows=data.sample.s, weight=data.sample.weight, categorical=categorical, groups=data.groups,
+        seed=data.seed, scale_at=data.scale_at, exact=is_exact(estimator),
     )  # fmt: skip
-    if data.groups is not None:
-        coded = encoder.categorical_ | (estimator.sensitive_kernel == "categorical")
-        _check_groups(data, coded)
-        rows, weight = with_rare_groups(rows, weight, data.groups, coded)
-    return _fitted(psi, rows, weight)
 
 
 def _check_groups(data: TrainingData, coded: NDArray[np.bool_]) -> None:

@@ -106,6 +106,8 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
     def solve_from(self, moments: Moments) -> Self:
         """Replace the moments of this fitted estimator by others and solve again.
 
+        After cross-validation it solves at the values chosen then, without held-out scores.
+
         Parameters
         ----------
         moments : Moments

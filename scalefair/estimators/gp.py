@@ -49,7 +49,8 @@ class FairGPRegressor(ProcessBase):
     sensitive_length_scale : float, array or "median", default="median"
         Its length scale.
     n_sensitive_components : int, default=100
-        Nyström features for sensitive attributes that are not categories.
+        Nyström features for sensitive attributes that are not categories. Where these are crossed
+        with groups, ψ has at most four times as many columns, but at least five for each group.
     noise : float or "optimize", default="optimize"
         Noise variance σ².
     amplitude : float or "optimize", default="optimize"

@@ -51,7 +51,8 @@ class FairKernelRidge(FairRidgeBase):
     sensitive_length_scale : float, array or "median", default="median"
         Its length scale.
     n_sensitive_components : int, default=100
-        Nyström features for sensitive attributes that are not categories.
+        Nyström features for sensitive attributes that are not categories. Where these are crossed
+        with groups, ψ has at most four times as many columns, but at least five for each group.
     solver : {"auto", "direct", "iterative"}, default="auto"
         "direct" sums m×m moments in one pass and solves in closed form. "iterative" is for wide
         maps: preconditioned conjugate gradients, one pass per iteration, O(nm) each, no m×m
@@ -105,7 +106,8 @@ class FairKernelRidge(FairRidgeBase):
         Chunks in flight at once, each in a thread; None: one per core that BLAS may use.
     checkpoint : path or None, default=None
         File that keeps the sums of a long fit, written every minute. A fit that crashed goes on
-        from it, with the same data, parameters and an int as `random_state`.
+        from it, with the same data, parameters and an int as `random_state`; rows that were
+        counted and have changed since are a ValueError.
     random_state : int, RandomState or None, default=None
         Seed for samples, landmarks and frequencies.
 

@@ -33,6 +33,8 @@ from scalefair.stream import ArraySource
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "path_")
+"""What only the moments of each fold can tell, not those of all rows."""
 
 
 class FairKernelRidgeCV(FairKernelRidge):
@@ -82,6 +84,13 @@ class FairKernelRidgeCV(FairKernelRidge):
         Its standard error.
     coef_, intercept_, moments_, n_samples_seen_, diagnostics_, base_estimator_, n_base_samples_
         As in :class:`FairKernelRidge`.
+
+    Notes
+    -----
+    `solve_from` has no folds to choose by: it solves at `alpha_`, `eta_`, `eps_` and `ridge_ratio_`
+    as they are, and reports `explained_share_`, which it does not limit. Held-out scores would be
+    those of other rows: `explained_share_cv_`, its error and `cv_results_` are removed, and
+    `path_` is that of the new moments, without scores.
 
     Examples
     --------
@@ -236,18 +245,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         """Refit on all rows at the chosen point and set the attributes."""
         self.alpha_, self.eta_ = result.alpha, result.eta
         self.eps_, self.ridge_ratio_ = result.eps, result.ratio
-        system = self._system()
-        spectrum = Spectrum.of(system)
-        coef = spectrum.at(self.alpha_).coef(np.array([self.eta_]))[0]
-        if result.choice is None:
-            coef = np.zeros_like(coef)
-        self._judge(
-            system, self.alpha_, of_eigenvalues(spectrum.values, self.alpha_, self._rounding())
-        )
-        if self.unfairness is not None and self.eta_ > 0:
-            coef = rescale(system, coef)
-        self._set_solution(system.solution(coef))
-        self.explained_share_ = system.explained_share(coef)
+        self._refit(constant=result.choice is None)
         self.explained_share_cv_ = float(result.share.value)
         self.explained_share_cv_error_ = float(result.share.error)
         self.path_ = FairPath(self, result.alphas, result.etas, result.scores)
@@ -255,6 +253,31 @@ class FairKernelRidgeCV(FairKernelRidge):
             "alphas": result.alphas, "etas": result.etas,
             "mse": result.scores.mse, "explained_share": result.scores.share,
         }  # fmt: skip
+
+    def _solve(self) -> None:
+        """Solve again at the chosen point; what was measured on folds is gone, as their rows are.
+
+        A limit was met on those folds: here the share is reported, not limited.
+        """
+        alphas, etas = self.path_.alphas, self.path_.etas
+        for name in HELD_OUT:
+            self.__dict__.pop(name, None)
+        self._refit(constant=not np.any(self.coef_))
+        self.path_ = FairPath(self, alphas, etas)
+
+    def _refit(self, *, constant: bool) -> None:
+        """Set the fit of all rows at the chosen point, or the best constant."""
+        system = self._system()
+        spectrum = Spectrum.of(system)
+        coef = spectrum.at(self.alpha_).coef(np.array([self.eta_]))[0]
+        diagnostics = of_eigenvalues(spectrum.values, self.alpha_, self._rounding())
+        self._judge(system, self.alpha_, diagnostics)
+        if constant:
+            coef = np.zeros_like(coef)
+        elif self.unfairness is not None and self.eta_ > 0:
+            coef = rescale(system, coef)
+        self._set_solution(system.solution(coef))
+        self.explained_share_ = system.explained_share(coef)
 
     def _system_options(self, ratio: float, eps: float | None) -> dict[str, Any]:
         # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.

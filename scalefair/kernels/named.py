@@ -21,6 +21,14 @@ NAMES: dict[str, Callable[[Any], Kernel]] = {
 }
 
 
+def plain_name(kernel: Any) -> Any:
+    """Return the name of a kernel without parameters, anything else as it is.
+
+    A name and the kernel object that it stands for are the same thing to whoever asks for one.
+    """
+    return type(kernel).__name__.lower() if isinstance(kernel, Categorical | Linear) else kernel
+
+
 def make_kernel(kernel: str | Kernel, length_scale: Any = 1.0) -> Kernel:
     """Return the kernel of that name.
 

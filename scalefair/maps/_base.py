@@ -17,6 +17,7 @@ from scalefair._hash import smallest_hash
 from scalefair._linalg import check_finite
 from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, Rows
 from scalefair.kernels import Kernel, make_kernel, median_length_scale
+from scalefair.maps.landmarks import distinct_rows
 
 MEDIAN_ROWS = 1000
 """The median heuristic looks at the pairs of at most so many rows."""
@@ -194,7 +195,8 @@ def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, see
         A kernel object is used as it is, with its own length scale.
     length_scale : float, array of shape (d,), "median" or "standardized"
         "median": the weighted median of the non-zero distances (in the kernel's metric) of at most
-        1000 rows of smallest hash. "standardized": the same for columns divided by their standard
+        1000 distinct rows, chosen by the hash of their rank: the same for rows in any order, and
+        for every map. "standardized": the same for columns divided by their standard
         deviations sd_j, as one length scale per input, θ_j = sd_j · median; k(x, z) with it is the
         kernel of standardised columns, without a separate scaling step.
     rows, weight : arrays of shape (n, d) and (n,)
@@ -205,6 +207,7 @@ def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, see
         return unscaled
     if isinstance(length_scale, str):
         check_choice("length_scale", length_scale, ("median", "standardized"))
+        rows, weight = distinct_rows(rows, weight)
         deviation = None
         if length_scale == "standardized":
             deviation = standard_deviation(rows, weight)
@@ -215,11 +218,10 @@ def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, see
 def _median_scale(
     metric: str, rows: Rows, weight: Array, seed: int, deviation: Array | None
 ) -> float | Array:
-    rows, weight = rows[weight > 0], weight[weight > 0]
     if len(rows) < 2:
         raise ValueError(
-            "the median heuristic looks at distances between rows but there is only 1 sample; "
-            "give more rows, or length_scale as a number"
+            "the median heuristic looks at distances between rows, but all rows that count are "
+            "equal, or there is only 1 sample; give rows that differ, or length_scale as a number"
         )
     sample = smallest_hash(seed, 0, len(rows), MEDIAN_ROWS)
     units = np.ones(rows.shape[1]) if deviation is None else deviation

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from scalefair._typing import Array, FeatureMap
-from scalefair.kernels import Categorical, Kernel, Linear
-from scalefair.kernels.named import NAMES
+from scalefair.kernels import Categorical, Kernel
+from scalefair.kernels.named import NAMES, plain_name
 from scalefair.maps._base import check_choice, fitted_kernel
 from scalefair.maps.landmarks import distinct_rows
-from scalefair.maps.mixed import mixed_map, with_rare_groups
+from scalefair.maps.mixed import coded_columns, mixed_map, with_rare_groups
 from scalefair.measures._columns import Variable
 from scalefair.measures._pivots import pivot_map
 
@@ -57,10 +56,8 @@ def check_kernel(name: str, kernel: Any) -> Any:
     if isinstance(kernel, str):
         check_choice(name, kernel, ("auto", *NAMES))
         return kernel
-    if isinstance(kernel, Categorical | Linear):
-        return type(kernel).__name__.lower()
     if isinstance(kernel, Kernel) or hasattr(kernel, "raw"):
-        return kernel
+        return plain_name(kernel)
     raise TypeError(
         f"{name}={kernel!r} is a {type(kernel).__name__}; give None, one of {', '.join(NAMES)}, or "
         "a kernel of scalefair.kernels"
@@ -98,8 +95,7 @@ def gram_of(name: str, kernel: Any, variable: Variable, rows: Array, weight: Arr
     parts: list[tuple[Kernel, NDArray[np.intp]]] = [(Categorical(), codes)] if len(codes) else []
     if len(numbers):
         w = _ones(rows) if weight is None else weight
-        distinct, w = distinct_rows(rows[:, numbers], w)
-        parts.append((fitted_kernel(smooth, scale, distinct, w, 0), numbers))
+        parts.append((fitted_kernel(smooth, scale, rows[:, numbers], w, 0), numbers))
     return Gram(tuple(parts), product=not (isinstance(kernel, str) and kernel == "linear"))
 
 
@@ -127,14 +123,10 @@ def model_map(
 ) -> FeatureMap:  # fmt: skip
     """Return the map that an estimator would make of the same sample: Nyström, `size` landmarks."""
     kernel = check_kernel(name, kernel)
-    found = mixed_map(
-        kernel, length_scale, size, rows=values, weight=weight,
-        categorical=variable.categorical, seed=seed, name=name,
+    return mixed_map(
+        kernel, length_scale, size, rows=values, weight=weight, categorical=variable.categorical,
+        groups=variable.groups, seed=seed, name=name,
     )  # fmt: skip
-    if hasattr(found, "n_raw_"):
-        return found  # type: ignore[no-any-return]
-    values, weight = _with_all_groups(kernel, variable, values, weight)
-    return clone(found).fit(values, sample_weight=weight)  # type: ignore[no-any-return]
 
 
 def _with_all_groups(
@@ -142,9 +134,7 @@ def _with_all_groups(
 ) -> tuple[Array, Array | None]:
     if variable.groups is None:
         return values, weight
-    coded = variable.categorical | (isinstance(kernel, str) and kernel == "categorical")
-    if weight is not None:
-        weight = weight / weight.mean()  # a row that is joined has weight 1
+    coded = coded_columns(kernel, variable.categorical)
     return with_rare_groups(values, weight, variable.groups, coded)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array, Chunk
+from scalefair.kernels.named import plain_name
 from scalefair.maps._base import check_choice, seed_of
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import check_kernel, gram_of
@@ -198,8 +199,8 @@ class _Asked:
         check_kernel("kernel_b", self.kernel_b)
 
     def opened(self, a: Any, b: Any, weight: Any, random_state: Any, least: int = 2) -> Pair:
-        every = (check_kernel("", self.kernel_a) == "categorical",
-                 check_kernel("", self.kernel_b) == "categorical")  # fmt: skip
+        every = (plain_name(self.kernel_a) == "categorical",
+                 plain_name(self.kernel_b) == "categorical")  # fmt: skip
         pair = open_pair(a, b, weight, seed=seed_of(random_state), least=least, every=every)
         if self.method == "exact" and not pair.in_memory:
             raise ValueError(

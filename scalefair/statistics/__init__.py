@@ -1,7 +1,7 @@
 """Moments of the rows [φ(x), ψ(s), y], and the pass that accumulates them."""
 
 from scalefair.statistics.accumulate import ALL_ROWS, Folds, accumulate
-from scalefair.statistics.checkpoint import Checkpoint, fingerprint
+from scalefair.statistics.checkpoint import Checkpoint
 from scalefair.statistics.moments import FoldMoments, Moments
 from scalefair.statistics.rows import Block, RowMap, chunk_rows
 
@@ -15,5 +15,4 @@ __all__ = [
     "RowMap",
     "accumulate",
     "chunk_rows",
-    "fingerprint",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
-from scalefair.statistics.checkpoint import Checkpoint
+from scalefair.statistics.checkpoint import Checkpoint, Counted, Counting
 from scalefair.statistics.kept import KeptFeatures
 from scalefair.statistics.moments import FoldMoments, Moments
 from scalefair.statistics.rows import RowMap
@@ -264,7 +265,9 @@ def accumulate(
     rows : int or None
         Rows per chunk; None chooses them.
     checkpoint : Checkpoint or None
-        Where to keep the sums of a long pass, so that it can go on after a crash.
+        Where to write the sums so far every so often, so that a long pass can go on after a crash.
+        A file that is there already is where an earlier pass over the same rows stopped. It goes
+        once the pass is complete.
     kept : KeptFeatures or None
         Where to keep the features for passes that follow; not with folds, which sort the rows.
     """
@@ -275,25 +278,33 @@ def accumulate(
 
     if checkpoint is None:
         return row_map.finished(source.fold(start, size))
-    return accumulate_with_checkpoints(source, row_map, start, size, checkpoint)
+    return _with_checkpoints(source, row_map, start, size, folds, checkpoint)
 
 
-def accumulate_with_checkpoints(
-    source: Any, row_map: RowMap, start: Callable[[], Any], size: int, checkpoint: Checkpoint
+def _with_checkpoints(  # noqa: PLR0917
+    source: Any,
+    row_map: RowMap,
+    start: Callable[[], MomentAccumulator],
+    size: int,
+    folds: Folds,
+    checkpoint: Checkpoint,
 ) -> FoldMoments:
-    """The same, with the sums so far written to a file every so often.
-
-    A file that is there already is where an earlier pass over the same rows stopped; its rows are
-    not counted again. It goes once the pass is complete.
-    """
-    total, first_row = checkpoint.read(row_map.key)
+    """The same, with the sums so far written to a file every so often."""
+    total, first_row = checkpoint.read(row_map.key, folds.count)
+    counting = partial(Counting, start, folds, first_row)
     written = monotonic()
-    for sums, next_row in source.rounds(start, size, checkpoint.chunks, first_row):
-        part = row_map.finished(sums)
-        total = part if total is None else total + part
-        if monotonic() - written >= checkpoint.seconds:
-            checkpoint.write(total, next_row)
-            written = monotonic()
-    checkpoint.check_end(source.n_rows, first_row)
+    # From the first row on: those that have been counted are compared, not counted again.
+    for part, next_row in source.rounds(counting, size, checkpoint.chunks):
+        total += _finished(part, row_map)
+        if next_row >= first_row:
+            checkpoint.check(total)
+            if monotonic() - written >= checkpoint.seconds:
+                checkpoint.write(total, next_row)
+                written = monotonic()
+    checkpoint.check(total)  # where there are fewer rows than had been counted
     checkpoint.remove()
-    return row_map.finished(start().result()) if total is None else total
+    return row_map.finished(start().result()) if total.moments is None else total.moments
+
+
+def _finished(part: Counted, row_map: RowMap) -> Counted:
+    return part if part.moments is None else replace(part, moments=row_map.finished(part.moments))

@@ -2,27 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair import _files
-from scalefair._digest import digest
-from scalefair._typing import Source
+from scalefair._hash import value_hash
+from scalefair._typing import Accumulator, Chunk
 from scalefair.statistics.moments import FoldMoments, Moments
+from scalefair.stream._source import PARTS, cut_chunk
 
 if TYPE_CHECKING:
     from scalefair.statistics.accumulate import Folds
 
-FIRST_ROWS = 256
-"""Rows by which data are told apart."""
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Moments of rows and digests of them; `+` joins those of different rows.
+
+    Parameters
+    ----------
+    moments : FoldMoments or None
+        Of the rows counted; None where there are none.
+    digests : array of two uint64
+        Sums of `value_hash`: of rows that an earlier pass has counted, less what that pass says;
+        of all rows counted. The first is 0 once the same rows have been read again.
+    """
+
+    moments: FoldMoments | None
+    digests: NDArray[np.uint64]
+
+    def __add__(self, other: Counted) -> Counted:
+        moments = [part.moments for part in (self, other) if part.moments is not None]
+        return Counted(reduce(add, moments) if moments else None, self.digests + other.digests)
+
+
+class Counting:
+    """Accumulator of one thread: counts new rows, and digests all.
+
+    Parameters
+    ----------
+    start : callable
+        Makes the accumulator of moments.
+    folds : Folds
+        The fold of a row is part of what is digested.
+    first_row : int
+        Rows before it have been counted by an earlier pass.
+    """
+
+    def __init__(self, start: Callable[[], Accumulator], folds: Folds, first_row: int) -> None:
+        self._start, self._folds, self._first_row = start, folds, first_row
+        self._sums: Accumulator | None = None
+        self._digests = np.zeros(2, dtype=np.uint64)
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the new rows of one chunk in."""
+        if chunk.n_rows == 0:
+            return
+        old = min(max(self._first_row - chunk.row, 0), chunk.n_rows)
+        hashes = self._hashes(chunk)
+        self._digests += np.array([hashes[:old].sum(), hashes[old:].sum()])
+        if old < chunk.n_rows:
+            self._sums = self._start() if self._sums is None else self._sums
+            self._sums.add(cut_chunk(chunk, old, chunk.n_rows) if old else chunk)
+
+    def _hashes(self, chunk: Chunk) -> NDArray[np.uint64]:
+        parts = [part for name in PARTS if (part := getattr(chunk, name)) is not None]
+        if self._folds.of is not None:
+            parts.append(self._folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows)))
+        return value_hash(chunk.row, parts)
+
+    def result(self) -> Counted:
+        """Return what has been counted."""
+        return Counted(None if self._sums is None else self._sums.result(), self._digests)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file that holds the moments of the first rows of a pass, and how many they are.
+    """A file that holds the moments of the first rows of a pass, how many, and a digest of them.
+
+    A pass that goes on reads those rows again, without computing their features, and compares
+    their digest: other data refuse to go on from the sums. A row that differs in one number is
+    always noticed; any other difference in values, weights, folds or their order is missed with a
+    chance of 2⁻⁶⁴. Sizes and times of files, or a sample of rows, would be cheaper and miss a row
+    that was corrected; reading costs little next to features, and a source that cannot skip rows
+    reads them anyway. Rows that follow may have changed, or be more: they are yet to be counted.
 
     Parameters
     ----------
@@ -32,49 +102,49 @@ class Checkpoint:
         Least time between two writes.
     chunks : int
         Chunks between two moments at which it can be written.
-    rows : str
-        Fingerprint of the rows, so that other ones do not go on from its sums.
     """
 
     path: Path
     seconds: float = 60.0
     chunks: int = 64
-    rows: str = ""
 
-    def write(self, moments: FoldMoments, next_row: int) -> None:
-        """Keep the moments of all rows before `next_row`."""
-        states = [fold.state() for fold in moments]
-        arrays = {
+    def write(self, counted: Counted, next_row: int) -> None:
+        """Keep the moments and the digest of all rows before `next_row`."""
+        states = [fold.state() for fold in counted.moments or ()]
+        arrays: dict[str, NDArray[Any]] = {
             f"{k}.{name}": array
             for k, (parts, _) in enumerate(states)
             for name, array in parts.items()
         }
-        values = {"next_row": next_row, "rows": self.rows, "folds": [value for _, value in states]}
+        arrays["digest"] = counted.digests[1:]
+        values = {"next_row": next_row, "folds": [value for _, value in states]}
         _files.write(self.path, "checkpoint", arrays, values)
 
-    def read(self, key: str) -> tuple[FoldMoments | None, int]:
-        """Return the moments kept and the row to go on from; (None, 0) where there is no file.
+    def read(self, key: str, n_folds: int) -> tuple[Counted, int]:
+        """Return what was counted and the row to go on from: nothing and 0 without a file.
 
-        Moments of other rows, or of other maps or encodings than `key` says, are a ValueError.
+        Moments of another number of folds, or of other maps or encodings than `key` says, are a
+        ValueError.
         """
         if not self.path.exists():
-            return None, 0
+            return Counted(None, np.zeros(2, dtype=np.uint64)), 0
         arrays, values = _files.read(self.path, "checkpoint")
         try:
             found = FoldMoments(
                 Moments.of_state(_of_fold(arrays, k), value)
                 for k, value in enumerate(values["folds"])
             )
-            next_row, rows = int(values["next_row"]), str(values["rows"])
+            next_row = int(values["next_row"])
+            (digest,) = arrays["digest"].astype(np.uint64, casting="safe").reshape(1, 1)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{self.path} holds no valid checkpoint ({error})") from error
-        if rows != self.rows or any(fold.key != key for fold in found):
+        if len(found) != n_folds or any(fold.key != key for fold in found):
             raise self._other()
-        return found, next_row
+        return Counted(found, np.concatenate([-digest, digest])), next_row
 
-    def check_end(self, n_rows: int | None, first_row: int) -> None:
-        """Complain if there are fewer rows than had been counted before the pass went on."""
-        if n_rows is not None and n_rows < first_row:
+    def check(self, counted: Counted) -> None:
+        """Raise ValueError unless the rows counted before have been read again as they were."""
+        if counted.digests[0]:
             raise self._other()
 
     def _other(self) -> ValueError:
@@ -86,13 +156,6 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the file, if there is one."""
         self.path.unlink(missing_ok=True)
-
-
-def fingerprint(source: Source, folds: Folds) -> str:
-    """Return what tells the numeric rows of a source from others: the first of them, and folds."""
-    first = next(iter(source.chunks(FIRST_ROWS)))
-    of_rows = None if folds.of is None else folds.of(np.arange(first.n_rows))
-    return digest([folds.count, of_rows, first.x, first.s, first.y, first.weight, first.c])
 
 
 def _of_fold(arrays: dict[str, Any], k: int) -> dict[str, Any]:

@@ -223,6 +223,11 @@ class Sample:
         """Return the same rows, sorted by their number."""
         return self._take(np.argsort(self.rows))
 
+    def smallest(self, size: int) -> NDArray[np.int64]:
+        """Return the positions, in row order, of the rows that a sample of `size` would have."""
+        hashes = self.in_row_order().hashes
+        return np.sort(np.argsort(hashes)[:size])
+
     def chunk(self) -> Chunk:
         """Return the rows in row order."""
         parts = self.in_row_order().parts

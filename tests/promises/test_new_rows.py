@@ -28,7 +28,7 @@ ROWS, FRESH = 2000, 30_000
 SMALL = {"n_components": 30, "n_sensitive_components": 20, "random_state": 0}
 
 ESTIMATORS = {
-    "linear": lambda **o: FairRidge(**o),
+    "linear": FairRidge,
     "kernel": lambda **o: FairKernelRidge(**SMALL, **o),
     "exact": lambda **o: FairKernelRidge(feature_map="exact", n_sensitive_components=20, **o),
     "iterative": lambda **o: FairKernelRidge(solver="iterative", **SMALL, **o),
@@ -134,7 +134,7 @@ def between_lines(f, s):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_a_limit_the_share_is_far_above_it(kind):
-    X, y, s = draw(kind, ROWS, 1)
+    X, y, _ = draw(kind, ROWS, 1)
     fresh, _, s_fresh = draw(kind, FRESH, 2)
     assert share(FairRidge(eta=0).fit(X, y).predict(fresh), s_fresh) > 3 * LIMIT
 

@@ -1,4 +1,4 @@
-"""Where the promise broke before: one test for each fault, on new tables as a user would try them."""
+"""Where the promise broke before: one test for each fault, on tables as a user would try them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_limits_down_to_the_least_share_are_reached_by_a_classifier_too():
 
 
 def test_a_fair_classifier_inside_a_reduction():
-    X, y, s = draw("categories", 400, 0, classes=True)
+    X, y, _ = draw("categories", 400, 0, classes=True)
     inside = FairKernelClassifier(feature_map="linear", unfairness=0.3, sensitive_columns=[0])
     columns = np.column_stack([X[:, 0] > 0, X[:, 1:]]).astype(float)
     reduction = ExponentiatedGradient(inside, DemographicParity(), max_iter=2)
