@@ -103,7 +103,7 @@ def _share(pair: Pair, kernels: Kernels, confidence: float) -> Interval:
 
 def _share_in_sample(pair: Pair, kernels: Kernels) -> float:
     return explained_share(
-        pair, None, kernel=kernels.sensitive_kernel, cv=None, eps=kernels.eps,
+        pair, None, kernel=kernels.sensitive_kernel, cv=None,
         n_components=kernels.n_sensitive_components, random_state=kernels.seed,
     )  # fmt: skip
 

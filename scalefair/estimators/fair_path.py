@@ -16,8 +16,8 @@ from scalefair.penalties import hsic
 from scalefair.penalties.share import (
     ShareEstimate,
     mean_and_error,
-    second_moment,
     share_of_variance,
+    size_of_block,
     variance_of,
 )
 from scalefair.solve.path import Spectrum, grid
@@ -168,7 +168,7 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
         "mse": errors.mean(axis=1),
         "r2": r2,
         "explained_share": share_of_variance(
-            explained, variance.sum(axis=1), second_moment(moments)
+            explained, variance.sum(axis=1), size_of_block(moments, "y")
         ),
         "hsic": _hsic(system, B).reshape(-1, t).sum(axis=1),
     }

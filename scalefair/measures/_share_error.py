@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.measures._features import FeaturePair
 from scalefair.measures.share import Estimate
+from scalefair.penalties.factors import FunctionSpace
 
 
 class Interval(NamedTuple):
@@ -58,11 +58,10 @@ class _Law:
     @classmethod
     def of(cls, found: Estimate) -> _Law:
         m = found.moments
-        values, vectors = positive_eigh(m.covariance("psi", "psi"))
-        kept = values > 1e-14 * values.max(initial=0.0)
-        values, vectors = values[kept], vectors[:, kept]
-        coef = vectors @ (vectors.T @ m.covariance("psi", "phi") / (values + found.eps)[:, None])
-        dimension = float(np.sum((values / (values + found.eps)) ** 2))
+        space = FunctionSpace.of(m)
+        ridge = space.ridge(found.eps)
+        coef = space.basis @ (space.basis.T @ m.covariance("psi", "phi") / ridge[:, None])
+        dimension = float(np.sum((space.values / ridge) ** 2))
         variance = float(np.trace(m.covariance("phi", "phi")))
         return cls(found.share, variance, (m.mean("phi"), m.mean("psi")), coef, dimension)
 

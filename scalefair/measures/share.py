@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from scalefair._hash import balanced_fold
-from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
 from scalefair.maps import Identity, OneHot
 from scalefair.maps._base import check_count, seed_of
@@ -20,10 +19,9 @@ from scalefair.measures._columns import TooFineError
 from scalefair.measures._features import FeaturePair
 from scalefair.measures._kernels import check_kernel, model_map
 from scalefair.measures._rows import Pair, open_pair
+from scalefair.penalties.factors import FunctionSpace
+from scalefair.penalties.share import share_of_block, share_of_variance, size_of_block
 from scalefair.statistics import Folds, Moments
-
-MODEL_EPS = 1e-6
-"""The estimators' own."""
 
 EPS_GRID = np.logspace(-9, -1, 17)
 """What eps="auto" chooses from."""
@@ -69,8 +67,8 @@ def explained_share(
     n_components : int
         Most landmarks of a smooth kernel.
     eps : float or "auto"
-        Ridge of g. "auto": a tenth of that of least out-of-fold error, and 1e-6, the estimators'
-        own, with cv=None. It plays no part for categories.
+        Ridge of g. "auto": a tenth of that of least out-of-fold error, and the estimators' own,
+        1e-6, with cv=None. It plays no part for categories.
     cv : int or None, default=5
         Number of folds of the cross-fitting. None: the share in the sample, which is what a fit
         reports of its training rows, and biased upwards by about (features of g)/n.
@@ -121,7 +119,7 @@ def explained_share(
         random_state=random_state,
     )  # fmt: skip
     if cv is None:
-        share = in_sample(features.moments(), _checked_eps(eps, cv))
+        share = share_of_block(features.moments(), _checked_eps(eps, cv))
     else:
         share = estimated(features, cv, eps).share
     return float(np.clip(share, 0.0, 1.0)) if clip else float(share)
@@ -163,17 +161,10 @@ def opened(
 
 def _checked_eps(eps: Any, cv: int | None) -> Any:
     if isinstance(eps, str) and eps == "auto":
-        return MODEL_EPS if cv is None else eps
+        return None if cv is None else eps
     if isinstance(eps, bool | str) or not 0 <= eps < np.inf:
         raise ValueError(f"eps={eps!r} must be a number of at least 0, or 'auto'")
     return float(eps)
-
-
-def in_sample(moments: Moments, eps: float) -> float:
-    """|Rᵀβ|²/Var f of rows whose φ is f itself, summed over the columns of f."""
-    root = inverse_root(moments.covariance("psi", "psi"), eps)
-    explained = np.sum((moments.covariance("phi", "psi") @ root) ** 2)
-    return float(explained / np.trace(moments.covariance("phi", "phi")))
 
 
 def _folds(cv: Any, pair: Pair) -> Folds:
@@ -199,7 +190,9 @@ def _cross_fitted(features: FeaturePair, folds: Folds, eps: Any) -> Estimate:
         error += held.weight * second
         whole += held.weight * float(np.trace(held.covariance("phi", "phi")))
     best = max(int(np.argmin(error)) - UNDER, 0)
-    return Estimate(float(explained[best] / whole), reduce(add, parts), float(grid[best]))
+    moments = reduce(add, parts)
+    share = share_of_variance(explained[best], whole, moments.weight * size_of_block(moments))
+    return Estimate(float(share), moments, float(grid[best]))
 
 
 def _held_out(held: Moments, rest: Moments, grid: Array) -> tuple[Array, Array]:
@@ -207,12 +200,10 @@ def _held_out(held: Moments, rest: Moments, grid: Array) -> tuple[Array, Array]:
 
     The latter is the squared error of ĝ, up to a constant.
     """
-    values, vectors = positive_eigh(rest.covariance("psi", "psi"))
-    vectors = vectors[:, values > 1e-14 * values.max(initial=0.0)]
-    values = values[values > 1e-14 * values.max(initial=0.0)]
-    known, own = (vectors.T @ part.covariance("psi", "phi") for part in (rest, held))
-    spread = vectors.T @ held.covariance("psi", "psi") @ vectors
-    gammas = known / (values[:, None] + grid[:, None, None])  # (number of ε, q, t)
+    space = FunctionSpace.of(rest)
+    known, own = (space.basis.T @ part.covariance("psi", "phi") for part in (rest, held))
+    spread = space.basis.T @ held.covariance("psi", "psi") @ space.basis
+    gammas = np.stack([known / space.ridge(eps)[:, None] for eps in grid])  # (number of ε, q, t)
     covariance = np.einsum("eqt,qt->e", gammas, own)
     variance = np.einsum("eqt,qr,ert->e", gammas, spread, gammas)
     return covariance, variance - 2 * covariance
@@ -236,7 +227,8 @@ def _leave_one_out(features: FeaturePair) -> Estimate:
     _check_alone(float(p[single].sum()))
     groups[single] = whole
     variance = (squares.sum(axis=0) - sums.sum(axis=0) ** 2) * n / (n - 1)
-    return Estimate(float(np.sum(p @ groups - whole) / np.sum(variance)), m, 0.0)
+    share = share_of_variance(np.sum(p @ groups - whole), np.sum(variance), size_of_block(m))
+    return Estimate(float(share), m, 0.0)
 
 
 def _check_alone(alone: float) -> None:

@@ -80,10 +80,15 @@ def variance_of(moments: Moments, features: Features, coef: Array) -> Array:
 
 def share_of_block(moments: Moments, eps: float | None = None) -> float:
     """Explained share in sample of rows whose φ is f itself, its columns being the outputs."""
-    covariance, mean = moments.covariance("phi", "phi"), moments.mean("phi")
-    variance = float(np.trace(covariance))
+    variance = float(np.trace(moments.covariance("phi", "phi")))
     explained = np.sum(normalized(moments, eps) ** 2)
-    return float(share_of_variance(explained, variance, variance + np.sum(mean**2)))
+    return float(share_of_variance(explained, variance, size_of_block(moments)))
+
+
+def size_of_block(moments: Moments, name: str = "phi") -> float:
+    """Mean square of a block, summed over its columns."""
+    variance, mean = np.diagonal(moments.covariance(name, name)), moments.mean(name)
+    return float(np.sum(variance + mean**2))
 
 
 class HeldOut(NamedTuple):
@@ -112,18 +117,13 @@ def held_out_shares(moments: Moments, features: Features, coef: Array, outputs: 
     along = (partial_covariance(moments, features, space.name) @ space.basis).T @ coef
     squares = _by_predictor(along**2, outputs)
     variance = _by_predictor(variance_of(moments, features, coef)[None], outputs)[0]
-    size = second_moment(moments)
+    size = size_of_block(moments, "y")
     explained = np.stack([(1 / space.ridge(eps)) @ squares for eps in epses])
     controlled = _by_predictor((control_factor(moments, features).T @ coef) ** 2, outputs)
     left = 1 - share_of_variance(controlled.sum(axis=0), variance, size)
     chance = np.array([space.freedom(eps) for eps in epses]) / degrees_of_freedom(moments)
     raw = share_of_variance(explained, variance, size)
     return HeldOut(corrected(raw, chance[:, None], left), chance)
-
-
-def second_moment(moments: Moments) -> float:
-    """Mean square of y, summed over the targets."""
-    return float(np.sum(np.diagonal(moments.covariance("y", "y")) + moments.mean("y") ** 2))
 
 
 def degrees_of_freedom(moments: Moments) -> float:

@@ -10,6 +10,7 @@ from scipy.special import ndtri, stdtrit
 from scalefair import _frames
 from scalefair._typing import Array
 from scalefair.measures.grouping.crossing import Groups, cross
+from scalefair.penalties.share import corrected, share_of_variance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,14 +67,14 @@ def share_and_error(groups: Groups, f: Array) -> tuple[float, float]:
     n, n_groups = len(f), len(groups.names)
     centred = f - f.mean()
     variance = float(np.mean(centred**2))
-    if variance <= 1e-28 * float(np.mean(f**2)) or n_groups >= n:
-        return np.nan, np.nan
     mean = _means(groups, centred)[groups.codes]
-    r = float(np.mean(mean**2)) / variance
+    r = float(share_of_variance(np.mean(mean**2), variance, np.mean(f**2)))
+    if np.isnan(r) or n_groups >= n:
+        return np.nan, np.nan
     influence = (2 * mean * centred - mean**2 - r * centred**2) / variance
     error = float(np.sqrt(np.mean(influence**2) / n + 2 * (n_groups - 1) / n**2))
     chance = (n_groups - 1) / (n - 1)
-    return (r - chance) / (1 - chance), error / (1 - chance)
+    return float(corrected(r, chance)), error / (1 - chance)
 
 
 def decision_table(groups: Groups, before: Array, after: Array, cut: float) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import numpy as np
 from scalefair._linalg import thin_root
 from scalefair._typing import Array
 from scalefair.penalties import PENALTIES, Features, attribute, normalized
-from scalefair.penalties.share import is_constant, second_moment, share_of_variance
+from scalefair.penalties.share import is_constant, share_of_variance, size_of_block
 from scalefair.statistics import Moments
 
 
@@ -107,7 +107,7 @@ class System:
         if attribute(self.moments) is None:
             return float("nan")
         explained = np.sum((self.share_factor.T @ coef) ** 2)
-        size = second_moment(self.moments)
+        size = size_of_block(self.moments, "y")
         return float(share_of_variance(explained, self.variance(coef), size))
 
 
@@ -131,5 +131,5 @@ def best_scale(system: System, coef: Array) -> Array:
     """
     norm = np.einsum("...mt,...mt->...", coef, np.matmul(system.gram, coef))
     along = np.einsum("...mt,mt->...", coef, system.target)
-    constant = is_constant(norm, second_moment(system.moments))
+    constant = is_constant(norm, size_of_block(system.moments, "y"))
     return np.where(constant, 1.0, along / np.where(constant, 1.0, norm))
