@@ -124,6 +124,7 @@ def newton(
         The model to start from, of a fit nearby; None: the moments give one.
     tol : float
         Decrease of J that is not worth a pass: the last step promises less, and is taken unseen.
+        It is relative to the natural size of J (`Problem.unit`).
     max_iter : int
         Most Newton steps. A ConvergenceWarning says so if they are not enough.
     progress : callable
@@ -151,12 +152,13 @@ class _Descent:
         self.n_passes, self.n_full = 0, 0
         self._wide = len(problem.metric) * problem.loss.n_scores >= WIDE
         self._light, self._last = False, np.inf
-        self.damping, self._unit = 0.0, 1.0
+        self.damping, self._unit, self._size = 0.0, 1.0, 1.0
         self.objective = float("nan")
 
     def run(self, warm: Local | None, max_iter: int) -> NewtonFit:
         local, seen = self._first(warm)
-        self._unit = self.problem.mean_curvature(local)
+        self._unit, self._size = self.problem.mean_curvature(local), self.problem.unit(local)
+        self.tol *= self._size
         eta = self.goal.eta
         for n_iter in range(1, max_iter + 1):
             try:
@@ -170,7 +172,7 @@ class _Descent:
                 return self._done(theta, eta, n_iter, True, local)
             self._choose_light(local, seen, decrement)
             moved, seen = self._step(local, theta, eta, decrement), True
-            if moved is None and decrement <= 1e4 * ROUNDING * max(1.0, abs(self.objective)):
+            if moved is None and decrement <= 1e4 * ROUNDING * max(self._size, abs(self.objective)):
                 return self._done(local.theta, eta, n_iter, self._is_flat(local), local)
             local = local if moved is None else moved
         return self._done(local.theta, eta, max_iter, False, local)
@@ -192,7 +194,7 @@ class _Descent:
         """
         self.damping = 0.0
         try:
-            return self._solved(local)[2] <= FLAT * max(1.0, abs(self.objective))
+            return self._solved(local)[2] <= FLAT * max(self._size, abs(self.objective))
         except LinAlgError:
             return False
 
@@ -218,11 +220,18 @@ class _Descent:
         large a part as the last step left.
         """
         if not self._light:
-            return decrement / 2 <= self.tol
+            return decrement / 2 <= self._least
         return self._is_small(decrement, self._last)
 
     def _is_small(self, decrement: float, before: float) -> bool:
-        return decrement <= self.tol and decrement**2 <= 2e-3 * self.tol * before
+        return decrement <= self._least and decrement**2 <= 2e-3 * self._least * before
+
+    @property
+    def _least(self) -> float:
+        """Decrease of J that is not worth a pass: no pass can see less than its rounding error."""
+        return (
+            self.tol if np.isnan(self.objective) else max(self.tol, ROUNDING * abs(self.objective))
+        )
 
     def _choose_light(self, local: Local, seen: bool, decrement: float) -> None:
         """Go on without a new second derivative while the one at hand serves well.
@@ -259,7 +268,7 @@ class _Descent:
         J = values + [self._penalty(before + t * (theta - before), eta) for t in lengths]
         # A limit of 0 is kept by every step once it is: until then there is nothing to compare.
         now = J[-1] if self.problem.is_within(before, eta) else np.inf
-        slack = ROUNDING * max(1.0, abs(now))
+        slack = ROUNDING * max(self._size, abs(now))
         if J[0] <= now - 1e-4 * decrement + slack:
             self.damping = self.damping / 10 if self.damping > 1e-6 * self._unit else 0.0
             self.objective = float(J[0])

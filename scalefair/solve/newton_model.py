@@ -146,6 +146,15 @@ class Problem:
         found = float(np.trace(local.hessian) / (self.loss.n_scores * np.trace(self.metric)))
         return found if found > 0 else 1.0
 
+    def unit(self, local: Local) -> float:
+        """The natural size of J: half the mean curvature times the square of the unit of f."""
+        return self.mean_curvature(local) / 2 * self.scale**2
+
+    @property
+    def scale(self) -> float:
+        """The unit of f."""
+        return float(self.loss.scale(self.system.moments.mean("y"), spread(self.system)))
+
     def start(self) -> Local | None:
         """The data term near its best constant, from the moments; None where a pass must tell.
 
@@ -187,6 +196,16 @@ class Problem:
             return theta
         m = self.linear.shape[1]
         return np.concatenate([self.linear @ theta[:m], theta[m:]])
+
+
+def spread(system: System) -> float:
+    """Standard deviation of y, or its root mean square without intercept; 1 where y is 0.
+
+    It is no less than the rounding error of y.
+    """
+    mean_counts = 1e-24 if system.fit_intercept else 1.0
+    variance, mean = np.diagonal(system.moments.covariance("y", "y")), system.moments.mean("y")
+    return float(np.sqrt(np.sum(variance + mean_counts * mean**2))) or 1.0
 
 
 def _assembled(parts: Array, directions: Array) -> Array:
