@@ -61,7 +61,7 @@ def test_newton_without_an_intercept_in_any_unit(unit):
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("power", [1, -1])
 def test_losses_that_grow_with_the_first_power_of_y(unit, power):
-    """The weights of V scale along: of a quantile c·V(y) = V(cy) at f → cf, of counts at f + log c."""
+    """The weights of ridge and penalty scale along: cV(f, y) = V(cf, cy), or V(f + log c, cy)."""
 
     def make(c):
         weights = {**COMMON, "alpha": 1e-3 * c**power, "eta": c**power}
