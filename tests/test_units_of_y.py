@@ -81,6 +81,7 @@ OUTPUT = {
     "share": lambda c: FairKernelRidge(
         penalty="nocco_output", output_kernel="rbf", eta=c**2, **COMMON
     ),
+    "share alone": lambda c: FairKernelRidge(penalty="nocco_output", eta=c**2, **COMMON),
     "limit of share": lambda c: FairKernelRidge(
         penalty="nocco_output", output_kernel="rbf", unfairness=0.02, **COMMON
     ),
