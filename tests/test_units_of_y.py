@@ -1,8 +1,10 @@
 """Targets in other units: the same fit in those units, or a refusal."""
 
+import dask.array as da
 import numpy as np
 import pytest
 
+import scalefair
 from scalefair import FairKernelRegressor, FairKernelRidge
 from scalefair.losses import Huber, Loss, Poisson, Quantile, Squared
 
@@ -94,3 +96,46 @@ OUTPUT = {
 def test_the_descent_stops_at_the_same_point_in_any_unit(name, unit):
     y_of = (lambda y: np.exp(np.tanh(y))) if name == "gamma" else (lambda y: y)
     assert error(OUTPUT[name], unit, y_of) < 1e-8
+
+
+REGRESSORS = [
+    scalefair.FairKernelRidge(n_components=20),
+    scalefair.FairKernelRidge(feature_map="exact"),
+    scalefair.FairRidge(),
+    scalefair.FairKernelRidgeCV(n_components=20),
+    scalefair.FairKernelRegressor(loss="huber", n_components=20),
+    scalefair.FairGPRegressor(n_components=20),
+    scalefair.FairGPRegressor(feature_map="exact", noise=1.0, amplitude=1.0),
+]
+
+
+@pytest.mark.parametrize("model", REGRESSORS, ids=str)
+@pytest.mark.parametrize("size", [1e-165, 1e-100, 1e100])
+@pytest.mark.parametrize("container", [np.asarray, da.asarray], ids=["numpy", "dask"])
+def test_targets_that_cannot_be_squared_are_refused(model, size, container):
+    X, s, y = map(container, rows(60))
+    with pytest.raises(ValueError, match="rescale"):
+        model.fit(X, size * y, sensitive_features=s)
+
+
+@pytest.mark.parametrize("size", [1e-74, 1e70])
+def test_the_largest_and_least_targets_that_are_taken_keep_a_limit(size):
+    X, s, y = rows()
+    model = scalefair.FairRidge(unfairness=0.01).fit(X, size * y, sensitive_features=s)
+    f = model.predict(X) / size
+    gap = f[s == 1].mean() - f[s == 0].mean()
+    np.testing.assert_allclose(gap**2 * s.mean() * (1 - s.mean()) / f.var(), 0.01, rtol=1e-4)
+
+
+def test_a_row_without_weight_makes_no_target_larger():
+    X, s, y = rows(60)
+    tiny, weight = np.where(np.arange(60) == 0, 1.0, 1e-165 * y), np.arange(60) > 0
+    with pytest.raises(ValueError, match="rescale"):
+        scalefair.FairRidge().fit(X, tiny, sensitive_features=s, sample_weight=weight)
+
+
+@pytest.mark.parametrize("level", [0.0, 3.0])
+def test_a_constant_target_is_fitted(level):
+    X, s, _ = rows(60)
+    f = scalefair.FairRidge().fit(X, np.full(60, level), sensitive_features=s).predict(X)
+    np.testing.assert_allclose(f, level, rtol=1e-12, atol=0)

@@ -77,5 +77,5 @@ class Gamma(Loss):
 
     def start(self, mean: Array) -> Start:
         """At the log of the mean."""
-        level = max(float(mean[0]), 1e-300)
+        level = float(mean[0])
         return one_score_start(float(np.log(level)), -1.0 / level, 1.0)
