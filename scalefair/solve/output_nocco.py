@@ -81,7 +81,9 @@ def descend(spectrum: Spectrum, start: Array, alpha: float, eta: float, eps: flo
         return J, (slope / scale).ravel()
 
     options = {"maxiter": 500, "gtol": 1e-10, "ftol": 1e-15}
-    found = minimize(value, (scale * start).ravel(), jac=True, method="L-BFGS-B", options=options)
+    found = minimize(  # type: ignore[call-overload]
+        value, (scale * start).ravel(), jac=True, method="L-BFGS-B", options=options
+    )
     return np.asarray(found.x.reshape(start.shape) / scale)
 
 
