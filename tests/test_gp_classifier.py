@@ -301,3 +301,13 @@ def test_bad_labels_and_weights():
     with pytest.raises(ValueError, match="one class only"):
         model.fit(X, np.ones(60))
     assert model.predict(X).shape == (60,)  # as before the failed fit
+
+
+def test_the_search_for_the_amplitude_alone_is_that_for_all_with_length_scales_that_stay():
+    evidence = fitted(classes=3, n_components=20)._evidence
+    place = evidence.start + 0.1
+    value, slopes, unit = evidence(place, 0.5)
+    alone, along, other = evidence(place, 0.5, scales=False)
+    close([alone, along[-1], other], [value, slopes[-1], unit], 1e-9)
+    assert not along[:-1].any()
+    assert slopes[:-1].any()

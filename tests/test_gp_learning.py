@@ -296,8 +296,32 @@ def test_places_without_an_evidence_are_gone_around():
     with pytest.warns(ConvergenceWarning, match="not finite at"):
         found = maximise(broken, [np.array([-3.0])], **options)
     assert 0 < found.place[0] <= 0.7
+    assert not found.converged
     with pytest.raises(ValueError, match="no finite evidence to start from: no evidence there"):
         maximise(broken, [np.array([2.0])], **options)
+
+
+@pytest.mark.parametrize("noise", [1e-12, 1e-9, 0.0])
+def test_a_maximum_is_one_though_rounding_ends_the_search(noise):
+    rng = np.random.default_rng(0)
+
+    def rounded(place):
+        value = -float(np.sum((place - 0.3) ** 2))
+        return value + noise * rng.normal(), -2 * (place - 0.3), 1.0
+
+    free = [(None, None), (-1.0, 0.1)]
+    found = maximise(rounded, [np.full(2, -0.9)], free, tol=1e-14, max_iter=50)
+    np.testing.assert_allclose(found.place, [0.3, 0.1], atol=1e-4)
+    assert found.converged
+
+
+def test_a_search_that_a_wrong_slope_ends_has_not_converged():
+    def wrong(place):
+        return -float(place @ place), 2 * place, 1.0
+
+    found = maximise(wrong, [np.ones(2)], [(-5.0, 5.0)] * 2, tol=1e-6, max_iter=50)
+    assert not found.converged
+    assert "slope of 2" in found.message
 
 
 def test_huge_inputs_never_make_nan():

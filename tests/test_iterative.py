@@ -1,11 +1,13 @@
 """The streamed products and the iterative solver: equal to the direct ones, without their m×m."""
 
 import warnings
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import LinAlgError
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
@@ -131,6 +133,19 @@ class TestSketch:
     def test_zero_matrix(self):
         probe = np.eye(5)[:, :2]
         np.testing.assert_array_equal(Sketch.from_product(probe, 0 * probe).values, 0.0)
+
+    @pytest.mark.parametrize("wrong", [np.nan, np.inf])
+    def test_a_product_that_is_no_number_is_refused(self, wrong):
+        probe = np.linalg.qr(np.random.default_rng(0).normal(size=(20, 5)))[0]
+        product = np.diag(np.arange(20.0)) @ probe
+        product[3, 2] = wrong
+        with pytest.raises(LinAlgError, match="definite"):
+            Sketch.from_product(probe, product)
+
+    def test_a_product_that_is_no_gram_matrix_has_a_shift_that_does(self):
+        probe = np.linalg.qr(np.random.default_rng(0).normal(size=(20, 5)))[0]
+        sketch = Sketch.from_product(probe, -np.diag(np.arange(20.0)) @ probe)
+        assert np.isfinite(sketch.vectors).all()
 
     def test_whitening_bounds_the_condition_number(self):
         source = ArraySource(X, S, Y)
@@ -309,6 +324,18 @@ class TestErrors:
     def test_nocco_needs_the_whole_matrix(self):
         with pytest.raises(ValueError, match="solver='direct'"):
             StreamedSystem.stream(*self.moments, penalty="nocco")
+
+    def test_a_pass_that_returns_no_number_ends_the_solver(self):
+        streamed, _ = systems(ArraySource(X, S, Y), RowMap(FOURIER, LINEAR, 2))
+        sketch = streamed.sketch(20)
+
+        class Broken(type(streamed.gram)):
+            def __matmul__(self, V):
+                return np.full_like(V, np.nan)
+
+        gram = Broken(*(getattr(streamed.gram, field.name) for field in fields(streamed.gram)))
+        with pytest.raises(LinAlgError, match="nan after"):
+            solve_iterative(replace(streamed, gram=gram), 1e-3, sketch=sketch)
 
     def test_no_ridge(self):
         with pytest.raises(ValueError, match=r"alpha=0\.0 must be positive"):

@@ -363,3 +363,39 @@ def test_sums_add_up_over_parts_of_the_rows():
     expected = loss_sums(p.source, p.frame, p.loss, along)
     np.testing.assert_allclose(total.hessian, expected.hessian, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(total.values, expected.values)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_beyond_the_path_it_is_the_optimum_within_the_limit(seed):
+    """y = s: along every eta the share stays what it is while f shrinks. Against SLSQP."""
+    rng = np.random.default_rng(seed)
+    s = rng.normal(size=400)
+    X = np.column_stack([s + rng.normal(size=400), 0.5 * s + rng.normal(size=400)])
+    y = (s > 0).astype(float)
+    alpha, limit = 1e-3, 0.15
+    model = FairKernelClassifier(feature_map="linear", unfairness=limit, alpha=alpha)
+    model.fit(X, y, sensitive_features=y > 0)
+    assert model.eta_ == np.inf
+    centred, groups = X - X.mean(axis=0), y > 0
+    between = np.outer(*[centred[groups].mean(axis=0)] * 2) * groups.mean() / (1 - groups.mean())
+    C = np.cov(X.T, bias=True)
+
+    def value(theta):
+        f = centred @ theta[:2] + theta[2]
+        return np.mean(np.logaddexp(0, f) - y * f) + alpha * theta[:2] @ theta[:2]
+
+    def within(theta):
+        return limit * theta[:2] @ C @ theta[:2] - theta[:2] @ between @ theta[:2]
+
+    best = min(
+        (
+            minimize(value, start, constraints={"type": "ineq", "fun": within}, method="SLSQP",
+                     options={"ftol": 1e-14, "maxiter": 500})
+            for start in np.random.default_rng(0).normal(size=(20, 3))
+        ),
+        key=lambda found: found.fun if within(found.x) > -1e-9 else np.inf,
+    )  # fmt: skip
+    coef = model.coef_.ravel()
+    ours = np.append(coef, model.intercept_ + X.mean(axis=0) @ coef)
+    assert value(ours) <= best.fun + 1e-9
+    assert within(ours) >= -1e-9

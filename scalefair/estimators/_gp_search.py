@@ -20,6 +20,9 @@ Evidence = Callable[[Array], tuple[float, Array, float]]
 ABNORMAL = 2
 """Status of L-BFGS-B where its line search fails, as it may at a kink."""
 
+FLAT = 1e-5
+"""Slope per row, relative to the evidence per row, that rounding may hide from a line search."""
+
 CONTINUED = 3
 """Times a search goes on from where its line search failed, with its memory of slopes wiped."""
 
@@ -35,7 +38,7 @@ class Search:
     value : float
         Log evidence there.
     converged : bool
-        Whether the run that found it ended by its tolerance.
+        Whether the run that found it ended by its tolerance, or where no slope is left.
     message : str
         How that run ended.
     n_iter, n_evaluations : int
@@ -112,8 +115,7 @@ def maximise(
         iterations += used
         value = -float(run.fun) * objective.scale
         if value > found.value:
-            ended = bool(run.status in (0, ABNORMAL))
-            found = Search(run.x, value, ended, str(run.message))
+            found = Search(run.x, value, *_end(run, bounds))
     if objective.walls:
         warnings.warn(
             f"the evidence was not finite at {objective.walls} places that the search turned back "
@@ -139,6 +141,21 @@ def _run(
             break
         start, last = run.x, float(run.fun)
     return run, used
+
+
+def _end(run: OptimizeResult, bounds: Bounds) -> tuple[bool, str]:
+    """Return whether a run converged, and how it ended.
+
+    A line search also fails where rounding hides what is left to gain: then the slope is small.
+    """
+    if run.status != ABNORMAL:
+        return run.status == 0, str(run.message)
+    low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin and fmax pass over
+    way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
+    slope = float(np.abs(way).max(initial=0.0))
+    flat = slope <= FLAT * max(1.0, abs(run.fun))
+    reason = "within rounding of the evidence" if flat else "too much to be at a maximum"
+    return flat, f"the line search failed at a slope of {slope:.2g} per row, {reason}"
 
 
 def warn_of_end(search: Search, max_iter: int) -> None:

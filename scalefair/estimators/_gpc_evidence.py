@@ -103,21 +103,24 @@ class LaplaceEvidence:
         self._near = found.coef
         return replace(found, problem=problem)
 
-    def gradient(self, point: LaplacePoint) -> Array:
-        """Return ∂ log evidence/∂place."""
+    def gradient(self, point: LaplacePoint, *, scales: bool = True) -> Array:
+        """Return ∂ log evidence/∂place; 0 in the length scales where they are not to move."""
         slopes = point.slopes()
         self.n_passes += 1
-        in_scale: Array = np.zeros(0)
-        if len(self.start) > 1:
+        in_scale: Array = np.zeros(len(self.start) - 1)
+        if scales and len(in_scale):
             rows = self.estimator.chunk_rows
             in_scale = laplace_scale_gradient(self.source, slopes.adjoint(), rows=rows)
             self.n_passes += 1
         return np.append(in_scale, slopes.in_log_amplitude)
 
-    def __call__(self, place: Array, eta: float) -> tuple[float, Array, float]:
+    def __call__(
+        self, place: Array, eta: float, *, scales: bool = True
+    ) -> tuple[float, Array, float]:
         """Return the log evidence, its gradient, and n times the number of scores."""
         point = self.point(place, eta)
-        return point.log_evidence, self.gradient(point), point.n * self.loss.n_scores
+        gradient = self.gradient(point, scales=scales)
+        return point.log_evidence, gradient, point.n * self.loss.n_scores
 
     def fixed(self, theta: Array, eta: float, *, gradient: bool) -> tuple[float, Array | None]:
         """Return the log evidence at [log θ, log a] and its gradient, or None."""

@@ -91,20 +91,10 @@ def _amplitude_again(
     """Find amplitude and weight once more for each other; the weight last: the limit holds."""
     held = [*((at, at) for at in search.place[:-1]), bounds[-1]]
     found = maximise(
-        partial(_by_amplitude, evidence, point.eta), [search.place], held,
+        partial(evidence, eta=point.eta, scales=False), [search.place], held,
         tol=estimator.tol, max_iter=estimator.max_iter,
     )  # fmt: skip
     return evidence.point(found.place, np.inf, estimator.unfairness)
-
-
-def _by_amplitude(
-    evidence: LaplaceEvidence, eta: float, place: Array
-) -> tuple[float, Array, float]:
-    """Return the evidence with its slope in log a; the length scales stay."""
-    point = evidence.point(place, eta)
-    slope = point.slopes().in_log_amplitude
-    evidence.n_passes += 1
-    return point.log_evidence, np.append(np.zeros(len(place) - 1), slope), point.n
 
 
 def _settle(estimator: Any, evidence: LaplaceEvidence, point: LaplacePoint) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._linalg import check_finite
-from scalefair._typing import Array, Chunk
+from scalefair._typing import LARGEST, Array, Chunk
 from scalefair.encoding import (
     ControlEncoder,
     Groups,
@@ -50,6 +50,8 @@ class Learned:
         The combinations of categories in s and in c.
     sample : Sample
         Rows chosen by their number.
+    y : Range
+        Of the targets of rows that weigh anything.
     """
 
     n_rows: int
@@ -61,6 +63,7 @@ class Learned:
     groups: Groups
     control_groups: Groups
     sample: Sample
+    y: Range
 
     def __add__(self, other: Learned) -> Learned:
         return Learned(
@@ -73,14 +76,53 @@ class Learned:
             self.groups + other.groups,
             self.control_groups + other.control_groups,
             self.sample + other.sample,
+            self.y + other.y,
         )
 
     def check(self) -> None:
-        """Complain of too few rows, or of none that counts."""
+        """Raise ValueError if rows are too few, or none counts, or y cannot be squared."""
         if self.n_rows < 2:
             raise ValueError(f"X has {self.n_rows} sample(s), at least 2 are needed to fit")
         if self.weight == 0:
             raise ValueError("sample_weight is zero for every row; at least one must be positive")
+        self.y.check()
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """Least and largest number of each column of y; `+` joins ranges.
+
+    Parameters
+    ----------
+    low, high : array of shape (t,), or 0
+        ∞ and −∞ where no row counts.
+    """
+
+    low: Any = np.inf
+    high: Any = -np.inf
+
+    @classmethod
+    def of(cls, y: Array, weight: Array) -> Range:
+        """Return the range of the rows that count."""
+        y = np.asarray(y, dtype=np.float64)[weight > 0]
+        return cls(y.min(axis=0, initial=np.inf), y.max(axis=0, initial=-np.inf))
+
+    def __add__(self, other: Range) -> Range:
+        return Range(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def check(self) -> None:
+        """Raise ValueError if a column is not 0, but too small to be squared.
+
+        Too large numbers are refused chunk by chunk.
+        """
+        width = np.atleast_1d(self.high - self.low)
+        size = np.where(width > 0, width, np.abs(self.high))
+        small = np.flatnonzero((size > 0) & (size < 1 / LARGEST))
+        if len(small):
+            raise ValueError(
+                f"column {small[0]} of y spreads over {size[small[0]]:.3g}, too little to compute "
+                f"with squares of it; rescale y, to at least {1 / LARGEST:g}"
+            )
 
 
 class Learner:
@@ -106,7 +148,7 @@ class Learner:
         self._encode, self._checked = encode, checked
         self._n_rows, self._n_present, self._weight = 0, 0, 0.0
         self._x = self._s = self._c = TableStatistics()
-        self._groups, self._control_groups = Groups(None, every), Groups()
+        self._groups, self._control_groups, self._y = Groups(None, every), Groups(), Range()
         self._sampler = Sampler(sys.maxsize if size is None else size, seed)
 
     def add(self, chunk: Chunk) -> None:
@@ -128,6 +170,8 @@ class Learner:
         for name, part in (("y", chunk.y), ("sample_weight", chunk.weight)):
             if part is not None:
                 check_finite(name, np.asarray(part))
+        if chunk.y is not None:
+            self._y += Range.of(chunk.y, weight)
         if chunk.s is not None:
             self._s = self._s + _statistics(SensitiveEncoder, chunk.s, chunk)
             self._groups += Groups.of(_present(chunk.s, chunk.weight), self._groups.every)
@@ -141,7 +185,7 @@ class Learner:
         sample = self._sampler.result()
         return Learned(
             self._n_rows, self._n_present, self._weight, self._x, self._s, self._c, self._groups,
-            self._control_groups, sample,
+            self._control_groups, sample, self._y,
         )  # fmt: skip
 
 

@@ -54,7 +54,9 @@ HELD = 2**28
 KEPT = 2**28
 """Bytes of features of rows in memory that are kept, from the pass for the moments on."""
 
-METHODS = ("value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "start")
+METHODS = (
+    "value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "scale", "start",
+)  # fmt: skip
 """What an object must have to be a loss."""
 
 

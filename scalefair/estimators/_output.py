@@ -16,6 +16,7 @@ from scalefair.kernels import RBF
 from scalefair.penalties import whitening
 from scalefair.solve.limited_ridge import rescale
 from scalefair.solve.newton import Goal, NewtonFit
+from scalefair.solve.newton_model import spread
 from scalefair.solve.output_descent import OutputFit, solve_output
 from scalefair.solve.output_hsic import OutputObjective
 from scalefair.solve.output_limit import solve_output_under_limit
@@ -105,16 +106,19 @@ def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
     system, alpha = estimator._system(), estimator._ridges()["phi"]
     eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
     objective = output_objective(estimator, data, system, output_kernel(estimator.output_kernel))
+    unit = spread(system) ** 2
+    weight_unit = 1.0 if objective.scaled else unit
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
-        coef = solve_primal(system, alpha, eta)[0] if start is None else start.coef
-        return solve_output(replace(objective, eta=eta), coef, np.zeros(coef.shape[1]), tell=tell)
+        coef = solve_primal(system, alpha, eta / weight_unit)[0] if start is None else start.coef
+        weighed, zero = replace(objective, eta=eta), np.zeros(coef.shape[1])
+        return solve_output(weighed, coef, zero, unit=unit, tell=tell)
 
     with steps(estimator, "iterations", None) as tell:
         if unfairness is None:
             found = fit(eta)
         else:
-            eta, found = solve_output_under_limit(fit, unfairness)
+            eta, found = solve_output_under_limit(fit, unfairness, weight_unit)
             # The share does not depend on the scale of f, so it ends with that of least error.
             found = found._replace(coef=rescale(system, found.coef) if eta else found.coef)
     estimator.eta_, estimator.n_iter_ = eta, found.n_iter
@@ -141,21 +145,23 @@ def solve_loss_with_output(
         estimator, data, system, output_kernel(estimator.output_kernel), loss
     )
     alpha = objective.alpha
+    weight_unit = 1.0 if objective.scaled else problem.scale**2
     last: list[Any] = []
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
-        linear = newton(Goal(alpha, eta))
+        linear = newton(Goal(alpha, eta / weight_unit))
         last[:] = [linear.local]
         coef, intercept = problem.solution(linear.theta)
         if start is not None:
             coef, intercept = start.coef, start.intercept
         weighed, hessian = replace(objective, eta=eta), linear.local.hessian
-        return solve_output(weighed, coef, intercept, hessian=hessian, tell=tell)
+        unit = problem.unit(linear.local)
+        return solve_output(weighed, coef, intercept, unit=unit, hessian=hessian, tell=tell)
 
     if unfairness is None:
         found = fit(eta)
     else:
-        eta, found = solve_output_under_limit(fit, unfairness)
+        eta, found = solve_output_under_limit(fit, unfairness, weight_unit)
     estimator._set_scores(found.coef, found.intercept)
     estimator._judge(problem, last[0])
     estimator.eta_, estimator.n_iter_ = eta, found.n_iter

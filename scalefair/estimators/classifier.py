@@ -75,7 +75,8 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
     hide_sensitive : bool, default=False
         Whether the model may not use those columns.
     tol : float, default=1e-10
-        Decrease of the objective that is not worth a pass over the rows.
+        Decrease of the objective that is not worth a pass over the rows, relative to half
+        the mean curvature of the loss at the start. The unit of f, log odds, is 1.
     max_iter : int, default=50
         Most Newton steps; a ConvergenceWarning says so if they are not enough.
     dtype, chunk_rows, n_jobs, random_state

@@ -28,10 +28,12 @@ class FairRidge(FairRidgeBase):
         sensitive attributes explain. Finds eta itself.
     penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
         What is punished: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
-        the prediction itself, the share that s explains.
+        the prediction itself, the share that s explains. A share has no units, so that the eta of
+        the last has those of the variance of y: y·c needs eta·c².
     eps : float or None, default=None
         Regularisation ε of the normalised penalties. None: none for groups, 1e-6 for numbers, in
-        units of their kernel or variance. The explained share is measured without it.
+        units of their kernel or variance. The explained share is measured without it. For
+        "nocco_output" it is added to the variance of f too, times the variance of y.
     output_kernel : None, "rbf" or RBF, default=None
         None: the penalty sees the mean of the predictions given s. "rbf": it sees all of their
         distribution, by Gaussian kernels of one and of a quarter of their standard deviation; or

@@ -66,7 +66,10 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
     hide_sensitive : bool, default=False
         Whether the model may not use those columns.
     tol : float, default=1e-10
-        Decrease of the objective that is not worth a pass over the rows.
+        Decrease of the objective that is not worth a pass over the rows, relative to half
+        the mean curvature of the loss at the start times the square of the unit of f: the standard
+        deviation of y (Huber: at most its δ; quantile: at most 20 widths), or 1 for losses with a
+        logarithmic link. Multiplying y and the loss's δ by a constant multiplies predictions.
     max_iter : int, default=50
         Most Newton steps; a ConvergenceWarning says so if they are not enough.
     dtype, chunk_rows, n_jobs, random_state

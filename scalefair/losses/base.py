@@ -77,6 +77,15 @@ class Loss(ABC):
         """Return the loss with what it leaves open found from a sample of the targets."""
         return self
 
+    def scale(self, mean: Array, spread: float) -> float:  # noqa: ARG002
+        """Return how far f must move for V to change its shape: the unit of f in tolerances.
+
+        `mean` is that of y, of shape (t,); `spread` is its standard deviation, or its root mean
+        square without intercept.
+        The default is 1, or the spread where f is in the units of y and that is less.
+        """
+        return min(1.0, spread) if type(self).inverse_link is Loss.inverse_link else 1.0
+
     def start(self, mean: Array) -> Start | None:  # noqa: ARG002
         """Return the start for targets of this mean, of shape (t,); None: f = 0."""
         return None

@@ -38,6 +38,10 @@ class Poisson(Loss):
         remedy = "use the huber or quantile loss for numbers of any sign"
         check_domain(self, y, (y >= 0) & np.isfinite(y), "finite numbers ≥ 0", remedy)
 
+    def scale(self, mean: Array, spread: float) -> float:  # noqa: ARG002
+        """1, or what one row of a large count leaves open of its logarithm."""
+        return float(1.0 / np.sqrt(max(1.0, float(mean[0]))))
+
     def start(self, mean: Array) -> Start:
         """At the log of the mean."""
         level = max(float(mean[0]), 1e-12)
@@ -73,5 +77,5 @@ class Gamma(Loss):
 
     def start(self, mean: Array) -> Start:
         """At the log of the mean."""
-        level = max(float(mean[0]), 1e-300)
+        level = float(mean[0])
         return one_score_start(float(np.log(level)), -1.0 / level, 1.0)

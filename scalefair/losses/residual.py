@@ -12,6 +12,9 @@ from scipy.special import expit
 from scalefair._typing import Array
 from scalefair.losses.base import Loss, Start, one_score_start
 
+WIDTHS = 20
+"""Widths of the quantile loss, left open, in a standard deviation of y."""
+
 
 @dataclass(frozen=True)
 class Squared(Loss):
@@ -28,6 +31,10 @@ class Squared(Loss):
     def curvature(self, f: Array, y: Array) -> Array:  # noqa: ARG002
         """2."""
         return np.full(np.shape(f), 2.0)
+
+    def scale(self, mean: Array, spread: float) -> float:  # noqa: ARG002
+        """The spread of y: it has no other unit."""
+        return spread
 
     def start(self, mean: Array) -> Start:
         """At the mean."""
@@ -69,6 +76,10 @@ class Huber(Loss):
         """2 or 0."""
         return np.asarray(2.0 * (np.abs(y - f) <= self._delta))
 
+    def scale(self, mean: Array, spread: float) -> float:  # noqa: ARG002
+        """δ, or the spread of y where that is less: outliers do not change it."""
+        return min(self._delta, spread)
+
     def start(self, mean: Array) -> Start:
         """The squared loss's."""
         return Squared().start(mean)._replace(exact=False)
@@ -96,7 +107,7 @@ class Quantile(Loss):
         """Find h if it is left open."""
         if not (isinstance(self.level, Real) and 0.0 < self.level < 1.0):
             raise ValueError(f"level={self.level!r} must be between 0 and 1, such as 0.5 or 0.9")
-        found = 0.05 * robust_deviation(y, weight) if self.width is None else self.width
+        found = robust_deviation(y, weight) / WIDTHS if self.width is None else self.width
         return replace(self, width=_positive("width", found))
 
     @property
@@ -118,9 +129,13 @@ class Quantile(Loss):
         u = (f - y) / self._width
         return np.asarray(expit(u) * expit(-u) / self._width)
 
+    def scale(self, mean: Array, spread: float) -> float:  # noqa: ARG002
+        """20 widths, or the spread of y where that is less: outliers do not change it."""
+        return min(WIDTHS * self._width, spread)
+
     def start(self, mean: Array) -> Start:
         """The least-squares fit, with the curvature of a normal density 20 widths wide."""
-        density = 0.02 / self._width
+        density = 0.4 / (WIDTHS * self._width)
         return one_score_start(float(mean[0]), -density, density)._replace(exact=False)
 
 

@@ -36,6 +36,10 @@ class Wrapped(Loss):
         """That of the loss within."""
         return self.loss.inverse_link(f)
 
+    def scale(self, mean: Array, spread: float) -> float:
+        """That of the loss within."""
+        return self.loss.scale(mean, spread)
+
     def check_targets(self, y: Array) -> None:
         """That of the loss within."""
         self.loss.check_targets(y)

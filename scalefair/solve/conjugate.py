@@ -39,16 +39,7 @@ class Sketch:
 
         A shift in the last digits of Y keeps ΩᵀY positive definite, and is taken off Λ again.
         """
-        size = max(float(np.linalg.norm(product)), np.finfo(float).tiny)
-        shift = np.finfo(float).eps * size
-        while True:
-            shifted = product + shift * probe
-            core = probe.T @ shifted
-            try:
-                lower = np.linalg.cholesky((core + core.T) / 2)
-                break
-            except LinAlgError:
-                shift *= 10
+        shift, shifted, lower = _shifted(probe, product)
         half = solve_triangular(lower, shifted.T, lower=True, check_finite=False).T
         vectors, roots, _ = svd(half, full_matrices=False, check_finite=False)
         return cls(np.maximum(roots**2 - shift, 0.0), vectors)
@@ -70,6 +61,24 @@ class Sketch:
     def largest(self) -> float:
         """Largest eigenvalue, 0 if there is none."""
         return float(self.values.max(initial=0.0))
+
+
+def _shifted(probe: Array, product: Array) -> tuple[float, Array, Array]:
+    """Return the least shift σ that does, Y + σΩ, and the lower factor of Ωᵀ(Y + σΩ)."""
+    size = max(float(np.linalg.norm(product)), np.finfo(float).tiny)
+    # A shift beyond |Y| does for any Y. NaN would do too, as a factor of NaN.
+    for power in range(18) if np.isfinite(size) else ():
+        shift = float(np.finfo(float).eps) * size * 10.0**power
+        shifted = product + shift * probe
+        core = probe.T @ shifted
+        try:
+            return shift, shifted, np.asarray(np.linalg.cholesky((core + core.T) / 2), np.float64)
+        except LinAlgError:
+            continue
+    raise LinAlgError(
+        f"a product with the Gram matrix of the features has the norm {size}, and no shift makes "
+        "it positive definite; look for huge or missing values among the features"
+    )
 
 
 class Solved(NamedTuple):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import svd
+from scipy.linalg import LinAlgError, svd
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._linalg import positive_eigh, thin_root
@@ -133,7 +133,10 @@ class _Solved(NamedTuple):
 
 
 def _solve(whitened: _Whitened, tol: float, max_iter: int, progress: Progress | None) -> _Solved:
-    """Solve, look at the true residual, and go on from there while that helps."""
+    """Solve, look at the true residual, and go on from there while that helps.
+
+    Raise LinAlgError if the residual is no number.
+    """
     Z, residual, n_iter = np.zeros_like(whitened.right), whitened.right, 0
     while True:
         before, first = largest_norm(residual), n_iter
@@ -148,6 +151,11 @@ def _solve(whitened: _Whitened, tol: float, max_iter: int, progress: Progress | 
         product = whitened.system.scaled_gram(Y)
         residual = whitened.right - whitened.T(product + whitened.alpha * Y)
         after = largest_norm(residual)
+        if not np.isfinite(after):
+            raise LinAlgError(
+                f"the residual of the iterative solver is {after} after {n_iter} iterations; look "
+                "for huge or missing values among features and targets"
+            )
         if after <= tol or n_iter >= max_iter or after > before / 2:
             return _Solved(Z, Y, product, residual, n_iter)
 

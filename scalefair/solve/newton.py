@@ -48,6 +48,12 @@ PATIENCE = {False: 5.0, True: 10.0}
 More where features are kept: then a light pass reads them and little else.
 """
 
+CIRCLES = 6
+"""Steps without progress after which η is no longer taken from every model anew."""
+
+SETTLED = 1e-3
+"""Decrement, in units of J, of a fit that is near enough its optimum to start from."""
+
 SMALL = 2000
 """Unknowns up to which one thread factorises as fast as several."""
 
@@ -75,16 +81,22 @@ class Goal(NamedTuple):
         if self.unfairness is None:
             return slice_.theta(self.eta), Weight(self.eta)
         if self.unfairness <= ROUNDED_SHARE and not self.on_path:
-            flat = optimum_without(slice_.quadratic())[:, 0]
-            return slice_.unflat(flat), Weight(np.inf, self.unfairness)
+            return self.optimum(slice_)
         eta = least_eta(slice_, self.unfairness)
         if eta is not None:
             return slice_.theta(eta), Weight(eta)
         if self.on_path:
             raise not_on_path(slice_, self.unfairness)
-        best = optimum_within(slice_.quadratic(), self.unfairness)
+        return self.optimum(slice_)
+
+    def optimum(self, slice_: Slice) -> tuple[Array, Weight]:
+        """Return the minimiser of a model over all θ within the limit."""
+        limit, model = self.unfairness or 0.0, slice_.quadratic()
+        if limit <= ROUNDED_SHARE:
+            return slice_.unflat(optimum_without(model)[:, 0]), Weight(np.inf, limit)
+        best = optimum_within(model, limit)
         # The model is ½θᵀAθ − cᵀθ, and a penalty of weight η adds η|Rᵀβ|²: half its Hessian.
-        return slice_.unflat(best.coef[:, 0]), Weight(best.multiplier / 2, self.unfairness)
+        return slice_.unflat(best.coef[:, 0]), Weight(best.multiplier / 2, limit)
 
 
 class NewtonFit(NamedTuple):
@@ -142,6 +154,7 @@ def newton(
         The model to start from, of a fit nearby; None: the moments give one.
     tol : float
         Decrease of J that is not worth a pass: the last step promises less, and is taken unseen.
+        It is relative to the natural size of J (`Problem.unit`).
     max_iter : int
         Most Newton steps. A ConvergenceWarning says so if they are not enough.
     progress : callable
@@ -172,12 +185,15 @@ class _Descent:
         self.n_passes, self.n_full = 0, 0
         self._wide = len(problem.metric) * problem.loss.n_scores >= WIDE
         self._light, self._last = False, np.inf
-        self.damping, self._unit = 0.0, 1.0
+        self.damping, self._unit, self._size = 0.0, 1.0, 1.0
         self.objective = float("nan")
+        self._leaves_path = self._settled = False
+        self._least_decrement, self._rounds = np.inf, 0
 
     def run(self, warm: Local | None, max_iter: int) -> NewtonFit:
         local, seen = self._first(warm)
-        self._unit = self.problem.mean_curvature(local)
+        self._unit, self._size = self.problem.mean_curvature(local), self.problem.unit(local)
+        self.tol *= self._size
         weight = Weight(self.goal.eta)
         for n_iter in range(1, max_iter + 1):
             try:
@@ -187,11 +203,14 @@ class _Descent:
                 if not seen:
                     raise
                 return self._done(local.theta, weight, n_iter, False, local)
-            if seen and self._is_near(decrement) and self.damping == 0:
+            # Within a limit a model may have its optimum far off, and stays damped against that.
+            undamped = self.damping == 0 or (weight.limit is not None and self.damping < self._unit)
+            if seen and self._is_near(decrement) and undamped:
                 return self._done(theta, weight, n_iter, True, local)
+            self._count_rounds(decrement)
             self._choose_light(local, seen, decrement)
             moved, seen = self._step(local, theta, weight, decrement), True
-            if moved is None and decrement <= 1e4 * ROUNDING * max(1.0, abs(self.objective)):
+            if moved is None and decrement <= 1e4 * ROUNDING * max(self._size, abs(self.objective)):
                 return self._done(local.theta, weight, n_iter, self._is_flat(local), local)
             local = local if moved is None else moved
         return self._done(local.theta, weight, max_iter, False, local)
@@ -202,8 +221,33 @@ class _Descent:
         small = local.theta.size <= SMALL
         with one_blas_thread() if small else nullcontext():
             slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
-            theta, weight = self.goal.step(slice_)
+            theta, weight = self._weighted(slice_)
             return theta, weight, slice_.decrement(theta, weight)
+
+    def _weighted(self, slice_: Slice) -> tuple[Array, Weight]:
+        """Return the minimiser of a model, and the weight of the penalty there.
+
+        Under a limit η follows the path of the model. Where that goes round in circles, or ends
+        above the limit, the way is that of the optimum within the limit, from the fit without any.
+        """
+        if not self._leaves_path:
+            theta, weight = self.goal.step(slice_)
+            if weight.limit is None and self._rounds < CIRCLES:
+                return theta, weight
+            self._leaves_path = not self.goal.on_path
+            if not self._leaves_path or np.isinf(weight.eta):
+                return theta, weight
+        if not self._settled:
+            theta = slice_.theta(0.0)
+            self._settled = slice_.decrement(theta, Weight(0.0)) <= SETTLED * self._size
+        return self.goal.optimum(slice_) if self._settled else (theta, Weight(0.0))
+
+    def _count_rounds(self, decrement: float) -> None:
+        """Count the steps since the decrement last fell, under a limit that η follows."""
+        if self.goal.unfairness is None or decrement < self._least_decrement / 2:
+            self._least_decrement, self._rounds = decrement, 0
+        else:
+            self._rounds += 1
 
     def _is_flat(self, local: Local) -> bool:
         """Say whether rounding error hides what J could fall.
@@ -212,7 +256,7 @@ class _Descent:
         """
         self.damping = 0.0
         try:
-            return self._solved(local)[2] <= FLAT * max(1.0, abs(self.objective))
+            return self._solved(local)[2] <= FLAT * max(self._size, abs(self.objective))
         except LinAlgError:
             return False
 
@@ -238,11 +282,18 @@ class _Descent:
         large a part as the last step left.
         """
         if not self._light:
-            return decrement / 2 <= self.tol
+            return decrement / 2 <= self._least
         return self._is_small(decrement, self._last)
 
     def _is_small(self, decrement: float, before: float) -> bool:
-        return decrement <= self.tol and decrement**2 <= 2e-3 * self.tol * before
+        return decrement <= self._least and decrement**2 <= 2e-3 * self._least * before
+
+    @property
+    def _least(self) -> float:
+        """Decrease of J that is not worth a pass: no pass can see less than its rounding error."""
+        return (
+            self.tol if np.isnan(self.objective) else max(self.tol, ROUNDING * abs(self.objective))
+        )
 
     def _choose_light(self, local: Local, seen: bool, decrement: float) -> None:
         """Go on without a new second derivative while the one at hand serves well.
@@ -279,12 +330,15 @@ class _Descent:
         J = values + [self._penalty(before + t * (theta - before), weight) for t in lengths]
         # A limit of 0 is kept by every step once it is: until then there is nothing to compare.
         now = J[-1] if self.problem.is_within(before, weight) else np.inf
-        slack = ROUNDING * max(1.0, abs(now))
+        slack = ROUNDING * max(self._size, abs(now))
         if J[0] <= now - 1e-4 * decrement + slack:
-            self.damping = self.damping / 10 if self.damping > 1e-6 * self._unit else 0.0
+            if weight.limit is None:
+                self.damping = self.damping / 10 if self.damping > 1e-6 * self._unit else 0.0
             self.objective = float(J[0])
             return there
         falls = np.where(np.isfinite(J[:-1]), J[:-1], np.inf)
+        if weight.limit is not None:  # a shorter step would leave the limit: damp the next instead
+            falls[1:] = np.inf
         best = int(np.argmin(falls))
         self.objective = float(now)
         if not falls[best] < now - slack:

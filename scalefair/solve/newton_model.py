@@ -135,10 +135,10 @@ class Problem:
         return self.system.explained_share(self.beta(theta))
 
     def penalty(self, theta: Array, alpha: float, weight: Weight) -> float:
-        """α βᵀDβ and what the weight adds; with η = ∞ that is held at 0."""
+        """α βᵀDβ + η|Rᵀβ|²; within a limit, or with η = ∞, the last part is held."""
         beta = self.beta(theta)
         ridge = alpha * float(self.system.ridge @ np.sum(beta**2, axis=1))
-        return ridge + self.punished(beta, weight)
+        return ridge + (self.punished(beta, weight) if weight.limit is None else 0.0)
 
     def punished(self, beta: Array, weight: Weight) -> float:
         """η|Rᵀβ|², or μ times the excess |Rᵀβ|² − uβᵀCβ over a limit u."""
@@ -150,17 +150,28 @@ class Problem:
         return weight.eta * (explained - weight.limit * self.system.variance(beta))
 
     def is_within(self, theta: Array, weight: Weight) -> bool:
-        """Return True if θ obeys Rᵀβ = 0 where η = ∞ asks for it."""
+        """Return True if θ obeys the limit, or Rᵀβ = 0 where η = ∞ asks for it."""
         beta = self.beta(theta)
         factor = self.system.factor if weight.limit is None else self.system.share_factor
-        explained = np.sum((factor.T @ beta) ** 2)
-        size = np.sum(factor**2) * np.sum(beta**2)
-        return bool(np.isfinite(weight.eta) or explained <= 1e-18 * size)
+        explained = float(np.sum((factor.T @ beta) ** 2))
+        if np.isfinite(weight.eta):
+            limit = np.inf if weight.limit is None else weight.limit
+            return bool(explained <= (1 + 1e-6) * limit * self.system.variance(beta))
+        return bool(explained <= 1e-18 * np.sum(factor**2) * np.sum(beta**2))
 
     def mean_curvature(self, local: Local) -> float:
         """The curvature of a loss that is as curved as the model everywhere."""
         found = float(np.trace(local.hessian) / (self.loss.n_scores * np.trace(self.metric)))
         return found if found > 0 else 1.0
+
+    def unit(self, local: Local) -> float:
+        """The natural size of J: half the mean curvature times the square of the unit of f."""
+        return self.mean_curvature(local) / 2 * self.scale**2
+
+    @property
+    def scale(self) -> float:
+        """The unit of f."""
+        return float(self.loss.scale(self.system.moments.mean("y"), spread(self.system)))
 
     def start(self) -> Local | None:
         """The data term near its best constant, from the moments; None where a pass must tell.
@@ -203,6 +214,16 @@ class Problem:
             return theta
         m = self.linear.shape[1]
         return np.concatenate([self.linear @ theta[:m], theta[m:]])
+
+
+def spread(system: System) -> float:
+    """Standard deviation of y, or its root mean square without intercept; 1 where y is 0.
+
+    It is no less than the rounding error of y.
+    """
+    mean_counts = 1e-24 if system.fit_intercept else 1.0
+    variance, mean = np.diagonal(system.moments.covariance("y", "y")), system.moments.mean("y")
+    return float(np.sqrt(np.sum(variance + mean_counts * mean**2))) or 1.0
 
 
 def _assembled(parts: Array, directions: Array) -> Array:

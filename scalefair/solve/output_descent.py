@@ -1,6 +1,6 @@
 """Minimises the objective with a kernel on f: L-BFGS from the closed form of the linear penalty.
 
-It runs in coordinates z in which J is about |z|².
+It runs in coordinates z in which J, in its own unit u, is about |z|².
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ROUND = 50
 """Steps after which the coordinates are chosen anew."""
 
 TOL = 1e-4
-"""Largest entry of the gradient in z, relative to the sd of y, at which L-BFGS stops."""
+"""Largest entry of the gradient in z at which L-BFGS stops."""
 
 LEAST_FALL = 1e-13
-"""Relative fall of J in a step below which it stops, whatever the gradient."""
+"""Fall of J, relative to J or u, in a step below which it stops, whatever the gradient."""
 
 
 class OutputFit(NamedTuple):
@@ -41,12 +41,13 @@ class OutputFit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """z = Lᵀθ, in which J is about |z|²; θ = [β, b] of centred features.
+    """z = Lᵀθ, in which J/u is about |z|²; θ = [β, b] of centred features.
 
     Parameters
     ----------
     root : array of shape (p, p) or (kp, kp)
-        L, the Cholesky factor of half its second derivative: one for all scores, or of all at once.
+        L, the Cholesky factor of half the second derivative of J/u: one for all scores, or of all
+        at once.
     mean : array of shape (m,)
         Of Φ.
     scores : int
@@ -61,16 +62,18 @@ class Coordinates:
     intercept: bool
 
     @classmethod
-    def at(cls, objective: OutputObjective, coef: Array, hessian: Array | None) -> Coordinates:
+    def at(
+        cls, objective: OutputObjective, coef: Array, hessian: Array | None, unit: float
+    ) -> Coordinates:
         """Return those at a start: of the squared loss, or of a loss's second derivative there."""
         system, scores = objective.system, coef.shape[1]
         rest = np.diag(objective.alpha * system.ridge) + objective.curvature(coef)
         if hessian is None:
-            root = cholesky(system.gram + rest)[0][0]
+            root = cholesky((system.gram + rest) / unit)[0][0]
             return cls(np.tril(root), system.mean, scores, False)
         if system.fit_intercept:
             rest = block_diag(rest, np.zeros((1, 1)))
-        root = cholesky(hessian / 2 + np.kron(np.eye(scores), rest))[0][0]
+        root = cholesky((hessian / 2 + np.kron(np.eye(scores), rest)) / unit)[0][0]
         return cls(np.tril(root), system.mean, scores, system.fit_intercept)
 
     def start(self, coef: Array, intercept: Array) -> Array:
@@ -104,6 +107,7 @@ def solve_output(
     coef: Array,
     intercept: Array,
     *,
+    unit: float,
     hessian: Array | None = None,
     tol: float = TOL,
     max_iter: int = MAX_ITER,
@@ -111,22 +115,23 @@ def solve_output(
 ) -> OutputFit:
     """Minimise J by L-BFGS from (coef, intercept); warn where it has not converged.
 
-    Every so many steps the coordinates are chosen anew, where it has come to. `hessian` is the
-    second derivative of 1/n ΣV in θ at the start, where there is a loss.
+    Every so many steps the coordinates are chosen anew, where it has come to. `unit` is u, the
+    natural size of J, by which it is divided. `hessian` is the second derivative of 1/n ΣV in θ at
+    the start, where there is a loss.
     """
     if objective.eta == 0:  # the start is the optimum
         return OutputFit(coef, intercept, objective.dependence(coef), 0)
-    spread = float(np.sqrt(np.trace(objective.system.moments.covariance("y", "y"))))
-    gtol, n_iter, largest, goes_on = tol * max(spread, np.finfo(float).tiny), 0, np.nan, True
+    n_iter, largest, goes_on = 0, np.nan, True
     while goes_on and n_iter < max_iter:
-        at = Coordinates.at(objective, coef, hessian)
-        found = _descend(objective, at, coef, intercept, gtol, min(ROUND, max_iter - n_iter), tell)
+        at = Coordinates.at(objective, coef, hessian, unit)
+        options = {"maxiter": min(ROUND, max_iter - n_iter), "gtol": tol}
+        found = _descend(objective, at, coef, intercept, unit, options, tell)
         coef, intercept = at.point(found.x, intercept)
         n_iter, largest = n_iter + int(found.nit), float(np.abs(found.jac).max())
         # A search for a step that fails may find one in other coordinates; if none, there is none.
         goes_on = found.status != 0 and found.nit > 0
     # Where rounding error ends it, the gradient is small, but not always as small as asked for.
-    if found.status != 0 and largest > 10 * gtol:
+    if found.status != 0 and largest > 10 * tol:
         warnings.warn(
             f"the fit with a kernel on the output has not converged after {n_iter} steps "
             f"(largest gradient {largest:.2g}); scale the features, or use a smaller eta or a "
@@ -142,19 +147,17 @@ def _descend(  # noqa: PLR0917
     at: Coordinates,
     coef: Array,
     intercept: Array,
-    gtol: float,
-    steps: int,
+    unit: float,
+    options: dict[str, Any],
     tell: Callable[[], Any],
 ) -> Any:
     """Take so many steps of L-BFGS."""
 
     def value(z: Array) -> tuple[float, Array]:
         J, slope, slope_b = objective(*at.point(z, intercept))
-        return J, at.slope(slope, slope_b)
+        return J / unit, at.slope(slope, slope_b) / unit
 
-    options = {
-        "maxiter": steps, "maxfun": 4 * steps, "maxcor": 20, "ftol": LEAST_FALL, "gtol": gtol
-    }  # fmt: skip
+    options |= {"maxfun": 4 * options["maxiter"], "maxcor": 20, "ftol": LEAST_FALL}
     return minimize(  # type: ignore[call-overload]
         value, at.start(coef, intercept), jac=True, method="L-BFGS-B", options=options,
         callback=lambda _: tell() and None,

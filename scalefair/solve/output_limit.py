@@ -10,19 +10,20 @@ from scipy.optimize import brentq
 from scalefair.solve.output_descent import OutputFit
 
 LARGEST = 1e6
-"""η beyond which the limit is said to be out of reach."""
+"""η, in its unit, beyond which the limit is said to be out of reach."""
 
 
 def solve_output_under_limit(
-    fit: Callable[[float, OutputFit | None], OutputFit], unfairness: float
+    fit: Callable[[float, OutputFit | None], OutputFit], unfairness: float, unit: float = 1.0
 ) -> tuple[float, OutputFit]:
     """Return the η and the fit whose share is `unfairness`, or the fit at 0 if that is within.
 
-    Each η starts from the nearest fit before. A limit of 0 is the largest η, whatever share it
-    leaves: the distribution of f has no closed form of η = ∞.
+    Each η starts from the nearest fit before. All are multiples of `unit`. A limit of 0 is the
+    largest η, whatever share it leaves: the distribution of f has no closed form of η = ∞.
     """
     if unfairness == 0:
-        return _largest(fit)
+        near = fit(float(np.sqrt(LARGEST)) * unit, fit(unit, None))
+        return LARGEST * unit, fit(LARGEST * unit, near)
     found: dict[float, OutputFit] = {0.0: fit(0.0, None)}
     if found[0.0].dependence.share <= unfairness:
         return 0.0, found[0.0]
@@ -31,7 +32,7 @@ def solve_output_under_limit(
         eta = float(np.exp(log_eta))
         nearest = min(found, key=lambda other: abs(np.log(max(other, 1e-3)) - log_eta))
         if eta not in found:
-            found[eta] = fit(eta, found[nearest] if nearest > 0 else None)
+            found[eta] = fit(eta * unit, found[nearest] if nearest > 0 else None)
         return found[eta].dependence.share - unfairness
 
     low, high = np.log(1e-2), 0.0
@@ -40,7 +41,7 @@ def solve_output_under_limit(
         if high > np.log(LARGEST):
             raise ValueError(
                 f"unfairness={unfairness:g} is not reached with output_kernel: at "
-                f"eta={LARGEST:g} the sensitive attributes still explain a share of "
+                f"eta={LARGEST * unit:g} the sensitive attributes still explain a share of "
                 f"{min(fit.dependence.share for fit in found.values()):.4g} of the distribution of "
                 "the predictions; ask for more than that, or give the model more features"
             )
@@ -48,10 +49,4 @@ def solve_output_under_limit(
         brentq(excess, low, high, xtol=1e-2, maxiter=20)
     within = [eta for eta, fit in found.items() if fit.dependence.share <= unfairness]
     eta = min(within)
-    return eta, found[eta]
-
-
-def _largest(fit: Callable[[float, OutputFit | None], OutputFit]) -> tuple[float, OutputFit]:
-    """Return the fit at the largest η, by way of smaller ones."""
-    near = fit(float(np.sqrt(LARGEST)), fit(1.0, None))
-    return LARGEST, fit(LARGEST, near)
+    return eta * unit, found[eta]

@@ -1,30 +1,37 @@
 """NOCCO of the output itself: the penalty is the share, not the variance, that s explains.
 
 With a linear kernel on f, Tr[R_f R_S] is the Rayleigh quotient |Rᵀβ|²/D with D = βᵀCβ + ε and R the
-normalised factor. It has no closed form, but its stationary points have (METHOD.md section 1):
+normalised factor. It has no closed form, but its stationary points have:
 
     β = (1/k) β_normalized(α/k, h),   k = 1 − (η/D)|Rᵀβ|²/D,   h = (η/D)/k.
 
 For each h a scalar equation gives k, and η = h(v/k + εk) with v = β_nᵀCβ_n; so the fits for a given
-η are the roots of one scalar function of h. No pass over the data, and no optimiser.
+η are the roots of one scalar function of h, without a pass over the data. Where k ≤ 0, a descent
+finds them. All is solved for y of unit variance: a share has no units, so that η has those of the
+variance of y.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 
 from scalefair._typing import Array
+from scalefair.solve.newton_model import spread
 from scalefair.solve.path import Spectrum
 from scalefair.solve.system import System
 
 SCAN = np.logspace(-6, 9, 46)
-
+"""Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h."""
 
 LEAST = 1e-9
-"""Least k that is looked for: a smaller one belongs to an h that no real problem has."""
+"""Least k that is looked for by roots."""
+
+TIE = 1e-9
+"""Difference of J, in units of the variance of y, that decides between two ways to a minimum."""
 
 
 class Stationary(NamedTuple):
@@ -36,7 +43,10 @@ class Stationary(NamedTuple):
 
 
 def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> Array:
-    """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε); return β of shape (m, t)."""
+    """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε Var y); return β of shape (m, t).
+
+    Multiplying y by c and η by c² multiplies β by c.
+    """
     if not system.fit_intercept:
         raise ValueError(
             "penalty='nocco_output' needs fit_intercept=True: it is centred throughout"
@@ -47,22 +57,58 @@ def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> 
     if np.isinf(eta):  # the share must vanish, which is the same limit as for `normalized`
         return np.asarray(spectrum.at(alpha).coef(np.array([np.inf]))[0])
 
+    unit = spread(system)
+    spectrum, eta = replace(spectrum, target=spectrum.target / unit), eta / unit**2
+    points = stationary_points(spectrum, alpha, eta, eps)
+    ends = spectrum.at(alpha).coordinates(np.array([0.0, np.inf]))
+    others = [descend(spectrum, end, alpha, eta, eps) for end in ends]
+    values = [objective(spectrum, point, alpha, eta, eps)[0] for point in [*points, *others]]
+    # A descent knows its end less well than a root is known: it must be better to be taken.
+    values[: len(points)] = [value - TIE for value in values[: len(points)]]
+    best = [*points, *others][int(np.argmin(values))]
+    return np.asarray(unit * (spectrum.basis @ best))
+
+
+def descend(spectrum: Spectrum, start: Array, alpha: float, eta: float, eps: float) -> Array:
+    """Return the minimum that L-BFGS reaches from a start.
+
+    The only way to points with k ≤ 0, which a large ridge has, and a model of functions of s alone.
+    """
+    scale = np.sqrt(spectrum.values + alpha)[:, None]
+
+    def value(z: Array) -> tuple[float, Array]:
+        J, slope = objective(spectrum, z.reshape(start.shape) / scale, alpha, eta, eps)
+        return J, (slope / scale).ravel()
+
+    options = {"maxiter": 500, "gtol": 1e-10, "ftol": 1e-15}
+    found = minimize(  # type: ignore[call-overload]
+        value, (scale * start).ravel(), jac=True, method="L-BFGS-B", options=options
+    )
+    return np.asarray(found.x.reshape(start.shape) / scale)
+
+
+def stationary_points(spectrum: Spectrum, alpha: float, eta: float, eps: float) -> list[Array]:
+    """Return the coordinates of all stationary points at one η."""
+
     def excess(log_h: float) -> float:
         return stationary(spectrum, alpha, float(np.exp(log_h)), eps).eta - eta
 
-    grid = np.log(SCAN / spectrum.at(alpha).strength.max())
+    grid = _grid(spectrum, alpha, eta, eps)
     signs = np.sign([excess(h) for h in grid])
     starts = np.flatnonzero(np.diff(signs))
     roots = [float(brentq(excess, grid[i], grid[i + 1], xtol=1e-14, rtol=1e-14)) for i in starts]
     found = [stationary(spectrum, alpha, float(np.exp(root)), eps) for root in roots]
-    points = [point.coordinates for point in found if point.k > LEAST]
-    if not points:
-        raise ValueError(
-            f"eta={eta:g} is out of the range that penalty='nocco_output' can be solved for; "
-            "use an eta nearer 1, or eta=inf"
-        )
-    best = min(points, key=lambda point: objective(spectrum, point, alpha, eta, eps))
-    return np.asarray(spectrum.basis @ best)
+    return [point.coordinates for point in found if point.k > LEAST]
+
+
+def _grid(spectrum: Spectrum, alpha: float, eta: float, eps: float) -> Array:
+    """Return log h to scan: where η(h) may turn, and to h = η/D, its value far from there."""
+    at = spectrum.at(alpha)
+    scan = SCAN / at.strength.max()
+    free, fair = (_variances(spectrum, at.coordinates(np.array([e]))[0])[1] for e in (0.0, np.inf))
+    least = min(0.1 * eta / (free + eps), 0.1 * scan[0])
+    most = max(10 * eta / max(fair + eps, 1e-9 * free), 10 * scan[-1])
+    return np.log([least, *scan, most])
 
 
 def stationary(spectrum: Spectrum, alpha: float, h: float, eps: float) -> Stationary:
@@ -83,11 +129,17 @@ def stationary(spectrum: Spectrum, alpha: float, h: float, eps: float) -> Statio
     return Stationary(point / k, h * (variance / k + eps * k), k)
 
 
-def objective(spectrum: Spectrum, point: Array, alpha: float, eta: float, eps: float) -> float:
-    """J at a point, up to the variance of y."""
+def objective(
+    spectrum: Spectrum, point: Array, alpha: float, eta: float, eps: float
+) -> tuple[float, Array]:
+    """Return J at a point, up to the variance of y, and its gradient."""
     explained, variance = _variances(spectrum, point)
-    error = variance - 2 * float(np.sum(spectrum.target * point))
-    return error + alpha * float(np.sum(point**2)) + eta * explained / (variance + eps)
+    D = max(variance + eps, np.finfo(float).tiny)
+    ridge = (spectrum.values + alpha)[:, None] * point
+    J = float(np.sum((ridge - 2 * spectrum.target) * point)) + eta * explained / D
+    factor, along = spectrum.share_factor, spectrum.values[:, None] * point
+    share = factor @ (factor.T @ point) - explained / D * along
+    return J, 2 * (ridge - spectrum.target + eta / D * share)
 
 
 def _variances(spectrum: Spectrum, point: Array) -> tuple[float, float]:

@@ -93,7 +93,7 @@ def test_limits_down_to_the_least_share_are_reached_by_a_classifier_too():
         model = FairKernelClassifier(unfairness=unfairness, **options)
         model.fit(X, y, sensitive_features=s)
         assert model.explained_share_ == pytest.approx(unfairness, abs=1e-5)
-    with pytest.raises(ValueError, match=f"at least a share of {least:.2f}"):
+    with pytest.raises(ValueError, match=f"at least a share of {least:.4f}"):
         FairKernelClassifier(unfairness=0.8 * least, **options).fit(X, y, sensitive_features=s)
 
 
@@ -103,7 +103,7 @@ def test_a_fair_classifier_inside_a_reduction():
     columns = np.column_stack([X[:, 0] > 0, X[:, 1:]]).astype(float)
     reduction = ExponentiatedGradient(inside, DemographicParity(), max_iter=2)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Setting a value on a Series")  # fairlearn's own
+        warnings.filterwarnings("ignore", "Setting a")  # fairlearn's own
         reduction.fit(columns, y, sensitive_features=columns[:, 0])
     assert set(reduction.predict(columns)) <= {0, 1}
 
