@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
+from scalefair import FairKernelClassifier
 from scalefair.losses import (
     ClassWeighted,
     Gamma,

@@ -235,7 +235,8 @@ def test_before_is_the_best_fit_without_penalty(fitted):
 def test_the_penalty_lowers_the_share_between_the_groups(fitted):
     before, after = fitted.scores()
     assert before.share.value > 0.2
-    assert after.share.value < 0.1
+    assert after.share.value < before.share.value / 2
+    assert after.share.low < fitted.limit
 
 
 def test_cost_is_the_relative_loss_of_r2(fitted):

@@ -43,7 +43,11 @@ class Expectile(Loss):
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("goal", [{"eta": 1.0}, {"eta": np.inf}, {"unfairness": 0.05}], ids=str)
-@pytest.mark.parametrize("loss", [Huber(1.0), Huber(0.01), Squared(), Expectile()], ids=str)
+@pytest.mark.parametrize(
+    "loss",
+    [Huber(1.0), Huber(0.01), Squared(), Expectile()],
+    ids=["huber", "narrow huber", "squared", "expectile"],
+)
 def test_newton_stops_at_the_same_point_in_any_unit(loss, goal, unit):
     def make(c):
         scaled = Huber(c * loss.delta) if isinstance(loss, Huber) else loss

@@ -97,6 +97,7 @@ def output_objective(
 
     return OutputObjective(
         system, OutputPass(data.source, rows_of, rows, data.n_rows), kernel, linear, linear_back,
+        np.linalg.pinv(whiten) @ whitening(system.moments, None)[1],
         estimator._ridges()["phi"], 0.0, loss, scaled=estimator.penalty != "nocco_output",
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scalefair._typing import Array
+from scalefair.penalties.share import share_of_variance
 from scalefair.solve.system import System
 from scalefair.statistics.output_features import OutputKernel, OutputPass, OutputSums, Point
 
@@ -47,6 +48,8 @@ class OutputObjective:
         Turns coefficients of Φ into those of the rows, which lack the linear part of φ.
     linear_back : callable
         Its transpose.
+    judge : array of shape (q, r)
+        Turns attributes that are whitened with the ε of the penalty into those of the share.
     alpha, eta : float
         α and η.
     loss : Loss or None
@@ -60,6 +63,7 @@ class OutputObjective:
     kernel: OutputKernel
     linear: Callable[[Array], Array]
     linear_back: Callable[[Array], Array]
+    judge: Array
     alpha: float
     eta: float
     loss: Any = None
@@ -73,10 +77,9 @@ class OutputObjective:
         sums, n = self._sums(point), self.system.moments.weight
         value, slope, slope_b = self._loss_part(coef, sums)
         waves = np.asarray(sums.waves) / n
-        factor = self.system.share_factor
+        factor = self.system.factor
         along = factor.T @ coef
-        linear = self.kernel.linear * np.sum(along**2, axis=0) / variance
-        q = linear + np.einsum("k,tkq->t", self.kernel.weights, np.abs(waves) ** 2)
+        q = self._parts(factor, waves, coef, variance)
         scale = variance if self.scaled else np.ones_like(variance)
         value += self.eta * float(scale @ q)
         push = 2 * self.kernel.linear / variance * (factor @ along)
@@ -95,12 +98,17 @@ class OutputObjective:
         point = self._point(coef, np.zeros(coef.shape[1]), np.sqrt(variance))
         sums, n = self.rows.sums(self.kernel, point), self.system.moments.weight
         waves, means = np.asarray(sums.waves) / n, np.asarray(sums.means) / n
-        explained = np.sum((self.system.share_factor.T @ coef) ** 2, axis=0) / variance
-        parts = self.kernel.linear * explained
-        parts = parts + np.einsum("k,tkq->t", self.kernel.weights, np.abs(waves) ** 2)
-        whole = self.kernel.linear + (1 - np.abs(means) ** 2) @ self.kernel.weights
         weight = variance / variance.sum()
-        return Dependence(float(weight @ parts), float(weight @ (parts / whole)))
+        q = self._parts(self.system.factor, waves, coef, variance)
+        explained = self._parts(self.system.share_factor, waves @ self.judge, coef, variance)
+        whole = self.kernel.linear + (1 - np.abs(means) ** 2) @ self.kernel.weights
+        share = share_of_variance(explained, whole, 1.0)
+        return Dependence(float(weight @ q), float(weight @ share))
+
+    def _parts(self, factor: Array, waves: Any, coef: Array, variance: Array) -> Array:
+        """Q of each output, by a factor R and the waves of attributes whitened as R is."""
+        linear = self.kernel.linear * np.sum((factor.T @ coef) ** 2, axis=0) / variance
+        return np.asarray(linear + np.einsum("k,tkq->t", self.kernel.weights, np.abs(waves) ** 2))
 
     def _variance(self, coef: Array) -> Array:
         """Variance of each output; a constant one, which depends on nothing, is refused."""
@@ -121,7 +129,7 @@ class OutputObjective:
         variance = np.maximum(np.sum(coef * (covariance @ coef), axis=0), np.finfo(float).tiny)
         point = self._point(coef, np.zeros(coef.shape[1]), np.sqrt(variance))
         weight = (1.0 if self.scaled else 1 / variance) * np.ones_like(variance)
-        factor = self.system.share_factor
+        factor = self.system.factor
         found = self.kernel.linear * weight.mean() * (factor @ factor.T)
         if 0 < self._columns <= COLUMNS:
             sums, n = self.rows.sums(self.kernel, point, jacobian=True), self.system.moments.weight
@@ -136,7 +144,7 @@ class OutputObjective:
     @property
     def _columns(self) -> int:
         """Real numbers that T has."""
-        return 2 * len(self.kernel.weights) * int(self.system.share_factor.shape[1])
+        return 2 * len(self.kernel.weights) * int(self.system.factor.shape[1])
 
     def mean_loss(self, coef: Array, intercept: Array) -> float:
         """1/n Σ V of a predictor, by a pass."""
@@ -160,7 +168,7 @@ class OutputObjective:
 
     def _sums(self, point: Point) -> OutputSums:
         if self.loss is None and not len(self.kernel.weights):
-            shape = point.coef.shape[1], 0, self.system.share_factor.shape[1]
+            shape = point.coef.shape[1], 0, self.system.factor.shape[1]
             return OutputSums(np.zeros(shape), np.zeros(shape[:2]), 0.0, 0.0, 0.0)
         return self.rows.sums(self.kernel, point, self.loss, jacobian=self._fused)
 
