@@ -48,10 +48,10 @@ PATIENCE = {False: 5.0, True: 10.0}
 More where features are kept: then a light pass reads them and little else.
 """
 
-CIRCLES = 6
+CIRCLES = 12
 """Steps without progress after which η is no longer taken from every model anew."""
 
-SETTLED = 1e-3
+SETTLED = 1.0
 """Decrement, in units of J, of a fit that is near enough its optimum to start from."""
 
 SMALL = 2000
@@ -187,7 +187,7 @@ class _Descent:
         self._light, self._last = False, np.inf
         self.damping, self._unit, self._size = 0.0, 1.0, 1.0
         self.objective = float("nan")
-        self._leaves_path = self._settled = False
+        self._leaves_path, self._settled, self._weight = False, False, Weight(goal.eta)
         self._least_decrement, self._rounds = np.inf, 0
 
     def run(self, warm: Local | None, max_iter: int) -> NewtonFit:
@@ -203,9 +203,7 @@ class _Descent:
                 if not seen:
                     raise
                 return self._done(local.theta, weight, n_iter, False, local)
-            # Within a limit a model may have its optimum far off, and stays damped against that.
-            undamped = self.damping == 0 or (weight.limit is not None and self.damping < self._unit)
-            if seen and self._is_near(decrement) and undamped:
+            if seen and self._is_near(decrement) and self.damping == 0:
                 return self._done(theta, weight, n_iter, True, local)
             self._count_rounds(decrement)
             self._choose_light(local, seen, decrement)
@@ -221,8 +219,8 @@ class _Descent:
         small = local.theta.size <= SMALL
         with one_blas_thread() if small else nullcontext():
             slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
-            theta, weight = self._weighted(slice_)
-            return theta, weight, slice_.decrement(theta, weight)
+            theta, self._weight = self._weighted(slice_)
+            return theta, self._weight, slice_.decrement(theta, self._weight)
 
     def _weighted(self, slice_: Slice) -> tuple[Array, Weight]:
         """Return the minimiser of a model, and the weight of the penalty there.
@@ -232,15 +230,16 @@ class _Descent:
         """
         if not self._leaves_path:
             theta, weight = self.goal.step(slice_)
-            if weight.limit is None and self._rounds < CIRCLES:
-                return theta, weight
-            self._leaves_path = not self.goal.on_path
-            if not self._leaves_path or np.isinf(weight.eta):
+            self._leaves_path = not self.goal.on_path and np.isfinite(weight.eta) and (
+                weight.limit is not None or self._rounds >= CIRCLES
+            )  # fmt: skip
+            if not self._leaves_path:
                 return theta, weight
         if not self._settled:
             theta = slice_.theta(0.0)
             self._settled = slice_.decrement(theta, Weight(0.0)) <= SETTLED * self._size
-        return self.goal.optimum(slice_) if self._settled else (theta, Weight(0.0))
+            return self.goal.optimum(slice_) if self._settled else (theta, Weight(0.0))
+        return slice_.along_limit(self._weight)
 
     def _count_rounds(self, decrement: float) -> None:
         """Count the steps since the decrement last fell, under a limit that η follows."""
@@ -332,13 +331,10 @@ class _Descent:
         now = J[-1] if self.problem.is_within(before, weight) else np.inf
         slack = ROUNDING * max(self._size, abs(now))
         if J[0] <= now - 1e-4 * decrement + slack:
-            if weight.limit is None:
-                self.damping = self.damping / 10 if self.damping > 1e-6 * self._unit else 0.0
+            self.damping = self.damping / 10 if self.damping > 1e-6 * self._unit else 0.0
             self.objective = float(J[0])
             return there
         falls = np.where(np.isfinite(J[:-1]), J[:-1], np.inf)
-        if weight.limit is not None:  # a shorter step would leave the limit: damp the next instead
-            falls[1:] = np.inf
         best = int(np.argmin(falls))
         self.objective = float(now)
         if not falls[best] < now - slack:

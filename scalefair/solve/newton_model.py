@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve
+from scipy.linalg import cho_solve, null_space
 
 from scalefair._linalg import add_outer, cholesky, positive_eigh, solve_spd
 from scalefair._typing import Array, Source
@@ -135,10 +135,15 @@ class Problem:
         return self.system.explained_share(self.beta(theta))
 
     def penalty(self, theta: Array, alpha: float, weight: Weight) -> float:
-        """α βᵀDβ + η|Rᵀβ|²; within a limit, or with η = ∞, the last part is held."""
+        """α βᵀDβ + η|Rᵀβ|²; with η = ∞ the last part is held.
+
+        Along a limit it is twice |μ · excess|, as an exact penalty: no step that leaves the limit
+        further than it lowers J is taken.
+        """
         beta = self.beta(theta)
         ridge = alpha * float(self.system.ridge @ np.sum(beta**2, axis=1))
-        return ridge + (self.punished(beta, weight) if weight.limit is None else 0.0)
+        punished = self.punished(beta, weight)
+        return ridge + (punished if weight.limit is None else 2 * abs(punished))
 
     def punished(self, beta: Array, weight: Weight) -> float:
         """η|Rᵀβ|², or μ times the excess |Rᵀβ|² − uβᵀCβ over a limit u."""
@@ -150,14 +155,12 @@ class Problem:
         return weight.eta * (explained - weight.limit * self.system.variance(beta))
 
     def is_within(self, theta: Array, weight: Weight) -> bool:
-        """Return True if θ obeys the limit, or Rᵀβ = 0 where η = ∞ asks for it."""
+        """Return True if θ obeys Rᵀβ = 0 where η = ∞ asks for it."""
         beta = self.beta(theta)
         factor = self.system.factor if weight.limit is None else self.system.share_factor
-        explained = float(np.sum((factor.T @ beta) ** 2))
-        if np.isfinite(weight.eta):
-            limit = np.inf if weight.limit is None else weight.limit
-            return bool(explained <= (1 + 1e-6) * limit * self.system.variance(beta))
-        return bool(explained <= 1e-18 * np.sum(factor**2) * np.sum(beta**2))
+        explained = np.sum((factor.T @ beta) ** 2)
+        size = np.sum(factor**2) * np.sum(beta**2)
+        return bool(np.isfinite(weight.eta) or explained <= 1e-18 * size)
 
     def mean_curvature(self, local: Local) -> float:
         """The curvature of a loss that is as curved as the model everywhere."""
@@ -341,6 +344,27 @@ class Slice:
         both = (np.asarray(np.kron(np.eye(k), part), float) for part in (factor, covariance))
         return Quadratic(self._matrix, target, *both)
 
+    def along_limit(self, weight: Weight) -> tuple[Array, Weight]:
+        """Return Newton's step to the optimum on the limit e(θ) = θᵀMθ = 0, and its multiplier.
+
+            [A + 2μM  a] [d ]     [∇J]
+            [aᵀ       0] [μ'] = − [e ],   a = ∇e = 2Mθ
+
+        d = −ea/|a|² + Zz with Z a basis of the directions along the limit. Where ZᵀBZ has negative
+        eigenvalues, their absolute values take their place: J falls along such a step, too.
+        """
+        model, theta = self.quadratic(), _flat(self._local.theta)
+        M = model.share_factor @ model.share_factor.T - (weight.limit or 0.0) * model.covariance
+        slope, a = self._matrix @ theta - model.target[:, 0], 2 * M @ theta
+        B = self._matrix + 2 * weight.eta * M
+        d = -(theta @ M @ theta) / (a @ a) * a
+        Z = null_space(a[None])
+        values, turn = np.linalg.eigh(Z.T @ B @ Z)
+        turn, values = Z @ turn, np.maximum(np.abs(values), 1e-12 * np.abs(values).max())
+        d = d - turn @ ((turn.T @ (slope + B @ d)) / values)
+        multiplier = float(-(a @ (slope + B @ d)) / (a @ a))
+        return self.unflat(_onto_cone(M, theta + d, a)), Weight(abs(multiplier), weight.limit)
+
     def unflat(self, flat: Array) -> Array:
         """θ of shape (p, k) from all scores in one vector."""
         return np.asarray(flat.reshape(self._shape[::-1]).T)
@@ -348,12 +372,23 @@ class Slice:
     def decrement(self, theta: Array, weight: Weight) -> float:
         """stepᵀ(A + 2ηRRᵀ)step: twice the decrease of J that the model promises.
 
-        With η = ∞ no step goes along the penalty.
+        With η = ∞ no step goes along the penalty. Along a limit, how far it is left counts too.
         """
-        step = theta - self._local.theta
+        problem, step = self._problem, theta - self._local.theta
         flat = _flat(step)
-        curved = float(flat @ self._matrix @ flat)
-        return curved + 2.0 * self._problem.punished(self._problem.beta(step), weight)
+        curved = float(flat @ self._matrix @ flat) + 2.0 * problem.punished(
+            problem.beta(step), weight
+        )
+        if weight.limit is None:
+            return curved
+        return abs(curved) + 2.0 * abs(problem.punished(problem.beta(self._local.theta), weight))
+
+
+def _onto_cone(M: Array, theta: Array, a: Array) -> Array:
+    """Move θ along a, as little as possible, to where θᵀMθ = 0; leave it where that is nowhere."""
+    roots = np.roots([a @ M @ a, 2 * (a @ M @ theta), theta @ M @ theta])
+    real = roots[np.isreal(roots)].real
+    return theta + real[np.argmin(np.abs(real))] * a if len(real) else theta
 
 
 def _flat(theta: Array) -> Array:
