@@ -63,7 +63,7 @@ def power(C, exponent):
     return vectors[:, keep] @ np.diag(values[keep] ** exponent) @ vectors[:, keep].T
 
 
-def factor(Phi, Psi, *, penalty="normalized", eps=1e-6, weight=None):
+def factor(Phi, Psi, *, penalty="normalized", eps=1e-6, eps_phi=None, weight=None):
     """R of the table of penalties: |Rᵀβ|² is the penalty; ε of ψ a number, or one per column."""
     C_phi_psi = covariance(Phi, Psi, weight)
     if penalty == "hsic":
@@ -74,7 +74,7 @@ def factor(Phi, Psi, *, penalty="normalized", eps=1e-6, weight=None):
         return R
     assert penalty == "nocco"
     C_phi = covariance(Phi, Phi, weight)
-    return power(C_phi + np.max(eps) * np.eye(len(C_phi)), -0.5) @ R
+    return power(C_phi + (eps_phi or eps) * np.eye(len(C_phi)), -0.5) @ R
 
 
 def objective(b, coef, Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, weight=None):
@@ -87,13 +87,14 @@ def objective(b, coef, Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-
 
 
 def ridge(
-    Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, weight=None, fit_intercept=True
-):
+    Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, eps_phi=None, weight=None,
+    fit_intercept=True,
+):  # fmt: skip
     """Minimiser (b, β) of J by its normal equations and an explicit inverse.
 
     coef is (m, t) and b (t,) for y of shape (n, t); (m,) and a number for y of shape (n,).
     """
-    R = factor(Phi, Psi, penalty=penalty, eps=eps, weight=weight)
+    R = factor(Phi, Psi, penalty=penalty, eps=eps, eps_phi=eps_phi, weight=weight)
     cross = covariance if fit_intercept else moment
     A = cross(Phi, Phi, weight) + alpha * np.eye(Phi.shape[1]) + eta * R @ R.T
     coef = np.linalg.inv(A) @ cross(Phi, y, weight)

@@ -187,7 +187,7 @@ def test_a_limit_that_is_kept_anyway_and_one_out_of_reach():
     loose = learner(unfairness=1.0).fit(X, y, sensitive_features=s)
     assert loose.eta_ == 0
     close(loose.predict(X), learner(eta=0).fit(X, y).predict(X), 1e-8)
-    with pytest.raises(ValueError, match=r"unfairness=0\.01 cannot be reached"):
+    with pytest.raises(ValueError, match=r"unfairness=0\.01 is not reached"):
         learner(feature_map="linear", unfairness=0.01).fit(X, y, sensitive_features=s)
 
 

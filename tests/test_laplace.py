@@ -66,7 +66,7 @@ def dense(of, eta, penalty):
     C, own = ((part * w[:, None]).T @ centred[1] / w.sum() for part in centred)
     values, vectors = np.linalg.eigh(own)
     keep = values > 1e-14
-    root = (vectors[:, keep] / np.sqrt(values[keep] + 1e-6)) @ vectors[:, keep].T
+    root = (vectors[:, keep] / np.sqrt(values[keep])) @ vectors[:, keep].T
     R = C @ (np.eye(2) if penalty == "hsic" else root)
     P = np.eye(Phi.shape[1]) / AMPLITUDE**2 + 2 * w.sum() * eta * R @ R.T
     modes, total = [], 0.0

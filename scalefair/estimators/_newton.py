@@ -118,11 +118,15 @@ class FairNewtonBase(FairBase):
         ):
             problem = replace(problem, source=told)
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": tell}
-            if self.psi_ is not None and goes_on(self):
+            if self.psi_ is not None and goes_on(self) and not self._has_linear_limit():
                 fit = partial(newton, problem, **options)
                 solve_loss_with_output(self, data, problem, fit, tell)
             else:
                 self._set_fit(problem, newton(problem, goal, **options))
+
+    def _has_linear_limit(self) -> bool:
+        """Return True if the limit of the penalty is that of the linear one: no share at all."""
+        return self.output_kernel is None and self.unfairness == 0
 
     def _kept(self, source: ChunkSource, n_rows: int | None) -> KeptFeatures | None:
         return KeptFeatures.within(KEPT, source, self._row_map(n_rows))

@@ -14,12 +14,14 @@ from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
 from scalefair.kernels import RBF
 from scalefair.penalties import whitening
+from scalefair.solve.limit import check_attainable
 from scalefair.solve.limited_ridge import rescale
 from scalefair.solve.newton import Goal, NewtonFit
 from scalefair.solve.newton_model import spread
 from scalefair.solve.output_descent import OutputFit, solve_output
 from scalefair.solve.output_hsic import OutputObjective
 from scalefair.solve.output_limit import solve_output_under_limit
+from scalefair.solve.path import Spectrum
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import System
 from scalefair.statistics import chunk_rows
@@ -102,10 +104,17 @@ def output_objective(
     )  # fmt: skip
 
 
+def check_no_share(system: System, alpha: float, unfairness: float | None) -> None:
+    """Raise NotAttainableError if a limit of 0 is asked for and no mean of f is free of s."""
+    if unfairness == 0:
+        check_attainable(Spectrum.of(system).at(alpha).quadratic(), 0.0)
+
+
 def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
     """Set the coefficients of a ridge whose moments are there, from the closed form on."""
     system, alpha = estimator._system(), estimator._ridges()["phi"]
     eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
+    check_no_share(system, alpha, unfairness)
     objective = output_objective(estimator, data, system, output_kernel(estimator.output_kernel))
     unit = spread(system) ** 2
     weight_unit = 1.0 if objective.scaled else unit
@@ -146,6 +155,7 @@ def solve_loss_with_output(
         estimator, data, system, output_kernel(estimator.output_kernel), loss
     )
     alpha = objective.alpha
+    check_no_share(system, alpha, unfairness)
     weight_unit = 1.0 if objective.scaled else problem.scale**2
     last: list[Any] = []
 

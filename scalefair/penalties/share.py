@@ -113,15 +113,14 @@ def held_out_shares(moments: Moments, features: Features, coef: Array, outputs: 
         t.
     """
     space = FunctionSpace.of(moments)
-    epses = HELD_OUT_EPS if space.ridged.any() else HELD_OUT_EPS[:1]
     along = (partial_covariance(moments, features, space.name) @ space.basis).T @ coef
     squares = _by_predictor(along**2, outputs)
     variance = _by_predictor(variance_of(moments, features, coef)[None], outputs)[0]
     size = size_of_block(moments, "y")
-    explained = np.stack([(1 / space.ridge(eps)) @ squares for eps in epses])
+    explained = np.stack([(1 / space.ridge(eps)) @ squares for eps in HELD_OUT_EPS])
     controlled = _by_predictor((control_factor(moments, features).T @ coef) ** 2, outputs)
     left = 1 - share_of_variance(controlled.sum(axis=0), variance, size)
-    chance = np.array([space.freedom(eps) for eps in epses]) / degrees_of_freedom(moments)
+    chance = np.array([space.freedom(eps) for eps in HELD_OUT_EPS]) / degrees_of_freedom(moments)
     raw = share_of_variance(explained, variance, size)
     return HeldOut(corrected(raw, chance[:, None], left), chance)
 

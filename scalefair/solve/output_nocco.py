@@ -34,6 +34,10 @@ TIE = 1e-9
 """Difference of J, in units of the variance of y, that decides between two ways to a minimum."""
 
 
+LEAST_EPS = 1e-12
+"""Least ε: without any, J has no value where f is constant."""
+
+
 class Stationary(NamedTuple):
     """A stationary point: its coordinates in the eigenbasis, the η it belongs to, and k."""
 
@@ -57,7 +61,7 @@ def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> 
     if np.isinf(eta):  # the share must vanish, which is the same limit as for `normalized`
         return np.asarray(spectrum.at(alpha).coef(np.array([np.inf]))[0])
 
-    unit = spread(system)
+    unit, eps = spread(system), max(eps, LEAST_EPS)
     spectrum, eta = replace(spectrum, target=spectrum.target / unit), eta / unit**2
     points = stationary_points(spectrum, alpha, eta, eps)
     ends = spectrum.at(alpha).coordinates(np.array([0.0, np.inf]))
@@ -137,12 +141,12 @@ def objective(
     D = max(variance + eps, np.finfo(float).tiny)
     ridge = (spectrum.values + alpha)[:, None] * point
     J = float(np.sum((ridge - 2 * spectrum.target) * point)) + eta * explained / D
-    factor, along = spectrum.share_factor, spectrum.values[:, None] * point
+    factor, along = spectrum.factor, spectrum.values[:, None] * point
     share = factor @ (factor.T @ point) - explained / D * along
     return J, 2 * (ridge - spectrum.target + eta / D * share)
 
 
 def _variances(spectrum: Spectrum, point: Array) -> tuple[float, float]:
     """|Rᵀβ|² and βᵀCβ."""
-    explained = float(np.sum((spectrum.share_factor.T @ point) ** 2))
+    explained = float(np.sum((spectrum.factor.T @ point) ** 2))
     return explained, float(np.sum(spectrum.values[:, None] * point**2))
