@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from scalefair.maps import OneHot, RandomFourier
-from scalefair.solve.iterative import solve_iterative
-from scalefair.solve.path import Spectrum
-from scalefair.solve.streamed import RANK, StreamedSystem
-from scalefair.solve.system import System
+from scalefair.solve.ridge.iterative import solve_iterative
+from scalefair.solve.ridge.path import Spectrum
+from scalefair.solve.ridge.streamed import RANK, StreamedSystem
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import RowMap, accumulate
 from scalefair.statistics.products import stream_moments
 from scalefair.stream import ArraySource

@@ -31,9 +31,9 @@ from scalefair.datasets import load_adult
 from scalefair.encoding import TableEncoder
 from scalefair.losses import Logistic
 from scalefair.maps import Nystroem, OneHot
-from scalefair.solve.newton import STEPS
-from scalefair.solve.newton_model import Problem
-from scalefair.solve.system import System
+from scalefair.solve.newton.descent import STEPS
+from scalefair.solve.newton.model import Problem
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import RowMap, accumulate
 from scalefair.stream import ArraySource
 

@@ -19,8 +19,8 @@ from scipy.linalg import LinAlgError, qr, solve_triangular
 from benchmarks._measure import RESULTS
 from scalefair.maps import Identity
 from scalefair.solve.diagnostics import rounding_of
-from scalefair.solve.primal import judged_primal
-from scalefair.solve.system import System
+from scalefair.solve.ridge.primal import judged_primal
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import RowMap, accumulate
 from scalefair.stream import ArraySource
 

@@ -21,10 +21,11 @@ from scalefair._digest import attributes
 from scalefair.encoding import _statistics
 from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
 from scalefair.maps import crossed
-from scalefair.solve import exact, validation
+from scalefair.solve import exact
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
 from scalefair.solve.gaussian import GaussianFunction
+from scalefair.solve.ridge.validation import GridScores
 from scalefair.statistics import Moments
 from scalefair.statistics.products import CrossMoments
 
@@ -32,7 +33,7 @@ CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
-        estimators.FairPath, validation.GridScores, Moments, CrossMoments,
+        estimators.FairPath, GridScores, Moments, CrossMoments,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
         losses.Huber, losses.Quantile, losses.ClassWeighted, losses.OneVsRest, losses.SumToZero,

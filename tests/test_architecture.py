@@ -249,7 +249,7 @@ def test_ci_tests_the_installed_package():
     ("rule", "path", "source"),
     [
         (layer_errors, "kernels.py", "from scalefair.cli import main"),
-        (layer_errors, "kernels.py", "import scalefair.solve.primal"),
+        (layer_errors, "kernels.py", "import scalefair.solve.ridge.primal"),
         (layer_errors, "kernels.py", "from scalefair import statistics"),
         (layer_errors, "kernels.py", "def f():\n    from scalefair import Moments"),
         (layer_errors, "kernels.py", "import scalefair"),

@@ -14,8 +14,8 @@ from scalefair.solve.exact_gp import fair_gp, fair_gram
 from scalefair.solve.gaussian import GaussianPoint, log_evidence, posterior
 from scalefair.solve.gaussian_profile import profile_noise
 from scalefair.solve.gaussian_system import GaussianSystem
-from scalefair.solve.primal import solve_primal
-from scalefair.solve.system import System
+from scalefair.solve.ridge.primal import solve_primal
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import Moments
 from tests import naive
 from tests.naive import close, features

@@ -12,13 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
-from scalefair.solve.conjugate import Sketch, block_cg
-from scalefair.solve.iterative import solve_iterative
-from scalefair.solve.limited_ridge import limited, solve_under_limit
-from scalefair.solve.path import Spectrum
-from scalefair.solve.primal import solve_primal
-from scalefair.solve.streamed import StreamedSystem
-from scalefair.solve.system import System
+from scalefair.solve.ridge.conjugate import Sketch, block_cg
+from scalefair.solve.ridge.iterative import solve_iterative
+from scalefair.solve.ridge.limited import limited, solve_under_limit
+from scalefair.solve.ridge.path import Spectrum
+from scalefair.solve.ridge.primal import solve_primal
+from scalefair.solve.ridge.streamed import StreamedSystem
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import RowMap, accumulate
 from scalefair.statistics.products import (
     StreamedGram,

@@ -16,8 +16,8 @@ from scalefair.losses import Logistic, OneVsRest
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.solve.averaged import averaged_probability
 from scalefair.solve.laplace import find_mode
-from scalefair.solve.newton_model import Problem
-from scalefair.solve.system import System
+from scalefair.solve.newton.model import Problem
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import RowMap, accumulate
 from scalefair.statistics.laplace import laplace_scale_gradient
 from scalefair.stream import ArraySource

@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 
 from scalefair.maps.units import all_columns
 from scalefair.solve.limit import least_eta, optimum_within
-from scalefair.solve.limited_ridge import rescale, solve_under_limit
-from scalefair.solve.path import Spectrum
-from scalefair.solve.primal import solve_primal
-from scalefair.solve.system import System
+from scalefair.solve.ridge.limited import rescale, solve_under_limit
+from scalefair.solve.ridge.path import Spectrum
+from scalefair.solve.ridge.primal import solve_primal
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import Moments
 from tests import naive
 from tests.naive import close, features

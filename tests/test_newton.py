@@ -21,10 +21,10 @@ from scalefair.losses import (
     SumToZero,
 )
 from scalefair.maps import Identity, Nystroem, OneHot
-from scalefair.solve.newton import Goal, newton
-from scalefair.solve.newton_model import Local, Problem
-from scalefair.solve.primal import solve_primal
-from scalefair.solve.system import System
+from scalefair.solve.newton.descent import Goal, newton
+from scalefair.solve.newton.model import Local, Problem
+from scalefair.solve.ridge.primal import solve_primal
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import RowMap, accumulate
 from scalefair.statistics.curvature import Along, loss_sums
 from scalefair.statistics.kept import SHIFTED, KeptFeatures
@@ -203,7 +203,7 @@ def test_a_warm_start_saves_passes_and_changes_nothing(loss):
 def test_light_passes_find_the_same_optimum(loss, goal, monkeypatch):
     p = problem(loss, joined=True)
     full = newton(p, goal)
-    monkeypatch.setattr("scalefair.solve.newton.WIDE", 1)
+    monkeypatch.setattr("scalefair.solve.newton.descent.WIDE", 1)
     light = newton(p, goal)
     np.testing.assert_allclose(light.theta, full.theta, atol=2e-6)
     assert light.n_full <= full.n_full

@@ -17,7 +17,8 @@ from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge
 from scalefair.estimators._output import output_objective
 from scalefair.kernels import RBF
 from scalefair.losses import Logistic, Squared
-from scalefair.solve import output_descent
+from scalefair.solve.output import descent as output_descent
+from scalefair.solve.ridge.direct import fit_ridge
 from scalefair.statistics import output_features
 from scalefair.statistics.output_features import OutputKernel
 
@@ -48,11 +49,12 @@ def objective_of(model, x, y, s, loss=None, kernel="rbf", eta=2.0, budget=2**30,
     """J of a fitted estimator, over given rows."""
     captured = {}
 
-    def keep(estimator, data, *rest):
+    def keep(estimator, data, system, spec):
         captured["data"] = data
+        return fit_ridge(system, spec)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scalefair.estimators._ridge.solve_with_output_kernel", keep)
+        patch.setattr("scalefair.estimators._ridge.fit_with_output_kernel", keep)
         model.fit(x, y, sensitive_features=s, **fit)
         patch.setattr(output_features, "BUDGET", budget)
         patch.setattr(output_features.OutputPass.__init__, "__defaults__", (budget,))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge
-from scalefair.solve import output_descent
+from scalefair.solve.output import descent as output_descent
 from scalefair.statistics import output_features
 from tests.test_output_kernel import hsic, toy
 

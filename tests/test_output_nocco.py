@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 
 from scalefair import FairRidge
-from scalefair.solve.output_nocco import solve_output_nocco
-from scalefair.solve.system import System
+from scalefair.solve.output.nocco import solve_output_nocco
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import Moments
 
 EPS = 1e-6

@@ -12,9 +12,9 @@ from sklearn.linear_model import Ridge
 
 from scalefair.maps.units import all_columns
 from scalefair.penalties import PENALTIES
-from scalefair.solve.path import Spectrum, grid
-from scalefair.solve.primal import gain, solve_primal
-from scalefair.solve.system import System
+from scalefair.solve.ridge.path import Spectrum, grid
+from scalefair.solve.ridge.primal import gain, solve_primal
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import Moments
 from tests import naive
 from tests.naive import close, features, weights

@@ -17,15 +17,15 @@ from sklearn.model_selection import (
 from scalefair import FairPath, FairRidge
 from scalefair.maps.units import all_columns
 from scalefair.penalties.share import corrected, held_out_shares, mean_and_error
-from scalefair.solve.path import Spectrum
-from scalefair.solve.selection import (
+from scalefair.solve.ridge.path import Spectrum
+from scalefair.solve.ridge.selection import (
     Choice,
     best_within_limit,
     best_without_share,
     largest_eta_within_one_error,
 )
-from scalefair.solve.system import System
-from scalefair.solve.validation import FoldFits, GridScores
+from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.validation import FoldFits, GridScores
 from scalefair.statistics import Moments
 from tests import naive
 from tests.naive import features, weights

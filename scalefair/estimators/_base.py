@@ -37,7 +37,7 @@ from scalefair.estimators._maps import check_maps, sample_size, sensitive_map
 from scalefair.estimators._predict import predictions, start_predicting
 from scalefair.estimators._progress import watched
 from scalefair.maps.crossed import Crossed
-from scalefair.solve.system import System
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import (
     ALL_ROWS,
     Checkpoint,
@@ -123,7 +123,10 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
             task = self._init_callback_context(max_subtasks=None)
             task.call_on_fit_task_begin(estimator=self)
             data = self._open(X, y, sensitive_features, sample_weight, control_features)
-            self._learn(cross_fitted(self, data))
+            data = cross_fitted(self, data)
+            if data.n_base_samples is not None:
+                self.n_base_samples_ = data.n_base_samples
+            self._learn(data)
             if self.xi_ is not None:
                 check_left(self.moments_)
             task.call_on_fit_task_end(estimator=self)
@@ -219,16 +222,20 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
                 told, row_map, folds=folds, rows=rows, checkpoint=checkpoint, kept=kept
             )
 
-    def _system_options(self, ratio: float, eps: float | None) -> dict[str, Any]:
+    def _system_options(self, moments: Moments, ratio: float, eps: float | None) -> dict[str, Any]:
         """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""
-        ridge = self._ridge_of_features(self._relative_ridges(ratio))
+        ridge = self._ridge_of_features(moments, self._relative_ridges(ratio))
         return {
             "penalty": self.penalty, "eps": eps, "ridge": ridge,
             "fit_intercept": self.fit_intercept, "features": self._features,
         }  # fmt: skip
 
     def _system(self) -> System:
-        return System.build(self.moments_, **self._system_options(self._ridges()["psi"], self.eps))
+        return self._system_of(self.moments_)
+
+    def _system_of(self, moments: Moments) -> System:
+        options = self._system_options(moments, self._ridges()["psi"], self.eps)
+        return System.build(moments, **options)
 
     def _scores(self, X: Any) -> Array:
         """Return f on the rows of X, shape (k, t); a dask array for a dask collection."""

@@ -56,11 +56,11 @@ class Blocks:
         base = self._ridges()["base"]
         return {"phi": 1.0, "psi": ratio, "base": base, "curve": base}
 
-    def _ridge_of_features(self, relative: dict[str, float]) -> Array:
+    def _ridge_of_features(self, moments: Moments, relative: dict[str, float]) -> Array:
         """Ridge of each feature relative to α, for ĥ in units of its variance."""
-        width = self.moments_.blocks
+        width = moments.blocks
         parts = {name: np.full(width[name], relative[name]) for name in self._features}
         if "base" in parts:
-            spread = np.diagonal(self.moments_.covariance("base", "base"))
+            spread = np.diagonal(moments.covariance("base", "base"))
             parts["base"] = parts["base"] * np.where(spread > 0, spread, 1.0)
         return np.concatenate(list(parts.values()))

@@ -95,14 +95,14 @@ def cross_fitted(estimator: Any, data: TrainingData) -> TrainingData:
     if estimator.base_fit == "collection":
         return _with_collections(estimator, data, folds)
     rows = _rows_to_fit(estimator, data)
-    estimator.n_base_samples_ = len(rows.numbers)
     seeded = _seeded(estimator.base_estimator, data.seed)
     tasks = _Tasks(seeded, rows, fold_of(folds, rows.numbers), estimator._base_scale)
     with steps(estimator, "base models", folds.count + 1) as tell:
         models = in_lanes(partial(tasks.fit, tell), folds.count + 1, estimator.n_jobs)
     *held, whole = models
     base = _signed(whole, data, estimator._base_scale)
-    return _joined(data, base, _training_change(data, tasks, held, folds, base))
+    joined = _joined(data, base, _training_change(data, tasks, held, folds, base))
+    return replace(joined, n_base_samples=len(rows.numbers))
 
 
 def _with_collections(estimator: Any, data: TrainingData, folds: Folds) -> TrainingData:
@@ -115,19 +115,19 @@ def _with_collections(estimator: Any, data: TrainingData, folds: Folds) -> Train
     tasks = CollectionTasks(_seeded(estimator.base_estimator, data.seed), data, folds)
     with steps(estimator, "base models", folds.count + 1) as tell:
         *held, whole = [tasks.fit(tell, k) for k in range(folds.count + 1)]
-    estimator.n_base_samples_ = data.n_present
     base = _signed(whole, data, estimator._base_scale)
     check_varies(whole, [base.join(data.split_sample).h])
-    return _joined(data, base, OutOfFold(tuple(held), folds, base))
+    joined = _joined(data, base, OutOfFold(tuple(held), folds, base))
+    return replace(joined, n_base_samples=data.n_present)
 
 
 def _with_fitted(estimator: Any, data: TrainingData) -> TrainingData:
     model = estimator.base_estimator
     base = _signed(model, data, estimator._base_scale)
     warn_of_fitted(model, data.split_sample)
-    estimator.n_base_samples_ = 0
     check_varies(model, [base.join(data.split_sample).h])
-    return _joined(data, base, whole_change(data.given.then(data.preparation.split), base))
+    joined = _joined(data, base, whole_change(data.given.then(data.preparation.split), base))
+    return replace(joined, n_base_samples=0)
 
 
 def warn_of_fitted(model: Any, chunk: Chunk, stacklevel: int = 5) -> None:

@@ -147,6 +147,8 @@ class TrainingData:
     scale_at : array of int
         The rows of the sample that length scales are learnt from, the same ones however large a
         sample the feature maps ask for.
+    n_base_samples : int or None
+        Rows that the base model was fitted on; None where there is none.
     """
 
     source: ChunkSource
@@ -162,6 +164,7 @@ class TrainingData:
     split_sample: Chunk
     scale_at: NDArray[np.int64]
     control_groups: Array | None = None
+    n_base_samples: int | None = None
 
 
 def open_training(  # noqa: PLR0917

@@ -8,8 +8,8 @@ from dataclasses import replace
 from scalefair.solve.gaussian import GaussianPoint
 from scalefair.solve.gaussian_profile import Profile
 from scalefair.solve.limit import least_eta, not_on_path
-from scalefair.solve.path import Spectrum
-from scalefair.solve.system import System
+from scalefair.solve.ridge.path import Spectrum
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import Moments
 
 FIRM = 1e4

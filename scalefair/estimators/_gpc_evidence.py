@@ -20,8 +20,8 @@ from scalefair.estimators._maps import sensitive_map
 from scalefair.estimators._progress import watched
 from scalefair.losses import Logistic, OneVsRest
 from scalefair.solve.laplace import LaplacePoint, find_mode
-from scalefair.solve.newton_model import Problem
-from scalefair.solve.system import System
+from scalefair.solve.newton.model import Problem
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import RowMap, accumulate, chunk_rows
 from scalefair.statistics.laplace import laplace_scale_gradient
 from scalefair.stream import ChunkSource

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from scalefair._checks import check_weight_or_limit
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
-from scalefair.solve.diagnostics import judged
-from scalefair.solve.iterative import solve_iterative
-from scalefair.solve.limited_ridge import limited
-from scalefair.solve.streamed import StreamedSystem
-from scalefair.statistics.products import stream_moments
+from scalefair.solve.diagnostics import judged, rounding_of
+from scalefair.solve.fit import RidgeFit, Spec
+from scalefair.solve.ridge.direct import ridge_fit
+from scalefair.solve.ridge.iterative import solve_iterative
+from scalefair.solve.ridge.limited import limited
+from scalefair.solve.ridge.streamed import StreamedSystem
+from scalefair.statistics.products import CrossMoments, stream_moments
 
 WIDE = 8000
 """Features from which on the m×m eigenproblem is out of reach."""
@@ -26,8 +27,28 @@ def is_iterative(solver: str, width: int) -> bool:
     return solver == "iterative" or (solver == "auto" and width >= WIDE)
 
 
-def solve_streamed(estimator: Any, data: TrainingData) -> None:
-    """Set the coefficients of an estimator whose maps are learnt, by passes over the rows."""
+def fit_streamed(estimator: Any, data: TrainingData, spec: Spec) -> tuple[CrossMoments, RidgeFit]:
+    """Return the moments and the fit of maps that are learnt, by passes over the rows."""
+    _check_streamed(estimator)
+    row_map = estimator._row_map(None)
+    moments, gram = stream_moments(data.source, row_map, rows=estimator.chunk_rows)
+    options = estimator._system_options(moments, estimator._ridges()["psi"], spec.eps)
+    system = StreamedSystem.stream(moments, gram, **options)
+    with steps(estimator, "iterations", None) as progress:
+        result = solve_iterative(system, spec.alpha, seed=data.seed, progress=lambda *_: progress())
+    if spec.unfairness is None:
+        coef, eta = result.slice.coef(np.array([spec.eta]))[0], spec.eta
+    else:
+        coef, eta = limited(result.slice, spec.unfairness)
+    # Nobody has seen the least eigenvalue, which is at least α.
+    condition = 1.0 + result.largest / spec.alpha
+    rounding = rounding_of(spec.dtype, moments.n_rows)
+    diagnostics = judged(condition, None, len(system.scale), rounding)
+    return moments, ridge_fit(system, coef, eta, diagnostics, n_iter=result.n_iter)
+
+
+def _check_streamed(estimator: Any) -> None:
+    """Raise ValueError if something is asked for that needs the m×m moments."""
     if estimator.penalty in ("nocco", "nocco_output"):
         raise ValueError(
             f"penalty={estimator.penalty!r} needs the m×m moments, which solver='iterative' does "
@@ -38,23 +59,3 @@ def solve_streamed(estimator: Any, data: TrainingData) -> None:
             f"output_kernel={estimator.output_kernel!r} starts from the closed form, which "
             "solver='iterative' does without; use solver='direct' or fewer n_components"
         )
-    row_map = estimator._row_map(None)
-    moments, gram = stream_moments(data.source, row_map, rows=estimator.chunk_rows)
-    estimator.moments_ = moments
-    ratio, alpha = estimator._ridges()["psi"], estimator._ridges()["phi"]
-    options = estimator._system_options(ratio, estimator.eps)
-    system = StreamedSystem.stream(moments, gram, **options)
-    with steps(estimator, "iterations", None) as tell:
-        fit = solve_iterative(system, alpha, seed=data.seed, progress=lambda *_: tell())
-    eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
-    if unfairness is None:
-        coef, found = fit.slice.coef(np.array([eta]))[0], eta
-    else:
-        coef, found = limited(fit.slice, unfairness)
-    estimator.eta_, estimator.n_iter_ = found, fit.n_iter
-    # Nobody has seen the least eigenvalue, which is at least α.
-    condition = 1.0 + fit.largest / alpha
-    judgement = judged(condition, None, len(system.scale), estimator._rounding())
-    estimator._judge(system, alpha, judgement)
-    estimator._set_solution(system.solution(coef))
-    estimator.explained_share_ = system.explained_share(coef)

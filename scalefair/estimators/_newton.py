@@ -32,17 +32,18 @@ from scalefair.estimators._maps import input_map
 from scalefair.estimators._output import (
     check_finite_weight,
     check_output_kernel,
+    fit_loss_with_output,
     goes_on,
-    solve_loss_with_output,
 )
 from scalefair.estimators._predict import PREDICT_ROWS, predictions
 from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import default_etas
 from scalefair.estimators.loss_path import LossPath
 from scalefair.losses import Loss
-from scalefair.solve.diagnostics import diagnose, rounding_of, warn_of_few_digits
-from scalefair.solve.newton import Goal, NewtonFit, newton
-from scalefair.solve.newton_model import Local, Problem, ridged_hessian
+from scalefair.solve.diagnostics import warn_of_few_digits
+from scalefair.solve.fit import LossFit, Spec
+from scalefair.solve.newton.descent import Goal, newton
+from scalefair.solve.newton.model import Problem
 from scalefair.statistics import chunk_rows
 from scalefair.statistics.kept import KeptFeatures
 from scalefair.stream import ArraySource, ChunkSource
@@ -110,8 +111,7 @@ class FairNewtonBase(FairBase):
             raise ValueError(MISSING_SENSITIVE)
         self.loss_ = self._make_loss(data)
         problem = self._problem(data.source, data.n_rows, kept)
-        eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        goal = Goal(self._ridges()["phi"], eta, unfairness)
+        spec = self._spec()
         with (
             watched(self, data.source, problem.rows or PREDICT_ROWS, None) as told,
             steps(self, "iterations", None) as tell,
@@ -119,10 +119,17 @@ class FairNewtonBase(FairBase):
             problem = replace(problem, source=told)
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": tell}
             if self.psi_ is not None and goes_on(self) and not self._has_linear_limit():
-                fit = partial(newton, problem, **options)
-                solve_loss_with_output(self, data, problem, fit, tell)
+                solve = partial(newton, problem, **options)
+                fit = fit_loss_with_output(self, data, problem, spec, newton=solve, progress=tell)
             else:
-                self._set_fit(problem, newton(problem, goal, **options))
+                goal = Goal(spec.alpha, spec.eta, spec.unfairness)
+                fit = problem.fit(newton(problem, goal, **options), spec)
+        self._assign(fit)
+
+    def _spec(self) -> Spec:
+        eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
+        alpha = self._ridges()["phi"]
+        return Spec(alpha, eta, unfairness, self.penalty, self.eps, self.dtype)
 
     def _has_linear_limit(self) -> bool:
         """Return True if the limit of the penalty is that of the linear one: no share at all."""
@@ -138,27 +145,18 @@ class FairNewtonBase(FairBase):
         rows = self.chunk_rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
         return Problem(source, row_map, self._solved_loss, self._system(), rows, kept)
 
-    def _set_fit(self, problem: Problem, fit: NewtonFit) -> None:
-        """Set what a fit finds."""
-        self._set_scores(*problem.solution(fit.theta))
-        self._judge(problem, fit.local)
-        self.eta_, self.mean_loss_ = fit.eta, fit.local.value
-        self.n_iter_, self.n_passes_ = fit.n_iter, fit.n_passes
-        self.explained_share_ = problem.share(fit.theta)
-
-    def _judge(self, problem: Problem, local: Local) -> None:
-        """Say what rounding has left of the solution of the last Newton step."""
-        system, alpha = problem.system, self._ridges()["phi"]
-        matrix = ridged_hessian(problem, local.hessian, local.theta.shape, alpha)
-        rounding = rounding_of(self.dtype, self.moments_.n_rows)
-        self.diagnostics_ = diagnose(matrix, system.gram, rounding=rounding)
-        warn_of_few_digits(self.diagnostics_, type(self).__name__)
-
-    def _set_scores(self, coef: Array, intercept: Array) -> None:
-        coef, intercept = self._all_scores(coef, intercept)
+    def _assign(self, fit: LossFit) -> None:
+        """Set the attributes of a fit."""
+        coef, intercept = self._all_scores(fit.coef, fit.intercept)
         self._raw_coef = self._through_linear_part(coef)
         self._set_coef(coef, intercept)
         self.n_samples_seen_ = self.moments_.n_rows
+        self.eta_, self.mean_loss_ = fit.eta, fit.mean_loss
+        self.n_iter_, self.n_passes_ = fit.n_iter, fit.n_passes
+        self.explained_share_, self.diagnostics_ = fit.explained_share, fit.diagnostics
+        if fit.output_share is not None:
+            self.output_share_ = fit.output_share
+        warn_of_few_digits(fit.diagnostics, type(self).__name__)
 
     def _all_scores(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
         """Coefficients of the loss's scores from those of the scores that were solved for."""
@@ -224,7 +222,7 @@ class FairNewtonBase(FairBase):
             warm = None if np.isinf(eta) else warm
             goal = Goal(alpha, float(eta))
             fit = newton(problem, goal, warm=warm, tol=self.tol, max_iter=self.max_iter)
-            fits.append(copied._at(problem, fit))
+            fits.append(copied._at(problem.fit(fit, copied._spec())))
             warm = fit.local
         return LossPath(fits)
 
@@ -232,11 +230,11 @@ class FairNewtonBase(FairBase):
         """Return the rows of `path`, with targets as the loss wants them."""
         return open_batch(self, X, y, *beside)
 
-    def _at(self, problem: Problem, fit: NewtonFit) -> Any:
+    def _at(self, fit: LossFit) -> Any:
         """Return a copy with another fit."""
         other = copy(self)
         other.eta, other.unfairness = fit.eta, None
-        other._set_fit(problem, fit)
+        other._assign(fit)
         return other
 
     def __sklearn_tags__(self) -> Any:

@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from scalefair._checks import check_weight_or_limit
 from scalefair._typing import Array
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
 from scalefair.kernels import RBF
 from scalefair.penalties import whitening
+from scalefair.solve.fit import LossFit, RidgeFit, Spec
 from scalefair.solve.limit import check_attainable
-from scalefair.solve.limited_ridge import rescale
-from scalefair.solve.newton import Goal, NewtonFit
-from scalefair.solve.newton_model import spread
-from scalefair.solve.output_descent import OutputFit, solve_output
-from scalefair.solve.output_hsic import OutputObjective
-from scalefair.solve.output_limit import solve_output_under_limit
-from scalefair.solve.path import Spectrum
-from scalefair.solve.primal import solve_primal
-from scalefair.solve.system import System
+from scalefair.solve.newton.descent import Goal, NewtonFit
+from scalefair.solve.newton.model import spread
+from scalefair.solve.output.descent import OutputFit, solve_output
+from scalefair.solve.output.hsic import OutputObjective
+from scalefair.solve.output.limit import solve_output_under_limit
+from scalefair.solve.ridge.direct import diagnosed, ridge_fit
+from scalefair.solve.ridge.limited import rescale
+from scalefair.solve.ridge.path import Spectrum
+from scalefair.solve.ridge.primal import solve_primal
+from scalefair.solve.ridge.system import System
 from scalefair.statistics import chunk_rows
 from scalefair.statistics.output_features import OutputKernel, OutputPass, OutputRows
 
@@ -110,73 +111,74 @@ def check_no_share(system: System, alpha: float, unfairness: float | None) -> No
         check_attainable(Spectrum.of(system).at(alpha).quadratic(), 0.0)
 
 
-def solve_with_output_kernel(estimator: Any, data: TrainingData) -> None:
-    """Set the coefficients of a ridge whose moments are there, from the closed form on."""
-    system, alpha = estimator._system(), estimator._ridges()["phi"]
-    eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
-    check_no_share(system, alpha, unfairness)
+def fit_with_output_kernel(
+    estimator: Any, data: TrainingData, system: System, spec: Spec
+) -> RidgeFit:
+    """Return the ridge fit with a kernel on f, from the closed form on."""
+    check_no_share(system, spec.alpha, spec.unfairness)
     objective = output_objective(estimator, data, system, output_kernel(estimator.output_kernel))
     unit = spread(system) ** 2
     weight_unit = 1.0 if objective.scaled else unit
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
-        coef = solve_primal(system, alpha, eta / weight_unit)[0] if start is None else start.coef
+        coef = (
+            solve_primal(system, spec.alpha, eta / weight_unit)[0] if start is None else start.coef
+        )
         weighed, zero = replace(objective, eta=eta), np.zeros(coef.shape[1])
-        return solve_output(weighed, coef, zero, unit=unit, tell=tell)
+        return solve_output(weighed, coef, zero, unit=unit, tell=progress)
 
-    with steps(estimator, "iterations", None) as tell:
-        if unfairness is None:
-            found = fit(eta)
-        else:
-            eta, found = solve_output_under_limit(fit, unfairness, weight_unit)
-            # The share does not depend on the scale of f, so it ends with that of least error.
-            found = found._replace(coef=rescale(system, found.coef) if eta else found.coef)
-    estimator.eta_, estimator.n_iter_ = eta, found.n_iter
-    estimator._judge(system, alpha)
-    estimator.output_share_ = found.dependence.share
-    estimator._set_solution(system.solution(found.coef))
-    estimator.explained_share_ = system.explained_share(found.coef)
+    with steps(estimator, "iterations", None) as progress:
+        eta, result = _weighted_or_limited(fit, spec, weight_unit)
+    # The share does not depend on the scale of f, so under a limit it ends with the best one.
+    limited = spec.unfairness is not None and eta > 0
+    coef = rescale(system, result.coef) if limited else result.coef
+    share = result.dependence.share
+    diagnostics = diagnosed(system, spec)
+    return ridge_fit(system, coef, eta, diagnostics, n_iter=result.n_iter, output_share=share)
 
 
-def solve_loss_with_output(
+def fit_loss_with_output(
     estimator: Any,
     data: TrainingData,
     problem: Any,
+    spec: Spec,
+    *,
     newton: Callable[[Goal], NewtonFit],
-    tell: Callable[[], Any],
-) -> None:
-    """Set the scores of a general loss, from Newton's fit with the linear penalty on.
+    progress: Callable[[], Any],
+) -> LossFit:
+    """Return the fit of a general loss with a kernel on f, from Newton's with the linear penalty.
 
-    `tell` hears of every step.
+    `progress` is called after every step.
     """
-    system, loss = problem.system, estimator._solved_loss
-    eta, unfairness = check_weight_or_limit(estimator.eta, estimator.unfairness)
-    objective = output_objective(
-        estimator, data, system, output_kernel(estimator.output_kernel), loss
-    )
-    alpha = objective.alpha
-    check_no_share(system, alpha, unfairness)
+    system = problem.system
+    kernel = output_kernel(estimator.output_kernel)
+    objective = output_objective(estimator, data, system, kernel, problem.loss)
+    check_no_share(system, spec.alpha, spec.unfairness)
     weight_unit = 1.0 if objective.scaled else problem.scale**2
     last: list[Any] = []
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
-        linear = newton(Goal(alpha, eta / weight_unit))
+        linear = newton(Goal(spec.alpha, eta / weight_unit))
         last[:] = [linear.local]
         coef, intercept = problem.solution(linear.theta)
         if start is not None:
             coef, intercept = start.coef, start.intercept
         weighed, hessian = replace(objective, eta=eta), linear.local.hessian
         unit = problem.unit(linear.local)
-        return solve_output(weighed, coef, intercept, unit=unit, hessian=hessian, tell=tell)
+        return solve_output(weighed, coef, intercept, unit=unit, hessian=hessian, tell=progress)
 
-    if unfairness is None:
-        found = fit(eta)
-    else:
-        eta, found = solve_output_under_limit(fit, unfairness, weight_unit)
-    estimator._set_scores(found.coef, found.intercept)
-    estimator._judge(problem, last[0])
-    estimator.eta_, estimator.n_iter_ = eta, found.n_iter
-    estimator.n_passes_ = objective.rows.n_passes
-    estimator.mean_loss_ = objective.mean_loss(found.coef, found.intercept)
-    estimator.output_share_ = found.dependence.share
-    estimator.explained_share_ = system.explained_share(found.coef)
+    eta, result = _weighted_or_limited(fit, spec, weight_unit)
+    return LossFit(
+        result.coef, result.intercept, eta, system.explained_share(result.coef),
+        problem.diagnosed(last[0], spec),
+        mean_loss=objective.mean_loss(result.coef, result.intercept), n_iter=result.n_iter,
+        n_passes=objective.rows.n_passes, output_share=result.dependence.share,
+    )  # fmt: skip
+
+
+def _weighted_or_limited(
+    fit: Callable[[float, OutputFit | None], OutputFit], spec: Spec, unit: float
+) -> tuple[float, OutputFit]:
+    if spec.unfairness is None:
+        return spec.eta, fit(spec.eta, None)
+    return solve_output_under_limit(fit, spec.unfairness, unit)

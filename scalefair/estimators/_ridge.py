@@ -19,14 +19,11 @@ from scalefair._checks import (
 from scalefair._typing import Array
 from scalefair.estimators._base import STATE, FairBase, all_or_nothing
 from scalefair.estimators._data import TrainingData, open_batch
-from scalefair.estimators._output import check_output_kernel, solve_with_output_kernel
+from scalefair.estimators._output import check_output_kernel, fit_with_output_kernel
 from scalefair.estimators.fair_path import FairPath, default_etas
-from scalefair.penalties.factors import DEFAULT_EPS
-from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of, warn_of_few_digits
-from scalefair.solve.limited_ridge import solve_under_limit
-from scalefair.solve.output_nocco import solve_output_nocco
-from scalefair.solve.primal import judged_primal, ridged
-from scalefair.solve.system import Solution, System
+from scalefair.solve.diagnostics import warn_of_few_digits
+from scalefair.solve.fit import RidgeFit, Spec
+from scalefair.solve.ridge.direct import fit_ridge
 from scalefair.statistics import (
     Moments,
 )
@@ -42,7 +39,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
     def _learn_solution(self, data: TrainingData) -> None:
         self.moments_ = self._moments(data.source, data.n_rows)
         if self._sees_distribution():
-            solve_with_output_kernel(self, data)
+            self._assign(fit_with_output_kernel(self, data, self._system(), self._spec()))
         else:
             self._solve()
 
@@ -201,44 +198,29 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         if self.unfairness is not None and self.output_kernel is None:
             check_closed_form(self.penalty, "unfairness")
 
+    def _spec(self) -> Spec:
+        eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
+        alpha = self._ridges()["phi"]
+        return Spec(alpha, eta, unfairness, self.penalty, self.eps, self.dtype)
+
     def _solve(self) -> None:
         """Set the coefficients from the moments."""
         if self.psi_ is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         self._check_sees_mean("this")
-        system, alpha = self._system(), self._ridges()["phi"]
-        eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        found = None
-        if unfairness is not None:
-            coef, self.eta_ = solve_under_limit(system, alpha, unfairness)
-        elif self.penalty == "nocco_output":
-            coef, self.eta_ = (
-                solve_output_nocco(
-                    system, alpha, eta, DEFAULT_EPS if self.eps is None else self.eps
-                ),
-                eta,
-            )
-        else:
-            coef, found = judged_primal(system, alpha, eta, self._rounding())
-            self.eta_ = eta
-        self._judge(system, alpha, found)
-        self._set_solution(system.solution(coef))
-        self.explained_share_ = system.explained_share(coef)
+        self._assign(fit_ridge(self._system(), self._spec()))
 
-    def _judge(self, system: System, alpha: float, found: Diagnostics | None = None) -> None:
-        """Say what rounding has left of the solution; by eigenvectors where none is given."""
-        if found is None:
-            matrix, rounding = ridged(system, alpha), self._rounding()
-            found = diagnose(matrix, system.gram, rounding=rounding, scaled=False)
-        self.diagnostics_, self.jitter_ = found, found.jitter
-        warn_of_few_digits(found, type(self).__name__)
-
-    def _rounding(self) -> float:
-        return rounding_of(self.dtype, self.moments_.n_rows)
-
-    def _set_solution(self, solution: Solution) -> None:
-        coef, intercept = solution
+    def _assign(self, fit: RidgeFit) -> None:
+        """Set the attributes of a fit."""
+        coef, intercept = fit.solution
         self.coef_ = coef[:, 0] if self._one_target else coef.T
         self.intercept_ = float(intercept[0]) if self._one_target else intercept
-        self.n_samples_seen_ = self.moments_.n_rows
         self._raw_coef = self._through_linear_part(coef)
+        self.n_samples_seen_ = self.moments_.n_rows
+        self.eta_, self.explained_share_ = fit.eta, fit.explained_share
+        self.diagnostics_, self.jitter_ = fit.diagnostics, fit.diagnostics.jitter
+        if fit.n_iter is not None:
+            self.n_iter_ = fit.n_iter
+        if fit.output_share is not None:
+            self.output_share_ = fit.output_share
+        warn_of_few_digits(fit.diagnostics, type(self).__name__)

@@ -11,13 +11,13 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.penalties.share import ShareEstimate, chance_of, group_counts
-from scalefair.solve.selection import (
+from scalefair.solve.ridge.selection import (
     Choice,
     best_within_limit,
     best_without_share,
     largest_eta_within_one_error,
 )
-from scalefair.solve.validation import FoldFits, GridScores
+from scalefair.solve.ridge.validation import FoldFits, GridScores
 from scalefair.statistics import Moments
 
 REFINE = 16

@@ -20,9 +20,9 @@ from scalefair.penalties.share import (
     size_of_block,
     variance_of,
 )
-from scalefair.solve.path import Spectrum, grid
-from scalefair.solve.system import System
-from scalefair.solve.validation import GridScores, squared_errors
+from scalefair.solve.ridge.path import Spectrum, grid
+from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.validation import GridScores, squared_errors
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from scalefair._checks import check_alpha, check_choice, check_weight_or_limit
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._exact import exact_rows
-from scalefair.estimators._iterative import SOLVERS, is_iterative, solve_streamed
+from scalefair.estimators._iterative import SOLVERS, fit_streamed, is_iterative
 from scalefair.estimators._maps import input_map
 from scalefair.estimators._ridge import FairRidgeBase
 from scalefair.solve.diagnostics import warn_of_few_digits
@@ -270,7 +270,8 @@ class FairKernelRidge(FairRidgeBase):
             return
         self._learn_maps(data)
         if is_iterative(self.solver, self.phi_.n_raw_):
-            solve_streamed(self, data)
+            self.moments_, fit = fit_streamed(self, data, self._spec())
+            self._assign(fit)
             return
         self._learn_solution(data)
 

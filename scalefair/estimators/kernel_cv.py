@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any
 
@@ -24,11 +24,12 @@ from scalefair.estimators._maps import group_names
 from scalefair.estimators._search import FoldedMoments, SearchResult, check_judgeable, search
 from scalefair.estimators.fair_path import FairPath, default_alphas, default_etas
 from scalefair.estimators.kernel import FairKernelRidge
-from scalefair.solve.diagnostics import of_eigenvalues
-from scalefair.solve.limited_ridge import rescale
-from scalefair.solve.path import Spectrum
-from scalefair.solve.system import System
-from scalefair.statistics import Folds
+from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
+from scalefair.solve.ridge.direct import ridge_fit
+from scalefair.solve.ridge.limited import rescale
+from scalefair.solve.ridge.path import Spectrum
+from scalefair.solve.ridge.system import System
+from scalefair.statistics import Folds, Moments
 from scalefair.stream import ArraySource
 
 RIDGE_RATIOS = (1.0, 1e-3)
@@ -229,7 +230,8 @@ class FairKernelRidgeCV(FairKernelRidge):
             check_judgeable(moments.folds, names)
         joined = len(self._features) > 1
         ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
-        system = System.build(moments.total, **self._system_options(ratios[0], self._epses()[0]))
+        options = partial(self._system_options, moments.total)
+        system = System.build(moments.total, **options(ratios[0], self._epses()[0]))
         alphas = (
             default_alphas(system) if self.alphas is None else check_grid("alphas", self.alphas)
         )
@@ -237,7 +239,7 @@ class FairKernelRidgeCV(FairKernelRidge):
         if etas is None:
             etas = default_etas(system, float(alphas.min()))
         return search(
-            moments, self._system_options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
+            moments, options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
             epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
         )  # fmt: skip
 
@@ -270,22 +272,22 @@ class FairKernelRidgeCV(FairKernelRidge):
         system = self._system()
         spectrum = Spectrum.of(system)
         coef = spectrum.at(self.alpha_).coef(np.array([self.eta_]))[0]
-        diagnostics = of_eigenvalues(spectrum.values, self.alpha_, self._rounding())
-        self._judge(system, self.alpha_, diagnostics)
         if constant:
             coef = np.zeros_like(coef)
         elif self.unfairness is not None and self.eta_ > 0:
             coef = rescale(system, coef)
-        self._set_solution(system.solution(coef))
-        self.explained_share_ = system.explained_share(coef)
+        rounding = rounding_of(self.dtype, self.moments_.n_rows)
+        diagnostics = of_eigenvalues(spectrum.values, self.alpha_, rounding)
+        self._assign(ridge_fit(system, coef, self.eta_, diagnostics))
 
-    def _system_options(self, ratio: float, eps: float | None) -> dict[str, Any]:
+    def _system_options(self, moments: Moments, ratio: float, eps: float | None) -> dict[str, Any]:
         # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
         own = {"penalty": "normalized", "eps": None} if self.unfairness == 0 else {}
-        return super()._system_options(ratio, eps) | own
+        return super()._system_options(moments, ratio, eps) | own
 
     def _system(self) -> System:
-        return System.build(self.moments_, **self._system_options(self.ridge_ratio_, self.eps_))
+        options = self._system_options(self.moments_, self.ridge_ratio_, self.eps_)
+        return System.build(self.moments_, **options)
 
     def _at(self, alpha: Any, eta: float) -> FairKernelRidge:
         """Return a `FairKernelRidge` at another point, solved from the same moments."""

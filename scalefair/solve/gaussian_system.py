@@ -36,7 +36,7 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.penalties.factors import attribute_root
 from scalefair.solve.exact import EPS, check_number
-from scalefair.solve.primal import NULL
+from scalefair.solve.ridge.primal import NULL
 from scalefair.statistics import Moments
 
 

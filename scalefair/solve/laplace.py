@@ -29,8 +29,8 @@ from scalefair._typing import Array
 from scalefair.solve.gaussian import GaussianPoint
 from scalefair.solve.gaussian_adjoint import pull, volume_slope
 from scalefair.solve.gaussian_system import GaussianSlice, GaussianSystem, sensitive_root
-from scalefair.solve.newton import Goal, newton
-from scalefair.solve.newton_model import Local, Problem, Weight
+from scalefair.solve.newton.descent import Goal, newton
+from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.statistics.laplace import LaplaceAdjoint, Mode, skew_sums
 
 TOL = 1e-13

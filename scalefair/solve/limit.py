@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scalefair._linalg import cholesky, positive_eigh
 from scalefair._typing import Array
 from scalefair.penalties.share import share_of_variance
-from scalefair.solve.primal import NULL, gain
+from scalefair.solve.ridge.primal import NULL, gain
 
 SCAN = np.logspace(-12, 15, 325)
 """η in units of 1 / (strength of the strongest direction): 12 a decade."""
@@ -203,7 +203,7 @@ def optimum_without(quadratic: Quadratic) -> Array:
 def check_attainable(quadratic: Quadratic, unfairness: float) -> None:
     """Raise NotAttainableError if no β has a share of at most `unfairness`."""
     least = quadratic.least_share()
-    if max(unfairness, ROUNDING) < least:
+    if max(unfairness, ROUNDING) < least < np.inf:  # ∞: no feature varies
         raise NotAttainableError(
             f"unfairness={unfairness:g} cannot be reached: on these {len(quadratic.target)} "
             f"features the sensitive attributes explain at least a share of {least:.6g} of the "

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.penalties.share import ShareEstimate, mean_and_error
-from scalefair.solve.validation import GridScores
+from scalefair.solve.ridge.validation import GridScores
 
 
 class Choice(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 from scalefair._linalg import Factor, factorize, positive_eigh
 from scalefair._typing import Array
 from scalefair.solve.diagnostics import Diagnostics, diagnose
-from scalefair.solve.system import System
+from scalefair.solve.ridge.system import System
 
 NULL = 1e-13
 """Penalty directions below this share of the strongest are numerically none."""

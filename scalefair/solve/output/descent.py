@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._linalg import cholesky
 from scalefair._typing import Array
-from scalefair.solve.output_hsic import Dependence, OutputObjective
+from scalefair.solve.output.hsic import Dependence, OutputObjective
 
 MAX_ITER = 500
 ROUND = 50

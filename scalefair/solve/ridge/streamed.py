@@ -10,8 +10,8 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.penalties import Features
-from scalefair.solve.conjugate import Sketch
-from scalefair.solve.system import System, both_factors
+from scalefair.solve.ridge.conjugate import Sketch
+from scalefair.solve.ridge.system import System, both_factors
 from scalefair.statistics.products import CrossMoments, StreamedGram
 
 RANK = 512

@@ -21,7 +21,8 @@ from scalefair.solve.limit import (
     optimum_within,
     optimum_without,
 )
-from scalefair.solve.newton_model import Local, Problem, Slice, Weight
+from scalefair.solve.newton.model import Local, Problem, Weight
+from scalefair.solve.newton.slice import Slice
 from scalefair.stream._threads import one_blas_thread
 
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)

@@ -14,8 +14,8 @@ from scipy.linalg import LinAlgError
 from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
 from scalefair.solve.limit import Quadratic, path_shares
-from scalefair.solve.primal import gain
-from scalefair.solve.system import System
+from scalefair.solve.ridge.primal import gain
+from scalefair.solve.ridge.system import System
 
 
 @dataclass(frozen=True, eq=False)

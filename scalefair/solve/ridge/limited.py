@@ -16,8 +16,8 @@ from scalefair.solve.limit import (
     optimum_without,
     path_shares,
 )
-from scalefair.solve.path import AlphaSlice, Spectrum
-from scalefair.solve.system import System, best_scale
+from scalefair.solve.ridge.path import AlphaSlice, Spectrum
+from scalefair.solve.ridge.system import System, best_scale
 
 
 class LimitedFit(NamedTuple):

@@ -23,10 +23,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
-from scalefair.solve.conjugate import Progress, Sketch, block_cg, largest_norm
 from scalefair.solve.limit import Quadratic
-from scalefair.solve.path import AlphaSlice, Spectrum
-from scalefair.solve.streamed import StreamedSystem
+from scalefair.solve.ridge.conjugate import Progress, Sketch, block_cg, largest_norm
+from scalefair.solve.ridge.path import AlphaSlice, Spectrum
+from scalefair.solve.ridge.streamed import StreamedSystem
 
 
 class IterativeFit(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import brentq
 
-from scalefair.solve.output_descent import OutputFit
+from scalefair.solve.output.descent import OutputFit
 
 LARGEST = 1e6
 """η, in its unit, beyond which the limit is said to be out of reach."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.penalties.share import share_of_variance
-from scalefair.solve.system import System
+from scalefair.solve.ridge.system import System
 from scalefair.statistics.output_features import OutputKernel, OutputPass, OutputSums, Point
 
 COLUMNS = 2048

@@ -1,0 +1,1 @@
+"""A kernel on the predictions: the dependence of all of their distribution."""

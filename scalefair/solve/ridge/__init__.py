@@ -1,0 +1,1 @@
+"""The fair ridge in closed form: systems, paths, limits, cross-validation, wide maps."""
