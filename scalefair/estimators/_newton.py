@@ -24,11 +24,11 @@ from scalefair._checks import (
     check_penalty,
     check_weight_or_limit,
 )
-from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair._typing import Array, Chunk
 from scalefair.estimators._base import FairBase
 from scalefair.estimators._base_model import FromArray
 from scalefair.estimators._data import LEARN_ROWS, TrainingData, open_batch, open_inputs
-from scalefair.estimators._maps import input_map
+from scalefair.estimators._kernel_inputs import KernelInputsMixin
 from scalefair.estimators._output import (
     check_finite_weight,
     check_output_kernel,
@@ -61,17 +61,10 @@ METHODS = (
 """What an object must have to be a loss."""
 
 
-class FairNewtonBase(FairBase):
+class FairNewtonBase(KernelInputsMixin, FairBase):
     """The flow of every fair estimator whose loss is not the squared one."""
 
     loss_: Any
-
-    @property
-    def _joins_sensitive(self) -> bool:
-        return self.sensitive_columns is not None and not self.hide_sensitive
-
-    def _input_map(self, data: TrainingData) -> FeatureMap:
-        return input_map(self, data)
 
     def _check_parameters(self) -> None:
         check_alpha(self.alpha)

@@ -32,6 +32,8 @@ from scalefair.statistics import (
 class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
     """The flow of every fair ridge: `fit` reads as the method."""
 
+    output_kernel: Any = None
+
     def _learn(self, data: TrainingData) -> None:
         self._learn_maps(data)
         self._learn_solution(data)
@@ -45,7 +47,7 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
 
     def _sees_distribution(self) -> bool:
         """Whether the penalty is on all of the distribution of f, not on its mean alone."""
-        return getattr(self, "output_kernel", None) is not None and self.psi_ is not None
+        return self.output_kernel is not None and self.psi_ is not None
 
     def _check_sees_mean(self, what: str) -> None:
         if self._sees_distribution():
@@ -53,33 +55,6 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
                 f"output_kernel={self.output_kernel!r} needs all rows again, but {what} has only "
                 "their moments; fit on all rows at once, or use output_kernel=None"
             )
-
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        control_features: Any = None,
-    ) -> Self:
-        """Add a batch of rows to those seen so far, and solve again.
-
-        The first batch fixes the encoding, the length scales and the landmarks, so it should look
-        like the rest; the moments of later batches are added exactly. Parameters as in `fit`.
-        """
-        if not hasattr(self, "moments_"):
-            self.fit(
-                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-                control_features=control_features,
-            )  # fmt: skip
-            return self
-        with all_or_nothing(self):
-            self._check_parameters()
-            source = open_batch(self, X, y, sensitive_features, sample_weight, control_features)
-            self.moments_ = self.moments_ + self._moments(source, source.n_rows)
-            self._solve()
-        return self
 
     def collect(
         self,
@@ -224,3 +199,34 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         if fit.output_share is not None:
             self.output_share_ = fit.output_share
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
+
+
+class BatchRidgeBase(FairRidgeBase):
+    """A ridge whose rows may come in batches: their moments add up exactly."""
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
+    ) -> Self:
+        """Add a batch of rows to those seen so far, and solve again.
+
+        The first batch fixes the encoding, the length scales and the landmarks, so it should look
+        like the rest; the moments of later batches are added exactly. Parameters as in `fit`.
+        """
+        if not hasattr(self, "moments_"):
+            self.fit(
+                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+                control_features=control_features,
+            )  # fmt: skip
+            return self
+        with all_or_nothing(self):
+            self._check_parameters()
+            source = open_batch(self, X, y, sensitive_features, sample_weight, control_features)
+            self.moments_ = self.moments_ + self._moments(source, source.n_rows)
+            self._solve()
+        return self

@@ -9,26 +9,26 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from scalefair._checks import check_alpha, check_choice, check_weight_or_limit
-from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair._typing import Array, Chunk
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._exact import exact_rows
 from scalefair.estimators._iterative import SOLVERS, fit_streamed, is_iterative
-from scalefair.estimators._maps import input_map
-from scalefair.estimators._ridge import FairRidgeBase
+from scalefair.estimators._kernel_inputs import KernelInputsMixin
+from scalefair.estimators._ridge import BatchRidgeBase
 from scalefair.solve.diagnostics import warn_of_few_digits
 
 
 def _sums_over_rows(estimator: FairKernelRidge) -> bool:
-    """Say whether rows may come in batches: not in exact mode, nor for cross-validation."""
-    if estimator.feature_map == "exact" or not hasattr(estimator, "alpha"):
+    """Return True if rows may come in batches; the exact mode needs all of them at once."""
+    if estimator.feature_map == "exact":
         raise AttributeError(
             "partial_fit needs a FairKernelRidge with an explicit feature map: feature_map='exact' "
-            "and cross-validation need all rows at once"
+            "needs all rows at once"
         )
     return True
 
 
-class FairKernelRidge(FairRidgeBase):
+class FairKernelRidge(KernelInputsMixin, BatchRidgeBase):
     """Kernel ridge regression whose predictions do not depend on sensitive attributes.
 
     Minimises 1/n |y − b − Φβ|² + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where |Rᵀβ|² measures the
@@ -230,37 +230,24 @@ class FairKernelRidge(FairRidgeBase):
             control_features=control_features,
         )  # fmt: skip
 
-    @property
-    def _joins_sensitive(self) -> bool:
-        return self.sensitive_columns is not None and not self.hide_sensitive
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._check_finite_map()
 
     def _check_engine(self) -> None:
         super()._check_engine()
-        check_choice("solver", getattr(self, "solver", "direct"), SOLVERS)
+        check_choice("solver", self.solver, SOLVERS)
 
     def _check_finite_map(self) -> None:
-        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
-        if exact and self._is_dual() and self.base_estimator is not None:
+        super()._check_finite_map()
+        if self._is_dual() and self.base_estimator is not None:
             raise ValueError(
                 "base_estimator joins explicit features, which feature_map='exact' with a weight "
                 "eta does not have; use feature_map='nystroem', or a limit unfairness="
             )
-        if exact and self.penalty in ("nocco", "nocco_output"):
-            raise ValueError(
-                f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
-                "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
-            )
 
     def _is_dual(self) -> bool:
-        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
-        return exact and self.unfairness is None and self.output_kernel is None
-
-    def _input_map(self, data: TrainingData) -> FeatureMap:
-        return input_map(self, data)
+        return self._is_exact() and self.unfairness is None and self.output_kernel is None
 
     def _learn(self, data: TrainingData) -> None:
         # Under control the penalty needs the moments: then every row is a landmark.

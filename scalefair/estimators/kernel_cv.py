@@ -20,7 +20,9 @@ from scalefair._checks import (
 )
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._folds import make_folds
+from scalefair.estimators._kernel_inputs import KernelInputsMixin
 from scalefair.estimators._maps import group_names
+from scalefair.estimators._ridge import FairRidgeBase
 from scalefair.estimators._search import FoldedMoments, SearchResult, check_judgeable, search
 from scalefair.estimators.fair_path import FairPath, default_alphas, default_etas
 from scalefair.estimators.kernel import FairKernelRidge
@@ -38,7 +40,7 @@ HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "
 """What only the moments of each fold can tell, not those of all rows."""
 
 
-class FairKernelRidgeCV(FairKernelRidge):
+class FairKernelRidgeCV(KernelInputsMixin, FairRidgeBase):
     """Fair kernel ridge regression that chooses alpha and eta by cross-validation, in one pass.
 
     The statistics are kept per fold, so that every (alpha, eta) is fitted on the other folds and
@@ -181,9 +183,6 @@ class FairKernelRidgeCV(FairKernelRidge):
 
     def _is_ordinary(self) -> bool:
         return self.unfairness is None and self.etas is not None and not np.any(self.etas)
-
-    def _is_dual(self) -> bool:
-        return False
 
     def _ridges(self) -> dict[str, float]:
         return self._relative_ridges(self.ridge_ratio_) | {"phi": self.alpha_}

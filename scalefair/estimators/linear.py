@@ -6,11 +6,11 @@ from typing import Any
 
 from scalefair._typing import FeatureMap
 from scalefair.estimators._data import TrainingData
-from scalefair.estimators._ridge import FairRidgeBase
+from scalefair.estimators._ridge import BatchRidgeBase
 from scalefair.maps import Identity
 
 
-class FairRidge(FairRidgeBase):
+class FairRidge(BatchRidgeBase):
     """Ridge regression whose predictions do not depend on sensitive attributes.
 
     Minimises 1/n |y − b − Xβ|² + α|β|² + η|Rᵀβ|², where |Rᵀβ|² measures the dependence between
