@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from scalefair.errors import InputError
+
 SCHEMA = 1
 """Version of the container. Files of a later version are refused."""
 
@@ -163,9 +165,10 @@ def _header(path: Any, file: BufferedReader) -> tuple[bytes, bytes, int]:
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(LARGEST_HEADER, size - 8):
-        raise ValueError(
-            f"{path} is damaged or no scalefair file: its header has {length} bytes, the file "
-            f"{size} (a header has {LARGEST_HEADER} at most)"
+        raise InputError(
+            f"{path} is damaged or no scalefair file",
+            "give one that scalefair wrote",
+            where=str(path),
         )
     return start, file.read(length), size - 8 - length
 

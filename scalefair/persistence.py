@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
+from scalefair.errors import UnsavableError
 from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
 from scalefair.maps import crossed
 from scalefair.solve import exact, validation
@@ -81,7 +82,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Raises
     ------
-    ValueError
+    UnsavableError (a ValueError)
         If it holds something that is no number, text, array or object of scalefair: a RandomState,
         a splitter, a feature map or base model that is not scalefair's own. To store such an object
         is to store code; the error names where it is. joblib and skops do that (`skops_types`).
@@ -159,9 +160,10 @@ class _Writer:
                 "dtype": array.dtype.str,
             }
         if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-            raise ValueError(
-                f"{where} is an array of {array.dtype}, which cannot be saved; convert it to "
-                "numbers or text"
+            raise UnsavableError(
+                f"{where} is an array of {array.dtype}, which cannot be saved",
+                "convert it to numbers or text",
+                where=where,
             )
         name = str(len(self.arrays))
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -174,10 +176,11 @@ class _Writer:
         """Return the reference to an object of scalefair, which joins the list."""
         name = type(value).__name__
         if CLASSES.get(name) is not type(value):
-            raise ValueError(
-                f"{where} is a {name}, which cannot be saved without pickle; set it to a plain "
-                "value (an int as random_state, a number of folds as cv, a model of scalefair as "
-                "base_estimator), or use joblib or skops"
+            raise UnsavableError(
+                f"{where} is a {name}, which cannot be saved without pickle",
+                "set it to a plain value (an int as random_state, a number of folds as cv, a model "
+                "of scalefair as base_estimator), or use joblib or skops",
+                where=where,
             )
         if id(value) in self._numbers:
             return {"object": self._numbers[id(value)]}
@@ -196,9 +199,11 @@ class _Writer:
 def _plain(item: Any, where: str) -> Any:
     item = item.item() if isinstance(item, np.generic) else item
     if not isinstance(item, PLAIN):
-        raise ValueError(
+        raise UnsavableError(
             f"{where} is an array that holds a {type(item).__name__}, which cannot be saved "
-            "without pickle; convert it to numbers or text"
+            "without pickle",
+            "convert it to numbers or text",
+            where=where,
         )
     return item
 

@@ -47,12 +47,11 @@ class Data:
     def find(self, argument: str, names: Sequence[str]) -> list[str]:
         """Return columns that exist: "a,b" is two unless a column has just that name."""
         from scalefair._frames import resolve_columns
+        from scalefair.errors import located
 
         found = list(dict.fromkeys(split_names(names, self.columns)))
-        try:
+        with located(argument):
             resolve_columns(found, self.columns, len(self.columns))
-        except ValueError as error:
-            raise ValueError(f"{argument}: {error}") from error
         return found
 
     def selection(self, names: Sequence[str]) -> Any:

@@ -152,12 +152,6 @@ def noted(console: Console) -> Iterator[list[str]]:
         console.note(note)
 
 
-def left_out(error: Exception) -> str:
-    """Return the note about a column that no model can use."""
-    reason = str(error).split(" and none reaches")[0].split(" in any row")[0]
-    return f"{reason}: of no use to a model, left out"
-
-
 def plain(value: Any) -> Any:
     """Return the value as JSON knows it: no numpy, NaN as null, infinity as text."""
     if isinstance(value, Mapping):

@@ -17,7 +17,7 @@ from scalefair.cli._data import (
     cluster,
     open_data,
 )
-from scalefair.cli._output import Console, FitProgress, check_file, left_out, noted
+from scalefair.cli._output import Console, FitProgress, check_file, noted
 
 LIMIT = 0.05
 
@@ -160,7 +160,7 @@ def fit_model(
         except UselessColumnError as error:
             if error.column not in roles.inputs or error.column in roles.sensitive:
                 raise
-            notes.append(left_out(error))
+            notes.append(f"{error.what}: left out")
             console.note(notes[-1])
             roles = roles.without(error.column)
             continue

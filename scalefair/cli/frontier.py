@@ -17,7 +17,7 @@ from scalefair.cli._data import (
     open_data,
     split_names,
 )
-from scalefair.cli._output import Console, FitProgress, check_folder, left_out
+from scalefair.cli._output import Console, FitProgress, check_folder
 
 if TYPE_CHECKING:
     from scalefair.report import Problem
@@ -129,7 +129,7 @@ def _dropped(error: Any, problem: Problem, drop: tuple[str, ...], console: Conso
     """Leave out an input that no model can use, and say so; a sensitive column is an error."""
     if error.column in problem.sensitive:
         raise error
-    console.note(left_out(error))
+    console.note(f"{error.what}: left out")
     return (*drop, error.column)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +125,7 @@ def merge(parts: tuple[Path, ...], *, out: Path, as_json: bool, quiet: bool) -> 
     console = Console(as_json=as_json, quiet=quiet)
     console("loading")
     from scalefair import Moments
+    from scalefair.errors import located
 
     check_file(out)
     twice = [part for part in parts if parts.count(part) > 1]
@@ -135,10 +134,9 @@ def merge(parts: tuple[Path, ...], *, out: Path, as_json: bool, quiet: bool) -> 
     console(f"adding {len(parts)} parts")
     total = Moments.load(parts[0])
     for part in parts[1:]:
-        try:
-            total = reduce(add, [total, Moments.load(part)])
-        except ValueError as error:
-            raise ValueError(f"{part} and {parts[0]}: {error}") from error
+        more = Moments.load(part)
+        with located(f"{part} and {parts[0]}"):
+            total = total + more
     total.save(out)
     record = {
         "moments": out, "parts": list(parts), "rows": total.n_rows, "weight": total.weight,
