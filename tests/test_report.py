@@ -22,7 +22,7 @@ from scalefair.report import (
     headline,
 )
 from scalefair.report.groups import Groups, Share
-from scalefair.report.html import render
+from scalefair.report.page import render
 from scalefair.report.words import fixed, listed, number, percent
 
 HOSTILE = '<script>alert(\'&"x"\')</script>{{ 7 * 7 }} id="y" $\\frac{'

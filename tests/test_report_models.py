@@ -19,14 +19,14 @@ from scalefair import (
     FairKernelRidgeCV,
     FairRidge,
 )
+from scalefair.kernels import RBF
 from scalefair.measures import hsic_test
 from scalefair.report import between_share, cross, make_report
-from scalefair.report.family import weights_around
+from scalefair.report.frontier import has_closed_form_path, has_loss_path, weights_around
 from scalefair.report.groups import decision_table
-from scalefair.report.html import render
 from scalefair.report.independence import independence, verdict
-from scalefair.report.relevance import relevance_table
-from scalefair.report.tables import front_rows
+from scalefair.report.page import render
+from scalefair.report.tables import front_rows, relevance_table
 
 SMALL = {"n_components": 15, "random_state": 0}
 
@@ -138,6 +138,43 @@ def test_relatives_of_a_process_are_those_that_a_fit_would_find(reports):
     np.testing.assert_allclose(
         other.predict(train.X), settled.predict(train.X), rtol=1e-6, atol=1e-8
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "closed", "passes"),
+    [
+        ("linear", True, False),
+        ("ridge", True, False),
+        ("exact", False, False),
+        ("without closed form", False, False),
+        ("Huber", False, True),
+        ("classifier", False, True),
+        ("process", False, False),
+    ],
+)
+def test_other_weights_come_from_where_they_can(reports, model, closed, passes):
+    _, found = reports(model)
+    assert has_closed_form_path(found.estimator) is closed
+    assert has_loss_path(found.estimator) is passes
+
+
+@pytest.mark.parametrize("model", ["ridge", "Huber"])
+def test_a_path_that_fails_is_an_error_not_seven_fits(tmp_path, monkeypatch, model):
+    def broken(*args, **options):
+        raise ValueError("the path is broken")
+
+    X, y, S = people()
+    monkeypatch.setattr(type(MODELS[model]), "path", broken)
+    with pytest.raises(ValueError, match="the path is broken"):
+        make_report(MODELS[model], X, y, sensitive_features=S, out=tmp_path)
+
+
+def test_length_scales_of_a_sum_of_kernels_are_not_those_of_inputs(tmp_path):
+    X, y, S = people()
+    both = RBF(1.0) + RBF(3.0)  # as many length scales as inputs
+    model = FairGPRegressor(kernel=both, optimizer=None, eta=1.0, **SMALL)
+    found = make_report(model, X[["age", "hours"]], y, sensitive_features=S, out=tmp_path)
+    assert relevance_table(found.baseline, found.estimator) is None
 
 
 def test_weights_lie_about_the_one_found():

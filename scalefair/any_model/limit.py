@@ -21,6 +21,7 @@ from scalefair.any_model.centring import SHRINKAGES, Centring
 from scalefair.estimators._base_model import predictions
 from scalefair.estimators._cross_fit import SUSPICIOUS
 from scalefair.measures import explained_share
+from scalefair.solve.limit import NotAttainableError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,7 +184,7 @@ def _fair_points(estimator: Any, X: Any) -> list[Point]:
     for limit in LIMITS:
         try:
             model = path.limited(limit)
-        except ValueError:  # below what these features can reach
+        except NotAttainableError:
             continue
         made.append(Point("model", limit, np.asarray(model.predict(X))))
         if model.eta_ == 0:  # larger limits do not bind

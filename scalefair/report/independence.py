@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scalefair import _frames
 from scalefair._typing import Array
 from scalefair.auditing import audit
+from scalefair.errors import CannotJudgeError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,13 +47,14 @@ def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple
         Why there is no table.
     """
     models = {"before": before, "after": after}
+    options: dict[str, Any] = {"measures": _possible(y), "missing": "group"}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found = audit(models, sensitive, y, measures=_possible(y), missing="group").table
-    except ValueError as error:
+            table = audit(models, sensitive_features=sensitive, y_true=y, **options).table
+    except CannotJudgeError as error:
         return None, str(error)
-    return _beside(found[found["measure"].isin(TITLES)]), ""
+    return _beside(table[table["measure"].isin(TITLES)]), ""
 
 
 def _possible(y: Array) -> list[str]:

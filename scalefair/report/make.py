@@ -10,9 +10,8 @@ from sklearn.base import clone
 
 from scalefair import __version__, _frames
 from scalefair._hash import smallest_hash
-from scalefair.report.family import check_fair
-from scalefair.report.frontier import Frontier, fit_frontier
-from scalefair.report.output import write_report
+from scalefair.report.frontier import Frontier, check_fair, fit_frontier
+from scalefair.report.page import write_report
 from scalefair.report.problem import HELD_OUT, Problem, check_length, read_target, take_sample
 
 
@@ -84,7 +83,7 @@ def make_report(
 
 
 def _sensitive(estimator: Any, X: Any, given: Any) -> Any:
-    columns = getattr(estimator, "sensitive_columns", None)
+    columns = estimator.sensitive_columns
     if given is not None and columns is not None:
         raise ValueError(
             "sensitive_features and sensitive_columns are both given; give one of them"

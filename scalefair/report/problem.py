@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from scalefair import _frames
 from scalefair._hash import smallest_hash
 from scalefair._typing import Array
+from scalefair.errors import located
+from scalefair.stream import FileSource, Scan
 
 HELD_OUT = 0.2
+MAX_HELD_OUT = 50_000
 _LEAST_ROWS = 50
+_CHUNK = 2**16
+"""Rows of files in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +127,75 @@ def from_table(
     return Problem(source, target, sensitive, train, test, held_out, levels, code)
 
 
+def from_scan(
+    scan: Scan,
+    rows: Any = None,
+    *,
+    target: str,
+    sensitive: Sequence[str],
+    seed: int = 0,
+    source: str = "files",
+    reading: str = "...",
+) -> Problem:
+    """Make a problem of files: rows to judge by in memory, the rest by weight.
+
+    Parameters
+    ----------
+    scan : Scan
+        All columns but the target are inputs.
+    rows : dask data frame, default=None
+        The same rows, if a cluster is to fit them.
+    target, sensitive, seed, source, reading
+        As for :func:`from_table`.
+    """
+    sensitive, rows = list(dict.fromkeys(sensitive)), scan if rows is None else rows
+    check_columns(scan.head(1), target, sensitive)
+    n = scan.count_rows()
+    tested = np.sort(smallest_hash(seed, 0, n, min(round(HELD_OUT * n), MAX_HELD_OUT)))
+    held = _rows_at(scan, tested)
+    y, levels = read_target(held, target)
+    if np.ptp(y) == 0:
+        raise ValueError(
+            f"target: column {target!r} has the same value in all held-out rows; choose another"
+        )
+    weight = np.ones(n, dtype=np.int8)
+    weight[tested] = 0
+    inputs = [name for name in scan.columns if name != target]
+    labels = rows[target] if levels is None else _coded(scan[target], levels)
+    train = Sample(rows[inputs], labels, rows[sensitive], weight)
+    test = Sample(held.select(inputs), y, held.select(sensitive))
+    held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
+    code = python_code(reading, target, sensitive, levels)
+    return Problem(source, target, sensitive, train, test, held_out, levels, code)
+
+
+def _rows_at(scan: Scan, rows: Any) -> Any:
+    """Return the rows with the given numbers, sorted, in one pass."""
+    parts = []
+    for chunk in FileSource(scan).chunks(_CHUNK):
+        low, high = np.searchsorted(rows, [chunk.row, chunk.row + chunk.n_rows])
+        if high > low:
+            parts.append(_frames.take_rows(chunk.x, rows[low:high] - chunk.row))
+    return _frames.stack_rows(parts)
+
+
+def _coded(column: Scan, levels: tuple[str, str]) -> Any:
+    """Return a column of two levels as 0 and 1, one byte a row."""
+    parts = []
+    for chunk in FileSource(column).chunks(_CHUNK):
+        (found,) = _frames.columns(chunk.x)
+        codes, names = found.codes()
+        strange = [name for name in names if name not in levels]
+        if strange or (codes < 0).any():
+            what = repr(strange[0]) if strange else "missing"
+            raise ValueError(
+                f"target: column {found.name!r} is {what} in some row; expected {levels[0]!r} or "
+                f"{levels[1]!r} in all: repair or leave out those rows"
+            )
+        parts.append(np.array([name == levels[1] for name in names], dtype=np.int8)[codes])
+    return np.concatenate(parts)
+
+
 def read_target(table: Any, target: str) -> tuple[Array, tuple[str, str] | None]:
     """Return the target as numbers, and the two text levels that became 0 and 1, if any."""
     (column,) = _frames.columns(_frames.take_columns(table, target))
@@ -157,12 +231,10 @@ def _two_levels(column: _frames.Column) -> tuple[Array, tuple[str, str]]:
 
 
 def check_columns(table: Any, target: str, sensitive: Sequence[str]) -> None:
-    """Complain of columns that a table lacks, or that have two roles."""
+    """Raise ValueError if a table lacks columns, or if they have two roles."""
     for argument, chosen in (("target", [target]), ("sensitive", sensitive)):
-        try:
+        with located(argument):
             _frames.column_positions(table, chosen)
-        except ValueError as error:
-            raise ValueError(f"{argument}: {error}") from error
     if not sensitive:
         raise ValueError("sensitive: no column given; name at least one")
     if target in sensitive:
@@ -187,7 +259,7 @@ def python_code(
 
 
 def check_length(n: int) -> int:
-    """Complain of a table too short to hold rows out; return its length."""
+    """Return the length of a table; raise ValueError if it is too short to hold rows out."""
     if n < _LEAST_ROWS:
         raise ValueError(
             f"the table has {n} rows; expected at least {_LEAST_ROWS}, of which a fifth is held "

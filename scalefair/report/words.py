@@ -8,9 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
+from scalefair import _frames
 from scalefair.report.frontier import Frontier
 from scalefair.report.groups import Share, group_table
+from scalefair.report.problem import Problem
 
 ABSENT = "–"
 
@@ -63,15 +66,15 @@ def headline(frontier: Frontier) -> str:
     # Ranges of a number explain less than the number itself: that is another share.
     what = "the share between the groups" if frontier.groups.cut else "the share"
     shares = f"{what} from {percent(before.share.value)} to {percent(after.share.value)}"
-    told = f"{_aim(frontier)} {_price(frontier)}: on {rows} {verdict} and {shares}"
-    return f"{told}{_against_limit(after.share, frontier.limit)}."
+    sentence = f"{_aim(frontier)} {_price(frontier)}: on {rows} {verdict} and {shares}"
+    return f"{sentence}{_against_limit(after.share, frontier.limit)}."
 
 
 def _aim(frontier: Frontier) -> str:
     names = listed(frontier.problem.sensitive)
     explain = "explains" if len(frontier.problem.sensitive) == 1 else "explain"
-    told = "predictions" if frontier.scored is None else "scores"
-    what = f"the share of the variance of the {told} that {names} {explain}"
+    kind = "predictions" if frontier.scored is None else "scores"
+    what = f"the share of the variance of the {kind} that {names} {explain}"
     if frontier.limit is None:
         return f"Reducing {what}"
     return f"Limiting {what} to {percent(frontier.limit)}"
@@ -99,7 +102,7 @@ def _against_limit(share: Share, limit: float | None) -> str:
 def refit_code(frontier: Frontier) -> str:
     """Return Python that fits the chosen model again, on all rows."""
     estimator = frontier.estimator
-    seen = getattr(estimator, "sensitive_columns", None) is None
+    seen = estimator.sensitive_columns is None
     lines = [
         "import scalefair",
         frontier.problem.code,
@@ -117,9 +120,9 @@ def refit_code(frontier: Frontier) -> str:
 
 def load_code(frontier: Frontier, name: str) -> str:
     """Return Python that loads the model of the page and predicts."""
-    named = hasattr(frontier.estimator, "feature_names_in_")
+    named = input_names(frontier.problem)
     columns = "a table with the inputs listed above" if named else "rows as in the fit"
-    what = ".predict_proba(X)" if hasattr(frontier.estimator, "classes_") else ".predict(X)"
+    what = ".predict_proba(X)" if is_classifier(frontier.estimator) else ".predict(X)"
     return "\n".join(
         [
             "import scalefair",
@@ -128,6 +131,15 @@ def load_code(frontier: Frontier, name: str) -> str:
             f"model{what}   # X: {columns}",
         ]
     )
+
+
+def input_names(problem: Problem) -> list[str]:
+    """Return the names of the inputs, none for arrays."""
+    return _frames.column_names(problem.test.X) or []
+
+
+def _parameter(estimator: Any, name: str) -> Any:
+    return estimator.get_params(deep=False).get(name)
 
 
 def as_record(frontier: Frontier) -> dict[str, Any]:
@@ -144,7 +156,7 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
         "limit": frontier.limit,
         "estimator": type(estimator).__name__,
-        "alpha": getattr(estimator, "alpha_", getattr(estimator, "alpha", None)),
+        "alpha": estimator.alpha_ if frontier.judged is None else _parameter(estimator, "alpha"),
         "eta": estimator.eta_,
         "cost": asdict(frontier.cost()),
         "before": _plain(before),
