@@ -1,7 +1,7 @@
 """How far a frontier is from the known limit: the best predictor, centred and rescaled.
 
 Where s is among the inputs, no predictor of a given share has less error than a multiple of
-h − c(E[h|s] − E h), h = E[y|x], for some c in [0, 1] (METHOD.md section 9). The best h at hand
+h − c(E[h|s] − E h), h = E[y|x], for some c in [0, 1]. The best h at hand
 takes the place of E[y|x]. Where s is hidden, give the prediction of a model that sees it as `h`:
 then the gap is what hiding costs.
 """
@@ -17,17 +17,75 @@ import numpy as np
 from scalefair import _frames
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
-from scalefair.any_model.centring import SHRINKAGES, Centring
+from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.estimators._base_model import predictions
 from scalefair.estimators._cross_fit import SUSPICIOUS
+from scalefair.maps.units import Units
 from scalefair.measures import explained_share
+from scalefair.penalties.factors import DEFAULT_EPS, FunctionSpace
 from scalefair.solve.limit import NotAttainableError
+from scalefair.statistics import Moments
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LIMITS = (0.0, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
 POINTS = 50
+SHRINKAGES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Centring:
+    """h − c(E[h|s] − E h), rescaled: means and covariances of ψ(s), h and y.
+
+    They are learnt on other rows than those it is judged on: learnt on the same rows, E[h|s] would
+    leave them less dependence than new rows have.
+
+    Parameters
+    ----------
+    means : tuple of (array of shape (q,), float, float)
+        Of ψ, h and y.
+    slope : array of shape (q,)
+        E[h|s] − E h = (ψ(s) − mean)ᵀ slope.
+    variances : tuple of three floats
+        Var h, Cov(h, g) and Var g of g = E[h|s].
+    along : tuple of two floats
+        Cov(h, y) and Cov(g, y).
+    """
+
+    means: tuple[Array, float, float]
+    slope: Array
+    variances: tuple[float, float, float]
+    along: tuple[float, float]
+
+    @classmethod
+    def of_moments(cls, moments: Moments, features: tuple[str, ...], coef: Array) -> Centring:
+        """Learn it for h = Φ coef, from moments."""
+        C_psi_h = moments.covariance("psi", features) @ coef
+        C_h = float(coef @ moments.covariance(features, features) @ coef)
+        C_hy = float(moments.covariance("y", features)[0] @ coef)
+        means = moments.mean("psi"), float(moments.mean(*features) @ coef), moments.mean("y")[0]
+        C_psi, C_psi_y = moments.covariance("psi", "psi"), moments.covariance("psi", "y")[:, 0]
+        root = FunctionSpace.of(moments).root(DEFAULT_EPS)
+        slope = np.asarray(root @ (root.T @ C_psi_h))
+        variances = C_h, float(slope @ C_psi_h), float(slope @ C_psi @ slope)
+        return cls(means, slope, variances, (C_hy, float(slope @ C_psi_y)))
+
+    @classmethod
+    def of_rows(cls, Psi: Array, h: Array, y: Array, units: Units = ()) -> Centring:
+        """Learn it from rows; `units` say what the columns of ψ are."""
+        known = {"psi": units} if units else {}
+        rows = {"phi": h[:, None], "psi": Psi, "y": y[:, None]}
+        return cls.of_moments(Moments.of_rows(rows, np.ones(len(h)), known), ("phi",), np.ones(1))
+
+    def apply(self, Psi: Array, h: Array, c: float) -> Array:
+        """Return the centred h at one c, at the scale of least error."""
+        mean_psi, mean_h, mean_y = self.means
+        around = (h - mean_h) - c * ((Psi - mean_psi) @ self.slope)
+        hh, hg, gg = self.variances
+        variance = hh - 2 * c * hg + c**2 * gg
+        scale = (self.along[0] - c * self.along[1]) / variance if variance > 0 else 0.0
+        return np.asarray(mean_y + scale * around)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +179,8 @@ def _plain(X: Any) -> Any:
 
 
 def _check(estimator: Any, y: Any) -> None:
-    if not hasattr(estimator, "moments_") or not hasattr(estimator, "path"):
+    known = isinstance(estimator, FairRidge | FairKernelRidge | FairKernelRidgeCV)
+    if not known or not hasattr(estimator, "moments_"):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; give a fitted FairRidge, FairKernelRidge "
             "or FairKernelRidgeCV with explicit features"
@@ -179,17 +238,17 @@ def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array
 
 
 def _fair_points(estimator: Any, X: Any) -> list[Point]:
-    path = getattr(estimator, "path_", None) or estimator.path()
-    made = []
+    path = estimator.path_ if isinstance(estimator, FairKernelRidgeCV) else estimator.path()
+    points = []
     for limit in LIMITS:
         try:
             model = path.limited(limit)
         except NotAttainableError:
             continue
-        made.append(Point("model", limit, np.asarray(model.predict(X))))
+        points.append(Point("model", limit, np.asarray(model.predict(X))))
         if model.eta_ == 0:  # larger limits do not bind
             break
-    return made
+    return points
 
 
 def _limit_points(

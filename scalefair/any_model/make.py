@@ -252,7 +252,8 @@ def _judged(model: Any, rows: Held, unfairness: float, test: NDArray[np.int64]) 
     before = predictions(estimator.base_estimator_, chunk.x, "probability")[:, 0]
     found = {"before": before, "after": rows.after()}
     options: dict[str, Any] = {"threshold": 0.5} if rows.labelled else {}
-    audits = {name: audit(f, chunk.s, target, **options) for name, f in found.items()}
+    options |= {"sensitive_features": chunk.s, "y_true": target}
+    audits = {name: audit(f, **options) for name, f in found.items()}
     table = _frames.make_frame(
         {
             "model": list(found),
@@ -271,8 +272,8 @@ def _errors(found: list[Array], target: Array, *, labelled: bool) -> dict[str, l
 
 
 def _words(model: Any, table: pd.DataFrame, unfairness: float, rows: Held) -> str:
-    share, error = table["explained_share"], table.columns[1]
-    name = {"accuracy": "accuracy", "rmse": "root mean squared error"}[error]
+    share = table["explained_share"]
+    error, name = ("accuracy", "accuracy") if rows.labelled else ("rmse", "root mean squared error")
     was = "was fitted before" if is_fitted(model) else "was fitted on the other rows"
     sees = rows.estimator.sensitive_columns is not None and not rows.estimator.hide_sensitive
     return (

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scalefair.datasets._base import check_count, check_number, check_seed, make_bunch
+from scalefair._checks import check_count
+from scalefair.datasets._base import check_number, check_seed, make_bunch
 
 if TYPE_CHECKING:
     from sklearn.utils import Bunch

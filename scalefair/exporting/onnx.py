@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair import _files, estimators
 from scalefair._typing import Array
 from scalefair.estimators._exact import ExactRows
-from scalefair.exporting._features import add_kernel, add_map
-from scalefair.exporting._graph import Graph
+from scalefair.exporting._graph import Graph, add_kernel, add_map
 from scalefair.exporting._inputs import Inputs
 from scalefair.losses import ClassWeighted, Gamma, Logistic, Multinomial, Poisson
 
