@@ -232,3 +232,16 @@ def _read_array(
     content = array.reshape(-1).view(np.uint8).data
     file.readinto(content)
     return array.astype(dtype.newbyteorder("="), copy=False), content
+
+
+def plain(value: Any) -> Any:
+    """Return the value as JSON knows it: no numpy, NaN as null, infinity as text."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return str(value) if isinstance(value, Path) else value

@@ -58,6 +58,10 @@ class CannotJudgeError(InputError):
     """Predictions or attributes that an audit cannot judge, such as constant ones."""
 
 
+class LostWorkersError(RuntimeError):
+    """Work that a dask cluster gave up, because its workers were lost."""
+
+
 @contextmanager
 def located(where: str) -> Iterator[None]:
     """Let input errors name a place, such as the argument that a column was given with."""

@@ -10,12 +10,11 @@ from typing import Any
 
 ADULT = "the built-in Adult census data"
 ADULT_TARGET, ADULT_SENSITIVE = "income", ("sex", "race")
-COUNTED_CLASSES = 2
+MAX_NUMBER_CLASSES = 2
 """A column of numbers is one of classes if it has no more different ones."""
 
-
-HEAD, FEW = 4096, 20
-"""Rows from which identifiers are told; fewer do not tell."""
+HEAD_ROWS, MIN_HEAD_ROWS = 4096, 20
+"""First rows, by which identifiers are known, and how many of them that takes at least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,9 @@ class Data:
     @property
     def in_memory(self) -> bool:
         """Whether the rows are in memory."""
-        return not hasattr(self.table, "files")
+        from scalefair.stream import Scan
+
+        return not isinstance(self.table, Scan)
 
     def find(self, argument: str, names: Sequence[str]) -> list[str]:
         """Return columns that exist: "a,b" is two unless a column has just that name."""
@@ -107,12 +108,12 @@ class Data:
         text = [name for name in names if self.kind(name) == "categorical"]
         if not text:
             return []
-        first = next(iter(self.chunks(text, [], HEAD)))
+        first = next(iter(self.chunks(text, [], HEAD_ROWS)))
         levels = {column.name: len(column.codes()[1]) for column in _frames.columns(first.x)}
-        return [name for name, n in levels.items() if n == first.n_rows >= FEW]
+        return [name for name, n in levels.items() if n == first.n_rows >= MIN_HEAD_ROWS]
 
     def is_classes(self, target: str) -> bool:
-        """Say whether a column holds classes: text, booleans, or two numbers."""
+        """Return True if a column holds classes: text, booleans, or two numbers."""
         import numpy as np
 
         from scalefair import _frames
@@ -128,7 +129,7 @@ class Data:
         for chunk in self.chunks([target], [], 2**16):
             values = _frames.to_numpy(chunk.x)[:, 0]
             found.update(values[~np.isnan(values)].tolist())
-            if len(found) > COUNTED_CLASSES:
+            if len(found) > MAX_NUMBER_CLASSES:
                 return False
         return True
 
@@ -208,7 +209,7 @@ def retyped(data: Data, names: Sequence[str], delimiter: str) -> Data:
 
 
 def is_csv(data: str) -> bool:
-    """Say whether DATA is csv: by its name, or for a folder by what is in it."""
+    """Return True if DATA is csv: by its name, or for a folder by what is in it."""
     from scalefair.stream.files._csv import CSV_ENDINGS
     from scalefair.stream.files._parquet import PARQUET_ENDINGS
 

@@ -12,12 +12,18 @@ from typing import Any, NoReturn
 import click
 
 from scalefair import __version__
-from scalefair.errors import CellError, DelimiterError, InputError, UselessColumnError
+from scalefair.errors import (
+    CellError,
+    DelimiterError,
+    InputError,
+    LostWorkersError,
+    UselessColumnError,
+)
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
 """Exit codes as a shell gives them for the signals."""
 
-_BAD_INPUT = (ValueError, OSError, ImportError, MemoryError)
+_BAD_INPUT = (ValueError, OSError, ImportError, MemoryError, LostWorkersError)
 
 
 class OneLineErrors(click.Group):
@@ -68,8 +74,7 @@ class OneLineErrors(click.Group):
 
 
 def _fail_of(error: Exception) -> None:
-    lost_workers = isinstance(error, RuntimeError) and str(error).startswith("dask gave up")
-    if isinstance(error, _BAD_INPUT) or lost_workers:
+    if isinstance(error, _BAD_INPUT):
         fail(remedied(error), 2)
     fail(f"{type(error).__name__}: {error} (a bug; --debug shows where)", 1)
 

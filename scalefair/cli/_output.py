@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import time
@@ -76,6 +75,8 @@ class Console:
 
     def result(self, record: Mapping[str, Any], words: str) -> None:
         """Print the result: the record as JSON, or the words."""
+        from scalefair._files import plain
+
         self.finish()
         if self.as_json:
             click.echo(json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False))
@@ -150,19 +151,6 @@ def noted(console: Console) -> Iterator[list[str]]:
     notes[:] = dict.fromkeys(notes)
     for note in notes:
         console.note(note)
-
-
-def plain(value: Any) -> Any:
-    """Return the value as JSON knows it: no numpy, NaN as null, infinity as text."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return str(value) if isinstance(value, Path) else value
 
 
 def check_file(out: Path) -> None:

@@ -32,7 +32,7 @@ from scalefair.cli._output import Console, noted
     show_default=True,
     help="Rows in which a sensitive column is missing: refused, left out, or a group.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
+@_options.seed
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
 @_options.reading
 @_options.printing
@@ -77,9 +77,13 @@ def _audit(
     rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
     with noted(console):
         result = judge(
-            rows[models], rows[attributes], _given(rows, y) if labels is None else labels,
-            sample_weight=_given(rows, w), random_state=seed, **options,
-        )  # fmt: skip
+            rows[models],
+            sensitive_features=rows[attributes],
+            y_true=_given(rows, y) if labels is None else labels,
+            sample_weight=_given(rows, w),
+            random_state=seed,
+            **options,
+        )
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if full:

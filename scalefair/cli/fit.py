@@ -54,6 +54,11 @@ class Roles:
         """Whether the sensitive columns are inputs."""
         return set(self.sensitive) <= set(self.inputs)
 
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What a model file says of its columns."""
+        return {"target": self.target, "sensitive": self.sensitive, "weight": self.weight}
+
     def without(self, name: str) -> Roles:
         """Return the roles with an input left out."""
         rest = [other for other in self.inputs if other != name]
@@ -164,9 +169,6 @@ def fit_model(
             console.note(notes[-1])
             roles = roles.without(error.column)
             continue
-        estimator.columns_ = {
-            "target": roles.target, "sensitive": roles.sensitive, "weight": roles.weight,
-        }  # fmt: skip
         return estimator, roles, notes + warned
 
 
@@ -242,6 +244,7 @@ def _fit(
     model, roles, notes = fit_model(
         settings.estimator(roles, classes=classes), table, roles, console
     )
+    model.columns_ = roles.stored
     save(model, out)
     record = {
         "model": out,
@@ -259,22 +262,27 @@ def _fit(
 
 def describe(model: Any) -> dict[str, Any]:
     """Return what a fitted model says of itself, as numbers."""
+    from sklearn.base import is_classifier
+
+    from scalefair import FairKernelRidgeCV
+
+    cross_validated = isinstance(model, FairKernelRidgeCV)
     record: dict[str, Any] = {
         "estimator": type(model).__name__,
         "rows": model.n_samples_seen_,
         "components": int(model.moments_.blocks["phi"]),
-        "limit": getattr(model, "unfairness", None),
-        "alpha": getattr(model, "alpha_", getattr(model, "alpha", None)),
+        "limit": model.unfairness,
+        "alpha": model.alpha_ if cross_validated else model.alpha,
         "eta": model.eta_,
         "explained_share": model.explained_share_,
     }
-    if hasattr(model, "cv_results_"):
+    if cross_validated:
         record |= {
             "explained_share_cv": model.explained_share_cv_,
             "explained_share_cv_error": model.explained_share_cv_error_,
             "r2_cv": _held_out_r2(model),
         }
-    if hasattr(model, "classes_"):
+    if is_classifier(model):
         record["classes"] = model.classes_.tolist()
     return record
 

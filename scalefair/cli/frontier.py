@@ -35,20 +35,8 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
 @_options.column("--target", "Column to predict: numbers, or two levels.")
 @_options.sensitive
 @_options.drop
-@click.option(
-    "--unfairness",
-    type=click.FloatRange(0, 1),
-    default=0.05,
-    show_default=True,
-    help="Largest share of the variance of the predictions that the sensitive columns may explain.",
-)
-@click.option(
-    "--components",
-    type=click.IntRange(1),
-    default=500,
-    show_default=True,
-    help="Number of kernel features: more are slower and more accurate.",
-)
+@_options.unfairness(default=0.05, show_default=True, help=_options.UNFAIRNESS)
+@_options.components
 @click.option(
     "--model",
     type=click.Choice([*MODELS]),
@@ -57,7 +45,7 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
     help="ridge: the frontier is cross-validated in one pass; classifier: logistic, for two "
     "levels; gp: a Gaussian process with one length scale per input, slower.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
+@_options.seed
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

@@ -56,12 +56,16 @@ def moments(data: str | None, *, as_json: bool, quiet: bool, out: Path, **option
     with cluster(options.pop("scheduler")) as client:
         make = _start if like is None else _collect
         found = make(data, client, console, start or like, **options)
-    found.save(out)
+    _write(found, out, console, {"model": start or like}, "")
+
+
+def _write(total: Any, out: Path, console: Console, about: dict[str, Any], words: str) -> None:
+    total.save(out)
     record = {
-        "moments": out, "model": start or like, "rows": found.n_rows, "weight": found.weight,
-        "blocks": dict(found.blocks), "seconds": console.seconds,
+        "moments": out, **about, "rows": total.n_rows, "weight": total.weight,
+        "blocks": dict(total.blocks), "seconds": console.seconds,
     }  # fmt: skip
-    console.result(record, f"{out}: moments of {found.n_rows:,} rows")
+    console.result(record, f"{out}: moments of {total.n_rows:,} rows{words}")
 
 
 def _start(data: str | None, client: Any, console: Console, model: Path, **options: Any) -> Any:
@@ -77,7 +81,8 @@ def _start(data: str | None, client: Any, console: Console, model: Path, **optio
     roles = find_roles(table, **names, hide=settings.hide_sensitive)
     console("fitting")
     estimator = settings.estimator(roles, classes=False, cross_validated=False)
-    fitted, _, _ = fit_model(estimator, table, roles, console)
+    fitted, roles, _ = fit_model(estimator, table, roles, console)
+    fitted.columns_ = roles.stored
     save(fitted, model)
     return fitted.moments_
 
@@ -137,12 +142,7 @@ def merge(parts: tuple[Path, ...], *, out: Path, as_json: bool, quiet: bool) -> 
         more = Moments.load(part)
         with located(f"{part} and {parts[0]}"):
             total = total + more
-    total.save(out)
-    record = {
-        "moments": out, "parts": list(parts), "rows": total.n_rows, "weight": total.weight,
-        "blocks": dict(total.blocks), "seconds": console.seconds,
-    }  # fmt: skip
-    console.result(record, f"{out}: moments of {total.n_rows:,} rows from {len(parts)} parts")
+    _write(total, out, console, {"parts": list(parts)}, f" from {len(parts)} parts")
 
 
 def solve(path: Path, like: Path, out: Path, console: Console, options: dict[str, Any]) -> None:
@@ -166,13 +166,15 @@ def solve(path: Path, like: Path, out: Path, console: Console, options: dict[str
 
 def _at(model: Any, options: dict[str, Any]) -> Any:
     """Return the model at the alpha, eta and limit of the options."""
+    from scalefair import FairKernelRidgeCV
+
     limit, eta, alpha = (options[name] for name in ("unfairness", "eta", "alpha"))
     if limit is not None and eta is not None:
         raise ValueError("--unfairness and --eta are both given; give a limit or a weight")
     if limit is None and eta is None:
         limit = model.unfairness
         eta = None if limit is not None else model.eta_
-    if hasattr(model, "path_"):
+    if isinstance(model, FairKernelRidgeCV):
         model = model.path_.estimator(model.alpha_, model.eta_)
     return model.set_params(
         alpha=model.alpha if alpha is None else alpha, unfairness=limit, eta=eta
@@ -180,10 +182,10 @@ def _at(model: Any, options: dict[str, Any]) -> Any:
 
 
 def _regression(like: Path) -> Any:
-    from scalefair import load
+    from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge, load
 
     model = load(like)
-    if not hasattr(model, "solve_from") or hasattr(model, "classes_"):
+    if not isinstance(model, FairRidge | FairKernelRidge | FairKernelRidgeCV):
         raise ValueError(
             f"{like}: moments are those of a regression; a classifier is fitted on rows: use a "
             "model of scalefair fit --kind regression"

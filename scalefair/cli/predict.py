@@ -40,6 +40,14 @@ class Predictor:
         """Columns that the model needs."""
         return [str(name) for name in self.model.feature_names_in_]
 
+    @property
+    def outputs(self) -> list[str]:
+        """Columns that it adds: the prediction, and of classes the probability of each."""
+        from sklearn.base import is_classifier
+
+        classes = self.model.classes_ if is_classifier(self.model) else ()
+        return ["prediction", *(f"probability_{label}" for label in classes)]
+
     def __call__(self, x: Any, s: Any) -> Any:
         """Return an arrow table of the kept columns `s` and the predictions for `x`."""
         from scalefair.stream.files import beside
@@ -47,12 +55,11 @@ class Predictor:
         return beside(s, self._predictions(x))
 
     def _predictions(self, x: Any) -> dict[str, Any]:
-        found = {"prediction": self.model.predict(x)}
-        if hasattr(self.model, "classes_"):
-            share = self.model.predict_proba(x)
-            names = [f"probability_{label}" for label in self.model.classes_]
-            found |= {name: share[:, j] for j, name in enumerate(names)}
-        return found
+        first, *classes = self.outputs
+        values = {first: self.model.predict(x)}
+        if classes:
+            values |= dict(zip(classes, self.model.predict_proba(x).T, strict=True))
+        return values
 
 
 def predict_piece(piece: Any, shared: tuple[Predictor, Any]) -> Any:
@@ -114,7 +121,7 @@ def predict(
         rows = _write(out, watched(tables(predictor, table), _length(table), console))
     record = {
         "predictions": out, "model": model, "data": table.name, "rows": rows,
-        "columns": predictor.kept + list(_names(fitted)), "seconds": console.seconds,
+        "columns": predictor.kept + predictor.outputs, "seconds": console.seconds,
     }  # fmt: skip
     if out == STDOUT:
         console.finish()
@@ -154,11 +161,6 @@ def text_columns(model: Any) -> list[str]:
         pairs = zip(sensitive.names_, sensitive.kinds_, strict=True)
         found += [name for name, kind in pairs if kind == "categorical" and name not in found]
     return found
-
-
-def _names(model: Any) -> Iterator[str]:
-    yield "prediction"
-    yield from (f"probability_{label}" for label in getattr(model, "classes_", ()))
 
 
 def _with_names(path: Path, model: Any) -> Any:

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from scalefair._files import write_atomically
+from scalefair.auditing.words import listed
 from scalefair.errors import UnsavableError
 from scalefair.persistence import save
 from scalefair.plots import (
@@ -32,7 +33,6 @@ from scalefair.report.independence import verdict
 from scalefair.report.words import (
     fixed,
     headline,
-    listed,
     load_code,
     number,
     percent,

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.auditing.words import listed
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.kernels import Product, Sum
 from scalefair.plots import path_points, target_variance
 from scalefair.report.frontier import Frontier, Scores
 from scalefair.report.groups import decision_table, group_table
 from scalefair.report.independence import TITLES, pvalue
-from scalefair.report.words import decimals, fixed, input_names, listed, number, percent
+from scalefair.report.words import decimals, fixed, input_names, number, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +10,9 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from scalefair import _frames
-from scalefair.report.frontier import Frontier
+from scalefair._files import plain
+from scalefair.auditing.words import listed
+from scalefair.report.frontier import Frontier, Scores
 from scalefair.report.groups import Share, group_table
 from scalefair.report.problem import Problem
 
@@ -49,11 +50,6 @@ def percent(x: float) -> str:
     if math.isnan(x):
         return ABSENT
     return f"{fixed(100 * x, 1).removesuffix('.0')} %"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Write names as a list: a, b and c."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def headline(frontier: Frontier) -> str:
@@ -159,28 +155,15 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "alpha": estimator.alpha_ if frontier.judged is None else _parameter(estimator, "alpha"),
         "eta": estimator.eta_,
         "cost": asdict(frontier.cost()),
-        "before": _plain(before),
-        "after": _plain(after),
+        "before": _as_dict(before),
+        "after": _as_dict(after),
         "groups": groups.to_dict("records"),
         "independence": [] if frontier.tests is None else frontier.tests.to_dict("records"),
         "notes": list(frontier.notes),
         "seconds": frontier.seconds,
     }
-    return {name: _finite(value) for name, value in record.items()}
+    return dict(plain(record))
 
 
-def _plain(scores: Any) -> dict[str, Any]:
+def _as_dict(scores: Scores) -> dict[str, Any]:
     return {**asdict(scores), "share": scores.share._asdict()}
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity, and knows nothing of numpy."""
-    if isinstance(value, dict):
-        return {str(name): _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
