@@ -286,12 +286,12 @@ def _set_defaults(made: Any) -> None:
 
 
 def _is_cache(cls: type, name: str) -> bool:
-    """Say whether an attribute comes back by itself."""
+    """Return True if an attribute comes back by itself."""
     return isinstance(getattr(cls, name, None), cached_property)
 
 
 def _is_data(cls: type, name: str) -> bool:
-    """Say whether an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
+    """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
 
     No method, no property, nothing of Python's own, and nothing that a class does not have but that
     somebody might ask it for, such as `codes` of a map.
@@ -316,7 +316,7 @@ def _number_type(name: str) -> Any:
 
 
 def check_shapes(made: Any) -> None:
-    """Complain of a map whose arrays do not fit each other: loops over them check no bounds."""
+    """Raise ValueError if arrays do not fit each other: loops over them check no bounds."""
     if isinstance(made, maps.RandomFourier) and hasattr(made, "frequencies_"):
         d, h = made.frequencies_.shape
         width = 2 * h if made.phase_ is None else h

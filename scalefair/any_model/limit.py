@@ -212,29 +212,33 @@ def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
     )
     bias = float(moments.mean("y")[0] - moments.mean("base")[0])
     expected = float(C_y - 2 * C_hy + C_h) + bias**2
-    found = float(np.mean((h - y) ** 2))
-    if found < SUSPICIOUS * expected:
+    error = float(np.mean((h - y) ** 2))
+    if error < SUSPICIOUS * expected:
         warnings.warn(
             "the base model has seen some of these rows, most likely: its squared error on them is "
-            f"{found / expected:.2g} times that out of its folds; give rows that it has not seen",
+            f"{error / expected:.2g} times that out of its folds; give rows that it has not seen",
             stacklevel=3,
         )
 
 
 def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array]:
-    found = {"eta=0": estimator.path().estimator(estimator._ridges()["phi"], 0.0).predict(X)}
+    plain = _unpenalized(estimator).predict(X)
+    candidates = {"eta=0": plain}
     if estimator.base_estimator_ is not None:
-        found["base_estimator"] = predictions(estimator.base_estimator_, chunk.x, "probability")[
-            :, 0
-        ]
+        base = predictions(estimator.base_estimator_, chunk.x, "probability")
+        candidates["base_estimator"] = base[:, 0]
     if h is not None:
-        found["given"] = np.asarray(h, dtype=np.float64)
-        if found["given"].shape != found["eta=0"].shape:
+        candidates["given"] = given = np.asarray(h, dtype=np.float64)
+        if given.shape != plain.shape:
             raise ValueError(
-                f"h has shape {found['given'].shape}; give one prediction for each of the "
-                f"{len(found['eta=0'])} rows of X"
+                f"h has shape {given.shape}; give one prediction for each of the {len(plain)} rows "
+                "of X"
             )
-    return found
+    return candidates
+
+
+def _unpenalized(estimator: Any) -> Any:
+    return estimator.path().estimator(estimator._ridges()["phi"], 0.0)
 
 
 def _fair_points(estimator: Any, X: Any) -> list[Point]:
@@ -280,10 +284,10 @@ def _learnt(estimator: Any, best: str) -> Centring:
     if best == "base_estimator":
         first = np.eye(moments.blocks["base"])[0]
         return Centring.of_moments(moments, ("base",), first)
-    plain = estimator.path().estimator(estimator._ridges()["phi"], 0.0)
-    found = Centring.of_moments(moments, plain._features, plain.coef_)
-    mean_psi, mean_h, mean_y = found.means
-    return replace(found, means=(mean_psi, mean_h + plain.intercept_, mean_y))
+    plain = _unpenalized(estimator)
+    centring = Centring.of_moments(moments, plain._features, plain.coef_)
+    mean_psi, mean_h, mean_y = centring.means
+    return replace(centring, means=(mean_psi, mean_h + plain.intercept_, mean_y))
 
 
 def _share(point: Point, s: Any) -> float:

@@ -131,8 +131,8 @@ def make_fair(
     X = X if hasattr(X, "shape") else np.asarray(X)
     columns = _columns(X, sensitive_features)
     seed = seed_of(random_state)
-    held = hash_uniform(seed, np.arange(_frames.n_rows(X))) < test_size
-    train, test = np.flatnonzero(~held), np.flatnonzero(held)
+    tested = hash_uniform(seed, np.arange(_frames.n_rows(X))) < test_size
+    train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
     y = np.asarray(y)
     options = {
         "base_estimator": model, "unfairness": unfairness, "random_state": seed,
@@ -145,7 +145,7 @@ def make_fair(
         check_lengths(X, sensitive_features=apart)
     check_consistent_length(X, y)
     estimator.fit(_frames.take_rows(X, train), y[train], **_rows_of(apart, train))
-    rows = Held.of(estimator, X, y, apart, test)
+    rows = HeldOut.of(estimator, X, y, apart, test)
     alone = _alone(rows.split().s)
     if alone.any():
         warnings.warn(
@@ -154,8 +154,8 @@ def make_fair(
             stacklevel=2,
         )
         test = test[~alone]
-        rows = Held.of(estimator, X, y, apart, test)
-    return _judged(model, rows, unfairness, test)
+        rows = HeldOut.of(estimator, X, y, apart, test)
+    return _compare(model, rows, unfairness, test)
 
 
 def _check(X: Any, test_size: Any, unfairness: Any) -> None:
@@ -197,7 +197,7 @@ def _rows_of(s: Any, rows: NDArray[np.int64]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class HeldOut:
     """A fitted estimator and rows that it has not seen."""
 
     estimator: Any
@@ -206,7 +206,7 @@ class Held:
     apart: dict[str, Any]
 
     @classmethod
-    def of(cls, estimator: Any, X: Any, y: Any, apart: Any, rows: NDArray[np.int64]) -> Held:
+    def of(cls, estimator: Any, X: Any, y: Any, apart: Any, rows: NDArray[np.int64]) -> HeldOut:
         """Take some rows of the data."""
         return cls(estimator, _frames.take_rows(X, rows), y[rows], _rows_of(apart, rows))
 
@@ -242,7 +242,7 @@ class Held:
             return self.estimator.path(self.X, self.y, **self.apart)
 
 
-def _judged(model: Any, rows: Held, unfairness: float, test: NDArray[np.int64]) -> FairModel:
+def _compare(model: Any, rows: HeldOut, unfairness: float, test: NDArray[np.int64]) -> FairModel:
     estimator, chunk, target = rows.estimator, rows.split(), rows.target
     if rows.labelled and len(estimator.classes_) > 2:
         raise ValueError(
@@ -250,28 +250,28 @@ def _judged(model: Any, rows: Held, unfairness: float, test: NDArray[np.int64]) 
             "FairKernelClassifier with base_estimator=model"
         )
     before = predictions(estimator.base_estimator_, chunk.x, "probability")[:, 0]
-    found = {"before": before, "after": rows.after()}
+    outputs = {"before": before, "after": rows.after()}
     options: dict[str, Any] = {"threshold": 0.5} if rows.labelled else {}
     options |= {"sensitive_features": chunk.s, "y_true": target}
-    audits = {name: audit(f, **options) for name, f in found.items()}
+    audits = {name: audit(f, **options) for name, f in outputs.items()}
     table = _frames.make_frame(
         {
-            "model": list(found),
-            "explained_share": [explained_share(f, chunk.s) for f in found.values()],
-            **_errors(list(found.values()), target, labelled=rows.labelled),
+            "model": list(outputs),
+            "explained_share": [explained_share(f, chunk.s) for f in outputs.values()],
+            **_errors(list(outputs.values()), target, labelled=rows.labelled),
         }
     ).set_index("model")
     words = _words(model, table, unfairness, rows)
     return FairModel(estimator, rows.path(), audits["before"], audits["after"], table, test, words)
 
 
-def _errors(found: list[Array], target: Array, *, labelled: bool) -> dict[str, list[float]]:
+def _errors(outputs: list[Array], target: Array, *, labelled: bool) -> dict[str, list[float]]:
     if labelled:
-        return {"accuracy": [float(np.mean((f > 0.5) == target)) for f in found]}
-    return {"rmse": [float(np.sqrt(np.mean((f - target) ** 2))) for f in found]}
+        return {"accuracy": [float(np.mean((f > 0.5) == target)) for f in outputs]}
+    return {"rmse": [float(np.sqrt(np.mean((f - target) ** 2))) for f in outputs]}
 
 
-def _words(model: Any, table: pd.DataFrame, unfairness: float, rows: Held) -> str:
+def _words(model: Any, table: pd.DataFrame, unfairness: float, rows: HeldOut) -> str:
     share = table["explained_share"]
     error, name = ("accuracy", "accuracy") if rows.labelled else ("rmse", "root mean squared error")
     was = "was fitted before" if is_fitted(model) else "was fitted on the other rows"

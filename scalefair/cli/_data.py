@@ -50,10 +50,10 @@ class Data:
         from scalefair._frames import resolve_columns
         from scalefair.errors import located
 
-        found = list(dict.fromkeys(split_names(names, self.columns)))
+        columns = list(dict.fromkeys(split_names(names, self.columns)))
         with located(argument):
-            resolve_columns(found, self.columns, len(self.columns))
-        return found
+            resolve_columns(columns, self.columns, len(self.columns))
+        return columns
 
     def selection(self, names: Sequence[str]) -> Any:
         """Return a table of some columns to take X, y and the rest from; dask's on a cluster."""
@@ -63,11 +63,11 @@ class Data:
 
         return dask_frame(self.table[list(names)])
 
-    def chunks(self, names: Sequence[str], kept: Sequence[str], rows: int) -> Iterator[Any]:
-        """Yield chunks of the columns `names` as x and of the columns `kept`, if any, as s."""
+    def chunks(self, names: Sequence[str], others: Sequence[str], rows: int) -> Iterator[Any]:
+        """Yield chunks of the columns `names` as x and of `others`, if any, as s."""
         from scalefair.stream import ArraySource, FileSource
 
-        x, s = self.table[list(names)], self.table[list(kept)] if kept else None
+        x, s = self.table[list(names)], self.table[list(others)] if others else None
         source = ArraySource(x, s) if self.in_memory else FileSource(x, s)
         return source.chunks(rows)
 
@@ -93,10 +93,10 @@ class Data:
         levels: dict[str, int] = {}
         for chunk in self.chunks([name], [], 2**16):
             (column,) = _frames.columns(chunk.x)
-            codes, found = column.codes()
+            codes, names = column.codes()
             if (codes < 0).any():
                 raise ValueError(f"{argument}: column {name!r} is missing in some rows; fill it in")
-            numbers = [levels.setdefault(level, len(levels)) for level in found]
+            numbers = [levels.setdefault(level, len(levels)) for level in names]
             parts.append(np.array(numbers, dtype=np.int16)[codes])
         chosen = _positive(argument, name, sorted(levels), positive)
         return (np.concatenate(parts) == levels[chosen]).astype(np.int8)
@@ -125,11 +125,11 @@ class Data:
             raise ValueError(
                 f"--target: column {target!r} holds {kind} values; expected numbers or classes"
             )
-        found: set[float] = set()
+        numbers: set[float] = set()
         for chunk in self.chunks([target], [], 2**16):
             values = _frames.to_numpy(chunk.x)[:, 0]
-            found.update(values[~np.isnan(values)].tolist())
-            if len(found) > MAX_NUMBER_CLASSES:
+            numbers.update(values[~np.isnan(values)].tolist())
+            if len(numbers) > MAX_NUMBER_CLASSES:
                 return False
         return True
 

@@ -24,10 +24,10 @@ def complete_columns(
     # Before an option that still lacks its value click has not told the arguments apart.
     data = context.params.get("data") or next(reversed(context.args), None)
     try:
-        found = open_data(data).columns
+        names = open_data(data).columns
     except Exception:  # whatever is wrong with the file: the command will say it
         return []
-    return [CompletionItem(f"{before}{comma}{name}") for name in found if name.startswith(last)]
+    return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
 
 
 def columns(name: str, text: str, **options: Any) -> Callable[[Command], Command]:

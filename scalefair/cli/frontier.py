@@ -137,28 +137,28 @@ def _problem(
     (target,) = table.find("--target", [target])
     names = table.find("--sensitive", sensitive)
     dropped = table.find("--drop", drop)
-    kept = [name for name in table.columns if name not in dropped]
-    for name in table.identifiers([n for n in kept if n not in (target, *names)]):
+    chosen = [name for name in table.columns if name not in dropped]
+    for name in table.identifiers([n for n in chosen if n not in (target, *names)]):
         console.note(f"column {name!r} is different in every row: an identifier, left out")
-        kept.remove(name)
-    scan = table.table[kept]
+        chosen.remove(name)
+    scan = table.table[chosen]
     common: dict[str, Any] = {
         "target": target, "sensitive": names, "seed": seed, "source": data,
         "reading": _reading(
             data, split_names(text, table.columns), delimiter,
-            [name for name in table.columns if name not in kept],
+            [name for name in table.columns if name not in chosen],
         ),
     }  # fmt: skip
     from scalefair.report import from_scan, from_table
 
     if client is None and not _is_large(scan):
         return from_table(scan.read(), **common)
-    return from_scan(scan, table.selection(kept), **common)
+    return from_scan(scan, table.selection(chosen), **common)
 
 
 def _is_large(scan: Any) -> bool:
-    found = scan.files.found
-    size = sum(int(found.filesystem.size(path) or 0) for path in found.paths)
+    files = scan.files.found
+    size = sum(int(files.filesystem.size(path) or 0) for path in files.paths)
     cells = (scan.n_rows or 0) * len(scan.columns)
     return size > LARGE_BYTES or cells > LARGE_CELLS
 

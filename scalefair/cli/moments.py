@@ -55,8 +55,8 @@ def moments(data: str | None, *, as_json: bool, quiet: bool, out: Path, **option
         )
     with cluster(options.pop("scheduler")) as client:
         make = _start if like is None else _collect
-        found = make(data, client, console, start or like, **options)
-    _write(found, out, console, {"model": start or like}, "")
+        total = make(data, client, console, start or like, **options)
+    _write(total, out, console, {"model": start or like}, "")
 
 
 def _write(total: Any, out: Path, console: Console, about: dict[str, Any], words: str) -> None:

@@ -22,18 +22,18 @@ STDOUT = Path("-")
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """Turns tables of inputs into tables of kept columns and predictions.
+    """Turns tables of inputs into tables of carried columns and predictions.
 
     Parameters
     ----------
     model : fitted estimator
         It has names of columns.
-    kept : list of str
+    carried : list of str
         Columns that are passed on.
     """
 
     model: Any
-    kept: list[str]
+    carried: list[str]
 
     @property
     def inputs(self) -> list[str]:
@@ -49,7 +49,7 @@ class Predictor:
         return ["prediction", *(f"probability_{label}" for label in classes)]
 
     def __call__(self, x: Any, s: Any) -> Any:
-        """Return an arrow table of the kept columns `s` and the predictions for `x`."""
+        """Return an arrow table of the carried columns `s` and the predictions for `x`."""
         from scalefair.stream.files import beside
 
         return beside(s, self._predictions(x))
@@ -68,8 +68,8 @@ def predict_piece(piece: Any, shared: tuple[Predictor, Any]) -> Any:
 
     predictor, scan = shared
     table = read_piece(scan, piece)
-    kept = table.select(predictor.kept) if predictor.kept else None
-    return predictor(table.select(predictor.inputs), kept)
+    carried = table.select(predictor.carried) if predictor.carried else None
+    return predictor(table.select(predictor.inputs), carried)
 
 
 @click.command(short_help="Predict the rows of DATA with a fitted MODEL.")
@@ -115,13 +115,13 @@ def predict(
         console(f"reading {data or 'the Adult census data'}")
         table = open_data(data, client=client, text=text, delimiter=delimiter, subset="test")
         table = retyped(table, [*text_columns(fitted), *text], delimiter)
-        predictor = Predictor(fitted, _kept(table, keep))
+        predictor = Predictor(fitted, _carried(table, keep))
         _check_inputs(table, model, predictor.inputs)
         console("predicting")
         rows = _write(out, watched(tables(predictor, table), _length(table), console))
     record = {
         "predictions": out, "model": model, "data": table.name, "rows": rows,
-        "columns": predictor.kept + predictor.outputs, "seconds": console.seconds,
+        "columns": predictor.carried + predictor.outputs, "seconds": console.seconds,
     }  # fmt: skip
     if out == STDOUT:
         console.finish()
@@ -132,20 +132,20 @@ def predict(
 def tables(predictor: Predictor, data: Data) -> Iterator[Any]:
     """Yield the predictions of all rows, in order."""
     if data.client is None:
-        for chunk in data.chunks(predictor.inputs, predictor.kept, ROWS):
+        for chunk in data.chunks(predictor.inputs, predictor.carried, ROWS):
             yield predictor(chunk.x, chunk.s)
         return
     from scalefair.stream._dask_files import in_order
     from scalefair.stream.files import pieces_of
 
-    scan = data.table[list(dict.fromkeys([*predictor.inputs, *predictor.kept]))]
+    scan = data.table[list(dict.fromkeys([*predictor.inputs, *predictor.carried]))]
     yield from in_order(data.client, predict_piece, pieces_of(scan), (predictor, scan))
 
 
-def watched(found: Iterator[Any], total: int | None, console: Console) -> Iterator[Any]:
+def watched(parts: Iterator[Any], total: int | None, console: Console) -> Iterator[Any]:
     """Yield tables and tell the console of their rows."""
     done = 0
-    for table in found:
+    for table in parts:
         done += table.num_rows
         console.update(done, total, "rows")
         yield table
@@ -155,12 +155,12 @@ def text_columns(model: Any) -> list[str]:
     """Return the inputs that were text when the model was fitted, whatever they look like now."""
     preparation = getattr(model, "_preparation", None)
     encoder = getattr(preparation, "encoder", None)
-    found = [c.name for c in encoder.columns_ if c.kind == "categorical"] if encoder else []
+    text = [c.name for c in encoder.columns_ if c.kind == "categorical"] if encoder else []
     sensitive = getattr(preparation, "sensitive_encoder", None)
     if sensitive is not None:
         pairs = zip(sensitive.names_, sensitive.kinds_, strict=True)
-        found += [name for name, kind in pairs if kind == "categorical" and name not in found]
-    return found
+        text += [name for name, kind in pairs if kind == "categorical" and name not in text]
+    return text
 
 
 def _with_names(path: Path, model: Any) -> Any:
@@ -169,7 +169,7 @@ def _with_names(path: Path, model: Any) -> Any:
     return model
 
 
-def _kept(data: Data, keep: Sequence[str]) -> list[str]:
+def _carried(data: Data, keep: Sequence[str]) -> list[str]:
     if list(keep) == ["all"] and "all" not in data.columns:
         return data.columns
     return data.find("--keep", keep)
@@ -199,7 +199,7 @@ def _length(data: Data) -> int | None:
     return len(data.table) if data.in_memory else data.table.n_rows
 
 
-def _write(out: Path, found: Iterator[Any]) -> int:
+def _write(out: Path, parts: Iterator[Any]) -> int:
     from scalefair.stream.files import write_csv, write_tables
 
-    return write_csv(sys.stdout.buffer, found) if out == STDOUT else write_tables(out, found)
+    return write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)

@@ -80,10 +80,10 @@ class Display(ABC):
         """Draw into `ax_`."""
 
 
-def limits(low: float, high: float, room: float) -> tuple[float, float]:
-    """Return an interval about [low, high] with so much room on either side."""
-    margin = room * (high - low) or 0.5
-    return low - margin, high + margin
+def limits(low: float, high: float, margin: float) -> tuple[float, float]:
+    """Return an interval about [low, high] with so much of its width on either side."""
+    width = margin * (high - low) or 0.5
+    return low - width, high + width
 
 
 def percent_axis(ax: Axes) -> None:
@@ -129,12 +129,12 @@ def short(name: str, longest: int = 60) -> str:
 def predicted(estimator: Any, X: Any) -> Array:
     """Predictions of shape (n,): probabilities of the second class of two, or predicted numbers."""
     if not hasattr(estimator, "classes_"):
-        found = np.asarray(estimator.predict(X), dtype=np.float64)
-        if found.ndim > 1 and found.shape[1] > 1:
+        f = np.asarray(estimator.predict(X), dtype=np.float64)
+        if f.ndim > 1 and f.shape[1] > 1:
             raise ValueError(
-                f"estimator predicts {found.shape[1]} targets; expected one: fit one model for each"
+                f"estimator predicts {f.shape[1]} targets; expected one: fit one model for each"
             )
-        return found.reshape(-1)
+        return f.reshape(-1)
     if len(estimator.classes_) != 2:
         raise ValueError(
             f"estimator has {len(estimator.classes_)} classes; expected two: fit one against the "

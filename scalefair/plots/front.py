@@ -98,20 +98,22 @@ class FrontDisplay(Display):
         """
         y = np.asarray(y_true, dtype=np.float64).reshape(-1)
         models = y_pred if isinstance(y_pred, Mapping) else {"model": y_pred}
-        found = {name: np.asarray(f, dtype=np.float64).reshape(-1) for name, f in models.items()}
-        for name, f in found.items():
+        predictions = {
+            name: np.asarray(f, dtype=np.float64).reshape(-1) for name, f in models.items()
+        }
+        for name, f in predictions.items():
             if len(f) != len(y):
                 raise ValueError(
                     f"y_pred {name!r} has {len(f)} rows and y_true {len(y)}; give the same rows"
                 )
         shares = [explained_share(f, sensitive_features, cv=5, random_state=random_state)
-                  for f in found.values()]  # fmt: skip
+                  for f in predictions.values()]  # fmt: skip
         points: dict[str, Any] = {
-            "model": list(found),
+            "model": list(predictions),
             "share": shares,
-            "share_error": [0.0] * len(found),
+            "share_error": [0.0] * len(predictions),
         }
-        fits = [_fit_of(y, f) for f in found.values()]
+        fits = [_fit_of(y, f) for f in predictions.values()]
         points |= {"r2": [r2 for r2, _ in fits], "r2_error": [error for _, error in fits]}
         return cls(_frames.make_frame(points)).plot(ax)
 
@@ -120,8 +122,8 @@ class FrontDisplay(Display):
         cls, models: Mapping[str, Any], X: Any, y: Any, *, sensitive_features: Any, ax: Any = None
     ) -> Self:
         """Draw fitted models of any kind as points, judged on rows that they have not seen."""
-        found = {name: predicted(model, X) for name, model in models.items()}
-        return cls.from_predictions(y, found, sensitive_features, ax=ax)
+        predictions = {name: predicted(model, X) for name, model in models.items()}
+        return cls.from_predictions(y, predictions, sensitive_features, ax=ax)
 
     def _draw(self) -> None:
         self.front_ = _best(self.points)

@@ -72,8 +72,8 @@ def row_at(table: pd.DataFrame, alpha: float, eta: float) -> pd.DataFrame | None
     same = np.isclose(table["eta"], eta, rtol=1e-9, atol=0.0)
     if "alpha" in table:
         same = same & np.isclose(table["alpha"], alpha, rtol=1e-9, atol=0.0)
-    found = np.flatnonzero(same)
-    return table.iloc[[int(found[0])]] if len(found) else None
+    rows = np.flatnonzero(same)
+    return table.iloc[[int(rows[0])]] if len(rows) else None
 
 
 @dataclass(eq=False, repr=False)

@@ -84,7 +84,7 @@ class Frontier:
         Warnings raised on the way.
     scored : pair of arrays of shape (n,), default=None
         The scores whose dependence is limited, where predictions are a function of them.
-    judged : DataFrame, default=None
+    test_table : DataFrame, default=None
         The models of the frontier on the held-out rows, where there is no cross-validation.
     tests : DataFrame, default=None
         Tests of independence; None where there are none, for the reason `untested`.
@@ -99,7 +99,7 @@ class Frontier:
     seconds: float
     notes: tuple[str, ...] = ()
     scored: tuple[Array, Array] | None = None
-    judged: pd.DataFrame | None = None
+    test_table: pd.DataFrame | None = None
     tests: pd.DataFrame | None = None
     untested: str = ""
 
@@ -112,16 +112,16 @@ class Frontier:
     @property
     def table(self) -> pd.DataFrame:
         """The models of the frontier: one row per (alpha, eta), or per eta."""
-        if self.judged is not None:
-            return self.judged
+        if self.test_table is not None:
+            return self.test_table
         table: pd.DataFrame = self.estimator.path_.table
         return table
 
     @property
     def front(self) -> pd.DataFrame:
         """The rows of the table that no other beats in both accuracy and fairness."""
-        if self.judged is not None:
-            return front_of(self.judged)
+        if self.test_table is not None:
+            return front_of(self.test_table)
         front: pd.DataFrame = self.estimator.path_.front()
         return front
 
@@ -136,7 +136,7 @@ class Frontier:
         return self._row_of(self.table)
 
     def _row_of(self, table: pd.DataFrame) -> pd.DataFrame | None:
-        alpha = self.estimator.alpha_ if self.judged is None else np.nan
+        alpha = self.estimator.alpha_ if self.test_table is None else np.nan
         return row_at(table, alpha, self.estimator.eta_)
 
     def scores(self) -> tuple[Scores, Scores]:
@@ -201,7 +201,7 @@ def fit_frontier(
         else:
             progress("fitting other weights of the penalty")
             models = relatives(estimator, train)
-            baseline, table = models[min(models)], judged(models, test, groups)
+            baseline, table = models[min(models)], compare(models, test, groups)
         progress(f"predicting {test.n_rows:,} held-out rows")
         before, after = predicted(baseline, test.X), predicted(estimator, test.X)
         scored = scores(baseline, test.X), scores(estimator, test.X)
@@ -338,13 +338,13 @@ def _refitted(estimator: Any, train: Sample, eta: float) -> Any:
     return fresh.fit(train.X, train.y, **fit_arguments(fresh, train))
 
 
-def judged(models: dict[float, Any], test: Sample, groups: Groups) -> pd.DataFrame:
+def compare(models: dict[float, Any], test: Sample, groups: Groups) -> pd.DataFrame:
     """Return error and share of each model on the held-out rows, with their standard errors."""
-    rows = [_judged_row(eta, model, test, groups) for eta, model in models.items()]
+    rows = [_compared_row(eta, model, test, groups) for eta, model in models.items()]
     return _frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _judged_row(eta: float, model: Any, test: Sample, groups: Groups) -> dict[str, float]:
+def _compared_row(eta: float, model: Any, test: Sample, groups: Groups) -> dict[str, float]:
     squares = (test.y - predicted(model, test.X)) ** 2
     share, share_error = share_and_error(groups, scores(model, test.X))
     variance = float(np.var(test.y))

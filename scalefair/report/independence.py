@@ -65,13 +65,13 @@ def _possible(y: Array) -> list[str]:
     return [name for name in TITLES if name not in skipped]
 
 
-def _beside(found: pd.DataFrame) -> pd.DataFrame:
+def _beside(table: pd.DataFrame) -> pd.DataFrame:
     """Return the two models side by side; what is shown of single attributes is less."""
-    attributes = list(dict.fromkeys(found["attribute"]))
+    attributes = list(dict.fromkeys(table["attribute"]))
     rows = []
     for attribute in reversed(attributes):  # all together first
         for measure in TITLES:
-            pair = found[(found["attribute"] == attribute) & (found["measure"] == measure)]
+            pair = table[(table["attribute"] == attribute) & (table["measure"] == measure)]
             if pair.empty or (attribute != attributes[-1] and measure not in ALONE):
                 continue
             by = pair.set_index("model")
@@ -82,7 +82,7 @@ def _beside(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdict(table: pd.DataFrame, names: str) -> str:
-    """Say what the test of the chosen model finds."""
+    """Return in words what the test of the chosen model finds."""
     tested = table[table["measure"] == "hsic_pvalue"]
     p = math.nan if tested.empty else float(tested["after"].iloc[0])
     if math.isnan(p):

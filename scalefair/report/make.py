@@ -9,10 +9,9 @@ import numpy as np
 from sklearn.base import clone
 
 from scalefair import __version__, _frames
-from scalefair._hash import smallest_hash
 from scalefair.report.frontier import Frontier, check_fair, fit_frontier
 from scalefair.report.page import write_report
-from scalefair.report.problem import HELD_OUT, Problem, check_length, read_target, take_sample
+from scalefair.report.problem import Problem, hold_out, read_target
 
 
 def make_report(
@@ -58,25 +57,21 @@ def make_report(
     >>> from scalefair.report import make_report
     >>> toy = make_toy1(400, random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     told = make_report(
+    ...     result = make_report(
     ...         FairRidge(unfairness=0.05), toy.data, toy.target,
     ...         sensitive_features=toy.sensitive_features, out=folder,
     ...     )
-    >>> round(told.estimator.explained_share_, 6) <= 0.05
+    >>> round(result.estimator.explained_share_, 6) <= 0.05
     True
     """
     check_fair(estimator)
     S = _sensitive(estimator, X, sensitive_features)
     numbers, levels = read_target(_named(y, target), target)
-    n = check_length(len(numbers))
-    tested = smallest_hash(random_state, 0, n, round(HELD_OUT * n))
-    trained = np.delete(np.arange(n), tested)
-    train, test = (take_sample(X, numbers, S, rows) for rows in (trained, tested))
+    train, test, held_out = hold_out(X, numbers, S, random_state)
+    code = "# X, y, S: inputs, target and sensitive attributes"
     problem = Problem(
-        source, target, _names(S), train, test,
-        f"{HELD_OUT:.0%} of the rows, chosen at random (seed {random_state})", levels,
-        "# X, y, S: inputs, target and sensitive attributes",
-    )  # fmt: skip
+        source, target, _frames.column_names(S) or [], train, test, held_out, levels, code
+    )
     result = fit_frontier(problem, clone(estimator))
     write_report(result, out, __version__)
     return result
@@ -97,10 +92,8 @@ def _sensitive(estimator: Any, X: Any, given: Any) -> Any:
     names = _frames.column_names(table)
     if names is not None:
         return table
-    found = _frames.columns(_frames.as_table(table, one_column=True), "s")
-    return _frames.make_frame(
-        {_name(column.name, i): _values(column) for i, column in enumerate(found)}
-    )
+    columns = _frames.columns(_frames.as_table(table, one_column=True), "s")
+    return _frames.make_frame({c.name or f"s{i}": _values(c) for i, c in enumerate(columns)})
 
 
 def _values(column: _frames.Column) -> Any:
@@ -108,14 +101,6 @@ def _values(column: _frames.Column) -> Any:
         return column.floats()
     codes, levels = column.codes()
     return np.array([*levels, None], dtype=object)[codes]
-
-
-def _name(name: str, place: int) -> str:
-    return name or f"s{place}"
-
-
-def _names(S: Any) -> list[str]:
-    return _frames.column_names(S) or []
 
 
 def _named(y: Any, target: str) -> Any:

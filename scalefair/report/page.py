@@ -79,7 +79,7 @@ def render(frontier: Frontier, version: str, model: str | None = None) -> str:
     Parameters
     ----------
     frontier : Frontier
-        What to tell.
+        What to show.
     version : str
         Of scalefair.
     model : str, default=None

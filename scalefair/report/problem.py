@@ -17,7 +17,7 @@ from scalefair.stream import FileSource, Scan
 
 HELD_OUT = 0.2
 MAX_HELD_OUT = 50_000
-_LEAST_ROWS = 50
+_MIN_ROWS = 50
 _CHUNK = 2**16
 """Rows of files in memory at once."""
 
@@ -112,17 +112,13 @@ def from_table(
     sensitive = list(dict.fromkeys(sensitive))
     check_columns(table, target, sensitive)
     y, levels = read_target(table, target)
-    n = check_length(len(y))
-    tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
-    trained = np.delete(np.arange(n), tested)
-    if np.ptp(y[trained]) == 0:
+    X, S = _frames.drop_columns(table, target), _frames.take_columns(table, sensitive)
+    train, test, held_out = hold_out(X, y, S, seed)
+    if np.ptp(train.y) == 0:
         raise ValueError(
             f"target: column {target!r} has the same value in all training rows, so there is "
             "nothing to predict; choose another column"
         )
-    X, S = _frames.drop_columns(table, target), _frames.take_columns(table, sensitive)
-    train, test = (take_sample(X, y, S, rows) for rows in (trained, tested))
-    held_out = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
     code = python_code(reading, target, sensitive, levels)
     return Problem(source, target, sensitive, train, test, held_out, levels, code)
 
@@ -152,8 +148,8 @@ def from_scan(
     check_columns(scan.head(1), target, sensitive)
     n = scan.count_rows()
     tested = np.sort(smallest_hash(seed, 0, n, min(round(HELD_OUT * n), MAX_HELD_OUT)))
-    held = _rows_at(scan, tested)
-    y, levels = read_target(held, target)
+    table = _rows_at(scan, tested)
+    y, levels = read_target(table, target)
     if np.ptp(y) == 0:
         raise ValueError(
             f"target: column {target!r} has the same value in all held-out rows; choose another"
@@ -163,7 +159,7 @@ def from_scan(
     inputs = [name for name in scan.columns if name != target]
     labels = rows[target] if levels is None else _coded(scan[target], levels)
     train = Sample(rows[inputs], labels, rows[sensitive], weight)
-    test = Sample(held.select(inputs), y, held.select(sensitive))
+    test = Sample(table.select(inputs), y, table.select(sensitive))
     held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
     code = python_code(reading, target, sensitive, levels)
     return Problem(source, target, sensitive, train, test, held_out, levels, code)
@@ -183,13 +179,13 @@ def _coded(column: Scan, levels: tuple[str, str]) -> Any:
     """Return a column of two levels as 0 and 1, one byte a row."""
     parts = []
     for chunk in FileSource(column).chunks(_CHUNK):
-        (found,) = _frames.columns(chunk.x)
-        codes, names = found.codes()
+        (values,) = _frames.columns(chunk.x)
+        codes, names = values.codes()
         strange = [name for name in names if name not in levels]
         if strange or (codes < 0).any():
             what = repr(strange[0]) if strange else "missing"
             raise ValueError(
-                f"target: column {found.name!r} is {what} in some row; expected {levels[0]!r} or "
+                f"target: column {values.name!r} is {what} in some row; expected {levels[0]!r} or "
                 f"{levels[1]!r} in all: repair or leave out those rows"
             )
         parts.append(np.array([name == levels[1] for name in names], dtype=np.int8)[codes])
@@ -218,15 +214,15 @@ def read_target(table: Any, target: str) -> tuple[Array, tuple[str, str] | None]
 
 
 def _two_levels(column: _frames.Column) -> tuple[Array, tuple[str, str]]:
-    codes, found = column.codes()
-    if len(found) != 2:
-        shown = ", ".join(map(repr, sorted(found)[:5])) + ", ..." * (len(found) > 5)
+    codes, levels = column.codes()
+    if len(levels) != 2:
+        shown = ", ".join(map(repr, sorted(levels)[:5])) + ", ..." * (len(levels) > 5)
         raise ValueError(
-            f"target: column {column.name!r} is text with {len(found)} levels ({shown}); expected "
+            f"target: column {column.name!r} is text with {len(levels)} levels ({shown}); expected "
             "numbers or two levels: choose another column, or turn it into numbers"
         )
-    low, high = sorted(found)
-    y = np.where(codes < 0, np.nan, np.equal(codes, found.index(high)))
+    low, high = sorted(levels)
+    y = np.where(codes < 0, np.nan, np.equal(codes, levels.index(high)))
     return y, (low, high)
 
 
@@ -258,16 +254,17 @@ def python_code(
     )
 
 
-def check_length(n: int) -> int:
-    """Return the length of a table; raise ValueError if it is too short to hold rows out."""
-    if n < _LEAST_ROWS:
+def hold_out(X: Any, y: Array, S: Any, seed: int) -> tuple[Sample, Sample, str]:
+    """Return rows to fit, a fifth of the rows to judge by, and how they were chosen, in words."""
+    n = len(y)
+    if n < _MIN_ROWS:
         raise ValueError(
-            f"the table has {n} rows; expected at least {_LEAST_ROWS}, of which a fifth is held "
+            f"the table has {n} rows; expected at least {_MIN_ROWS}, of which a fifth is held "
             "out: give more rows"
         )
-    return n
-
-
-def take_sample(X: Any, y: Array, S: Any, rows: NDArray[np.int64]) -> Sample:
-    """Return some rows of a problem."""
-    return Sample(_frames.take_rows(X, rows), y[rows], _frames.take_rows(S, rows))
+    tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
+    train, test = (
+        Sample(_frames.take_rows(X, rows), y[rows], _frames.take_rows(S, rows))
+        for rows in (np.delete(np.arange(n), tested), tested)
+    )
+    return train, test, f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"

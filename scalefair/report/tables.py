@@ -48,11 +48,11 @@ def measure_rows(before: Scores, after: Scores) -> list[tuple[str, str, str]]:
 def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
     """Some models of the frontier, spread evenly over the shares, the chosen one among them."""
     # Without cross-validation the models are few, and the chosen one may be beaten by chance.
-    rows = frontier.front if frontier.judged is None else _by_share(frontier.judged)
+    rows = frontier.front if frontier.test_table is None else _by_share(frontier.test_table)
     if rows.empty:  # every prediction is constant
         return []
     chosen = frontier.chosen
-    if frontier.judged is None and chosen is not None and not frontier.is_on_front:
+    if frontier.test_table is None and chosen is not None and not frontier.is_on_front:
         both = {str(name): [*rows[name], *chosen[name]] for name in rows}
         rows = _frames.make_frame(both).sort_values("explained_share_cv", kind="stable")
     is_chosen = np.zeros(len(rows), dtype=bool)
@@ -90,7 +90,7 @@ def decision_rows(frontier: Frontier) -> list[dict[str, str]]:
     if not frontier.problem.is_binary:
         return []
     table = decision_table(frontier.groups, frontier.before, frontier.after, CUT)
-    table[table.columns[2:]] *= 100
+    table[[f"{name}{end}" for name in ("before", "after") for end in ("", "_low", "_high")]] *= 100
     return [_pair(row, 1, " %") for _, row in table.head(MAX_GROUPS).iterrows()]
 
 

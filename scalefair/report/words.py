@@ -53,7 +53,7 @@ def percent(x: float) -> str:
 
 
 def headline(frontier: Frontier) -> str:
-    """Say what fairness costs and what it brings, on the held-out rows, in two sentences."""
+    """Return what fairness costs and what it brings, on the held-out rows, in two sentences."""
     before, after = frontier.scores()
     rows = f"{frontier.problem.test.n_rows:,} held-out rows"
     if math.isnan(after.share.value):
@@ -79,7 +79,7 @@ def _aim(frontier: Frontier) -> str:
 def _price(frontier: Frontier) -> str:
     cost = frontier.cost()
     if np.array_equal(frontier.before, frontier.after):
-        how = "cross-validation finds it so" if frontier.judged is None else "it is met"
+        how = "cross-validation finds it so" if frontier.test_table is None else "it is met"
         return f"costs nothing, for {how} without any penalty"
     if math.isnan(cost.value):
         return "has no price, for the model without the penalty predicts no better than the mean"
@@ -106,7 +106,7 @@ def refit_code(frontier: Frontier) -> str:
         f"est.fit(X, y{', sensitive_features=S' if seen else ''})",
         "",
     ]
-    if frontier.judged is None:
+    if frontier.test_table is None:
         lines += [
             "est.path_.table            # every fit of this page, as a data frame",
             "est.path_.select(unfairness=0.02)          # another limit, without the data",
@@ -152,7 +152,9 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
         "limit": frontier.limit,
         "estimator": type(estimator).__name__,
-        "alpha": estimator.alpha_ if frontier.judged is None else _parameter(estimator, "alpha"),
+        "alpha": estimator.alpha_
+        if frontier.test_table is None
+        else _parameter(estimator, "alpha"),
         "eta": estimator.eta_,
         "cost": asdict(frontier.cost()),
         "before": _as_dict(before),
