@@ -87,7 +87,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         a splitter, a feature map or base model that is not scalefair's own. To store such an object
         is to store code; the error names where it is. joblib and skops do that (`skops_types`).
     """
-    writer = _Writer()
+    writer = _ModelWriter()
     root = writer.entry(model, type(model).__name__)
     _files.write(path, "model", writer.arrays, {"root": root, "objects": writer.objects})
 
@@ -100,7 +100,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     arrays, values = _files.read(path, "model")
     try:
-        return _Reader(arrays, values["objects"]).root(values["root"])
+        return _ModelReader(arrays, values["objects"]).root(values["root"])
     except (TypeError, AttributeError, LookupError, RecursionError, ValueError,
             ArithmeticError) as error:  # fmt: skip
         raise ValueError(f"{path} holds no valid model ({error!r:.500})") from error
@@ -115,7 +115,7 @@ def skops_types() -> list[str]:
     return sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in CLASSES.values()})
 
 
-class _Writer:
+class _ModelWriter:
     """Turns values into JSON, and arrays and objects into entries that the JSON refers to."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class _Writer:
     def _array(self, array: NDArray[Any], where: str) -> Any:
         if array.dtype.kind in "OU":
             return {
-                "text": [_plain(item, where) for item in array.ravel().tolist()],
+                "text": [_plain_item(item, where) for item in array.ravel().tolist()],
                 "shape": list(array.shape),
                 "dtype": array.dtype.str,
             }
@@ -196,7 +196,7 @@ class _Writer:
         return {"object": number}
 
 
-def _plain(item: Any, where: str) -> Any:
+def _plain_item(item: Any, where: str) -> Any:
     item = item.item() if isinstance(item, np.generic) else item
     if not isinstance(item, PLAIN):
         raise UnsavableError(
@@ -208,7 +208,7 @@ def _plain(item: Any, where: str) -> Any:
     return item
 
 
-class _Reader:
+class _ModelReader:
     """The way back."""
 
     def __init__(self, arrays: dict[str, NDArray[Any]], objects: list[dict[str, Any]]) -> None:

@@ -26,7 +26,7 @@ from scalefair.report.frontier import has_closed_form_path, has_loss_path, weigh
 from scalefair.report.groups import decision_table
 from scalefair.report.independence import independence, verdict
 from scalefair.report.page import render
-from scalefair.report.tables import front_rows, relevance_table
+from scalefair.report.tables import compare_relevance, front_rows
 
 SMALL = {"n_components": 15, "random_state": 0}
 
@@ -174,7 +174,7 @@ def test_length_scales_of_a_sum_of_kernels_are_not_those_of_inputs(tmp_path):
     both = RBF(1.0) + RBF(3.0)  # as many length scales as inputs
     model = FairGPRegressor(kernel=both, optimizer=None, eta=1.0, **SMALL)
     found = make_report(model, X[["age", "hours"]], y, sensitive_features=S, out=tmp_path)
-    assert relevance_table(found.baseline, found.estimator) is None
+    assert compare_relevance(found.baseline, found.estimator) is None
 
 
 def test_weights_lie_about_the_one_found():
@@ -187,7 +187,7 @@ def test_weights_lie_about_the_one_found():
 
 def test_a_process_without_penalty_learns_its_own_length_scales(reports):
     folder, found = reports("process")
-    table = relevance_table(found.baseline, found.estimator)
+    table = compare_relevance(found.baseline, found.estimator)
     assert found.baseline.eta_ == 0
     fair, plain = found.estimator.relevance(), found.baseline.relevance()
     by = table.set_index("input")
@@ -196,8 +196,8 @@ def test_a_process_without_penalty_learns_its_own_length_scales(reports):
         assert by.loc[name, "before"] == plain.set_index("input").loc[name, "length_scale"]
     assert table["after_relevance"].is_monotonic_decreasing
     assert "What the model looks at" in (folder / "report.html").read_text("utf-8")
-    assert relevance_table(*[reports("exact process")[1].estimator] * 2) is None
-    assert relevance_table(*[reports("ridge")[1].estimator] * 2) is None
+    assert compare_relevance(*[reports("exact process")[1].estimator] * 2) is None
+    assert compare_relevance(*[reports("ridge")[1].estimator] * 2) is None
 
 
 def test_the_tests_are_those_of_the_measures(reports):

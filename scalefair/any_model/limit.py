@@ -89,7 +89,7 @@ class Centring:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class CurvePoint:
     """Predictions of one point of a curve, and the rows that are judged apart from each other."""
 
     curve: str
@@ -156,9 +156,9 @@ def limit_gap(
         Where the base model errs on these rows less than half as much as on rows that it has not
         seen.
     """
-    _check(estimator, y)
+    _check_estimator(estimator, y)
     y = np.asarray(y, dtype=np.float64)
-    chunk = estimator._preparation.split(Chunk(_plain(X), sensitive_features))
+    chunk = estimator._preparation.split(Chunk(_as_rows(X), sensitive_features))
     candidates = _candidates(estimator, X, chunk, h)
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
@@ -167,18 +167,18 @@ def limit_gap(
         {
             "curve": [point.curve for point in points],
             "parameter": [point.parameter for point in points],
-            "share": [_share(point, chunk.s) for point in points],
+            "share": [_share_of(point, chunk.s) for point in points],
             "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
         }
     )
     return LimitGap(table, _mean_excess(table), best)
 
 
-def _plain(X: Any) -> Any:
+def _as_rows(X: Any) -> Any:
     return X if hasattr(X, "shape") else np.asarray(X)
 
 
-def _check(estimator: Any, y: Any) -> None:
+def _check_estimator(estimator: Any, y: Any) -> None:
     known = isinstance(estimator, FairRidge | FairKernelRidge | FairKernelRidgeCV)
     if not known or not hasattr(estimator, "moments_"):
         raise TypeError(
@@ -222,7 +222,7 @@ def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
 
 
 def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array]:
-    plain = _unpenalized(estimator).predict(X)
+    plain = _at_eta_0(estimator).predict(X)
     candidates = {"eta=0": plain}
     if estimator.base_estimator_ is not None:
         base = predictions(estimator.base_estimator_, chunk.x, "probability")
@@ -237,11 +237,11 @@ def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array
     return candidates
 
 
-def _unpenalized(estimator: Any) -> Any:
+def _at_eta_0(estimator: Any) -> Any:
     return estimator.path().estimator(estimator._ridges()["phi"], 0.0)
 
 
-def _fair_points(estimator: Any, X: Any) -> list[Point]:
+def _fair_points(estimator: Any, X: Any) -> list[CurvePoint]:
     path = estimator.path_ if isinstance(estimator, FairKernelRidgeCV) else estimator.path()
     points = []
     for limit in LIMITS:
@@ -249,7 +249,7 @@ def _fair_points(estimator: Any, X: Any) -> list[Point]:
             model = path.limited(limit)
         except NotAttainableError:
             continue
-        points.append(Point("model", limit, np.asarray(model.predict(X))))
+        points.append(CurvePoint("model", limit, np.asarray(model.predict(X))))
         if model.eta_ == 0:  # larger limits do not bind
             break
     return points
@@ -257,14 +257,14 @@ def _fair_points(estimator: Any, X: Any) -> list[Point]:
 
 def _limit_points(
     estimator: Any, s: Any, best: str, candidates: dict[str, Array], y: Array
-) -> list[Point]:
+) -> list[CurvePoint]:
     """h − c(E[h|s] − E h) for several c; a given h is centred by halves, each by the other."""
     encoded = np.asarray(estimator._preparation.sensitive_encoder.transform(s))
     Psi = np.asarray(estimator.psi_.transform(encoded), dtype=np.float64)
     h = candidates[best]
     if best != "given":
         learnt = _learnt(estimator, best)
-        return [Point("limit", c, learnt.apply(Psi, h, c)) for c in SHRINKAGES]
+        return [CurvePoint("limit", c, learnt.apply(Psi, h, c)) for c in SHRINKAGES]
     half = hash_uniform(0, np.arange(len(h))) < 0.5
     halves = np.flatnonzero(half), np.flatnonzero(~half)
     units = estimator.moments_.units.get("psi", ())
@@ -274,7 +274,7 @@ def _limit_points(
         f = np.empty_like(h)
         for rows, centring in zip(halves, centrings, strict=True):
             f[rows] = centring.apply(Psi[rows], h[rows], c)
-        points.append(Point("limit", c, f, halves))
+        points.append(CurvePoint("limit", c, f, halves))
     return points
 
 
@@ -284,13 +284,13 @@ def _learnt(estimator: Any, best: str) -> Centring:
     if best == "base_estimator":
         first = np.eye(moments.blocks["base"])[0]
         return Centring.of_moments(moments, ("base",), first)
-    plain = _unpenalized(estimator)
+    plain = _at_eta_0(estimator)
     centring = Centring.of_moments(moments, plain._features, plain.coef_)
     mean_psi, mean_h, mean_y = centring.means
     return replace(centring, means=(mean_psi, mean_h + plain.intercept_, mean_y))
 
 
-def _share(point: Point, s: Any) -> float:
+def _share_of(point: CurvePoint, s: Any) -> float:
     shares = []
     for rows in point.apart:
         some = s if isinstance(rows, slice) else _frames.take_rows(s, rows)

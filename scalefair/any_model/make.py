@@ -127,9 +127,9 @@ def make_fair(
     >>> bool(shares["after"] < shares["before"])
     True
     """
-    _check(X, test_size, unfairness)
+    _check_arguments(X, test_size, unfairness)
     X = X if hasattr(X, "shape") else np.asarray(X)
-    columns = _columns(X, sensitive_features)
+    columns = _named_columns(X, sensitive_features)
     seed = seed_of(random_state)
     tested = hash_uniform(seed, np.arange(_frames.n_rows(X))) < test_size
     train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
@@ -145,7 +145,7 @@ def make_fair(
         check_lengths(X, sensitive_features=apart)
     check_consistent_length(X, y)
     estimator.fit(_frames.take_rows(X, train), y[train], **_rows_of(apart, train))
-    rows = HeldOut.of(estimator, X, y, apart, test)
+    rows = UnseenRows.of(estimator, X, y, apart, test)
     alone = _alone(rows.split().s)
     if alone.any():
         warnings.warn(
@@ -154,11 +154,11 @@ def make_fair(
             stacklevel=2,
         )
         test = test[~alone]
-        rows = HeldOut.of(estimator, X, y, apart, test)
+        rows = UnseenRows.of(estimator, X, y, apart, test)
     return _compare(model, rows, unfairness, test)
 
 
-def _check(X: Any, test_size: Any, unfairness: Any) -> None:
+def _check_arguments(X: Any, test_size: Any, unfairness: Any) -> None:
     check_number("unfairness", unfairness, 0.0, 1.0)
     if not 0 < check_number("test_size", test_size, 0.0, 1.0) < 1:
         raise ValueError(f"test_size={test_size!r} must be between 0 and 1; give for instance 0.25")
@@ -170,7 +170,7 @@ def _check(X: Any, test_size: Any, unfairness: Any) -> None:
         )
 
 
-def _columns(X: Any, sensitive: Any) -> Any:
+def _named_columns(X: Any, sensitive: Any) -> Any:
     """Return the columns of X that `sensitive` names; None where it holds the attributes."""
     if isinstance(sensitive, str | int):
         return [sensitive]
@@ -197,7 +197,7 @@ def _rows_of(s: Any, rows: NDArray[np.int64]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
+class UnseenRows:
     """A fitted estimator and rows that it has not seen."""
 
     estimator: Any
@@ -206,7 +206,7 @@ class HeldOut:
     apart: dict[str, Any]
 
     @classmethod
-    def of(cls, estimator: Any, X: Any, y: Any, apart: Any, rows: NDArray[np.int64]) -> HeldOut:
+    def of(cls, estimator: Any, X: Any, y: Any, apart: Any, rows: NDArray[np.int64]) -> UnseenRows:
         """Take some rows of the data."""
         return cls(estimator, _frames.take_rows(X, rows), y[rows], _rows_of(apart, rows))
 
@@ -242,7 +242,7 @@ class HeldOut:
             return self.estimator.path(self.X, self.y, **self.apart)
 
 
-def _compare(model: Any, rows: HeldOut, unfairness: float, test: NDArray[np.int64]) -> FairModel:
+def _compare(model: Any, rows: UnseenRows, unfairness: float, test: NDArray[np.int64]) -> FairModel:
     estimator, chunk, target = rows.estimator, rows.split(), rows.target
     if rows.labelled and len(estimator.classes_) > 2:
         raise ValueError(
@@ -271,7 +271,7 @@ def _errors(outputs: list[Array], target: Array, *, labelled: bool) -> dict[str,
     return {"rmse": [float(np.sqrt(np.mean((f - target) ** 2))) for f in outputs]}
 
 
-def _words(model: Any, table: pd.DataFrame, unfairness: float, rows: HeldOut) -> str:
+def _words(model: Any, table: pd.DataFrame, unfairness: float, rows: UnseenRows) -> str:
     share = table["explained_share"]
     error, name = ("accuracy", "accuracy") if rows.labelled else ("rmse", "root mean squared error")
     was = "was fitted before" if is_fitted(model) else "was fitted on the other rows"

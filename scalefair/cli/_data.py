@@ -98,7 +98,7 @@ class Data:
                 raise ValueError(f"{argument}: column {name!r} is missing in some rows; fill it in")
             numbers = [levels.setdefault(level, len(levels)) for level in names]
             parts.append(np.array(numbers, dtype=np.int16)[codes])
-        chosen = _positive(argument, name, sorted(levels), positive)
+        chosen = _positive_level(argument, name, sorted(levels), positive)
         return (np.concatenate(parts) == levels[chosen]).astype(np.int8)
 
     def identifiers(self, names: Sequence[str]) -> list[str]:
@@ -134,7 +134,7 @@ class Data:
         return True
 
 
-def _positive(argument: str, name: str, levels: list[str], positive: str | None) -> str:
+def _positive_level(argument: str, name: str, levels: list[str], positive: str | None) -> str:
     if positive is None and len(levels) == 2:
         return levels[1]
     if positive not in levels:

@@ -70,12 +70,12 @@ def out_file(text: str, **options: Any) -> Callable[[Command], Command]:
     return click.option("--out", type=click.Path(path_type=Path), help=text, **options)
 
 
-def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def _in_order(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return several options as one decorator, in the order of the help."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
-reading = _together(
+reading = _in_order(
     columns("--text", "Columns of a csv to read as text, such as codes of digits."),
     click.option(
         "--delimiter", metavar="C", default=",", show_default=True, help="Of cells in a csv."
@@ -88,14 +88,14 @@ reading = _together(
 )
 """How DATA is read, and where it is computed."""
 
-printing = _together(
+printing = _in_order(
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     click.option("--quiet", is_flag=True, help="Print nothing but errors and the JSON."),
     click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
 )
 """What is printed."""
 
-modelling = _together(
+modelling = _in_order(
     unfairness(help=f"{UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
     click.option(
         "--eta", type=click.FloatRange(0), help="Weight of the penalty, instead of a limit."

@@ -137,7 +137,7 @@ class FitProgress:
 
 
 @contextmanager
-def noted(console: Console) -> Iterator[list[str]]:
+def noting_warnings(console: Console) -> Iterator[list[str]]:
     """Collect warnings meant for users, and print each as one line once the work is done."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:

@@ -8,7 +8,7 @@ import click
 
 from scalefair.cli import _options
 from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, cluster, open_data
-from scalefair.cli._output import Console, noted
+from scalefair.cli._output import Console, noting_warnings
 
 
 @click.command()
@@ -75,12 +75,12 @@ def _audit(
     labels = None if y is None else table.codes("--truth", y, positive)
     console("judging")
     rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
-    with noted(console):
+    with noting_warnings(console):
         result = judge(
             rows[models],
             sensitive_features=rows[attributes],
-            y_true=_given(rows, y) if labels is None else labels,
-            sample_weight=_given(rows, w),
+            y_true=_optional(rows, y) if labels is None else labels,
+            sample_weight=_optional(rows, w),
             random_state=seed,
             **options,
         )
@@ -91,7 +91,7 @@ def _audit(
     console.result({**record, "seconds": console.seconds}, summary)
 
 
-def _given(rows: Any, name: str | None) -> Any:
+def _optional(rows: Any, name: str | None) -> Any:
     return None if name is None else rows[name]
 
 

@@ -17,7 +17,7 @@ from scalefair.cli._data import (
     cluster,
     open_data,
 )
-from scalefair.cli._output import Console, FitProgress, check_file, noted
+from scalefair.cli._output import Console, FitProgress, check_file, noting_warnings
 
 LIMIT = 0.05
 
@@ -75,7 +75,7 @@ class Roles:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ModelOptions:
     """What the options about the model say."""
 
     unfairness: float | None
@@ -160,7 +160,7 @@ def fit_model(
         table = data.selection(roles.all)
         columns, options = roles.arguments(table)
         try:
-            with noted(console) as warned:
+            with noting_warnings(console) as warned:
                 estimator.set_callbacks(FitProgress(console)).fit(*columns, **options)
         except UselessColumnError as error:
             if error.column not in roles.inputs or error.column in roles.sensitive:
@@ -234,7 +234,7 @@ def _fit(
 ) -> None:  # fmt: skip
     from scalefair import save
 
-    settings = Settings(**options)
+    settings = ModelOptions(**options)
     settings.limits()
     console(f"reading {data or 'the Adult census data'}")
     table = open_data(data, client=client, text=text, delimiter=delimiter)

@@ -129,7 +129,7 @@ def _problem(
     if data is None:
         if target is not None:
             raise ValueError("--target belongs to DATA: name a parquet or csv file before it")
-        return _adult(open_data(None, client=client), sensitive, drop)
+        return _adult_problem(open_data(None, client=client), sensitive, drop)
     if target is None or not sensitive:
         missing = "--target" if target is None else "--sensitive"
         raise ValueError(f"{missing} is needed with DATA: scalefair frontier {data} {missing} NAME")
@@ -172,7 +172,7 @@ def _reading(data: str, text: list[str], delimiter: str, left_out: list[str]) ->
     return f"scalefair.scan_{kind}" + (f".drop({left_out!r})" if left_out else "")
 
 
-def _adult(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -> Problem:
+def _adult_problem(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -> Problem:
     from scalefair._frames import drop_columns, take_columns
     from scalefair.datasets import load_adult
     from scalefair.report import Problem, Sample

@@ -9,8 +9,8 @@ import click
 
 from scalefair.cli import _options
 from scalefair.cli._data import cluster, open_data, retyped
-from scalefair.cli._output import Console, check_file, noted
-from scalefair.cli.fit import Roles, Settings, describe, find_roles, fit_model, words
+from scalefair.cli._output import Console, check_file, noting_warnings
+from scalefair.cli.fit import ModelOptions, Roles, describe, find_roles, fit_model, words
 from scalefair.cli.predict import text_columns
 
 _FILE = click.Path(path_type=Path)
@@ -56,10 +56,12 @@ def moments(data: str | None, *, as_json: bool, quiet: bool, out: Path, **option
     with cluster(options.pop("scheduler")) as client:
         make = _start if like is None else _collect
         total = make(data, client, console, start or like, **options)
-    _write(total, out, console, {"model": start or like}, "")
+    _save_moments(total, out, console, {"model": start or like}, "")
 
 
-def _write(total: Any, out: Path, console: Console, about: dict[str, Any], words: str) -> None:
+def _save_moments(
+    total: Any, out: Path, console: Console, about: dict[str, Any], words: str
+) -> None:
     total.save(out)
     record = {
         "moments": out, **about, "rows": total.n_rows, "weight": total.weight,
@@ -74,7 +76,7 @@ def _start(data: str | None, client: Any, console: Console, model: Path, **optio
     check_file(model)
     names = {name: options.pop(name) for name in ("target", "sensitive", "drop", "weight")}
     reading = {name: options.pop(name) for name in ("text", "delimiter")}
-    settings = Settings(**options)
+    settings = ModelOptions(**options)
     settings.limits()
     console(f"reading {data or 'the Adult census data'}")
     table = open_data(data, client=client, **reading)
@@ -96,7 +98,7 @@ def _collect(data: str | None, client: Any, console: Console, like: Path, **opti
     roles = _roles_of(model, table, options)
     console("summing")
     columns, own = roles.arguments(table.selection(roles.all))
-    with noted(console):
+    with noting_warnings(console):
         return model.collect(*columns, **own)
 
 
@@ -142,7 +144,7 @@ def merge(parts: tuple[Path, ...], *, out: Path, as_json: bool, quiet: bool) -> 
         more = Moments.load(part)
         with located(f"{part} and {parts[0]}"):
             total = total + more
-    _write(total, out, console, {"parts": list(parts)}, f" from {len(parts)} parts")
+    _save_moments(total, out, console, {"parts": list(parts)}, f" from {len(parts)} parts")
 
 
 def solve(path: Path, like: Path, out: Path, console: Console, options: dict[str, Any]) -> None:
@@ -151,8 +153,8 @@ def solve(path: Path, like: Path, out: Path, console: Console, options: dict[str
 
     model, given = _regression(like), Moments.load(path)
     console(f"solving from {given.n_rows:,} rows")
-    with noted(console) as notes:
-        solved = _at(model, options).solve_from(given)
+    with noting_warnings(console) as notes:
+        solved = _at_options(model, options).solve_from(given)
     solved.columns_ = getattr(model, "columns_", {})
     save(solved, out)
     record = {
@@ -164,7 +166,7 @@ def solve(path: Path, like: Path, out: Path, console: Console, options: dict[str
     console.result(record, words(out, record))
 
 
-def _at(model: Any, options: dict[str, Any]) -> Any:
+def _at_options(model: Any, options: dict[str, Any]) -> Any:
     """Return the model at the alpha, eta and limit of the options."""
     from scalefair import FairKernelRidgeCV
 

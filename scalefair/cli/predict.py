@@ -21,7 +21,7 @@ STDOUT = Path("-")
 
 
 @dataclass(frozen=True, eq=False)
-class Predictor:
+class TablePredictor:
     """Turns tables of inputs into tables of carried columns and predictions.
 
     Parameters
@@ -62,7 +62,7 @@ class Predictor:
         return values
 
 
-def predict_piece(piece: Any, shared: tuple[Predictor, Any]) -> Any:
+def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
     """Read a piece of the files on a worker, and predict it."""
     from scalefair.stream.files import read_piece
 
@@ -115,10 +115,12 @@ def predict(
         console(f"reading {data or 'the Adult census data'}")
         table = open_data(data, client=client, text=text, delimiter=delimiter, subset="test")
         table = retyped(table, [*text_columns(fitted), *text], delimiter)
-        predictor = Predictor(fitted, _carried(table, keep))
+        predictor = TablePredictor(fitted, _carried(table, keep))
         _check_inputs(table, model, predictor.inputs)
         console("predicting")
-        rows = _write(out, watched(tables(predictor, table), _length(table), console))
+        rows = _write_predictions(
+            out, with_progress(tables(predictor, table), _length(table), console)
+        )
     record = {
         "predictions": out, "model": model, "data": table.name, "rows": rows,
         "columns": predictor.carried + predictor.outputs, "seconds": console.seconds,
@@ -129,7 +131,7 @@ def predict(
         console.result(record, f"{out}: predictions for {rows:,} rows")
 
 
-def tables(predictor: Predictor, data: Data) -> Iterator[Any]:
+def tables(predictor: TablePredictor, data: Data) -> Iterator[Any]:
     """Yield the predictions of all rows, in order."""
     if data.client is None:
         for chunk in data.chunks(predictor.inputs, predictor.carried, ROWS):
@@ -142,7 +144,7 @@ def tables(predictor: Predictor, data: Data) -> Iterator[Any]:
     yield from in_order(data.client, predict_piece, pieces_of(scan), (predictor, scan))
 
 
-def watched(parts: Iterator[Any], total: int | None, console: Console) -> Iterator[Any]:
+def with_progress(parts: Iterator[Any], total: int | None, console: Console) -> Iterator[Any]:
     """Yield tables and tell the console of their rows."""
     done = 0
     for table in parts:
@@ -153,14 +155,11 @@ def watched(parts: Iterator[Any], total: int | None, console: Console) -> Iterat
 
 def text_columns(model: Any) -> list[str]:
     """Return the inputs that were text when the model was fitted, whatever they look like now."""
-    preparation = getattr(model, "_preparation", None)
-    encoder = getattr(preparation, "encoder", None)
-    text = [c.name for c in encoder.columns_ if c.kind == "categorical"] if encoder else []
-    sensitive = getattr(preparation, "sensitive_encoder", None)
+    encoder, sensitive = model._preparation.encoder, model._preparation.sensitive_encoder
+    kinds = [] if encoder is None else [(code.name, code.kind) for code in encoder.columns_]
     if sensitive is not None:
-        pairs = zip(sensitive.names_, sensitive.kinds_, strict=True)
-        text += [name for name, kind in pairs if kind == "categorical" and name not in text]
-    return text
+        kinds += zip(sensitive.names_, sensitive.kinds_, strict=True)
+    return list(dict.fromkeys(name for name, kind in kinds if kind == "categorical"))
 
 
 def _with_names(path: Path, model: Any) -> Any:
@@ -199,7 +198,7 @@ def _length(data: Data) -> int | None:
     return len(data.table) if data.in_memory else data.table.n_rows
 
 
-def _write(out: Path, parts: Iterator[Any]) -> int:
+def _write_predictions(out: Path, parts: Iterator[Any]) -> int:
     from scalefair.stream.files import write_csv, write_tables
 
     return write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)

@@ -106,7 +106,7 @@ def encode_a9a(frame: pd.DataFrame) -> Array:
     return np.hstack([_bits(frame[name]) for name in frame.columns]).astype(np.float64)
 
 
-def _read(name: str) -> pd.DataFrame:
+def _read_adult(name: str) -> pd.DataFrame:
     """Return one shipped file: the 14 columns and income; the test file opens with a comment."""
     import pandas as pd
 
@@ -176,7 +176,7 @@ def load_adult(
     check_choice("subset", subset, tuple(FILES))
     check_choice("encoding", encoding, ("raw", "a9a"))
     check_flag("as_frame", as_frame)
-    table = pd.concat([_read(name) for name in FILES[subset]], ignore_index=True)
+    table = pd.concat([_read_adult(name) for name in FILES[subset]], ignore_index=True)
     raw = table[COLUMNS]
     data = raw
     if encoding == "a9a":

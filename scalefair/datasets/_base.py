@@ -31,7 +31,7 @@ def as_container(frame: pd.DataFrame, as_frame: bool) -> Any:
     return frame if as_frame else frame.to_numpy()
 
 
-def check_number(name: str, value: object, *, kind: str = "any") -> float:
+def check_finite(name: str, value: object, *, kind: str = "any") -> float:
     """Return a finite number as float; its kind is "any", "at least 0" or "above 0"."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give a finite number.")

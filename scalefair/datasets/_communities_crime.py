@@ -17,7 +17,7 @@ NOT_PREDICTIVE = ("state", "county", "community", "communityname", "fold")
 RACE = ["racepctblack", "racePctWhite", "racePctAsian", "racePctHisp"]
 
 
-def _read(description: str) -> pd.DataFrame:
+def _read_crime(description: str) -> pd.DataFrame:
     """Return the 122 predictive columns and the target, named by the attribute lines."""
     import pandas as pd
 
@@ -83,7 +83,7 @@ def load_communities_crime(
     check_choice("missing", missing, ("drop", "keep", "paper"))
     check_flag("as_frame", as_frame)
     description = read_shipped("communities.names")
-    table = _without_missing(_read(description), missing)
+    table = _without_missing(_read_crime(description), missing)
     data = table.drop(columns=TARGET)
     return make_bunch(
         data=as_container(data, as_frame),

@@ -69,7 +69,7 @@ class FrontDisplay(Display):
         parts = [_front_columns(name, model) for name, model in estimators.items()]
         sampled = [part.pop("held_out") for part in parts]
         where = "held-out" if all(sampled) else "in the sample"
-        return cls(_frames.make_frame(_stacked(parts)), where).plot(ax)
+        return cls(_frames.make_frame(_stack_columns(parts)), where).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -157,7 +157,7 @@ def _front_columns(name: str, model: Any) -> dict[str, Any]:
     return {"model": [name] * len(front), **columns, "held_out": held_out(front) != ""}
 
 
-def _stacked(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _stack_columns(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

@@ -98,7 +98,7 @@ class GroupDistributionDisplay(Display):
         )
         largest = np.argsort(-counts, kind="stable")[: self.max_groups]
         self.groups_ = [str(names[code]) for code in largest]
-        grid = _grid(np.concatenate([values for values, _, _ in self._models]))
+        grid = _density_grid(np.concatenate([values for values, _, _ in self._models]))
         for i, code in enumerate(largest):
             self._draw_group(grid, len(largest) - 1 - i, codes == code)
         self._label(grid)
@@ -163,7 +163,7 @@ def density(values: Array, grid: Array) -> Array:
     return np.asarray(smooth / (smooth.sum() * cell))
 
 
-def _grid(values: Array) -> Array:
+def _density_grid(values: Array) -> Array:
     low, high = np.quantile(values, [0.001, 0.999])
     margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
     return np.linspace(low - margin, high + margin, _BINS)

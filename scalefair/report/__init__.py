@@ -2,8 +2,7 @@
 
 from scalefair.report.frontier import Frontier, fit_frontier
 from scalefair.report.groups import between_share, cross, group_table
-from scalefair.report.make import make_report
-from scalefair.report.page import write_report
+from scalefair.report.page import make_report, write_report
 from scalefair.report.problem import Problem, Sample, from_scan, from_table
 from scalefair.report.words import as_record, headline
 

@@ -47,7 +47,7 @@ def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple
         Why there is no table.
     """
     models = {"before": before, "after": after}
-    options: dict[str, Any] = {"measures": _possible(y), "missing": "group"}
+    options: dict[str, Any] = {"measures": _measures_for(y), "missing": "group"}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -57,7 +57,7 @@ def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple
     return _beside(table[table["measure"].isin(TITLES)]), ""
 
 
-def _possible(y: Array) -> list[str]:
+def _measures_for(y: Array) -> list[str]:
     varies, enough = y.min() < y.max(), len(y) >= 20
     skipped = set() if varies and enough else {"conditional_hsic_pvalue"}
     if not enough:

@@ -110,7 +110,7 @@ def from_table(
         Python that opens it again as a scan of files.
     """
     sensitive = list(dict.fromkeys(sensitive))
-    check_columns(table, target, sensitive)
+    check_roles(table, target, sensitive)
     y, levels = read_target(table, target)
     X, S = _frames.drop_columns(table, target), _frames.take_columns(table, sensitive)
     train, test, held_out = hold_out(X, y, S, seed)
@@ -145,7 +145,7 @@ def from_scan(
         As for :func:`from_table`.
     """
     sensitive, rows = list(dict.fromkeys(sensitive)), scan if rows is None else rows
-    check_columns(scan.head(1), target, sensitive)
+    check_roles(scan.head(1), target, sensitive)
     n = scan.count_rows()
     tested = np.sort(smallest_hash(seed, 0, n, min(round(HELD_OUT * n), MAX_HELD_OUT)))
     table = _rows_at(scan, tested)
@@ -157,7 +157,7 @@ def from_scan(
     weight = np.ones(n, dtype=np.int8)
     weight[tested] = 0
     inputs = [name for name in scan.columns if name != target]
-    labels = rows[target] if levels is None else _coded(scan[target], levels)
+    labels = rows[target] if levels is None else _zeros_and_ones(scan[target], levels)
     train = Sample(rows[inputs], labels, rows[sensitive], weight)
     test = Sample(table.select(inputs), y, table.select(sensitive))
     held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
@@ -175,7 +175,7 @@ def _rows_at(scan: Scan, rows: Any) -> Any:
     return _frames.stack_rows(parts)
 
 
-def _coded(column: Scan, levels: tuple[str, str]) -> Any:
+def _zeros_and_ones(column: Scan, levels: tuple[str, str]) -> Any:
     """Return a column of two levels as 0 and 1, one byte a row."""
     parts = []
     for chunk in FileSource(column).chunks(_CHUNK):
@@ -226,7 +226,7 @@ def _two_levels(column: _frames.Column) -> tuple[Array, tuple[str, str]]:
     return y, (low, high)
 
 
-def check_columns(table: Any, target: str, sensitive: Sequence[str]) -> None:
+def check_roles(table: Any, target: str, sensitive: Sequence[str]) -> None:
     """Raise ValueError if a table lacks columns, or if they have two roles."""
     for argument, chosen in (("target", [target]), ("sensitive", sensitive)):
         with located(argument):

@@ -18,7 +18,7 @@ from scalefair.plots import path_points, target_variance
 from scalefair.report.frontier import Frontier, Scores
 from scalefair.report.groups import decision_table, group_table
 from scalefair.report.independence import TITLES, pvalue
-from scalefair.report.words import decimals, fixed, input_names, number, percent
+from scalefair.report.words import decimals, fixed, names_of_inputs, number, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,13 +73,13 @@ def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
     ]
 
 
-def group_rows(frontier: Frontier) -> dict[str, Any]:
+def mean_rows(frontier: Frontier) -> dict[str, Any]:
     """Return the largest groups, written with as many decimals as their differences need."""
     y = frontier.problem.test.y
     table = group_table(frontier.groups, y, frontier.before, frontier.after)
     digits = decimals(float(np.std(frontier.before)) or 1.0)
     rows = [
-        {**_pair(row, digits), "target": fixed(row["target"], digits)}
+        {**_before_and_after(row, digits), "target": fixed(row["target"], digits)}
         for _, row in table.head(MAX_GROUPS).iterrows()
     ]
     return {"rows": rows, "others": max(len(table) - MAX_GROUPS, 0), "cut": frontier.groups.cut}
@@ -91,7 +91,7 @@ def decision_rows(frontier: Frontier) -> list[dict[str, str]]:
         return []
     table = decision_table(frontier.groups, frontier.before, frontier.after, CUT)
     table[[f"{name}{end}" for name in ("before", "after") for end in ("", "_low", "_high")]] *= 100
-    return [_pair(row, 1, " %") for _, row in table.head(MAX_GROUPS).iterrows()]
+    return [_before_and_after(row, 1, " %") for _, row in table.head(MAX_GROUPS).iterrows()]
 
 
 def independence_rows(frontier: Frontier) -> list[dict[str, str]]:
@@ -101,7 +101,7 @@ def independence_rows(frontier: Frontier) -> list[dict[str, str]]:
     return [_test_row(row) for _, row in frontier.tests.iterrows()]
 
 
-def relevance_table(baseline: Any, estimator: Any) -> pd.DataFrame | None:
+def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
     """Return length scales and relevance by input, the most relevant of the fair model first.
 
     Returns
@@ -145,11 +145,11 @@ def settings(frontier: Frontier, version: str) -> list[tuple[str, str]]:
     """Return what was used, as names and text."""
     problem, estimator = frontier.problem, frontier.estimator
     sees = "may use them as inputs" if problem.sees_sensitive else "does not see them"
-    inputs = input_names(problem)
+    inputs = names_of_inputs(problem)
     rows = f"{problem.train.n_rows:,} to fit, {problem.test.n_rows:,} held out: {problem.held_out}"
     return [
         ("Data", problem.source),
-        ("Target", problem.target + _levels(problem.levels)),
+        ("Target", problem.target + _level_words(problem.levels)),
         ("Sensitive", f"{listed(problem.sensitive)}; the model {sees} when it predicts"),
         *([("Inputs", f"{len(inputs)}: {', '.join(inputs)}")] if inputs else []),
         ("Rows", rows),
@@ -161,7 +161,7 @@ def settings(frontier: Frontier, version: str) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def _levels(levels: tuple[str, str] | None) -> str:
+def _level_words(levels: tuple[str, str] | None) -> str:
     return "" if levels is None else f": “{levels[0]}” read as 0, “{levels[1]}” as 1"
 
 
@@ -189,7 +189,7 @@ def _with_error(value: float, error: float, digits: int, unit: str = "") -> str:
     return f"{fixed(value, digits)} ± {fixed(error, digits)}{unit}"
 
 
-def _pair(row: pd.Series[Any], digits: int, unit: str = "") -> dict[str, str]:
+def _before_and_after(row: pd.Series[Any], digits: int, unit: str = "") -> dict[str, str]:
     """A group, its count, and a number before and after with intervals."""
 
     def interval(name: str) -> str:

@@ -116,7 +116,7 @@ def refit_code(frontier: Frontier) -> str:
 
 def load_code(frontier: Frontier, name: str) -> str:
     """Return Python that loads the model of the page and predicts."""
-    named = input_names(frontier.problem)
+    named = names_of_inputs(frontier.problem)
     columns = "a table with the inputs listed above" if named else "rows as in the fit"
     what = ".predict_proba(X)" if is_classifier(frontier.estimator) else ".predict(X)"
     return "\n".join(
@@ -129,7 +129,7 @@ def load_code(frontier: Frontier, name: str) -> str:
     )
 
 
-def input_names(problem: Problem) -> list[str]:
+def names_of_inputs(problem: Problem) -> list[str]:
     """Return the names of the inputs, none for arrays."""
     return _frames.column_names(problem.test.X) or []
 
