@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalefair.cli._output import Console
+
 ADULT = "the built-in Adult census data"
 ADULT_TARGET, ADULT_SENSITIVE = "income", ("sex", "race")
 MAX_NUMBER_CLASSES = 2
@@ -196,18 +198,6 @@ def _open_csv(data: str, text: Sequence[str], delimiter: str) -> Any:
     return scan_csv(data, delimiter=delimiter, column_types=types)
 
 
-def retyped(data: Data, names: Sequence[str], delimiter: str) -> Data:
-    """Return the same csv with some columns read as text; other data as they are."""
-    present = [name for name in names if name in data.columns]
-    if data.in_memory or not present or not is_csv(data.name):
-        return data
-    from scalefair.stream import scan_csv
-
-    types = dict.fromkeys(present, "string")
-    scan = scan_csv(data.name, delimiter=delimiter, column_types=types)
-    return Data(data.name, scan, scan.columns, data.client)
-
-
 def is_csv(data: str) -> bool:
     """Return True if DATA is csv: by its name, or for a folder by what is in it."""
     from scalefair.stream.files._csv import CSV_ENDINGS
@@ -244,6 +234,35 @@ def _adult(subset: Any) -> Data:
     names = [adult.target_names[i] for i in adult.target]
     table = adult.data.assign(**{ADULT_TARGET: names})
     return Data(ADULT, table, list(table.columns))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """DATA and the options about how it is read: the parameters of `open_data`."""
+
+    data: str | None
+    text: tuple[str, ...]
+    delimiter: str
+    scheduler: str | None
+
+    @contextmanager
+    def open(self, console: Console, subset: str = "train") -> Iterator[Data]:
+        """Open the table for a while, on a cluster if a scheduler is named."""
+        with cluster(self.scheduler) as client:
+            console(f"reading {self.data or 'the Adult census data'}")
+            options: dict[str, Any] = {"text": self.text, "delimiter": self.delimiter}
+            yield open_data(self.data, client=client, subset=subset, **options)
+
+    def retyped(self, table: Data, names: Sequence[str]) -> Data:
+        """Return the same csv with some columns read as text; other data as they are."""
+        present = [name for name in (*names, *self.text) if name in table.columns]
+        if table.in_memory or not present or not is_csv(table.name):
+            return table
+        from scalefair.stream import scan_csv
+
+        types = dict.fromkeys(present, "string")
+        scan = scan_csv(table.name, delimiter=self.delimiter, column_types=types)
+        return Data(table.name, scan, scan.columns, table.client)
 
 
 @contextmanager

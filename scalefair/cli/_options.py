@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+
+from scalefair.cli._data import Reading, open_data
+from scalefair.cli._output import Console
 
 Command = Callable[..., Any]
 
@@ -18,8 +21,6 @@ def complete_columns(
 ) -> list[CompletionItem]:
     """Offer the columns of the DATA that stands before; after a comma the next one."""
     del parameter
-    from scalefair.cli._data import open_data
-
     before, comma, last = incomplete.rpartition(",")
     # Before an option that still lacks its value click has not told the arguments apart.
     data = context.params.get("data") or next(reversed(context.args), None)
@@ -48,7 +49,6 @@ sensitive = columns(
 )
 drop = columns("--drop", "Columns to leave out.")
 weight = column("--weight", "Column of row weights: 2 counts as the row twice.")
-data = click.argument("data", required=False)
 
 
 unfairness = partial(click.option, "--unfairness", type=click.FloatRange(0, 1))
@@ -75,25 +75,47 @@ def _in_order(*options: Callable[[Command], Command]) -> Callable[[Command], Com
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
-reading = _in_order(
-    columns("--text", "Columns of a csv to read as text, such as codes of digits."),
-    click.option(
-        "--delimiter", metavar="C", default=",", show_default=True, help="Of cells in a csv."
-    ),
-    click.option(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="Compute on a dask cluster, such as tcp://10.0.0.1:8786, whose workers see DATA.",
-    ),
-)
-"""How DATA is read, and where it is computed."""
+def reading(command: Command) -> Command:
+    """Add DATA and the options about how it is read; the command gets them as `reading`."""
 
-printing = _in_order(
-    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-    click.option("--quiet", is_flag=True, help="Print nothing but errors and the JSON."),
-    click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
-)
-"""What is printed."""
+    @click.argument("data", required=False)
+    @_in_order(
+        columns("--text", "Columns of a csv to read as text, such as codes of digits."),
+        click.option(
+            "--delimiter", metavar="C", default=",", show_default=True, help="Of cells in a csv."
+        ),
+        click.option(
+            "--scheduler",
+            metavar="ADDRESS",
+            help="Compute on a dask cluster, such as tcp://10.0.0.1:8786, whose workers see DATA.",
+        ),
+    )
+    @wraps(command)
+    def run(
+        *, data: str | None, text: tuple[str, ...], delimiter: str, scheduler: str | None,
+        **options: Any,
+    ) -> Any:  # fmt: skip
+        return command(reading=Reading(data, text, delimiter, scheduler), **options)
+
+    return run
+
+
+def printing(command: Command) -> Command:
+    """Add the options about what is printed; the command gets a `console`."""
+
+    @_in_order(
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+        click.option("--quiet", is_flag=True, help="Print nothing but errors and the JSON."),
+        click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
+    )
+    @wraps(command)
+    def run(*, as_json: bool, quiet: bool, **options: Any) -> Any:
+        console = Console(as_json=as_json, quiet=quiet)
+        console("loading")
+        return command(console=console, **options)
+
+    return run
+
 
 modelling = _in_order(
     unfairness(help=f"{UNFAIRNESS}  [default: 0.05, unless --eta is given]"),

@@ -7,12 +7,11 @@ from typing import Any
 import click
 
 from scalefair.cli import _options
-from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, cluster, open_data
+from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
 from scalefair.cli._output import Console, noting_warnings
 
 
 @click.command()
-@_options.data
 @_options.columns(
     "--prediction", "Columns of predictions, one for each model.  [default: prediction]"
 )
@@ -36,7 +35,7 @@ from scalefair.cli._output import Console, noting_warnings
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
 @_options.reading
 @_options.printing
-def audit(data: str | None, *, as_json: bool, quiet: bool, **options: Any) -> None:
+def audit(*, reading: Reading, console: Console, **options: Any) -> None:
     """Judge how far predictions depend on the sensitive columns.
 
     DATA has one row per person, with the predictions of any model in a column. Without DATA the
@@ -46,23 +45,18 @@ def audit(data: str | None, *, as_json: bool, quiet: bool, **options: Any) -> No
     scalefair audit predictions.parquet --prediction prediction --sensitive sex,race
     scalefair audit scores.csv --prediction ours,theirs --sensitive age --truth repaid --json
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
-    with cluster(options.pop("scheduler")) as client:
-        _audit(data, client, console, **options)
+    with reading.open(console) as table:
+        _audit(table, console, **options)
 
 
 def _audit(
-    data: str | None, client: Any, console: Console, *,
+    table: Data, console: Console, *,
     prediction: tuple[str, ...], sensitive: tuple[str, ...], truth: str | None,
-    positive: str | None, weight: str | None, seed: int, full: bool, text: tuple[str, ...],
-    delimiter: str, **options: Any,
+    positive: str | None, weight: str | None, seed: int, full: bool, **options: Any,
 ) -> None:  # fmt: skip
     from scalefair import audit as judge
 
-    console(f"reading {data or 'the Adult census data'}")
-    table = open_data(data, client=client, text=text, delimiter=delimiter)
-    if data is None:
+    if table.in_memory:
         table, prediction = _decisions(table), prediction or (ADULT_TARGET,)
         sensitive = sensitive or ADULT_SENSITIVE
     if not sensitive:

@@ -10,13 +10,7 @@ from typing import Any
 import click
 
 from scalefair.cli import _options
-from scalefair.cli._data import (
-    ADULT_SENSITIVE,
-    ADULT_TARGET,
-    Data,
-    cluster,
-    open_data,
-)
+from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
 from scalefair.cli._output import Console, FitProgress, check_file, noting_warnings
 
 LIMIT = 0.05
@@ -173,7 +167,6 @@ def fit_model(
 
 
 @click.command(short_help="Fit a model that does not depend on the sensitive columns.")
-@_options.data
 @_options.target
 @_options.sensitive
 @_options.modelling
@@ -199,7 +192,7 @@ def fit_model(
 @_options.out_file("The model.", default="model.scalefair", show_default=True)
 @_options.reading
 @_options.printing
-def fit(data: str | None, *, as_json: bool, quiet: bool, out: Path, **options: Any) -> None:
+def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> None:
     """Fit a model whose predictions do not depend on the sensitive columns.
 
     All columns but the target are inputs: numbers, text, dates, with missing values. The sensitive
@@ -212,33 +205,34 @@ def fit(data: str | None, *, as_json: bool, quiet: bool, out: Path, **options: A
     scalefair fit s3://bucket/pay/ --target pay --sensitive sex --scheduler tcp://10.0.0.1:8786
     scalefair fit --from-moments all.moments --like site1.scalefair --out final.scalefair
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
     check_file(out)
     moments, like = options.pop("from_moments"), options.pop("like")
-    if (moments is None) != (like is None) or (moments and data):
+    if (moments is None) != (like is None) or (moments and reading.data):
         raise ValueError("--from-moments and --like go together, and without DATA")
     if moments is not None:
         from scalefair.cli.moments import solve
 
         solve(moments, like, out, console, options)
         return
-    with cluster(options.pop("scheduler")) as client:
-        _fit(data, client, out, console, **options)
+    kind, names = options.pop("kind"), pop_names(options)
+    settings = ModelOptions(**options)
+    settings.limits()
+    with reading.open(console) as table:
+        _fit(table, settings, names, kind, out, console)
 
 
-def _fit(
-    data: str | None, client: Any, out: Path, console: Console, *,
-    target: str | None, sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None,
-    kind: str, text: tuple[str, ...], delimiter: str, **options: Any,
+def pop_names(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options that name columns out of all options."""
+    return {name: options.pop(name) for name in ("target", "sensitive", "drop", "weight")}
+
+
+def _fit(  # noqa: PLR0917
+    table: Data, settings: ModelOptions, names: dict[str, Any], kind: str, out: Path,
+    console: Console,
 ) -> None:  # fmt: skip
     from scalefair import save
 
-    settings = ModelOptions(**options)
-    settings.limits()
-    console(f"reading {data or 'the Adult census data'}")
-    table = open_data(data, client=client, text=text, delimiter=delimiter)
-    roles = find_roles(table, target, sensitive, drop, weight, settings.hide_sensitive)
+    roles = find_roles(table, **names, hide=settings.hide_sensitive)
     classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
     console("fitting")
     model, roles, notes = fit_model(

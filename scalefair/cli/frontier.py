@@ -9,14 +9,7 @@ import click
 
 from scalefair import __version__
 from scalefair.cli import _options
-from scalefair.cli._data import (
-    ADULT_SENSITIVE,
-    Data,
-    cluster,
-    is_csv,
-    open_data,
-    split_names,
-)
+from scalefair.cli._data import ADULT_SENSITIVE, Data, Reading, is_csv, split_names
 from scalefair.cli._output import Console, FitProgress, check_folder
 
 if TYPE_CHECKING:
@@ -31,7 +24,6 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
 
 
 @click.command()
-@_options.data
 @_options.column("--target", "Column to predict: numbers, or two levels.")
 @_options.sensitive
 @_options.drop
@@ -56,18 +48,9 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
 @_options.reading
 @_options.printing
 def frontier(
-    data: str | None,
-    *,
-    unfairness: float,
-    components: int,
-    model: str,
-    seed: int,
-    out: Path,
-    scheduler: str | None,
-    as_json: bool,
-    quiet: bool,
-    **options: Any,
-) -> None:
+    *, unfairness: float, components: int, model: str, seed: int, out: Path, reading: Reading,
+    console: Console, **options: Any,
+) -> None:  # fmt: skip
     """Show what fairness costs: fit all trade-offs, write a report.
 
     A random fifth of the rows of DATA, 50,000 at most where they do not fit in memory, is held out
@@ -79,20 +62,18 @@ def frontier(
     scalefair frontier 'pay/*.csv' --target pay --sensitive sex --unfairness 0.01 --json
     scalefair frontier loans.csv --target repaid --sensitive race --model classifier
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
     from scalefair.encoding import UselessColumnError
     from scalefair.report import as_record, fit_frontier, headline, write_report
 
     check_folder(out)
-    with cluster(scheduler) as client:
-        console(f"reading {data or 'the Adult census data'}")
-        estimator = _estimator(
-            model, unfairness=unfairness, n_components=components, random_state=seed
-        ).set_callbacks(FitProgress(console))
+    _check_named(reading.data, **options)
+    estimator = _estimator(
+        model, unfairness=unfairness, n_components=components, random_state=seed
+    ).set_callbacks(FitProgress(console))
+    with reading.open(console) as table:
         result = None
         while result is None:
-            problem = _problem(data, client, console, seed=seed, **options)
+            problem = _problem(table, reading, console, seed=seed, **options)
             try:
                 result = fit_frontier(problem, estimator, console)
             except UselessColumnError as error:
@@ -121,19 +102,23 @@ def _dropped(error: Any, problem: Problem, drop: tuple[str, ...], console: Conso
     return (*drop, error.column)
 
 
-def _problem(
-    data: str | None, client: Any, console: Console, *,
-    target: str | None, sensitive: tuple[str, ...], drop: tuple[str, ...], seed: int,
-    text: tuple[str, ...], delimiter: str,
-) -> Problem:  # fmt: skip
-    if data is None:
-        if target is not None:
-            raise ValueError("--target belongs to DATA: name a parquet or csv file before it")
-        return _adult_problem(open_data(None, client=client), sensitive, drop)
-    if target is None or not sensitive:
+def _check_named(
+    data: str | None, *, target: str | None, sensitive: tuple[str, ...], drop: tuple[str, ...]
+) -> None:
+    del drop
+    if data is None and target is not None:
+        raise ValueError("--target belongs to DATA: name a parquet or csv file before it")
+    if data is not None and (target is None or not sensitive):
         missing = "--target" if target is None else "--sensitive"
         raise ValueError(f"{missing} is needed with DATA: scalefair frontier {data} {missing} NAME")
-    table = open_data(data, client=client, text=text, delimiter=delimiter)
+
+
+def _problem(
+    table: Data, reading: Reading, console: Console, *, target: str | None,
+    sensitive: tuple[str, ...], drop: tuple[str, ...], seed: int,
+) -> Problem:  # fmt: skip
+    if target is None:
+        return _adult_problem(table, sensitive, drop)
     (target,) = table.find("--target", [target])
     names = table.find("--sensitive", sensitive)
     dropped = table.find("--drop", drop)
@@ -143,15 +128,12 @@ def _problem(
         chosen.remove(name)
     scan = table.table[chosen]
     common: dict[str, Any] = {
-        "target": target, "sensitive": names, "seed": seed, "source": data,
-        "reading": _reading(
-            data, split_names(text, table.columns), delimiter,
-            [name for name in table.columns if name not in chosen],
-        ),
+        "target": target, "sensitive": names, "seed": seed, "source": table.name,
+        "reading": _python_of(reading, table, [n for n in table.columns if n not in chosen]),
     }  # fmt: skip
     from scalefair.report import from_scan, from_table
 
-    if client is None and not _is_large(scan):
+    if table.client is None and not _is_large(scan):
         return from_table(scan.read(), **common)
     return from_scan(scan, table.selection(chosen), **common)
 
@@ -163,9 +145,10 @@ def _is_large(scan: Any) -> bool:
     return size > LARGE_BYTES or cells > LARGE_CELLS
 
 
-def _reading(data: str, text: list[str], delimiter: str, left_out: list[str]) -> str:
+def _python_of(reading: Reading, table: Data, left_out: list[str]) -> str:
     """Return Python that opens the same columns again."""
-    options = f", delimiter={delimiter!r}" * (delimiter != ",")
+    data, text = table.name, split_names(reading.text, table.columns)
+    options = f", delimiter={reading.delimiter!r}" * (reading.delimiter != ",")
     if text:
         options += f", column_types={dict.fromkeys(text, 'string')!r}"
     kind = f"csv({data!r}{options})" if is_csv(data) else f"parquet({data!r})"

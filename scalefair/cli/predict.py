@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from scalefair.cli import _options
-from scalefair.cli._data import Data, cluster, open_data, retyped
+from scalefair.cli._data import Data, Reading
 from scalefair.cli._output import Console, check_file
 
 ROWS = 2**15
@@ -74,7 +74,6 @@ def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
 
 @click.command(short_help="Predict the rows of DATA with a fitted MODEL.")
 @click.argument("model", type=click.Path(path_type=Path))
-@_options.data
 @_options.columns("--keep", "Columns of DATA to pass on, such as an identifier; 'all' for all.")
 @_options.out_file(
     "A .parquet, .csv or .csv.gz file; - writes csv to stdout.",
@@ -84,16 +83,7 @@ def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
 @_options.reading
 @_options.printing
 def predict(
-    model: Path,
-    data: str | None,
-    *,
-    keep: tuple[str, ...],
-    out: Path,
-    scheduler: str | None,
-    delimiter: str,
-    text: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
+    model: Path, keep: tuple[str, ...], out: Path, reading: Reading, console: Console
 ) -> None:
     """Predict the rows of DATA with a MODEL that `scalefair fit` wrote.
 
@@ -105,16 +95,12 @@ def predict(
     scalefair predict pay.scalefair new.parquet --out predictions.parquet --keep id,sex
     scalefair predict pay.scalefair new.csv --out - | head
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
     from scalefair import load
 
-    _check_out(out, as_json)
+    _check_out(out, console.as_json)
     fitted = _with_names(model, load(model))
-    with cluster(scheduler) as client:
-        console(f"reading {data or 'the Adult census data'}")
-        table = open_data(data, client=client, text=text, delimiter=delimiter, subset="test")
-        table = retyped(table, [*text_columns(fitted), *text], delimiter)
+    with reading.open(console, "test") as given:
+        table = reading.retyped(given, text_columns(fitted))
         predictor = TablePredictor(fitted, _carried(table, keep))
         _check_inputs(table, model, predictor.inputs)
         console("predicting")
