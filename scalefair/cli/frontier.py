@@ -66,7 +66,7 @@ def frontier(
     from scalefair.report import as_record, fit_frontier, headline, write_report
 
     check_folder(out)
-    _check_named(reading.data, **options)
+    _check_named(reading.data, options["target"], options["sensitive"])
     estimator = _estimator(
         model, unfairness=unfairness, n_components=components, random_state=seed
     ).set_callbacks(FitProgress(console))
@@ -102,10 +102,8 @@ def _dropped(error: Any, problem: Problem, drop: tuple[str, ...], console: Conso
     return (*drop, error.column)
 
 
-def _check_named(
-    data: str | None, *, target: str | None, sensitive: tuple[str, ...], drop: tuple[str, ...]
-) -> None:
-    del drop
+def _check_named(data: str | None, target: str | None, sensitive: tuple[str, ...]) -> None:
+    """Raise ValueError if DATA comes without its columns, or columns without DATA."""
     if data is None and target is not None:
         raise ValueError("--target belongs to DATA: name a parquet or csv file before it")
     if data is not None and (target is None or not sensitive):
