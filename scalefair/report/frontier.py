@@ -184,11 +184,7 @@ def fit_frontier(
     """
     start = perf_counter()
     check_fair(estimator)
-    if is_classifier(estimator) and not problem.is_binary:
-        raise ValueError(
-            f"target: {problem.target!r} does not have two levels, as the report of a classifier "
-            "needs; use a regressor, or tell one class from the rest"
-        )
+    _check_target(estimator, problem)
     train, test = problem.train, problem.test
     groups = cross(test.sensitive)
     table: pd.DataFrame | None = None
@@ -214,6 +210,14 @@ def fit_frontier(
         problem, estimator, baseline, before, after, groups, seconds, notes,
         None if same else scored, table, tests, reason,
     )  # fmt: skip
+
+
+def _check_target(estimator: Any, problem: Problem) -> None:
+    if is_classifier(estimator) and not problem.is_binary:
+        raise ValueError(
+            f"target: {problem.target!r} does not have two levels, as the report of a classifier "
+            "needs; use a regressor, or tell one class from the rest"
+        )
 
 
 def _how(estimator: Any) -> str:
