@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from scalefair.errors import InputError
+
 SCHEMA = 1
 """Version of the container. Files of a later version are refused."""
 
@@ -163,9 +165,10 @@ def _header(path: Any, file: BufferedReader) -> tuple[bytes, bytes, int]:
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(LARGEST_HEADER, size - 8):
-        raise ValueError(
-            f"{path} is damaged or no scalefair file: its header has {length} bytes, the file "
-            f"{size} (a header has {LARGEST_HEADER} at most)"
+        raise InputError(
+            f"{path} is damaged or no scalefair file",
+            "give one that scalefair wrote",
+            where=str(path),
         )
     return start, file.read(length), size - 8 - length
 
@@ -229,3 +232,16 @@ def _read_array(
     content = array.reshape(-1).view(np.uint8).data
     file.readinto(content)
     return array.astype(dtype.newbyteorder("="), copy=False), content
+
+
+def plain(value: Any) -> Any:
+    """Return the value as JSON knows it: no numpy, NaN as null, infinity as text."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return str(value) if isinstance(value, Path) else value

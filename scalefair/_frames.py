@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse
 
 from scalefair._typing import LARGEST, Array
+from scalefair.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -372,21 +373,19 @@ def _position(column: Any, names: Sequence[str] | None, width: int) -> int:
     if isinstance(column, str):
         if names is not None and column in names:
             return names.index(column)
-        raise ValueError(_unknown_name(column, names))
+        raise InputError(_unknown_name(column, names), column=column)
     if isinstance(column, bool) or not isinstance(column, int | np.integer):
         raise TypeError(
             f"column {column!r}: expected a name or a position, got {type(column).__name__}"
         )
     if not 0 <= column < width:
-        raise ValueError(f"column {column}: expected a position from 0 to {width - 1}")
+        raise InputError(f"column {column}: expected a position from 0 to {width - 1}")
     return int(column)
 
 
 def _unknown_name(name: str, names: Sequence[str] | None) -> str:
     if names is None:
-        return (
-            f"column {name!r}: the table has no column names; give positions or pass a data frame"
-        )
+        return f"column {name!r}: the table has no column names; give positions or a data frame"
     near = difflib.get_close_matches(name, names, n=3)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     more = ", ..." if len(names) > 20 else ""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
+from scalefair.errors import UnsavableError
 from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
 from scalefair.maps import crossed
 from scalefair.solve import exact
@@ -82,12 +83,12 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Raises
     ------
-    ValueError
+    UnsavableError (a ValueError)
         If it holds something that is no number, text, array or object of scalefair: a RandomState,
         a splitter, a feature map or base model that is not scalefair's own. To store such an object
         is to store code; the error names where it is. joblib and skops do that (`skops_types`).
     """
-    writer = _Writer()
+    writer = _ModelWriter()
     root = writer.entry(model, type(model).__name__)
     _files.write(path, "model", writer.arrays, {"root": root, "objects": writer.objects})
 
@@ -100,7 +101,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     arrays, values = _files.read(path, "model")
     try:
-        return _Reader(arrays, values["objects"]).root(values["root"])
+        return _ModelReader(arrays, values["objects"]).root(values["root"])
     except (TypeError, AttributeError, LookupError, RecursionError, ValueError,
             ArithmeticError) as error:  # fmt: skip
         raise ValueError(f"{path} holds no valid model ({error!r:.500})") from error
@@ -115,7 +116,7 @@ def skops_types() -> list[str]:
     return sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in CLASSES.values()})
 
 
-class _Writer:
+class _ModelWriter:
     """Turns values into JSON, and arrays and objects into entries that the JSON refers to."""
 
     def __init__(self) -> None:
@@ -155,14 +156,15 @@ class _Writer:
     def _array(self, array: NDArray[Any], where: str) -> Any:
         if array.dtype.kind in "OU":
             return {
-                "text": [_plain(item, where) for item in array.ravel().tolist()],
+                "text": [_plain_item(item, where) for item in array.ravel().tolist()],
                 "shape": list(array.shape),
                 "dtype": array.dtype.str,
             }
         if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-            raise ValueError(
-                f"{where} is an array of {array.dtype}, which cannot be saved; convert it to "
-                "numbers or text"
+            raise UnsavableError(
+                f"{where} is an array of {array.dtype}, which cannot be saved",
+                "convert it to numbers or text",
+                where=where,
             )
         name = str(len(self.arrays))
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -175,10 +177,11 @@ class _Writer:
         """Return the reference to an object of scalefair, which joins the list."""
         name = type(value).__name__
         if CLASSES.get(name) is not type(value):
-            raise ValueError(
-                f"{where} is a {name}, which cannot be saved without pickle; set it to a plain "
-                "value (an int as random_state, a number of folds as cv, a model of scalefair as "
-                "base_estimator), or use joblib or skops"
+            raise UnsavableError(
+                f"{where} is a {name}, which cannot be saved without pickle",
+                "set it to a plain value (an int as random_state, a number of folds as cv, a model "
+                "of scalefair as base_estimator), or use joblib or skops",
+                where=where,
             )
         if id(value) in self._numbers:
             return {"object": self._numbers[id(value)]}
@@ -194,17 +197,19 @@ class _Writer:
         return {"object": number}
 
 
-def _plain(item: Any, where: str) -> Any:
+def _plain_item(item: Any, where: str) -> Any:
     item = item.item() if isinstance(item, np.generic) else item
     if not isinstance(item, PLAIN):
-        raise ValueError(
+        raise UnsavableError(
             f"{where} is an array that holds a {type(item).__name__}, which cannot be saved "
-            "without pickle; convert it to numbers or text"
+            "without pickle",
+            "convert it to numbers or text",
+            where=where,
         )
     return item
 
 
-class _Reader:
+class _ModelReader:
     """The way back."""
 
     def __init__(self, arrays: dict[str, NDArray[Any]], objects: list[dict[str, Any]]) -> None:
@@ -282,12 +287,12 @@ def _set_defaults(made: Any) -> None:
 
 
 def _is_cache(cls: type, name: str) -> bool:
-    """Say whether an attribute comes back by itself."""
+    """Return True if an attribute comes back by itself."""
     return isinstance(getattr(cls, name, None), cached_property)
 
 
 def _is_data(cls: type, name: str) -> bool:
-    """Say whether an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
+    """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
 
     No method, no property, nothing of Python's own, and nothing that a class does not have but that
     somebody might ask it for, such as `codes` of a map.
@@ -312,7 +317,7 @@ def _number_type(name: str) -> Any:
 
 
 def check_shapes(made: Any) -> None:
-    """Complain of a map whose arrays do not fit each other: loops over them check no bounds."""
+    """Raise ValueError if arrays do not fit each other: loops over them check no bounds."""
     if isinstance(made, maps.RandomFourier) and hasattr(made, "frequencies_"):
         d, h = made.frequencies_.shape
         width = 2 * h if made.phase_ is None else h

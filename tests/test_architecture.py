@@ -35,7 +35,7 @@ LAYERS = [  # top to bottom; rooms on one line do not import each other
     {"maps", "stream", "encoding"},
     {"kernels"},
     {"_linalg", "_jit", "_files", "_frames", "_hash", "_digest", "_distinct"},
-    {"_typing"},
+    {"_typing", "errors"},
 ]
 DEPTH = {room: depth for depth, layer in enumerate(LAYERS) for room in layer}
 

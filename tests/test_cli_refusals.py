@@ -1,12 +1,14 @@
 """Bad input, command by command: one line, the remedy, exit code 2, and no file left behind."""
 
 import os
+import pickle
 
 import numpy as np
 import pytest
 
 from scalefair.cli import main
-from scalefair.cli._errors import remedied
+from scalefair.cli._group import remedied
+from scalefair.errors import CellError, DelimiterError, InputError, UselessColumnError
 from tests.cli_tools import people, refuse, succeed
 
 FIT = ["--target", "pay", "--sensitive", "sex"]
@@ -39,7 +41,7 @@ def folder(tmp_path_factory):
         ("fit header.csv --target a --sensitive b", "no rows; give a file with data"),
         ("fit file --target a --sensitive b", "the file is empty"),
         ("fit empty --target a --sensitive b", "the folder holds no .parquet file"),
-        ("fit late.csv --target pay --sensitive sex", "read it as text with --text 'x'"),
+        ("fit late.csv --target pay --sensitive sex", "read it as text with --text x"),
         (
             "fit d.csv --target pai --sensitive sex",
             "--target: column 'pai' is not in the table; did you mean 'pay'?",
@@ -124,7 +126,27 @@ def test_errors_of_the_system_name_the_file_and_the_remedy():
         "d.csv: Permission denied; check its permissions, or give another path"
     )
     assert remedied(MemoryError()).startswith("not enough memory")
-    assert remedied(ValueError("a column is empty: drop it")).endswith("leave it out with --drop")
+    assert remedied(ValueError("the table is empty")) == "the table is empty"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (InputError("it is wrong", "mend it"), "it is wrong; mend it"),
+        (
+            UselessColumnError("x is empty", "drop it", column="x"),
+            "x is empty; leave it out of --sensitive",
+        ),
+        (CellError("a text", "column_types", column="a b"), "read it as text with --text 'a b'"),
+        (DelimiterError("one cell", ";"), "one cell; give --delimiter ';'"),
+    ],
+)
+def test_remedies_are_options_not_arguments_of_python(error, words):
+    assert remedied(error).endswith(words)
+    again = pickle.loads(pickle.dumps(error))  # as the worker of a cluster sends it
+    assert (remedied(again), str(again)) == (remedied(error), str(error))
+    at = error.at("--target")
+    assert (str(at), at.where, at.column) == (f"--target: {error}", "--target", error.column)
 
 
 @pytest.mark.parametrize("command", ["frontier", "fit", "predict", "audit", "moments", "merge"])

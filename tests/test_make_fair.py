@@ -10,7 +10,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeRegressor
 
 from scalefair import BatchSource, FairKernelRidge, FairRidge, Moments, limit_gap, make_fair
-from scalefair.any_model.centring import Centring
+from scalefair.any_model.limit import Centring
 from scalefair.maps import Identity, OneHot
 from scalefair.stream import ArraySource
 

@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from scalefair import FairKernelRidgeCV
+from scalefair.auditing.words import listed
 from scalefair.report import (
     as_record,
     between_share,
@@ -22,8 +23,8 @@ from scalefair.report import (
     headline,
 )
 from scalefair.report.groups import Groups, Share
-from scalefair.report.html import render
-from scalefair.report.words import fixed, listed, number, percent
+from scalefair.report.page import render
+from scalefair.report.words import _against_limit, fixed, number, percent, refit_code
 
 HOSTILE = '<script>alert(\'&"x"\')</script>{{ 7 * 7 }} id="y" $\\frac{'
 
@@ -288,8 +289,6 @@ def test_the_headline_tells_apart_what_can_happen(fitted):
     ],
 )
 def test_the_limit_is_judged_with_its_error(share, words):
-    from scalefair.report.words import _against_limit
-
     assert _against_limit(share, 0.05) == words
 
 
@@ -372,8 +371,6 @@ def test_the_refit_code_runs(fitted, tmp_path):
         sensitive=["s"],
         reading=f"scalefair.scan_csv({str(tmp_path / 't.csv')!r})",
     )
-    from scalefair.report.words import refit_code
-
     names = {}
     exec(refit_code(replace(fitted, problem=problem)), names)
     assert names["est"].n_samples_seen_ == 300

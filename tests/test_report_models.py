@@ -19,14 +19,14 @@ from scalefair import (
     FairKernelRidgeCV,
     FairRidge,
 )
+from scalefair.kernels import RBF
 from scalefair.measures import hsic_test
 from scalefair.report import between_share, cross, make_report
-from scalefair.report.family import weights_around
+from scalefair.report.frontier import has_closed_form_path, has_loss_path, weights_around
 from scalefair.report.groups import decision_table
-from scalefair.report.html import render
 from scalefair.report.independence import independence, verdict
-from scalefair.report.relevance import relevance_table
-from scalefair.report.tables import front_rows
+from scalefair.report.page import render
+from scalefair.report.tables import compare_relevance, front_rows
 
 SMALL = {"n_components": 15, "random_state": 0}
 
@@ -140,6 +140,43 @@ def test_relatives_of_a_process_are_those_that_a_fit_would_find(reports):
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "closed", "passes"),
+    [
+        ("linear", True, False),
+        ("ridge", True, False),
+        ("exact", False, False),
+        ("without closed form", False, False),
+        ("Huber", False, True),
+        ("classifier", False, True),
+        ("process", False, False),
+    ],
+)
+def test_other_weights_come_from_where_they_can(reports, model, closed, passes):
+    _, found = reports(model)
+    assert has_closed_form_path(found.estimator) is closed
+    assert has_loss_path(found.estimator) is passes
+
+
+@pytest.mark.parametrize("model", ["ridge", "Huber"])
+def test_a_path_that_fails_is_an_error_not_seven_fits(tmp_path, monkeypatch, model):
+    def broken(*args, **options):
+        raise ValueError("the path is broken")
+
+    X, y, S = people()
+    monkeypatch.setattr(type(MODELS[model]), "path", broken)
+    with pytest.raises(ValueError, match="the path is broken"):
+        make_report(MODELS[model], X, y, sensitive_features=S, out=tmp_path)
+
+
+def test_length_scales_of_a_sum_of_kernels_are_not_those_of_inputs(tmp_path):
+    X, y, S = people()
+    both = RBF(1.0) + RBF(3.0)  # as many length scales as inputs
+    model = FairGPRegressor(kernel=both, optimizer=None, eta=1.0, **SMALL)
+    found = make_report(model, X[["age", "hours"]], y, sensitive_features=S, out=tmp_path)
+    assert compare_relevance(found.baseline, found.estimator) is None
+
+
 def test_weights_lie_about_the_one_found():
     for eta in (0.0, 1e-3, 5.0, np.inf):
         weights = weights_around(eta)
@@ -150,7 +187,7 @@ def test_weights_lie_about_the_one_found():
 
 def test_a_process_without_penalty_learns_its_own_length_scales(reports):
     folder, found = reports("process")
-    table = relevance_table(found.baseline, found.estimator)
+    table = compare_relevance(found.baseline, found.estimator)
     assert found.baseline.eta_ == 0
     fair, plain = found.estimator.relevance(), found.baseline.relevance()
     by = table.set_index("input")
@@ -159,8 +196,8 @@ def test_a_process_without_penalty_learns_its_own_length_scales(reports):
         assert by.loc[name, "before"] == plain.set_index("input").loc[name, "length_scale"]
     assert table["after_relevance"].is_monotonic_decreasing
     assert "What the model looks at" in (folder / "report.html").read_text("utf-8")
-    assert relevance_table(*[reports("exact process")[1].estimator] * 2) is None
-    assert relevance_table(*[reports("ridge")[1].estimator] * 2) is None
+    assert compare_relevance(*[reports("exact process")[1].estimator] * 2) is None
+    assert compare_relevance(*[reports("ridge")[1].estimator] * 2) is None
 
 
 def test_the_tests_are_those_of_the_measures(reports):

@@ -1,7 +1,7 @@
 """How far a frontier is from the known limit: the best predictor, centred and rescaled.
 
 Where s is among the inputs, no predictor of a given share has less error than a multiple of
-h − c(E[h|s] − E h), h = E[y|x], for some c in [0, 1] (METHOD.md section 9). The best h at hand
+h − c(E[h|s] − E h), h = E[y|x], for some c in [0, 1]. The best h at hand
 takes the place of E[y|x]. Where s is hidden, give the prediction of a model that sees it as `h`:
 then the gap is what hiding costs.
 """
@@ -17,20 +17,79 @@ import numpy as np
 from scalefair import _frames
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
-from scalefair.any_model.centring import SHRINKAGES, Centring
+from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.estimators._base_model import predictions
 from scalefair.estimators._cross_fit import SUSPICIOUS
+from scalefair.maps.units import Units
 from scalefair.measures import explained_share
+from scalefair.penalties.factors import DEFAULT_EPS, FunctionSpace
+from scalefair.solve.limit import NotAttainableError
+from scalefair.statistics import Moments
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LIMITS = (0.0, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
 POINTS = 50
+SHRINKAGES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class Centring:
+    """h − c(E[h|s] − E h), rescaled: means and covariances of ψ(s), h and y.
+
+    They are learnt on other rows than those it is judged on: learnt on the same rows, E[h|s] would
+    leave them less dependence than new rows have.
+
+    Parameters
+    ----------
+    means : tuple of (array of shape (q,), float, float)
+        Of ψ, h and y.
+    slope : array of shape (q,)
+        E[h|s] − E h = (ψ(s) − mean)ᵀ slope.
+    variances : tuple of three floats
+        Var h, Cov(h, g) and Var g of g = E[h|s].
+    along : tuple of two floats
+        Cov(h, y) and Cov(g, y).
+    """
+
+    means: tuple[Array, float, float]
+    slope: Array
+    variances: tuple[float, float, float]
+    along: tuple[float, float]
+
+    @classmethod
+    def of_moments(cls, moments: Moments, features: tuple[str, ...], coef: Array) -> Centring:
+        """Learn it for h = Φ coef, from moments."""
+        C_psi_h = moments.covariance("psi", features) @ coef
+        C_h = float(coef @ moments.covariance(features, features) @ coef)
+        C_hy = float(moments.covariance("y", features)[0] @ coef)
+        means = moments.mean("psi"), float(moments.mean(*features) @ coef), moments.mean("y")[0]
+        C_psi, C_psi_y = moments.covariance("psi", "psi"), moments.covariance("psi", "y")[:, 0]
+        root = FunctionSpace.of(moments).root(DEFAULT_EPS)
+        slope = np.asarray(root @ (root.T @ C_psi_h))
+        variances = C_h, float(slope @ C_psi_h), float(slope @ C_psi @ slope)
+        return cls(means, slope, variances, (C_hy, float(slope @ C_psi_y)))
+
+    @classmethod
+    def of_rows(cls, Psi: Array, h: Array, y: Array, units: Units = ()) -> Centring:
+        """Learn it from rows; `units` say what the columns of ψ are."""
+        known = {"psi": units} if units else {}
+        rows = {"phi": h[:, None], "psi": Psi, "y": y[:, None]}
+        return cls.of_moments(Moments.of_rows(rows, np.ones(len(h)), known), ("phi",), np.ones(1))
+
+    def apply(self, Psi: Array, h: Array, c: float) -> Array:
+        """Return the centred h at one c, at the scale of least error."""
+        mean_psi, mean_h, mean_y = self.means
+        around = (h - mean_h) - c * ((Psi - mean_psi) @ self.slope)
+        hh, hg, gg = self.variances
+        variance = hh - 2 * c * hg + c**2 * gg
+        scale = (self.along[0] - c * self.along[1]) / variance if variance > 0 else 0.0
+        return np.asarray(mean_y + scale * around)
+
+
+@dataclass(frozen=True, eq=False)
+class CurvePoint:
     """Predictions of one point of a curve, and the rows that are judged apart from each other."""
 
     curve: str
@@ -97,9 +156,9 @@ def limit_gap(
         Where the base model errs on these rows less than half as much as on rows that it has not
         seen.
     """
-    _check(estimator, y)
+    _check_estimator(estimator, y)
     y = np.asarray(y, dtype=np.float64)
-    chunk = estimator._preparation.split(Chunk(_plain(X), sensitive_features))
+    chunk = estimator._preparation.split(Chunk(_as_rows(X), sensitive_features))
     candidates = _candidates(estimator, X, chunk, h)
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
@@ -108,19 +167,20 @@ def limit_gap(
         {
             "curve": [point.curve for point in points],
             "parameter": [point.parameter for point in points],
-            "share": [_share(point, chunk.s) for point in points],
+            "share": [_share_of(point, chunk.s) for point in points],
             "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
         }
     )
     return LimitGap(table, _mean_excess(table), best)
 
 
-def _plain(X: Any) -> Any:
+def _as_rows(X: Any) -> Any:
     return X if hasattr(X, "shape") else np.asarray(X)
 
 
-def _check(estimator: Any, y: Any) -> None:
-    if not hasattr(estimator, "moments_") or not hasattr(estimator, "path"):
+def _check_estimator(estimator: Any, y: Any) -> None:
+    known = isinstance(estimator, FairRidge | FairKernelRidge | FairKernelRidgeCV)
+    if not known or not hasattr(estimator, "moments_"):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; give a fitted FairRidge, FairKernelRidge "
             "or FairKernelRidgeCV with explicit features"
@@ -152,55 +212,59 @@ def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
     )
     bias = float(moments.mean("y")[0] - moments.mean("base")[0])
     expected = float(C_y - 2 * C_hy + C_h) + bias**2
-    found = float(np.mean((h - y) ** 2))
-    if found < SUSPICIOUS * expected:
+    error = float(np.mean((h - y) ** 2))
+    if error < SUSPICIOUS * expected:
         warnings.warn(
             "the base model has seen some of these rows, most likely: its squared error on them is "
-            f"{found / expected:.2g} times that out of its folds; give rows that it has not seen",
+            f"{error / expected:.2g} times that out of its folds; give rows that it has not seen",
             stacklevel=3,
         )
 
 
 def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array]:
-    found = {"eta=0": estimator.path().estimator(estimator._ridges()["phi"], 0.0).predict(X)}
+    plain = _at_eta_0(estimator).predict(X)
+    candidates = {"eta=0": plain}
     if estimator.base_estimator_ is not None:
-        found["base_estimator"] = predictions(estimator.base_estimator_, chunk.x, "probability")[
-            :, 0
-        ]
+        base = predictions(estimator.base_estimator_, chunk.x, "probability")
+        candidates["base_estimator"] = base[:, 0]
     if h is not None:
-        found["given"] = np.asarray(h, dtype=np.float64)
-        if found["given"].shape != found["eta=0"].shape:
+        candidates["given"] = given = np.asarray(h, dtype=np.float64)
+        if given.shape != plain.shape:
             raise ValueError(
-                f"h has shape {found['given'].shape}; give one prediction for each of the "
-                f"{len(found['eta=0'])} rows of X"
+                f"h has shape {given.shape}; give one prediction for each of the {len(plain)} rows "
+                "of X"
             )
-    return found
+    return candidates
 
 
-def _fair_points(estimator: Any, X: Any) -> list[Point]:
-    path = getattr(estimator, "path_", None) or estimator.path()
-    made = []
+def _at_eta_0(estimator: Any) -> Any:
+    return estimator.path().estimator(estimator._ridges()["phi"], 0.0)
+
+
+def _fair_points(estimator: Any, X: Any) -> list[CurvePoint]:
+    path = estimator.path_ if isinstance(estimator, FairKernelRidgeCV) else estimator.path()
+    points = []
     for limit in LIMITS:
         try:
             model = path.limited(limit)
-        except ValueError:  # below what these features can reach
+        except NotAttainableError:
             continue
-        made.append(Point("model", limit, np.asarray(model.predict(X))))
+        points.append(CurvePoint("model", limit, np.asarray(model.predict(X))))
         if model.eta_ == 0:  # larger limits do not bind
             break
-    return made
+    return points
 
 
 def _limit_points(
     estimator: Any, s: Any, best: str, candidates: dict[str, Array], y: Array
-) -> list[Point]:
+) -> list[CurvePoint]:
     """h − c(E[h|s] − E h) for several c; a given h is centred by halves, each by the other."""
     encoded = np.asarray(estimator._preparation.sensitive_encoder.transform(s))
     Psi = np.asarray(estimator.psi_.transform(encoded), dtype=np.float64)
     h = candidates[best]
     if best != "given":
         learnt = _learnt(estimator, best)
-        return [Point("limit", c, learnt.apply(Psi, h, c)) for c in SHRINKAGES]
+        return [CurvePoint("limit", c, learnt.apply(Psi, h, c)) for c in SHRINKAGES]
     half = hash_uniform(0, np.arange(len(h))) < 0.5
     halves = np.flatnonzero(half), np.flatnonzero(~half)
     units = estimator.moments_.units.get("psi", ())
@@ -210,7 +274,7 @@ def _limit_points(
         f = np.empty_like(h)
         for rows, centring in zip(halves, centrings, strict=True):
             f[rows] = centring.apply(Psi[rows], h[rows], c)
-        points.append(Point("limit", c, f, halves))
+        points.append(CurvePoint("limit", c, f, halves))
     return points
 
 
@@ -220,13 +284,13 @@ def _learnt(estimator: Any, best: str) -> Centring:
     if best == "base_estimator":
         first = np.eye(moments.blocks["base"])[0]
         return Centring.of_moments(moments, ("base",), first)
-    plain = estimator.path().estimator(estimator._ridges()["phi"], 0.0)
-    found = Centring.of_moments(moments, plain._features, plain.coef_)
-    mean_psi, mean_h, mean_y = found.means
-    return replace(found, means=(mean_psi, mean_h + plain.intercept_, mean_y))
+    plain = _at_eta_0(estimator)
+    centring = Centring.of_moments(moments, plain._features, plain.coef_)
+    mean_psi, mean_h, mean_y = centring.means
+    return replace(centring, means=(mean_psi, mean_h + plain.intercept_, mean_y))
 
 
-def _share(point: Point, s: Any) -> float:
+def _share_of(point: CurvePoint, s: Any) -> float:
     shares = []
     for rows in point.apart:
         some = s if isinstance(rows, slice) else _frames.take_rows(s, rows)

@@ -127,12 +127,12 @@ def make_fair(
     >>> bool(shares["after"] < shares["before"])
     True
     """
-    _check(X, test_size, unfairness)
+    _check_arguments(X, test_size, unfairness)
     X = X if hasattr(X, "shape") else np.asarray(X)
-    columns = _columns(X, sensitive_features)
+    columns = _named_columns(X, sensitive_features)
     seed = seed_of(random_state)
-    held = hash_uniform(seed, np.arange(_frames.n_rows(X))) < test_size
-    train, test = np.flatnonzero(~held), np.flatnonzero(held)
+    tested = hash_uniform(seed, np.arange(_frames.n_rows(X))) < test_size
+    train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
     y = np.asarray(y)
     options = {
         "base_estimator": model, "unfairness": unfairness, "random_state": seed,
@@ -145,7 +145,7 @@ def make_fair(
         check_lengths(X, sensitive_features=apart)
     check_consistent_length(X, y)
     estimator.fit(_frames.take_rows(X, train), y[train], **_rows_of(apart, train))
-    rows = Held.of(estimator, X, y, apart, test)
+    rows = UnseenRows.of(estimator, X, y, apart, test)
     alone = _alone(rows.split().s)
     if alone.any():
         warnings.warn(
@@ -154,11 +154,11 @@ def make_fair(
             stacklevel=2,
         )
         test = test[~alone]
-        rows = Held.of(estimator, X, y, apart, test)
-    return _judged(model, rows, unfairness, test)
+        rows = UnseenRows.of(estimator, X, y, apart, test)
+    return _compare(model, rows, unfairness, test)
 
 
-def _check(X: Any, test_size: Any, unfairness: Any) -> None:
+def _check_arguments(X: Any, test_size: Any, unfairness: Any) -> None:
     check_number("unfairness", unfairness, 0.0, 1.0)
     if not 0 < check_number("test_size", test_size, 0.0, 1.0) < 1:
         raise ValueError(f"test_size={test_size!r} must be between 0 and 1; give for instance 0.25")
@@ -170,7 +170,7 @@ def _check(X: Any, test_size: Any, unfairness: Any) -> None:
         )
 
 
-def _columns(X: Any, sensitive: Any) -> Any:
+def _named_columns(X: Any, sensitive: Any) -> Any:
     """Return the columns of X that `sensitive` names; None where it holds the attributes."""
     if isinstance(sensitive, str | int):
         return [sensitive]
@@ -197,7 +197,7 @@ def _rows_of(s: Any, rows: NDArray[np.int64]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class UnseenRows:
     """A fitted estimator and rows that it has not seen."""
 
     estimator: Any
@@ -206,7 +206,7 @@ class Held:
     apart: dict[str, Any]
 
     @classmethod
-    def of(cls, estimator: Any, X: Any, y: Any, apart: Any, rows: NDArray[np.int64]) -> Held:
+    def of(cls, estimator: Any, X: Any, y: Any, apart: Any, rows: NDArray[np.int64]) -> UnseenRows:
         """Take some rows of the data."""
         return cls(estimator, _frames.take_rows(X, rows), y[rows], _rows_of(apart, rows))
 
@@ -242,7 +242,7 @@ class Held:
             return self.estimator.path(self.X, self.y, **self.apart)
 
 
-def _judged(model: Any, rows: Held, unfairness: float, test: NDArray[np.int64]) -> FairModel:
+def _compare(model: Any, rows: UnseenRows, unfairness: float, test: NDArray[np.int64]) -> FairModel:
     estimator, chunk, target = rows.estimator, rows.split(), rows.target
     if rows.labelled and len(estimator.classes_) > 2:
         raise ValueError(
@@ -250,29 +250,30 @@ def _judged(model: Any, rows: Held, unfairness: float, test: NDArray[np.int64]) 
             "FairKernelClassifier with base_estimator=model"
         )
     before = predictions(estimator.base_estimator_, chunk.x, "probability")[:, 0]
-    found = {"before": before, "after": rows.after()}
+    outputs = {"before": before, "after": rows.after()}
     options: dict[str, Any] = {"threshold": 0.5} if rows.labelled else {}
-    audits = {name: audit(f, chunk.s, target, **options) for name, f in found.items()}
+    options |= {"sensitive_features": chunk.s, "y_true": target}
+    audits = {name: audit(f, **options) for name, f in outputs.items()}
     table = _frames.make_frame(
         {
-            "model": list(found),
-            "explained_share": [explained_share(f, chunk.s) for f in found.values()],
-            **_errors(list(found.values()), target, labelled=rows.labelled),
+            "model": list(outputs),
+            "explained_share": [explained_share(f, chunk.s) for f in outputs.values()],
+            **_errors(list(outputs.values()), target, labelled=rows.labelled),
         }
     ).set_index("model")
     words = _words(model, table, unfairness, rows)
     return FairModel(estimator, rows.path(), audits["before"], audits["after"], table, test, words)
 
 
-def _errors(found: list[Array], target: Array, *, labelled: bool) -> dict[str, list[float]]:
+def _errors(outputs: list[Array], target: Array, *, labelled: bool) -> dict[str, list[float]]:
     if labelled:
-        return {"accuracy": [float(np.mean((f > 0.5) == target)) for f in found]}
-    return {"rmse": [float(np.sqrt(np.mean((f - target) ** 2))) for f in found]}
+        return {"accuracy": [float(np.mean((f > 0.5) == target)) for f in outputs]}
+    return {"rmse": [float(np.sqrt(np.mean((f - target) ** 2))) for f in outputs]}
 
 
-def _words(model: Any, table: pd.DataFrame, unfairness: float, rows: Held) -> str:
-    share, error = table["explained_share"], table.columns[1]
-    name = {"accuracy": "accuracy", "rmse": "root mean squared error"}[error]
+def _words(model: Any, table: pd.DataFrame, unfairness: float, rows: UnseenRows) -> str:
+    share = table["explained_share"]
+    error, name = ("accuracy", "accuracy") if rows.labelled else ("rmse", "root mean squared error")
     was = "was fitted before" if is_fitted(model) else "was fitted on the other rows"
     sees = rows.estimator.sensitive_columns is not None and not rows.estimator.hide_sensitive
     return (

@@ -16,6 +16,7 @@ from scalefair.auditing.dependence import (
     dependence,
 )
 from scalefair.auditing.result import Audit, ModelAudit
+from scalefair.errors import CannotJudgeError
 from scalefair.measures._columns import TooFineError
 from scalefair.measures.grouping.frames import group_frames
 from scalefair.measures.grouping.judged import Judged, Settings, judge
@@ -191,7 +192,7 @@ def _obstacle(name: str, survey: Survey) -> str:
 def _check_varies(judged: Judged) -> None:
     for model, numbers in zip(judged.plan.models, judged.survey.predictions, strict=True):
         if numbers.is_constant:
-            raise ValueError(
+            raise CannotJudgeError(
                 f"y_pred {model!r} is {numbers.spread.low:g} in every row: how far a constant "
                 "depends on anything is undefined, not 0; audit a model that tells rows apart"
             )

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalefair.cli._output import Console
+
 ADULT = "the built-in Adult census data"
 ADULT_TARGET, ADULT_SENSITIVE = "income", ("sex", "race")
-COUNTED_CLASSES = 2
+MAX_NUMBER_CLASSES = 2
 """A column of numbers is one of classes if it has no more different ones."""
 
-
-HEAD, FEW = 4096, 20
-"""Rows from which identifiers are told; fewer do not tell."""
+HEAD_ROWS, MIN_HEAD_ROWS = 4096, 20
+"""First rows, by which identifiers are known, and how many of them that takes at least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +43,19 @@ class Data:
     @property
     def in_memory(self) -> bool:
         """Whether the rows are in memory."""
-        return not hasattr(self.table, "files")
+        from scalefair.stream import Scan
+
+        return not isinstance(self.table, Scan)
 
     def find(self, argument: str, names: Sequence[str]) -> list[str]:
         """Return columns that exist: "a,b" is two unless a column has just that name."""
         from scalefair._frames import resolve_columns
+        from scalefair.errors import located
 
-        found = list(dict.fromkeys(split_names(names, self.columns)))
-        try:
-            resolve_columns(found, self.columns, len(self.columns))
-        except ValueError as error:
-            raise ValueError(f"{argument}: {error}") from error
-        return found
+        columns = list(dict.fromkeys(split_names(names, self.columns)))
+        with located(argument):
+            resolve_columns(columns, self.columns, len(self.columns))
+        return columns
 
     def selection(self, names: Sequence[str]) -> Any:
         """Return a table of some columns to take X, y and the rest from; dask's on a cluster."""
@@ -63,11 +65,11 @@ class Data:
 
         return dask_frame(self.table[list(names)])
 
-    def chunks(self, names: Sequence[str], kept: Sequence[str], rows: int) -> Iterator[Any]:
-        """Yield chunks of the columns `names` as x and of the columns `kept`, if any, as s."""
+    def chunks(self, names: Sequence[str], others: Sequence[str], rows: int) -> Iterator[Any]:
+        """Yield chunks of the columns `names` as x and of `others`, if any, as s."""
         from scalefair.stream import ArraySource, FileSource
 
-        x, s = self.table[list(names)], self.table[list(kept)] if kept else None
+        x, s = self.table[list(names)], self.table[list(others)] if others else None
         source = ArraySource(x, s) if self.in_memory else FileSource(x, s)
         return source.chunks(rows)
 
@@ -93,12 +95,12 @@ class Data:
         levels: dict[str, int] = {}
         for chunk in self.chunks([name], [], 2**16):
             (column,) = _frames.columns(chunk.x)
-            codes, found = column.codes()
+            codes, names = column.codes()
             if (codes < 0).any():
                 raise ValueError(f"{argument}: column {name!r} is missing in some rows; fill it in")
-            numbers = [levels.setdefault(level, len(levels)) for level in found]
+            numbers = [levels.setdefault(level, len(levels)) for level in names]
             parts.append(np.array(numbers, dtype=np.int16)[codes])
-        chosen = _positive(argument, name, sorted(levels), positive)
+        chosen = _positive_level(argument, name, sorted(levels), positive)
         return (np.concatenate(parts) == levels[chosen]).astype(np.int8)
 
     def identifiers(self, names: Sequence[str]) -> list[str]:
@@ -108,12 +110,12 @@ class Data:
         text = [name for name in names if self.kind(name) == "categorical"]
         if not text:
             return []
-        first = next(iter(self.chunks(text, [], HEAD)))
+        first = next(iter(self.chunks(text, [], HEAD_ROWS)))
         levels = {column.name: len(column.codes()[1]) for column in _frames.columns(first.x)}
-        return [name for name, n in levels.items() if n == first.n_rows >= FEW]
+        return [name for name, n in levels.items() if n == first.n_rows >= MIN_HEAD_ROWS]
 
     def is_classes(self, target: str) -> bool:
-        """Say whether a column holds classes: text, booleans, or two numbers."""
+        """Return True if a column holds classes: text, booleans, or two numbers."""
         import numpy as np
 
         from scalefair import _frames
@@ -125,16 +127,16 @@ class Data:
             raise ValueError(
                 f"--target: column {target!r} holds {kind} values; expected numbers or classes"
             )
-        found: set[float] = set()
+        numbers: set[float] = set()
         for chunk in self.chunks([target], [], 2**16):
             values = _frames.to_numpy(chunk.x)[:, 0]
-            found.update(values[~np.isnan(values)].tolist())
-            if len(found) > COUNTED_CLASSES:
+            numbers.update(values[~np.isnan(values)].tolist())
+            if len(numbers) > MAX_NUMBER_CLASSES:
                 return False
         return True
 
 
-def _positive(argument: str, name: str, levels: list[str], positive: str | None) -> str:
+def _positive_level(argument: str, name: str, levels: list[str], positive: str | None) -> str:
     if positive is None and len(levels) == 2:
         return levels[1]
     if positive not in levels:
@@ -196,20 +198,8 @@ def _open_csv(data: str, text: Sequence[str], delimiter: str) -> Any:
     return scan_csv(data, delimiter=delimiter, column_types=types)
 
 
-def retyped(data: Data, names: Sequence[str], delimiter: str) -> Data:
-    """Return the same csv with some columns read as text; other data as they are."""
-    present = [name for name in names if name in data.columns]
-    if data.in_memory or not present or not is_csv(data.name):
-        return data
-    from scalefair.stream import scan_csv
-
-    types = dict.fromkeys(present, "string")
-    scan = scan_csv(data.name, delimiter=delimiter, column_types=types)
-    return Data(data.name, scan, scan.columns, data.client)
-
-
 def is_csv(data: str) -> bool:
-    """Say whether DATA is csv: by its name, or for a folder by what is in it."""
+    """Return True if DATA is csv: by its name, or for a folder by what is in it."""
     from scalefair.stream.files._csv import CSV_ENDINGS
     from scalefair.stream.files._parquet import PARQUET_ENDINGS
 
@@ -244,6 +234,35 @@ def _adult(subset: Any) -> Data:
     names = [adult.target_names[i] for i in adult.target]
     table = adult.data.assign(**{ADULT_TARGET: names})
     return Data(ADULT, table, list(table.columns))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """DATA and the options about how it is read: the parameters of `open_data`."""
+
+    data: str | None
+    text: tuple[str, ...]
+    delimiter: str
+    scheduler: str | None
+
+    @contextmanager
+    def open(self, console: Console, subset: str = "train") -> Iterator[Data]:
+        """Open the table for a while, on a cluster if a scheduler is named."""
+        with cluster(self.scheduler) as client:
+            console(f"reading {self.data or 'the Adult census data'}")
+            options: dict[str, Any] = {"text": self.text, "delimiter": self.delimiter}
+            yield open_data(self.data, client=client, subset=subset, **options)
+
+    def retyped(self, table: Data, names: Sequence[str]) -> Data:
+        """Return the same csv with some columns read as text; other data as they are."""
+        present = [name for name in (*names, *self.text) if name in table.columns]
+        if table.in_memory or not present or not is_csv(table.name):
+            return table
+        from scalefair.stream import scan_csv
+
+        types = dict.fromkeys(present, "string")
+        scan = scan_csv(table.name, delimiter=self.delimiter, column_types=types)
+        return Data(table.name, scan, scan.columns, table.client)
 
 
 @contextmanager

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from scalefair import __version__
-from scalefair.cli._errors import fail, remedied, usage_message
+from scalefair.errors import (
+    CellError,
+    DelimiterError,
+    InputError,
+    LostWorkersError,
+    UselessColumnError,
+)
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
 """Exit codes as a shell gives them for the signals."""
 
-_BAD_INPUT = (ValueError, OSError, ImportError, MemoryError)
+_BAD_INPUT = (ValueError, OSError, ImportError, MemoryError, LostWorkersError)
 
 
 class OneLineErrors(click.Group):
@@ -66,8 +74,7 @@ class OneLineErrors(click.Group):
 
 
 def _fail_of(error: Exception) -> None:
-    lost_workers = isinstance(error, RuntimeError) and str(error).startswith("dask gave up")
-    if isinstance(error, _BAD_INPUT) or lost_workers:
+    if isinstance(error, _BAD_INPUT):
         fail(remedied(error), 2)
     fail(f"{type(error).__name__}: {error} (a bug; --debug shows where)", 1)
 
@@ -78,6 +85,68 @@ def _give_up_stdout() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+_REPORT_PACKAGES = ("matplotlib", "jinja2", "markupsafe")
+
+_REMEDIES = {
+    errno.ENOSPC: "make room, or write elsewhere",
+    errno.EDQUOT: "make room, or write elsewhere",
+    errno.EFBIG: "make room, or write elsewhere",
+    errno.EROFS: "write elsewhere",
+    errno.EACCES: "check its permissions, or give another path",
+    errno.EPERM: "check its permissions, or give another path",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path",
+    errno.EISDIR: "give a file",
+}
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print one line on stderr and leave."""
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", err=True, nl=False)  # an unfinished line of progress
+    click.echo(f"scalefair: error: {' '.join(message.split())}", err=True)
+    sys.exit(code)
+
+
+def remedied(error: BaseException) -> str:
+    """Return the message of an error of the data, the files or the cluster."""
+    if isinstance(error, ImportError) and error.name in _REPORT_PACKAGES:
+        return f"the report needs {error.name}: pip install 'scalefair[plots]'"
+    if isinstance(error, MemoryError):
+        return "not enough memory; use fewer --components, or a machine with more"
+    if isinstance(error, OSError) and error.strerror:
+        return _system_message(error)
+    if isinstance(error, InputError) and (remedy := _option_for(error)):
+        return f"{error.what}; {remedy}"
+    return str(error) or type(error).__name__
+
+
+def _option_for(error: InputError) -> str:
+    """Return the remedy by an option, where the error speaks of an argument in Python."""
+    if isinstance(error, UselessColumnError):
+        return "leave it out of --sensitive"
+    if isinstance(error, CellError):
+        return f"repair the cell, or read it as text with --text {shlex.quote(error.column)}"
+    if isinstance(error, DelimiterError):
+        return "give --delimiter " + (
+            "$'\\t'" if error.delimiter == "\t" else repr(error.delimiter)
+        )
+    return ""
+
+
+def _system_message(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    remedy = _REMEDIES.get(error.errno or 0)
+    return f"{where}{error.strerror}{'; ' + remedy if remedy else ''}"
+
+
+def usage_message(error: click.ClickException) -> str:
+    """Return the message of a mistake in the command itself."""
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    return f"{message}; see {context.command_path} --help" if context else message
 
 
 @click.group(cls=OneLineErrors, invoke_without_command=True)

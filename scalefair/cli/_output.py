@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import time
@@ -37,7 +36,7 @@ class Console:
         self.as_json, self.quiet = as_json, quiet
         self._start = time.perf_counter()
         self._shown = not quiet and sys.stderr.isatty()
-        self._open, self._told = False, 0.0
+        self._open, self._updated = False, 0.0
         self._lock = Lock()
         self._step = ""
 
@@ -54,18 +53,18 @@ class Console:
             self._write(f"{step} ...\n")
 
     def update(self, done: int, total: int | None, unit: str = "") -> None:
-        """Say how far the step is, from any thread, at most ten times a second."""
+        """Show how far the step is, from any thread, at most ten times a second."""
         now = time.perf_counter()
         with self._lock:
-            if not self._shown or now - self._told < _SECONDS_BETWEEN:
+            if not self._shown or now - self._updated < _SECONDS_BETWEEN:
                 return
-            self._told = now
+            self._updated = now
             share = f"{_bar(done / total)} of {total:,}" if total else f"{done:,}"
             self._write(f"\r\033[K{self._stamp()} {self._step}: {share} {unit}".rstrip(), False)
             self._open = True
 
     def finish(self) -> None:
-        """Say that all steps are done."""
+        """Show that all steps are done."""
         self.clear()
         self._write("done\n")
 
@@ -76,6 +75,8 @@ class Console:
 
     def result(self, record: Mapping[str, Any], words: str) -> None:
         """Print the result: the record as JSON, or the words."""
+        from scalefair._files import plain
+
         self.finish()
         if self.as_json:
             click.echo(json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False))
@@ -136,43 +137,26 @@ class FitProgress:
 
 
 @contextmanager
-def noted(console: Console) -> Iterator[list[str]]:
+def noting_warnings(console: Console) -> Iterator[list[str]]:
     """Collect warnings meant for users, and print each as one line once the work is done."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
         yield notes
-    for found in caught:
-        if issubclass(found.category, UserWarning):
-            notes.append(" ".join(str(found.message).split()))
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):
+            notes.append(" ".join(str(warning.message).split()))
         else:
-            warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
     notes[:] = dict.fromkeys(notes)
     for note in notes:
         console.note(note)
 
 
-def left_out(error: Exception) -> str:
-    """Return the note about a column that no model can use."""
-    reason = str(error).split(" and none reaches")[0].split(" in any row")[0]
-    return f"{reason}: of no use to a model, left out"
-
-
-def plain(value: Any) -> Any:
-    """Return the value as JSON knows it: no numpy, NaN as null, infinity as text."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return str(value) if isinstance(value, Path) else value
-
-
 def check_file(out: Path) -> None:
-    """Refuse a file that could not be written before the work begins, not after."""
+    """Raise OSError or ValueError if a file cannot be written: before the work, not after."""
     if out.is_dir():
         raise IsADirectoryError(f"--out {out}: is a folder; give the name of a file")
     if out.exists() and not out.is_file():
@@ -185,7 +169,7 @@ def check_file(out: Path) -> None:
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a folder that could not be written before the work begins, not after."""
+    """Raise OSError if a folder cannot be written: before the work, not after."""
     nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not nearest.is_dir():
         raise NotADirectoryError(f"--out {out}: {nearest} is not a folder; give another one")

@@ -7,12 +7,11 @@ from typing import Any
 import click
 
 from scalefair.cli import _options
-from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, cluster, open_data
-from scalefair.cli._output import Console, noted
+from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
+from scalefair.cli._output import Console, noting_warnings
 
 
 @click.command()
-@_options.data
 @_options.columns(
     "--prediction", "Columns of predictions, one for each model.  [default: prediction]"
 )
@@ -32,11 +31,11 @@ from scalefair.cli._output import Console, noted
     show_default=True,
     help="Rows in which a sensitive column is missing: refused, left out, or a group.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
+@_options.seed
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
 @_options.reading
 @_options.printing
-def audit(data: str | None, *, as_json: bool, quiet: bool, **options: Any) -> None:
+def audit(*, reading: Reading, console: Console, **options: Any) -> None:
     """Judge how far predictions depend on the sensitive columns.
 
     DATA has one row per person, with the predictions of any model in a column. Without DATA the
@@ -46,23 +45,18 @@ def audit(data: str | None, *, as_json: bool, quiet: bool, **options: Any) -> No
     scalefair audit predictions.parquet --prediction prediction --sensitive sex,race
     scalefair audit scores.csv --prediction ours,theirs --sensitive age --truth repaid --json
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
-    with cluster(options.pop("scheduler")) as client:
-        _audit(data, client, console, **options)
+    with reading.open(console) as table:
+        _audit(table, console, **options)
 
 
 def _audit(
-    data: str | None, client: Any, console: Console, *,
+    table: Data, console: Console, *,
     prediction: tuple[str, ...], sensitive: tuple[str, ...], truth: str | None,
-    positive: str | None, weight: str | None, seed: int, full: bool, text: tuple[str, ...],
-    delimiter: str, **options: Any,
+    positive: str | None, weight: str | None, seed: int, full: bool, **options: Any,
 ) -> None:  # fmt: skip
     from scalefair import audit as judge
 
-    console(f"reading {data or 'the Adult census data'}")
-    table = open_data(data, client=client, text=text, delimiter=delimiter)
-    if data is None:
+    if table.in_memory:
         table, prediction = _decisions(table), prediction or (ADULT_TARGET,)
         sensitive = sensitive or ADULT_SENSITIVE
     if not sensitive:
@@ -75,11 +69,15 @@ def _audit(
     labels = None if y is None else table.codes("--truth", y, positive)
     console("judging")
     rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
-    with noted(console):
+    with noting_warnings(console):
         result = judge(
-            rows[models], rows[attributes], _given(rows, y) if labels is None else labels,
-            sample_weight=_given(rows, w), random_state=seed, **options,
-        )  # fmt: skip
+            rows[models],
+            sensitive_features=rows[attributes],
+            y_true=_optional(rows, y) if labels is None else labels,
+            sample_weight=_optional(rows, w),
+            random_state=seed,
+            **options,
+        )
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if full:
@@ -87,7 +85,7 @@ def _audit(
     console.result({**record, "seconds": console.seconds}, summary)
 
 
-def _given(rows: Any, name: str | None) -> Any:
+def _optional(rows: Any, name: str | None) -> Any:
     return None if name is None else rows[name]
 
 

@@ -10,14 +10,8 @@ from typing import Any
 import click
 
 from scalefair.cli import _options
-from scalefair.cli._data import (
-    ADULT_SENSITIVE,
-    ADULT_TARGET,
-    Data,
-    cluster,
-    open_data,
-)
-from scalefair.cli._output import Console, FitProgress, check_file, left_out, noted
+from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
+from scalefair.cli._output import Console, FitProgress, check_file, noting_warnings
 
 LIMIT = 0.05
 
@@ -54,6 +48,11 @@ class Roles:
         """Whether the sensitive columns are inputs."""
         return set(self.sensitive) <= set(self.inputs)
 
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What a model file says of its columns."""
+        return {"target": self.target, "sensitive": self.sensitive, "weight": self.weight}
+
     def without(self, name: str) -> Roles:
         """Return the roles with an input left out."""
         rest = [other for other in self.inputs if other != name]
@@ -70,7 +69,7 @@ class Roles:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ModelOptions:
     """What the options about the model say."""
 
     unfairness: float | None
@@ -155,23 +154,19 @@ def fit_model(
         table = data.selection(roles.all)
         columns, options = roles.arguments(table)
         try:
-            with noted(console) as warned:
+            with noting_warnings(console) as warned:
                 estimator.set_callbacks(FitProgress(console)).fit(*columns, **options)
         except UselessColumnError as error:
             if error.column not in roles.inputs or error.column in roles.sensitive:
                 raise
-            notes.append(left_out(error))
+            notes.append(f"{error.what}: left out")
             console.note(notes[-1])
             roles = roles.without(error.column)
             continue
-        estimator.columns_ = {
-            "target": roles.target, "sensitive": roles.sensitive, "weight": roles.weight,
-        }  # fmt: skip
         return estimator, roles, notes + warned
 
 
 @click.command(short_help="Fit a model that does not depend on the sensitive columns.")
-@_options.data
 @_options.target
 @_options.sensitive
 @_options.modelling
@@ -197,7 +192,7 @@ def fit_model(
 @_options.out_file("The model.", default="model.scalefair", show_default=True)
 @_options.reading
 @_options.printing
-def fit(data: str | None, *, as_json: bool, quiet: bool, out: Path, **options: Any) -> None:
+def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> None:
     """Fit a model whose predictions do not depend on the sensitive columns.
 
     All columns but the target are inputs: numbers, text, dates, with missing values. The sensitive
@@ -210,38 +205,40 @@ def fit(data: str | None, *, as_json: bool, quiet: bool, out: Path, **options: A
     scalefair fit s3://bucket/pay/ --target pay --sensitive sex --scheduler tcp://10.0.0.1:8786
     scalefair fit --from-moments all.moments --like site1.scalefair --out final.scalefair
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
     check_file(out)
     moments, like = options.pop("from_moments"), options.pop("like")
-    if (moments is None) != (like is None) or (moments and data):
+    if (moments is None) != (like is None) or (moments and reading.data):
         raise ValueError("--from-moments and --like go together, and without DATA")
     if moments is not None:
         from scalefair.cli.moments import solve
 
         solve(moments, like, out, console, options)
         return
-    with cluster(options.pop("scheduler")) as client:
-        _fit(data, client, out, console, **options)
+    kind, names = options.pop("kind"), pop_names(options)
+    settings = ModelOptions(**options)
+    settings.limits()
+    with reading.open(console) as table:
+        _fit(table, settings, names, kind, out, console)
 
 
-def _fit(
-    data: str | None, client: Any, out: Path, console: Console, *,
-    target: str | None, sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None,
-    kind: str, text: tuple[str, ...], delimiter: str, **options: Any,
+def pop_names(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options that name columns out of all options."""
+    return {name: options.pop(name) for name in ("target", "sensitive", "drop", "weight")}
+
+
+def _fit(  # noqa: PLR0917
+    table: Data, settings: ModelOptions, names: dict[str, Any], kind: str, out: Path,
+    console: Console,
 ) -> None:  # fmt: skip
     from scalefair import save
 
-    settings = Settings(**options)
-    settings.limits()
-    console(f"reading {data or 'the Adult census data'}")
-    table = open_data(data, client=client, text=text, delimiter=delimiter)
-    roles = find_roles(table, target, sensitive, drop, weight, settings.hide_sensitive)
+    roles = find_roles(table, **names, hide=settings.hide_sensitive)
     classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
     console("fitting")
     model, roles, notes = fit_model(
         settings.estimator(roles, classes=classes), table, roles, console
     )
+    model.columns_ = roles.stored
     save(model, out)
     record = {
         "model": out,
@@ -259,22 +256,27 @@ def _fit(
 
 def describe(model: Any) -> dict[str, Any]:
     """Return what a fitted model says of itself, as numbers."""
+    from sklearn.base import is_classifier
+
+    from scalefair import FairKernelRidgeCV
+
+    cross_validated = isinstance(model, FairKernelRidgeCV)
     record: dict[str, Any] = {
         "estimator": type(model).__name__,
         "rows": model.n_samples_seen_,
         "components": int(model.moments_.blocks["phi"]),
-        "limit": getattr(model, "unfairness", None),
-        "alpha": getattr(model, "alpha_", getattr(model, "alpha", None)),
+        "limit": model.unfairness,
+        "alpha": model.alpha_ if cross_validated else model.alpha,
         "eta": model.eta_,
         "explained_share": model.explained_share_,
     }
-    if hasattr(model, "cv_results_"):
+    if cross_validated:
         record |= {
             "explained_share_cv": model.explained_share_cv_,
             "explained_share_cv_error": model.explained_share_cv_error_,
             "r2_cv": _held_out_r2(model),
         }
-    if hasattr(model, "classes_"):
+    if is_classifier(model):
         record["classes"] = model.classes_.tolist()
     return record
 

@@ -9,15 +9,8 @@ import click
 
 from scalefair import __version__
 from scalefair.cli import _options
-from scalefair.cli._data import (
-    ADULT_SENSITIVE,
-    Data,
-    cluster,
-    is_csv,
-    open_data,
-    split_names,
-)
-from scalefair.cli._output import Console, FitProgress, check_folder, left_out
+from scalefair.cli._data import ADULT_SENSITIVE, Data, Reading, is_csv, split_names
+from scalefair.cli._output import Console, FitProgress, check_folder
 
 if TYPE_CHECKING:
     from scalefair.report import Problem
@@ -31,24 +24,11 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
 
 
 @click.command()
-@_options.data
 @_options.column("--target", "Column to predict: numbers, or two levels.")
 @_options.sensitive
 @_options.drop
-@click.option(
-    "--unfairness",
-    type=click.FloatRange(0, 1),
-    default=0.05,
-    show_default=True,
-    help="Largest share of the variance of the predictions that the sensitive columns may explain.",
-)
-@click.option(
-    "--components",
-    type=click.IntRange(1),
-    default=500,
-    show_default=True,
-    help="Number of kernel features: more are slower and more accurate.",
-)
+@_options.unfairness(default=0.05, show_default=True, help=_options.UNFAIRNESS)
+@_options.components
 @click.option(
     "--model",
     type=click.Choice([*MODELS]),
@@ -57,7 +37,7 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
     help="ridge: the frontier is cross-validated in one pass; classifier: logistic, for two "
     "levels; gp: a Gaussian process with one length scale per input, slower.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
+@_options.seed
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -68,18 +48,9 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
 @_options.reading
 @_options.printing
 def frontier(
-    data: str | None,
-    *,
-    unfairness: float,
-    components: int,
-    model: str,
-    seed: int,
-    out: Path,
-    scheduler: str | None,
-    as_json: bool,
-    quiet: bool,
-    **options: Any,
-) -> None:
+    *, unfairness: float, components: int, model: str, seed: int, out: Path, reading: Reading,
+    console: Console, **options: Any,
+) -> None:  # fmt: skip
     """Show what fairness costs: fit all trade-offs, write a report.
 
     A random fifth of the rows of DATA, 50,000 at most where they do not fit in memory, is held out
@@ -91,20 +62,18 @@ def frontier(
     scalefair frontier 'pay/*.csv' --target pay --sensitive sex --unfairness 0.01 --json
     scalefair frontier loans.csv --target repaid --sensitive race --model classifier
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
     from scalefair.encoding import UselessColumnError
     from scalefair.report import as_record, fit_frontier, headline, write_report
 
     check_folder(out)
-    with cluster(scheduler) as client:
-        console(f"reading {data or 'the Adult census data'}")
-        estimator = _estimator(
-            model, unfairness=unfairness, n_components=components, random_state=seed
-        ).set_callbacks(FitProgress(console))
+    _check_named(reading.data, options["target"], options["sensitive"])
+    estimator = _estimator(
+        model, unfairness=unfairness, n_components=components, random_state=seed
+    ).set_callbacks(FitProgress(console))
+    with reading.open(console) as table:
         result = None
         while result is None:
-            problem = _problem(data, client, console, seed=seed, **options)
+            problem = _problem(table, reading, console, seed=seed, **options)
             try:
                 result = fit_frontier(problem, estimator, console)
             except UselessColumnError as error:
@@ -129,62 +98,62 @@ def _dropped(error: Any, problem: Problem, drop: tuple[str, ...], console: Conso
     """Leave out an input that no model can use, and say so; a sensitive column is an error."""
     if error.column in problem.sensitive:
         raise error
-    console.note(left_out(error))
+    console.note(f"{error.what}: left out")
     return (*drop, error.column)
 
 
-def _problem(
-    data: str | None, client: Any, console: Console, *,
-    target: str | None, sensitive: tuple[str, ...], drop: tuple[str, ...], seed: int,
-    text: tuple[str, ...], delimiter: str,
-) -> Problem:  # fmt: skip
-    if data is None:
-        if target is not None:
-            raise ValueError("--target belongs to DATA: name a parquet or csv file before it")
-        return _adult(open_data(None, client=client), sensitive, drop)
-    if target is None or not sensitive:
+def _check_named(data: str | None, target: str | None, sensitive: tuple[str, ...]) -> None:
+    """Raise ValueError if DATA comes without its columns, or columns without DATA."""
+    if data is None and target is not None:
+        raise ValueError("--target belongs to DATA: name a parquet or csv file before it")
+    if data is not None and (target is None or not sensitive):
         missing = "--target" if target is None else "--sensitive"
         raise ValueError(f"{missing} is needed with DATA: scalefair frontier {data} {missing} NAME")
-    table = open_data(data, client=client, text=text, delimiter=delimiter)
+
+
+def _problem(
+    table: Data, reading: Reading, console: Console, *, target: str | None,
+    sensitive: tuple[str, ...], drop: tuple[str, ...], seed: int,
+) -> Problem:  # fmt: skip
+    if target is None:
+        return _adult_problem(table, sensitive, drop)
     (target,) = table.find("--target", [target])
     names = table.find("--sensitive", sensitive)
     dropped = table.find("--drop", drop)
-    kept = [name for name in table.columns if name not in dropped]
-    for name in table.identifiers([n for n in kept if n not in (target, *names)]):
+    chosen = [name for name in table.columns if name not in dropped]
+    for name in table.identifiers([n for n in chosen if n not in (target, *names)]):
         console.note(f"column {name!r} is different in every row: an identifier, left out")
-        kept.remove(name)
-    scan = table.table[kept]
+        chosen.remove(name)
+    scan = table.table[chosen]
     common: dict[str, Any] = {
-        "target": target, "sensitive": names, "seed": seed, "source": data,
-        "reading": _reading(
-            data, split_names(text, table.columns), delimiter,
-            [name for name in table.columns if name not in kept],
-        ),
+        "target": target, "sensitive": names, "seed": seed, "source": table.name,
+        "reading": _python_of(reading, table, [n for n in table.columns if n not in chosen]),
     }  # fmt: skip
     from scalefair.report import from_scan, from_table
 
-    if client is None and not _is_large(scan):
+    if table.client is None and not _is_large(scan):
         return from_table(scan.read(), **common)
-    return from_scan(scan, table.selection(kept), **common)
+    return from_scan(scan, table.selection(chosen), **common)
 
 
 def _is_large(scan: Any) -> bool:
-    found = scan.files.found
-    size = sum(int(found.filesystem.size(path) or 0) for path in found.paths)
+    files = scan.files.found
+    size = sum(int(files.filesystem.size(path) or 0) for path in files.paths)
     cells = (scan.n_rows or 0) * len(scan.columns)
     return size > LARGE_BYTES or cells > LARGE_CELLS
 
 
-def _reading(data: str, text: list[str], delimiter: str, left_out: list[str]) -> str:
+def _python_of(reading: Reading, table: Data, left_out: list[str]) -> str:
     """Return Python that opens the same columns again."""
-    options = f", delimiter={delimiter!r}" * (delimiter != ",")
+    data, text = table.name, split_names(reading.text, table.columns)
+    options = f", delimiter={reading.delimiter!r}" * (reading.delimiter != ",")
     if text:
         options += f", column_types={dict.fromkeys(text, 'string')!r}"
     kind = f"csv({data!r}{options})" if is_csv(data) else f"parquet({data!r})"
     return f"scalefair.scan_{kind}" + (f".drop({left_out!r})" if left_out else "")
 
 
-def _adult(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -> Problem:
+def _adult_problem(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -> Problem:
     from scalefair._frames import drop_columns, take_columns
     from scalefair.datasets import load_adult
     from scalefair.report import Problem, Sample

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any
 
 import click
 
 from scalefair.cli import _options
-from scalefair.cli._data import cluster, open_data, retyped
-from scalefair.cli._output import Console, check_file, noted
-from scalefair.cli.fit import Roles, Settings, describe, find_roles, fit_model, words
+from scalefair.cli._data import Reading
+from scalefair.cli._output import Console, check_file, noting_warnings
+from scalefair.cli.fit import ModelOptions, Roles, describe, find_roles, fit_model, pop_names, words
 from scalefair.cli.predict import text_columns
 
 _FILE = click.Path(path_type=Path)
 
 
 @click.command(short_help="Sum up DATA, for fits that need none of its rows.")
-@_options.data
 @click.option("--like", type=_FILE, help="Model whose maps, encodings and column names are used.")
 @click.option("--start", type=_FILE, help="Fit maps on DATA, and write that model for the others.")
 @_options.target
@@ -30,7 +27,7 @@ _FILE = click.Path(path_type=Path)
 @_options.out_file("The moments.", default="part.moments", show_default=True)
 @_options.reading
 @_options.printing
-def moments(data: str | None, *, as_json: bool, quiet: bool, out: Path, **options: Any) -> None:
+def moments(*, out: Path, reading: Reading, console: Console, **options: Any) -> None:
     """Sum up DATA: the statistics from which every fit follows, without its rows.
 
     Sites or days that may not share rows share these sums. The first one fixes the maps
@@ -46,8 +43,6 @@ def moments(data: str | None, *, as_json: bool, quiet: bool, out: Path, **option
     The moments are means and covariances. A model with the nystroem map holds some rows of DATA as
     landmarks; with --map fourier or linear it does not.
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
     check_file(out)
     like, start = options.pop("like"), options.pop("start")
     if (like is None) == (start is None):
@@ -55,46 +50,48 @@ def moments(data: str | None, *, as_json: bool, quiet: bool, out: Path, **option
             "give --like MODEL to use the maps of a model, or --start MODEL to fit them on DATA "
             "and write them there"
         )
-    with cluster(options.pop("scheduler")) as client:
-        make = _start if like is None else _collect
-        found = make(data, client, console, start or like, **options)
-    found.save(out)
+    make = _start if like is None else _collect
+    total = make(reading, console, start or like, options)
+    _save_moments(total, out, console, {"model": start or like}, "")
+
+
+def _save_moments(
+    total: Any, out: Path, console: Console, about: dict[str, Any], words: str
+) -> None:
+    total.save(out)
     record = {
-        "moments": out, "model": start or like, "rows": found.n_rows, "weight": found.weight,
-        "blocks": dict(found.blocks), "seconds": console.seconds,
+        "moments": out, **about, "rows": total.n_rows, "weight": total.weight,
+        "blocks": dict(total.blocks), "seconds": console.seconds,
     }  # fmt: skip
-    console.result(record, f"{out}: moments of {found.n_rows:,} rows")
+    console.result(record, f"{out}: moments of {total.n_rows:,} rows{words}")
 
 
-def _start(data: str | None, client: Any, console: Console, model: Path, **options: Any) -> Any:
+def _start(reading: Reading, console: Console, model: Path, options: dict[str, Any]) -> Any:
     from scalefair import save
 
     check_file(model)
-    names = {name: options.pop(name) for name in ("target", "sensitive", "drop", "weight")}
-    reading = {name: options.pop(name) for name in ("text", "delimiter")}
-    settings = Settings(**options)
+    names = pop_names(options)
+    settings = ModelOptions(**options)
     settings.limits()
-    console(f"reading {data or 'the Adult census data'}")
-    table = open_data(data, client=client, **reading)
-    roles = find_roles(table, **names, hide=settings.hide_sensitive)
-    console("fitting")
-    estimator = settings.estimator(roles, classes=False, cross_validated=False)
-    fitted, _, _ = fit_model(estimator, table, roles, console)
+    with reading.open(console) as table:
+        roles = find_roles(table, **names, hide=settings.hide_sensitive)
+        console("fitting")
+        estimator = settings.estimator(roles, classes=False, cross_validated=False)
+        fitted, roles, _ = fit_model(estimator, table, roles, console)
+    fitted.columns_ = roles.stored
     save(fitted, model)
     return fitted.moments_
 
 
-def _collect(data: str | None, client: Any, console: Console, like: Path, **options: Any) -> Any:
+def _collect(reading: Reading, console: Console, like: Path, options: dict[str, Any]) -> Any:
     model = _regression(like)
-    console(f"reading {data or 'the Adult census data'}")
-    reading = {name: options[name] for name in ("text", "delimiter")}
-    table = open_data(data, client=client, **reading)
-    table = retyped(table, [*text_columns(model), *options["text"]], options["delimiter"])
-    roles = _roles_of(model, table, options)
-    console("summing")
-    columns, own = roles.arguments(table.selection(roles.all))
-    with noted(console):
-        return model.collect(*columns, **own)
+    with reading.open(console) as given:
+        table = reading.retyped(given, text_columns(model))
+        roles = _roles_of(model, table, options)
+        console("summing")
+        columns, own = roles.arguments(table.selection(roles.all))
+        with noting_warnings(console):
+            return model.collect(*columns, **own)
 
 
 def _roles_of(model: Any, table: Any, options: dict[str, Any]) -> Roles:
@@ -116,7 +113,7 @@ def _roles_of(model: Any, table: Any, options: dict[str, Any]) -> Roles:
 @click.argument("parts", nargs=-1, required=True, type=_FILE)
 @_options.out_file("The sum.", default="all.moments", show_default=True)
 @_options.printing
-def merge(parts: tuple[Path, ...], *, out: Path, as_json: bool, quiet: bool) -> None:
+def merge(*, parts: tuple[Path, ...], out: Path, console: Console) -> None:
     """Add up the moments of PARTS, exactly, as if all rows had been one table.
 
     Parts that were made with different maps or encodings are refused, and it is said what differs.
@@ -124,9 +121,8 @@ def merge(parts: tuple[Path, ...], *, out: Path, as_json: bool, quiet: bool) -> 
     \b
     scalefair merge site*.moments --out all.moments
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
     from scalefair import Moments
+    from scalefair.errors import located
 
     check_file(out)
     twice = [part for part in parts if parts.count(part) > 1]
@@ -135,16 +131,10 @@ def merge(parts: tuple[Path, ...], *, out: Path, as_json: bool, quiet: bool) -> 
     console(f"adding {len(parts)} parts")
     total = Moments.load(parts[0])
     for part in parts[1:]:
-        try:
-            total = reduce(add, [total, Moments.load(part)])
-        except ValueError as error:
-            raise ValueError(f"{part} and {parts[0]}: {error}") from error
-    total.save(out)
-    record = {
-        "moments": out, "parts": list(parts), "rows": total.n_rows, "weight": total.weight,
-        "blocks": dict(total.blocks), "seconds": console.seconds,
-    }  # fmt: skip
-    console.result(record, f"{out}: moments of {total.n_rows:,} rows from {len(parts)} parts")
+        more = Moments.load(part)
+        with located(f"{part} and {parts[0]}"):
+            total = total + more
+    _save_moments(total, out, console, {"parts": list(parts)}, f" from {len(parts)} parts")
 
 
 def solve(path: Path, like: Path, out: Path, console: Console, options: dict[str, Any]) -> None:
@@ -153,8 +143,8 @@ def solve(path: Path, like: Path, out: Path, console: Console, options: dict[str
 
     model, given = _regression(like), Moments.load(path)
     console(f"solving from {given.n_rows:,} rows")
-    with noted(console) as notes:
-        solved = _at(model, options).solve_from(given)
+    with noting_warnings(console) as notes:
+        solved = _at_options(model, options).solve_from(given)
     solved.columns_ = getattr(model, "columns_", {})
     save(solved, out)
     record = {
@@ -166,15 +156,17 @@ def solve(path: Path, like: Path, out: Path, console: Console, options: dict[str
     console.result(record, words(out, record))
 
 
-def _at(model: Any, options: dict[str, Any]) -> Any:
+def _at_options(model: Any, options: dict[str, Any]) -> Any:
     """Return the model at the alpha, eta and limit of the options."""
+    from scalefair import FairKernelRidgeCV
+
     limit, eta, alpha = (options[name] for name in ("unfairness", "eta", "alpha"))
     if limit is not None and eta is not None:
         raise ValueError("--unfairness and --eta are both given; give a limit or a weight")
     if limit is None and eta is None:
         limit = model.unfairness
         eta = None if limit is not None else model.eta_
-    if hasattr(model, "path_"):
+    if isinstance(model, FairKernelRidgeCV):
         model = model.path_.estimator(model.alpha_, model.eta_)
     return model.set_params(
         alpha=model.alpha if alpha is None else alpha, unfairness=limit, eta=eta
@@ -182,10 +174,10 @@ def _at(model: Any, options: dict[str, Any]) -> Any:
 
 
 def _regression(like: Path) -> Any:
-    from scalefair import load
+    from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge, load
 
     model = load(like)
-    if not hasattr(model, "solve_from") or hasattr(model, "classes_"):
+    if not isinstance(model, FairRidge | FairKernelRidge | FairKernelRidgeCV):
         raise ValueError(
             f"{like}: moments are those of a regression; a classifier is fitted on rows: use a "
             "model of scalefair fit --kind regression"

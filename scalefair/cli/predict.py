@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from scalefair.cli import _options
-from scalefair.cli._data import Data, cluster, open_data, retyped
+from scalefair.cli._data import Data, Reading
 from scalefair.cli._output import Console, check_file
 
 ROWS = 2**15
@@ -21,53 +21,59 @@ STDOUT = Path("-")
 
 
 @dataclass(frozen=True, eq=False)
-class Predictor:
-    """Turns tables of inputs into tables of kept columns and predictions.
+class TablePredictor:
+    """Turns tables of inputs into tables of carried columns and predictions.
 
     Parameters
     ----------
     model : fitted estimator
         It has names of columns.
-    kept : list of str
+    carried : list of str
         Columns that are passed on.
     """
 
     model: Any
-    kept: list[str]
+    carried: list[str]
 
     @property
     def inputs(self) -> list[str]:
         """Columns that the model needs."""
         return [str(name) for name in self.model.feature_names_in_]
 
+    @property
+    def outputs(self) -> list[str]:
+        """Columns that it adds: the prediction, and of classes the probability of each."""
+        from sklearn.base import is_classifier
+
+        classes = self.model.classes_ if is_classifier(self.model) else ()
+        return ["prediction", *(f"probability_{label}" for label in classes)]
+
     def __call__(self, x: Any, s: Any) -> Any:
-        """Return an arrow table of the kept columns `s` and the predictions for `x`."""
+        """Return an arrow table of the carried columns `s` and the predictions for `x`."""
         from scalefair.stream.files import beside
 
         return beside(s, self._predictions(x))
 
     def _predictions(self, x: Any) -> dict[str, Any]:
-        found = {"prediction": self.model.predict(x)}
-        if hasattr(self.model, "classes_"):
-            share = self.model.predict_proba(x)
-            names = [f"probability_{label}" for label in self.model.classes_]
-            found |= {name: share[:, j] for j, name in enumerate(names)}
-        return found
+        first, *classes = self.outputs
+        values = {first: self.model.predict(x)}
+        if classes:
+            values |= dict(zip(classes, self.model.predict_proba(x).T, strict=True))
+        return values
 
 
-def predict_piece(piece: Any, shared: tuple[Predictor, Any]) -> Any:
+def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
     """Read a piece of the files on a worker, and predict it."""
     from scalefair.stream.files import read_piece
 
     predictor, scan = shared
     table = read_piece(scan, piece)
-    kept = table.select(predictor.kept) if predictor.kept else None
-    return predictor(table.select(predictor.inputs), kept)
+    carried = table.select(predictor.carried) if predictor.carried else None
+    return predictor(table.select(predictor.inputs), carried)
 
 
 @click.command(short_help="Predict the rows of DATA with a fitted MODEL.")
 @click.argument("model", type=click.Path(path_type=Path))
-@_options.data
 @_options.columns("--keep", "Columns of DATA to pass on, such as an identifier; 'all' for all.")
 @_options.out_file(
     "A .parquet, .csv or .csv.gz file; - writes csv to stdout.",
@@ -77,16 +83,7 @@ def predict_piece(piece: Any, shared: tuple[Predictor, Any]) -> Any:
 @_options.reading
 @_options.printing
 def predict(
-    model: Path,
-    data: str | None,
-    *,
-    keep: tuple[str, ...],
-    out: Path,
-    scheduler: str | None,
-    delimiter: str,
-    text: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
+    model: Path, keep: tuple[str, ...], out: Path, reading: Reading, console: Console
 ) -> None:
     """Predict the rows of DATA with a MODEL that `scalefair fit` wrote.
 
@@ -98,23 +95,21 @@ def predict(
     scalefair predict pay.scalefair new.parquet --out predictions.parquet --keep id,sex
     scalefair predict pay.scalefair new.csv --out - | head
     """
-    console = Console(as_json=as_json, quiet=quiet)
-    console("loading")
     from scalefair import load
 
-    _check_out(out, as_json)
+    _check_out(out, console.as_json)
     fitted = _with_names(model, load(model))
-    with cluster(scheduler) as client:
-        console(f"reading {data or 'the Adult census data'}")
-        table = open_data(data, client=client, text=text, delimiter=delimiter, subset="test")
-        table = retyped(table, [*text_columns(fitted), *text], delimiter)
-        predictor = Predictor(fitted, _kept(table, keep))
+    with reading.open(console, "test") as given:
+        table = reading.retyped(given, text_columns(fitted))
+        predictor = TablePredictor(fitted, _carried(table, keep))
         _check_inputs(table, model, predictor.inputs)
         console("predicting")
-        rows = _write(out, watched(tables(predictor, table), _length(table), console))
+        rows = _write_predictions(
+            out, with_progress(tables(predictor, table), _length(table), console)
+        )
     record = {
         "predictions": out, "model": model, "data": table.name, "rows": rows,
-        "columns": predictor.kept + list(_names(fitted)), "seconds": console.seconds,
+        "columns": predictor.carried + predictor.outputs, "seconds": console.seconds,
     }  # fmt: skip
     if out == STDOUT:
         console.finish()
@@ -122,23 +117,23 @@ def predict(
         console.result(record, f"{out}: predictions for {rows:,} rows")
 
 
-def tables(predictor: Predictor, data: Data) -> Iterator[Any]:
+def tables(predictor: TablePredictor, data: Data) -> Iterator[Any]:
     """Yield the predictions of all rows, in order."""
     if data.client is None:
-        for chunk in data.chunks(predictor.inputs, predictor.kept, ROWS):
+        for chunk in data.chunks(predictor.inputs, predictor.carried, ROWS):
             yield predictor(chunk.x, chunk.s)
         return
     from scalefair.stream._dask_files import in_order
     from scalefair.stream.files import pieces_of
 
-    scan = data.table[list(dict.fromkeys([*predictor.inputs, *predictor.kept]))]
+    scan = data.table[list(dict.fromkeys([*predictor.inputs, *predictor.carried]))]
     yield from in_order(data.client, predict_piece, pieces_of(scan), (predictor, scan))
 
 
-def watched(found: Iterator[Any], total: int | None, console: Console) -> Iterator[Any]:
+def with_progress(parts: Iterator[Any], total: int | None, console: Console) -> Iterator[Any]:
     """Yield tables and tell the console of their rows."""
     done = 0
-    for table in found:
+    for table in parts:
         done += table.num_rows
         console.update(done, total, "rows")
         yield table
@@ -146,19 +141,11 @@ def watched(found: Iterator[Any], total: int | None, console: Console) -> Iterat
 
 def text_columns(model: Any) -> list[str]:
     """Return the inputs that were text when the model was fitted, whatever they look like now."""
-    preparation = getattr(model, "_preparation", None)
-    encoder = getattr(preparation, "encoder", None)
-    found = [c.name for c in encoder.columns_ if c.kind == "categorical"] if encoder else []
-    sensitive = getattr(preparation, "sensitive_encoder", None)
+    encoder, sensitive = model._preparation.encoder, model._preparation.sensitive_encoder
+    kinds = [] if encoder is None else [(code.name, code.kind) for code in encoder.columns_]
     if sensitive is not None:
-        pairs = zip(sensitive.names_, sensitive.kinds_, strict=True)
-        found += [name for name, kind in pairs if kind == "categorical" and name not in found]
-    return found
-
-
-def _names(model: Any) -> Iterator[str]:
-    yield "prediction"
-    yield from (f"probability_{label}" for label in getattr(model, "classes_", ()))
+        kinds += zip(sensitive.names_, sensitive.kinds_, strict=True)
+    return list(dict.fromkeys(name for name, kind in kinds if kind == "categorical"))
 
 
 def _with_names(path: Path, model: Any) -> Any:
@@ -167,7 +154,7 @@ def _with_names(path: Path, model: Any) -> Any:
     return model
 
 
-def _kept(data: Data, keep: Sequence[str]) -> list[str]:
+def _carried(data: Data, keep: Sequence[str]) -> list[str]:
     if list(keep) == ["all"] and "all" not in data.columns:
         return data.columns
     return data.find("--keep", keep)
@@ -197,7 +184,7 @@ def _length(data: Data) -> int | None:
     return len(data.table) if data.in_memory else data.table.n_rows
 
 
-def _write(out: Path, found: Iterator[Any]) -> int:
+def _write_predictions(out: Path, parts: Iterator[Any]) -> int:
     from scalefair.stream.files import write_csv, write_tables
 
-    return write_csv(sys.stdout.buffer, found) if out == STDOUT else write_tables(out, found)
+    return write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 import math
-from collections.abc import Sequence
 from importlib.resources import files
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,29 +31,7 @@ def as_container(frame: pd.DataFrame, as_frame: bool) -> Any:
     return frame if as_frame else frame.to_numpy()
 
 
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse a value that is not one of the named choices."""
-    if not isinstance(value, str) or value not in choices:
-        listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name}={value!r} is unknown; give one of {listed}.")
-
-
-def check_flag(name: str, value: object) -> None:
-    """Refuse what is not a bool: `as_frame="no"` would silently mean yes."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give True or False.")
-
-
-def check_count(name: str, value: object) -> int:
-    """Return a positive whole number as int."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give a whole number >= 1.")
-    if value < 1:
-        raise ValueError(f"{name}={value!r} is too small; give a whole number >= 1.")
-    return int(value)
-
-
-def check_number(name: str, value: object, *, kind: str = "any") -> float:
+def check_finite(name: str, value: object, *, kind: str = "any") -> float:
     """Return a finite number as float; its kind is "any", "at least 0" or "above 0"."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give a finite number.")

@@ -5,13 +5,8 @@ from __future__ import annotations
 from io import StringIO
 from typing import TYPE_CHECKING, Literal
 
-from scalefair.datasets._base import (
-    as_container,
-    check_choice,
-    check_flag,
-    make_bunch,
-    read_shipped,
-)
+from scalefair._checks import check_choice, check_flag
+from scalefair.datasets._base import as_container, make_bunch, read_shipped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +17,7 @@ NOT_PREDICTIVE = ("state", "county", "community", "communityname", "fold")
 RACE = ["racepctblack", "racePctWhite", "racePctAsian", "racePctHisp"]
 
 
-def _read(description: str) -> pd.DataFrame:
+def _read_crime(description: str) -> pd.DataFrame:
     """Return the 122 predictive columns and the target, named by the attribute lines."""
     import pandas as pd
 
@@ -88,7 +83,7 @@ def load_communities_crime(
     check_choice("missing", missing, ("drop", "keep", "paper"))
     check_flag("as_frame", as_frame)
     description = read_shipped("communities.names")
-    table = _without_missing(_read(description), missing)
+    table = _without_missing(_read_crime(description), missing)
     data = table.drop(columns=TARGET)
     return make_bunch(
         data=as_container(data, as_frame),

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from scalefair._checks import check_count
 from scalefair._typing import Array
-from scalefair.datasets._base import check_count, check_seed, make_bunch
+from scalefair.datasets._base import check_seed, make_bunch
 from scalefair.stream import made_rows
 
 if TYPE_CHECKING:

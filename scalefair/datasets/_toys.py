@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scalefair.datasets._base import check_count, check_number, check_seed, make_bunch
+from scalefair._checks import check_count
+from scalefair.datasets._base import check_finite, check_seed, make_bunch
 
 if TYPE_CHECKING:
     from sklearn.utils import Bunch
@@ -61,7 +62,7 @@ def make_toy1(
     [0.5, 0.5, 0.5, 0.5]
     """
     n_rows = check_count("n_rows", n_rows)
-    bias, noise = check_number("bias", bias), check_number("noise", noise, kind="at least 0")
+    bias, noise = check_finite("bias", bias), check_finite("noise", noise, kind="at least 0")
     rng = check_seed(random_state)
     x1, x2, z, error = rng.standard_normal((4, n_rows))
     x3 = (x1 + z) / np.sqrt(2)
@@ -137,9 +138,9 @@ def make_toy2(
     True
     """
     n_rows = check_count("n_rows", n_rows)
-    sensitive_scale = check_number("sensitive_scale", sensitive_scale, kind="above 0")
-    input_scale = check_number("input_scale", input_scale, kind="at least 0")
-    noise = check_number("noise", noise, kind="at least 0")
+    sensitive_scale = check_finite("sensitive_scale", sensitive_scale, kind="above 0")
+    input_scale = check_finite("input_scale", input_scale, kind="at least 0")
+    noise = check_finite("noise", noise, kind="at least 0")
     rng = check_seed(random_state)
     unit_s, unit_x, error = rng.standard_normal((3, n_rows))
     s = sensitive_scale * unit_s

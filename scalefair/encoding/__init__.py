@@ -4,7 +4,7 @@
 the sum into a fitted encoder. `fit` does the same with a single chunk.
 """
 
-from scalefair.encoding._codes import LevelCode, NumberCode, UselessColumnError
+from scalefair.encoding._codes import LevelCode, NumberCode
 from scalefair.encoding._statistics import (
     ColumnStatistics,
     Spread,
@@ -15,6 +15,7 @@ from scalefair.encoding._statistics import (
 from scalefair.encoding.groups import Groups
 from scalefair.encoding.sensitive import ControlEncoder, SensitiveEncoder
 from scalefair.encoding.table import TableEncoder
+from scalefair.errors import UselessColumnError
 
 __all__ = [
     "ColumnStatistics",

@@ -18,20 +18,6 @@ MissingRule = Literal["column", "default", "error"]
 refused."""
 
 
-class UselessColumnError(ValueError):
-    """A column that no model can use: without values, or with a level of its own in every row.
-
-    Attributes
-    ----------
-    column : str
-        Its name.
-    """
-
-    def __init__(self, message: str, column: str = "") -> None:
-        super().__init__(message)
-        self.column = column
-
-
 @dataclass(frozen=True, slots=True)
 class NumberCode:
     """(x − center) / scale; a missing x becomes `fill`, and `missing="column"` marks it too."""

@@ -14,6 +14,7 @@ from scalefair._frames import Column, Kind, as_table, column_names, columns
 from scalefair._typing import Array
 from scalefair.encoding._codes import set_columns_in, unknown_level
 from scalefair.encoding._statistics import ColumnStatistics, TableStatistics, sensitive_statistics
+from scalefair.errors import UselessColumnError
 
 
 class SensitiveEncoder(TransformerMixin, BaseEstimator):
@@ -128,9 +129,11 @@ def _check_column(column: ColumnStatistics, role: str) -> None:
         low, high = bool(low), bool(high)
     if len(levels) == 1 or low == high:
         value = levels[0] if levels else low
-        raise ValueError(
+        raise UselessColumnError(
             f"{role} column {column.name!r} is {value!r} in every row of positive weight, so "
-            "nothing can depend on it: drop it"
+            "nothing can depend on it",
+            "drop it",
+            column=column.name,
         )
 
 

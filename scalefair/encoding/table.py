@@ -18,11 +18,11 @@ from scalefair.encoding._codes import (
     LevelCode,
     MissingRule,
     NumberCode,
-    UselessColumnError,
     refuse_missing,
     set_columns_in,
 )
 from scalefair.encoding._statistics import ColumnStatistics, TableStatistics, table_statistics
+from scalefair.errors import UselessColumnError
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -151,8 +151,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _code(self, column: ColumnStatistics, total: float, keep: bool) -> NumberCode | LevelCode:
         if not (column.spread.weight or any(column.levels.values())):
             raise UselessColumnError(
-                f"column {column.name!r} has no value in any row of positive weight: drop it",
-                column.name,
+                f"column {column.name!r} has no value in any row of positive weight",
+                "drop it",
+                column=column.name,
             )
         if self.missing == "error":
             refuse_missing(column.name, column.n_missing)
@@ -183,9 +184,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not kept and rule != "column":
             raise UselessColumnError(
                 f"column {column.name!r} has {len(share)} levels and none reaches "
-                f"min_frequency={self.min_frequency}: it looks like an identifier; drop it, lower "
-                "min_frequency, or name it in keep",
-                column.name,
+                f"min_frequency={self.min_frequency}: it looks like an identifier",
+                "drop it, lower min_frequency, or name it in keep",
+                column=column.name,
             )
         if pooled:
             self.pooled_[column.name] = pooled

@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair import _files, estimators
 from scalefair._typing import Array
 from scalefair.estimators._exact import ExactRows
-from scalefair.exporting._features import add_kernel, add_map
-from scalefair.exporting._graph import Graph
+from scalefair.exporting._graph import Graph, add_kernel, add_map
 from scalefair.exporting._inputs import Inputs
 from scalefair.losses import ClassWeighted, Gamma, Logistic, Multinomial, Poisson
 
@@ -92,9 +91,9 @@ def _scores(graph: Graph, model: Any) -> tuple[str, int]:
         return _dual(graph, model, x)
     if isinstance(model, estimators.FairGPRegressor):
         process: Any = model._law
-        law = process.law
-        f = _linear(graph, model.phi_, x, law.coef)
-        return graph.plus(f, law.offset[None]), law.coef.shape[1]
+        weights = process.law
+        f = _linear(graph, model.phi_, x, weights.coef)
+        return graph.plus(f, weights.offset[None]), weights.coef.shape[1]
     coef = model._raw_coef
     f = graph.matmul(add_map(graph, model.phi_, x), coef["phi"])
     if "psi" in coef:
@@ -112,8 +111,8 @@ def _dual(graph: Graph, model: Any, x: str) -> tuple[str, int]:
     """Add k(x, X) c + b."""
     dual = model.dual_coef_.reshape(len(model.dual_coef_), -1)
     if isinstance(model, estimators.FairGPRegressor):
-        law: Any = model._law
-        rows, kernel, offset = law.rows, model.kernel_, law.offset
+        process: Any = model._law
+        rows, kernel, offset = process.rows, model.kernel_, process.offset
     else:
         rows, kernel, offset = model._exact_rows, model.kernel_, model.intercept_
     _check_unjoined(rows)

@@ -17,6 +17,7 @@ from scalefair.encoding import (
     TableStatistics,
     sensitive_statistics,
 )
+from scalefair.errors import CannotJudgeError
 
 MOST_GROUPS = 1000
 """Combinations of categories beyond which groups are too small, or the column an identifier."""
@@ -26,7 +27,7 @@ class UndefinedError(ValueError):
     """A measure that these rows do not define, though others may be defined."""
 
 
-class TooFineError(ValueError):
+class TooFineError(CannotJudgeError):
     """Categories, or combinations of them, that too few rows share to say anything."""
 
 

@@ -8,9 +8,9 @@ from scalefair.plots.audit import AuditDisplay
 from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, make_figure, to_svg
 from scalefair.plots.front import FrontDisplay
 from scalefair.plots.groups import GroupDistributionDisplay, density
-from scalefair.plots.limit import LimitGapDisplay
 from scalefair.plots.path import (
     FairPathDisplay,
+    LimitGapDisplay,
     PathPoints,
     path_points,
     row_at,

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from scalefair import _frames
 from scalefair.measures.groups import group_gaps
-from scalefair.plots._predicted import predicted
-from scalefair.plots.figures import COLORS, MARKERS, finish, new_axes
+from scalefair.plots.figures import COLORS, MARKERS, Display, predicted
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 
-class AuditDisplay:
+@dataclass(eq=False, repr=False)
+class AuditDisplay(Display):
     """Values with their intervals, one line per group or attribute, one colour per model.
 
     Parameters
@@ -33,12 +34,8 @@ class AuditDisplay:
     figure_ : matplotlib Figure
     """
 
-    ax_: Axes
-    figure_: Any
-
-    def __init__(self, rows: pd.DataFrame, measure: str) -> None:
-        self.rows = rows
-        self.measure = measure
+    rows: pd.DataFrame
+    measure: str
 
     @classmethod
     def from_audit(cls, audit: Any, measure: str | None = None, *, ax: Any = None) -> Self:
@@ -99,7 +96,8 @@ class AuditDisplay:
         models = y_pred if isinstance(y_pred, Mapping) else {"predictions": y_pred}
         parts = []
         for name, f in models.items():
-            table = group_gaps(f, sensitive_features, y_true, **options).table
+            gaps = group_gaps(f, sensitive_features=sensitive_features, y_true=y_true, **options)
+            table = gaps.table
             known = list(dict.fromkeys(table["metric"]))
             if metric not in known:
                 raise ValueError(f"metric={metric!r} is unknown; choose among {', '.join(known)}")
@@ -118,27 +116,27 @@ class AuditDisplay:
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw into `ax`, or into a new pyplot figure."""
-        self.ax_ = new_axes() if ax is None else ax
-        self.figure_ = self.ax_.figure
+        super().plot(ax)
+        if ax is None:
+            self.figure_.set_size_inches(6.4, max(4.8, 0.35 * self.rows["label"].nunique()))
+        return self
+
+    def _draw(self) -> None:
         labels = list(dict.fromkeys(self.rows["label"]))
         models = list(dict.fromkeys(self.rows["model"]))
         for i, model in enumerate(models):
-            self._draw(str(model), labels, i, (i + 1) / (len(models) + 1))
-        if ax is None:
-            self.figure_.set_size_inches(6.4, max(4.8, 0.35 * len(labels)))
-        places = -np.arange(len(labels), dtype=float)
+            self._draw_model(str(model), labels, i, (i + 1) / (len(models) + 1))
+        lines = -np.arange(len(labels), dtype=float)
         # Names are data: a dollar sign in one must not start a formula.
-        self.ax_.set_yticks(places, labels, parse_math=False)
+        self.ax_.set_yticks(lines, labels, parse_math=False)
         self.ax_.set_ylim(-len(labels) + 0.4, 0.6)
         self.ax_.set_xlabel(self.measure.replace("_", " "))
-        finish(self.ax_)
-        return self
 
-    def _draw(self, model: str, labels: list[str], place: int, shift: float) -> None:
+    def _draw_model(self, model: str, labels: list[str], number: int, shift: float) -> None:
         rows = self.rows[self.rows["model"] == model]
         value, low, high = (rows[name].to_numpy(dtype=float) for name in ("value", "low", "high"))
         y = 0.3 - 0.6 * shift - np.array([labels.index(label) for label in rows["label"]])
         ends = np.nan_to_num(np.stack([value - low, high - value])).clip(min=0.0)
         look: dict[str, Any] = {"markersize": 5, "elinewidth": 1.4}
-        look["fmt"], look["color"] = MARKERS[place % len(MARKERS)], COLORS[place % len(COLORS)]
+        look["fmt"], look["color"] = MARKERS[number % len(MARKERS)], COLORS[number % len(COLORS)]
         self.ax_.errorbar(value, y, xerr=ends, label=model, **look)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from io import StringIO
-from typing import Any
+from typing import Any, Self
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from scalefair._typing import Array
 
 INK, FAINT = "#1f2328", "#8a939d"
 BEFORE, AFTER = "#d55e00", "#0072b2"
@@ -51,16 +55,52 @@ def new_axes() -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
-def limits(low: float, high: float, room: float) -> tuple[float, float]:
-    """Return an interval about [low, high] with so much room on either side."""
-    margin = room * (high - low) or 0.5
-    return low - margin, high + margin
+class Display(ABC):
+    """A picture in scikit-learn's style: it holds what it shows, and `plot` draws it.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    ax_: Axes
+    figure_: Any
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw into `ax`, or into a new pyplot figure."""
+        self.ax_ = new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        self._draw()
+        finish(self.ax_)
+        return self
+
+    @abstractmethod
+    def _draw(self) -> None:
+        """Draw into `ax_`."""
+
+
+def limits(low: float, high: float, margin: float) -> tuple[float, float]:
+    """Return an interval about [low, high] with so much of its width on either side."""
+    width = margin * (high - low) or 0.5
+    return low - width, high + width
 
 
 def percent_axis(ax: Axes) -> None:
     """Write the shares along the x axis as percentages that do not run into each other."""
     ax.xaxis.set_major_locator(MaxNLocator(6))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:.3g} %"))
+
+
+def share_axis(ax: Axes, where: str) -> None:
+    """Make the x axis that of explained shares on rows `where`, such as "held-out"."""
+    ax.set_xlabel(f"explained share of the variance ({where})")
+    percent_axis(ax)
+
+
+def share_bars(share: Array, error: Array) -> Array:
+    """Return the two lengths of error bars: a share cannot be below 0, nor the end of its bar."""
+    return np.stack([np.clip(share, 0.0, error), error])
 
 
 def finish(ax: Axes) -> None:
@@ -77,14 +117,27 @@ def finish(ax: Axes) -> None:
     for spine in ax.spines.values():
         spine.set_color(FAINT)
     # Above the axes, where it cannot hide a point.
-    place: dict[str, Any] = {
-        "loc": "lower left",
-        "bbox_to_anchor": (0.0, 1.0),
-        "borderaxespad": 0.2,
-    }
-    ax.legend(**place, ncols=2, frameon=False, labelcolor=INK, fontsize="small")
+    above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+    ax.legend(**above, ncols=2, frameon=False, labelcolor=INK, fontsize="small")
 
 
 def short(name: str, longest: int = 60) -> str:
     """Return a name cut to what fits."""
     return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+def predicted(estimator: Any, X: Any) -> Array:
+    """Predictions of shape (n,): probabilities of the second class of two, or predicted numbers."""
+    if not hasattr(estimator, "classes_"):
+        f = np.asarray(estimator.predict(X), dtype=np.float64)
+        if f.ndim > 1 and f.shape[1] > 1:
+            raise ValueError(
+                f"estimator predicts {f.shape[1]} targets; expected one: fit one model for each"
+            )
+        return f.reshape(-1)
+    if len(estimator.classes_) != 2:
+        raise ValueError(
+            f"estimator has {len(estimator.classes_)} classes; expected two: fit one against the "
+            "rest"
+        )
+    return np.asarray(estimator.predict_proba(X), dtype=np.float64)[:, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,15 +12,23 @@ from matplotlib.axes import Axes
 from scalefair import _frames
 from scalefair._typing import Array
 from scalefair.measures import explained_share
-from scalefair.plots._predicted import predicted
-from scalefair.plots.figures import COLORS, FAINT, MARKERS, finish, new_axes, percent_axis
+from scalefair.plots.figures import (
+    COLORS,
+    FAINT,
+    MARKERS,
+    Display,
+    predicted,
+    share_axis,
+    share_bars,
+)
 from scalefair.plots.path import held_out, path_of, path_points, target_variance
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class FrontDisplay:
+@dataclass(eq=False, repr=False)
+class FrontDisplay(Display):
     """Fronts of several models, or several models as points, in one picture.
 
     Parameters
@@ -37,13 +46,9 @@ class FrontDisplay:
         The points that no other beats in both accuracy and share, by increasing share.
     """
 
-    ax_: Axes
-    figure_: Any
-    front_: pd.DataFrame
-
-    def __init__(self, points: pd.DataFrame, where: str = "held-out") -> None:
-        self.points = points
-        self.where = where
+    points: pd.DataFrame
+    where: str = "held-out"
+    front_: pd.DataFrame = field(init=False)
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, name: str | None = None, ax: Any = None) -> Self:
@@ -64,7 +69,7 @@ class FrontDisplay:
         parts = [_front_columns(name, model) for name, model in estimators.items()]
         sampled = [part.pop("held_out") for part in parts]
         where = "held-out" if all(sampled) else "in the sample"
-        return cls(_frames.make_frame(_stacked(parts)), where).plot(ax)
+        return cls(_frames.make_frame(_stack_columns(parts)), where).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -93,20 +98,22 @@ class FrontDisplay:
         """
         y = np.asarray(y_true, dtype=np.float64).reshape(-1)
         models = y_pred if isinstance(y_pred, Mapping) else {"model": y_pred}
-        found = {name: np.asarray(f, dtype=np.float64).reshape(-1) for name, f in models.items()}
-        for name, f in found.items():
+        predictions = {
+            name: np.asarray(f, dtype=np.float64).reshape(-1) for name, f in models.items()
+        }
+        for name, f in predictions.items():
             if len(f) != len(y):
                 raise ValueError(
                     f"y_pred {name!r} has {len(f)} rows and y_true {len(y)}; give the same rows"
                 )
         shares = [explained_share(f, sensitive_features, cv=5, random_state=random_state)
-                  for f in found.values()]  # fmt: skip
+                  for f in predictions.values()]  # fmt: skip
         points: dict[str, Any] = {
-            "model": list(found),
+            "model": list(predictions),
             "share": shares,
-            "share_error": [0.0] * len(found),
+            "share_error": [0.0] * len(predictions),
         }
-        fits = [_fit_of(y, f) for f in found.values()]
+        fits = [_fit_of(y, f) for f in predictions.values()]
         points |= {"r2": [r2 for r2, _ in fits], "r2_error": [error for _, error in fits]}
         return cls(_frames.make_frame(points)).plot(ax)
 
@@ -115,36 +122,29 @@ class FrontDisplay:
         cls, models: Mapping[str, Any], X: Any, y: Any, *, sensitive_features: Any, ax: Any = None
     ) -> Self:
         """Draw fitted models of any kind as points, judged on rows that they have not seen."""
-        found = {name: predicted(model, X) for name, model in models.items()}
-        return cls.from_predictions(y, found, sensitive_features, ax=ax)
+        predictions = {name: predicted(model, X) for name, model in models.items()}
+        return cls.from_predictions(y, predictions, sensitive_features, ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw into `ax`, or into a new pyplot figure."""
-        self.ax_ = new_axes() if ax is None else ax
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
         self.front_ = _best(self.points)
         models = list(dict.fromkeys(self.points["model"]))
         if len(self.points) == len(models) > 1:
             look: dict[str, Any] = {"color": FAINT, "linestyle": "--", "linewidth": 1.2}
             self.ax_.plot(self.front_["share"], self.front_["r2"], label="front", zorder=1, **look)
         for i, model in enumerate(models):
-            self._draw(model, COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)])
-        self.ax_.set_xlabel(f"explained share of the variance ({self.where})")
+            self._draw_model(model, COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)])
+        share_axis(self.ax_, self.where)
         self.ax_.set_ylabel(f"R² ({self.where})")
-        percent_axis(self.ax_)
-        finish(self.ax_)
-        return self
 
-    def _draw(self, model: str, color: str, marker: str) -> None:
+    def _draw_model(self, model: str, color: str, marker: str) -> None:
         rows = self.points[self.points["model"] == model]
         share, r2, share_error, r2_error = (
             rows[name].to_numpy(dtype=float) for name in ("share", "r2", "share_error", "r2_error")
         )
         look: dict[str, Any] = {"color": color, "marker": marker, "linewidth": 1.6, "zorder": 3}
         if (r2_error > 0).any() or (share_error > 0).any():
-            # A share cannot be below 0, and neither can the end of its error bar.
-            ends = np.stack([np.clip(share, 0.0, share_error), share_error])
-            look |= {"xerr": ends, "yerr": r2_error, "elinewidth": 0.9}
+            bars = share_bars(share, share_error)
+            look |= {"xerr": bars, "yerr": r2_error, "elinewidth": 0.9}
         size = 8 if len(rows) == 1 else 4
         self.ax_.errorbar(share, r2, label=model, markersize=size, **look)
 
@@ -157,7 +157,7 @@ def _front_columns(name: str, model: Any) -> dict[str, Any]:
     return {"model": [name] * len(front), **columns, "held_out": held_out(front) != ""}
 
 
-def _stacked(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _stack_columns(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

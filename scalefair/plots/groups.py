@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.measures.grouping.crossing import cross
-from scalefair.plots._predicted import predicted
-from scalefair.plots.figures import AFTER, BEFORE, finish, new_axes, short
+from scalefair.plots.figures import AFTER, BEFORE, Display, predicted, short
 
 _BINS = 200
 
 
-class GroupDistributionDisplay:
+@dataclass(eq=False, repr=False)
+class GroupDistributionDisplay(Display):
     """Densities of the predictions by group, without and with the fairness penalty.
 
     The short thick strokes are the means of the groups.
@@ -39,17 +40,11 @@ class GroupDistributionDisplay:
         The groups drawn.
     """
 
-    ax_: Axes
-    figure_: Any
-    groups_: list[str]
-
-    def __init__(
-        self, groups: Sequence[str], before: Array | None, after: Array, max_groups: int = 8
-    ) -> None:
-        self.groups = groups
-        self.before = before
-        self.after = after
-        self.max_groups = max_groups
+    groups: Sequence[str]
+    before: Array | None
+    after: Array
+    max_groups: int = 8
+    groups_: list[str] = field(init=False)
 
     @classmethod
     def from_predictions(
@@ -97,20 +92,16 @@ class GroupDistributionDisplay:
         before = None if baseline is None else predicted(baseline, X)
         return cls.from_predictions(sensitive_features, before, predicted(estimator, X), ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw into `ax`, or into a new pyplot figure."""
-        self.ax_ = new_axes() if ax is None else ax
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
         names, codes, counts = np.unique(
             np.asarray(self.groups, dtype=str), return_inverse=True, return_counts=True
         )
         largest = np.argsort(-counts, kind="stable")[: self.max_groups]
         self.groups_ = [str(names[code]) for code in largest]
-        grid = _grid(np.concatenate([values for values, _, _ in self._models]))
-        for place, code in enumerate(largest):
-            self._draw_group(grid, len(largest) - 1 - place, codes == code)
+        grid = _density_grid(np.concatenate([values for values, _, _ in self._models]))
+        for i, code in enumerate(largest):
+            self._draw_group(grid, len(largest) - 1 - i, codes == code)
         self._label(grid)
-        return self
 
     def _draw_group(self, grid: Array, base: int, rows: NDArray[np.bool_]) -> None:
         drawn = [(values[rows], color, label) for values, color, label in self._models]
@@ -139,15 +130,14 @@ class GroupDistributionDisplay:
         return [(after, AFTER, "with the penalty"), (before, BEFORE, "without")]
 
     def _label(self, grid: Array) -> None:
-        for place, name in enumerate(reversed(self.groups_)):
+        for line, name in enumerate(reversed(self.groups_)):
             # Names are data: a dollar sign in one must not start a formula.
             look: dict[str, Any] = {"ha": "right", "va": "top", "parse_math": False}
-            self.ax_.text(0.99 * grid[-1] + 0.01 * grid[0], place + 0.86, short(name), **look)
+            self.ax_.text(0.99 * grid[-1] + 0.01 * grid[0], line + 0.86, short(name), **look)
         self.ax_.set_xlim(grid[0], grid[-1])
         self.ax_.set_ylim(-0.15, len(self.groups_))
         self.ax_.set_yticks([])
         self.ax_.set_xlabel("prediction")
-        finish(self.ax_)
 
 
 def _labels(groups: Any) -> list[str]:
@@ -173,7 +163,7 @@ def density(values: Array, grid: Array) -> Array:
     return np.asarray(smooth / (smooth.sum() * cell))
 
 
-def _grid(values: Array) -> Array:
+def _density_grid(values: Array) -> Array:
     low, high = np.quantile(values, [0.001, 0.999])
-    room = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
-    return np.linspace(low - room, high + room, _BINS)
+    margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
+    return np.linspace(low - margin, high + margin, _BINS)

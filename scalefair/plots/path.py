@@ -1,7 +1,8 @@
-"""Accuracy against the explained share."""
+"""Frontiers: accuracy against the explained share, and how far it is from the known limit."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -13,10 +14,10 @@ from scalefair.plots.figures import (
     BEFORE,
     FAINT,
     INK,
-    finish,
+    Display,
     limits,
-    new_axes,
-    percent_axis,
+    share_axis,
+    share_bars,
 )
 
 if TYPE_CHECKING:
@@ -71,11 +72,12 @@ def row_at(table: pd.DataFrame, alpha: float, eta: float) -> pd.DataFrame | None
     same = np.isclose(table["eta"], eta, rtol=1e-9, atol=0.0)
     if "alpha" in table:
         same = same & np.isclose(table["alpha"], alpha, rtol=1e-9, atol=0.0)
-    found = np.flatnonzero(same)
-    return table.iloc[[int(found[0])]] if len(found) else None
+    rows = np.flatnonzero(same)
+    return table.iloc[[int(rows[0])]] if len(rows) else None
 
 
-class FairPathDisplay:
+@dataclass(eq=False, repr=False)
+class FairPathDisplay(Display):
     """Accuracy against the explained share, over a path of fits.
 
     Parameters
@@ -97,20 +99,10 @@ class FairPathDisplay:
     figure_ : matplotlib Figure
     """
 
-    ax_: Axes
-    figure_: Any
-
-    def __init__(
-        self,
-        table: pd.DataFrame,
-        front: pd.DataFrame,
-        chosen: pd.DataFrame | None = None,
-        limit: float | None = None,
-    ) -> None:
-        self.table = table
-        self.front = front
-        self.chosen = chosen
-        self.limit = limit
+    table: pd.DataFrame
+    front: pd.DataFrame
+    chosen: pd.DataFrame | None = None
+    limit: float | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
@@ -125,13 +117,9 @@ class FairPathDisplay:
         """
         path, alpha = path_of(estimator)
         chosen = row_at(path.table, alpha, estimator.eta_)
-        limit = getattr(estimator, "unfairness", None)
-        return cls(path.table, path.front(), chosen, limit).plot(ax)
+        return cls(path.table, path.front(), chosen, estimator.unfairness).plot(ax)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw into `ax`, or into a new pyplot figure."""
-        self.ax_ = new_axes() if ax is None else ax
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
         self._draw_table(self._points(self.table))
         self._draw_front(self._points(self.front))
         if self.limit is not None:
@@ -139,8 +127,9 @@ class FairPathDisplay:
             self.ax_.axvline(self.limit, label=f"limit {100 * self.limit:.3g} %", **look)
         if self.chosen is not None:
             self._draw_chosen(self._points(self.chosen))
-        self._label()
-        return self
+        where = "held-out" if held_out(self.table) else "in the sample"
+        share_axis(self.ax_, where)
+        self.ax_.set_ylabel(f"{'mean loss' if self._has_loss else 'R²'} ({where})")
 
     @property
     def _has_loss(self) -> bool:
@@ -160,9 +149,8 @@ class FairPathDisplay:
         share, share_error, r2, r2_error = points
         label, errors = "front", dict[str, Any]()
         if held_out(self.front):
-            # A share cannot be below 0, and neither can the end of its error bar.
-            low = np.clip(share, 0.0, share_error)
-            bars = np.where(_apart(share), [low, share_error, r2_error], np.nan)
+            lengths = [*share_bars(share, share_error), r2_error]
+            bars = np.where(_apart(share), lengths, np.nan)
             errors = {"xerr": bars[:2], "yerr": bars[2], "elinewidth": 0.9}
             label = "front, ± standard error"
         look: dict[str, Any] = {"color": AFTER, "linewidth": 1.8, "marker": "o", "markersize": 3.5}
@@ -175,21 +163,14 @@ class FairPathDisplay:
         look: dict[str, Any] = {"color": BEFORE, "markersize": 9, "markeredgecolor": INK}
         self.ax_.plot(points.share, points.r2, "D", label="chosen model", zorder=4, **look)
 
-    def _label(self) -> None:
-        kind = "held-out" if held_out(self.table) else "in the sample"
-        self.ax_.set_xlabel(f"explained share of the variance ({kind})")
-        self.ax_.set_ylabel(f"{'mean loss' if self._has_loss else 'R²'} ({kind})")
-        percent_axis(self.ax_)
-        finish(self.ax_)
-
 
 def _apart(share: Array) -> Array:
-    """Say which points get error bars: a thirtieth of the width apart, or they run together."""
-    kept, last = np.zeros(len(share), dtype=bool), -np.inf
+    """Return which points get error bars: a thirtieth of the width apart, or they run together."""
+    apart, last = np.zeros(len(share), dtype=bool), -np.inf
     for i in np.argsort(share, kind="stable"):
-        kept[i] = share[i] >= last + np.ptp(share) / 30
-        last = share[i] if kept[i] else last
-    return kept
+        apart[i] = share[i] >= last + np.ptp(share) / 30
+        last = share[i] if apart[i] else last
+    return apart
 
 
 def path_of(estimator: Any) -> tuple[Any, float]:
@@ -204,3 +185,36 @@ def path_of(estimator: Any) -> tuple[Any, float]:
     etas = np.union1d(estimator.path().etas, estimator.eta_)
     path = estimator.path(etas=etas)
     return path, float(path.alphas[0])
+
+
+@dataclass(eq=False, repr=False)
+class LimitGapDisplay(Display):
+    """The frontier of a model beside the known limit, on held-out rows.
+
+    Parameters
+    ----------
+    table : DataFrame
+        `LimitGap.table`: the points of both curves.
+    gap : float
+        Mean excess of the error over the limit's.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    table: pd.DataFrame
+    gap: float
+
+    def _draw(self) -> None:
+        looks = {
+            "limit": {"color": FAINT, "linestyle": "--", "label": "limit: centred and rescaled"},
+            "model": {"color": AFTER, "marker": "o", "label": f"model, {self.gap:.1%} above"},
+        }
+        for curve, look in looks.items():
+            rows = self.table[self.table["curve"] == curve].sort_values("share")
+            options: dict[str, Any] = {"markersize": 3.5, "linewidth": 1.8, **look}
+            self.ax_.plot(rows["share"], rows["rmse"], **options)
+        share_axis(self.ax_, "held-out")
+        self.ax_.set_ylabel("root mean squared error (held-out)")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from scalefair._typing import Array
-from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, finish, new_axes, short
+from scalefair.plots.figures import AFTER, BEFORE, FAINT, Display, short
 
 _LONGEST_LABEL = 30
 """Beside the axes, where a longer name would leave no room for them."""
 
 
-class RelevanceDisplay:
+@dataclass(eq=False, repr=False)
+class RelevanceDisplay(Display):
     """Length scales of named inputs (ARD), without and with the fairness penalty.
 
     A large length scale means that the function hardly changes along that input. One line
@@ -39,21 +41,11 @@ class RelevanceDisplay:
         The inputs drawn, from the top.
     """
 
-    ax_: Axes
-    figure_: Any
-    inputs_: list[str]
-
-    def __init__(
-        self,
-        unfair: Mapping[str, float] | None,
-        fair: Mapping[str, float],
-        inputs: Sequence[str] | None = None,
-        max_inputs: int = 20,
-    ) -> None:
-        self.unfair = unfair
-        self.fair = fair
-        self.inputs = inputs
-        self.max_inputs = max_inputs
+    unfair: Mapping[str, float] | None
+    fair: Mapping[str, float]
+    inputs: Sequence[str] | None = None
+    max_inputs: int = 20
+    inputs_: list[str] = field(init=False)
 
     @classmethod
     def from_estimator(
@@ -70,52 +62,36 @@ class RelevanceDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            As in :meth:`from_estimators`.
-        baseline : fitted estimator, default=None
-            The model without the penalty.
-        inputs, max_inputs, ax
-            As in :meth:`from_estimators`.
-        """
-        unfair = None if baseline is None else length_scales(baseline)
-        return cls(unfair, length_scales(estimator), inputs, max_inputs).plot(ax)
-
-    @classmethod
-    def from_estimators(
-        cls,
-        *,
-        fair: Any,
-        unfair: Any,
-        inputs: Sequence[str] | None = None,
-        max_inputs: int = 20,
-        ax: Axes | None = None,
-    ) -> Self:
-        """Draw the length scales of two fitted models of the same inputs.
-
-        Parameters
-        ----------
-        fair, unfair : fitted estimators
             With `relevance()` as `FairGPRegressor` has it, or with ``kernel_.length_scale``, one
             per input, and `feature_names_in_`.
+        baseline : fitted estimator, default=None
+            The model without the penalty.
         inputs, max_inputs
             As in the class.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a figure.
         """
-        return cls(length_scales(unfair), length_scales(fair), inputs, max_inputs).plot(ax)
+        unfair = None if baseline is None else length_scales(baseline)
+        return cls(unfair, length_scales(estimator), inputs, max_inputs).plot(ax)
+
+    @classmethod
+    def from_estimators(cls, *, fair: Any, unfair: Any, **options: Any) -> Self:
+        """Draw the length scales of two fitted models; options as in :meth:`from_estimator`."""
+        return cls.from_estimator(fair, baseline=unfair, **options)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw into `ax`, or into a new pyplot figure."""
-        self.inputs_ = self._chosen()
-        self.ax_ = new_axes() if ax is None else ax
-        self.figure_ = self.ax_.figure
+        self.inputs_ = self._chosen()  # first: an error should leave no empty figure
+        return super().plot(ax)
+
+    def _draw(self) -> None:
         after = np.array([self.fair[name] for name in self.inputs_], dtype=np.float64)
         if self.unfair is None:
             self._mark(after, "length scale", marker="D", color=AFTER)
         else:
             before = np.array([self.unfair[name] for name in self.inputs_], dtype=np.float64)
-            self._draw(before, after)
+            self._draw_changes(before, after)
         self._label()
-        return self
 
     def _chosen(self) -> list[str]:
         unfair = self.fair if self.unfair is None else self.unfair
@@ -136,10 +112,10 @@ class RelevanceDisplay:
             )
         return list(self.inputs)
 
-    def _draw(self, before: Array, after: Array) -> None:
-        place = np.arange(len(before))[::-1]
-        for at, start, end in zip(place, before, after, strict=True):
-            self.ax_.plot([start, end], [at, at], color=FAINT, linewidth=1.2, zorder=1)
+    def _draw_changes(self, before: Array, after: Array) -> None:
+        lines = np.arange(len(before))[::-1]
+        for line, start, end in zip(lines, before, after, strict=True):
+            self.ax_.plot([start, end], [line, line], color=FAINT, linewidth=1.2, zorder=1)
         # Told apart by shape as well as by colour.
         hollow: dict[str, Any] = {"markerfacecolor": "none", "markeredgewidth": 1.8}
         self._mark(before, "without", marker="o", color=BEFORE, **hollow)
@@ -158,8 +134,7 @@ class RelevanceDisplay:
         for label in self.ax_.set_yticklabels(names):
             label.set_parse_math(False)
         self.ax_.set_ylim(-0.6, len(self.inputs_) - 0.4)
-        finish(self.ax_)
-        self.ax_.tick_params(axis="y", length=0, labelcolor=INK)
+        self.ax_.tick_params(axis="y", length=0)
 
 
 def length_scales(estimator: Any) -> dict[str, float]:

@@ -2,10 +2,8 @@
 
 from scalefair.report.frontier import Frontier, fit_frontier
 from scalefair.report.groups import between_share, cross, group_table
-from scalefair.report.make import make_report
-from scalefair.report.output import write_report
-from scalefair.report.problem import Problem, Sample, from_table
-from scalefair.report.streamed import from_scan
+from scalefair.report.page import make_report, write_report
+from scalefair.report.problem import Problem, Sample, from_scan, from_table
 from scalefair.report.words import as_record, headline
 
 __all__ = [

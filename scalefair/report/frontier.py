@@ -10,19 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import roc_auc_score
 
+from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.estimators import (
+    FairGPClassifier,
+    FairGPRegressor,
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+)
 from scalefair.plots import row_at
-from scalefair.plots._predicted import predicted, scores
-from scalefair.report.family import check_fair, fit_arguments, front_of, judged, relatives
-from scalefair.report.groups import Groups, Share, between_share, cross
+from scalefair.plots.figures import predicted
+from scalefair.report.groups import Groups, Share, between_share, cross, share_and_error
 from scalefair.report.independence import independence
-from scalefair.report.problem import Problem
+from scalefair.report.problem import Problem, Sample
+from scalefair.statistics.products import CrossMoments
 
 if TYPE_CHECKING:
     import pandas as pd
+
+STEPS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+"""Weights about the one that a model has."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ class Frontier:
         Warnings raised on the way.
     scored : pair of arrays of shape (n,), default=None
         The scores whose dependence is limited, where predictions are a function of them.
-    judged : DataFrame, default=None
+    test_table : DataFrame, default=None
         The models of the frontier on the held-out rows, where there is no cross-validation.
     tests : DataFrame, default=None
         Tests of independence; None where there are none, for the reason `untested`.
@@ -86,45 +99,45 @@ class Frontier:
     seconds: float
     notes: tuple[str, ...] = ()
     scored: tuple[Array, Array] | None = None
-    judged: pd.DataFrame | None = None
+    test_table: pd.DataFrame | None = None
     tests: pd.DataFrame | None = None
     untested: str = ""
 
     @property
     def limit(self) -> float | None:
         """The largest share allowed, None where the estimator chose by itself."""
-        limit: float | None = getattr(self.estimator, "unfairness", None)
+        limit: float | None = self.estimator.unfairness
         return limit
 
     @property
     def table(self) -> pd.DataFrame:
         """The models of the frontier: one row per (alpha, eta), or per eta."""
-        if self.judged is not None:
-            return self.judged
+        if self.test_table is not None:
+            return self.test_table
         table: pd.DataFrame = self.estimator.path_.table
         return table
 
     @property
     def front(self) -> pd.DataFrame:
         """The rows of the table that no other beats in both accuracy and fairness."""
-        if self.judged is not None:
-            return front_of(self.judged)
+        if self.test_table is not None:
+            return front_of(self.test_table)
         front: pd.DataFrame = self.estimator.path_.front()
         return front
 
     @property
     def is_on_front(self) -> bool:
         """Whether the chosen model is on the front, or lies between rows of the table."""
-        return self.chosen is None or row_at(self.front, *self._place) is not None
-
-    @property
-    def _place(self) -> tuple[float, float]:
-        return getattr(self.estimator, "alpha_", np.nan), self.estimator.eta_
+        return self.chosen is None or self._row_of(self.front) is not None
 
     @property
     def chosen(self) -> pd.DataFrame | None:
         """The row of the table at the chosen model, None where the model lies between rows."""
-        return row_at(self.table, *self._place)
+        return self._row_of(self.table)
+
+    def _row_of(self, table: pd.DataFrame) -> pd.DataFrame | None:
+        alpha = self.estimator.alpha_ if self.test_table is None else np.nan
+        return row_at(table, alpha, self.estimator.eta_)
 
     def scores(self) -> tuple[Scores, Scores]:
         """Return the scores without and with the penalty."""
@@ -171,11 +184,7 @@ def fit_frontier(
     """
     start = perf_counter()
     check_fair(estimator)
-    if is_classifier(estimator) and not problem.is_binary:
-        raise ValueError(
-            f"target: {problem.target!r} does not have two levels, as the report of a classifier "
-            "needs; use a regressor, or tell one class from the rest"
-        )
+    _check_target(estimator, problem)
     train, test = problem.train, problem.test
     groups = cross(test.sensitive)
     table: pd.DataFrame | None = None
@@ -183,12 +192,12 @@ def fit_frontier(
         warnings.simplefilter("default")
         progress(f"fitting the path on {train.n_rows:,} rows{_how(estimator)}")
         estimator.fit(train.X, train.y, **fit_arguments(estimator, train))
-        if hasattr(estimator, "path_"):
-            baseline = _plain(estimator.path_)
+        if isinstance(estimator, FairKernelRidgeCV):
+            baseline = _unpenalized(estimator.path_)
         else:
             progress("fitting other weights of the penalty")
             models = relatives(estimator, train)
-            baseline, table = models[min(models)], judged(models, test, groups)
+            baseline, table = models[min(models)], compare(models, test, groups)
         progress(f"predicting {test.n_rows:,} held-out rows")
         before, after = predicted(baseline, test.X), predicted(estimator, test.X)
         scored = scores(baseline, test.X), scores(estimator, test.X)
@@ -203,22 +212,160 @@ def fit_frontier(
     )  # fmt: skip
 
 
+def _check_target(estimator: Any, problem: Problem) -> None:
+    if is_classifier(estimator) and not problem.is_binary:
+        raise ValueError(
+            f"target: {problem.target!r} does not have two levels, as the report of a classifier "
+            "needs; use a regressor, or tell one class from the rest"
+        )
+
+
 def _how(estimator: Any) -> str:
-    return ", with cross-validation" if hasattr(estimator, "cv") else ""
+    return ", with cross-validation" if isinstance(estimator, FairKernelRidgeCV) else ""
 
 
-def _plain(path: Any) -> Any:
-    """Return the model of a path without penalty."""
-    row = _unpenalized(path.table)
-    return path.estimator(float(row["alpha"].iloc[0]), float(row["eta"].iloc[0]))
-
-
-def _unpenalized(table: pd.DataFrame) -> pd.DataFrame:
+def _unpenalized(path: Any) -> Any:
+    """Return the model of least error among those of a cross-validated path with the least eta."""
+    table = path.table
     least = table[table["eta"] == table["eta"].min()]
-    error = least["mse_cv"] if "mse_cv" in least else least["mse"]
-    best: pd.DataFrame = least.iloc[[int(np.argmin(error))]]
-    return best
+    row = least.iloc[int(np.argmin(least["mse_cv"]))]
+    return path.estimator(float(row["alpha"]), float(row["eta"]))
 
 
 def _r2(y: Array, f: Array) -> float:
     return float(1.0 - np.mean((y - f) ** 2) / y.var()) if y.var() > 0 else np.nan
+
+
+def check_fair(estimator: Any) -> None:
+    """Raise TypeError if a model has no fairness penalty."""
+    known = estimator.get_params(deep=False) if isinstance(estimator, BaseEstimator) else {}
+    if not {"eta", "unfairness"} & {*known}:
+        raise TypeError(
+            f"estimator is a {type(estimator).__name__}, which has no fairness penalty; expected "
+            "an estimator of scalefair: FairKernelRidge(base_estimator=...) makes any model fair"
+        )
+
+
+def fit_arguments(estimator: Any, sample: Sample) -> dict[str, Any]:
+    """Return the keywords of `fit`: sensitive attributes are given where no columns are named."""
+    own: dict[str, Any] = {} if sample.weight is None else {"sample_weight": sample.weight}
+    if estimator.sensitive_columns is None:
+        own["sensitive_features"] = sample.sensitive
+    return own
+
+
+def scores(model: Any, X: Any) -> Array:
+    """Return the f(x) whose dependence is limited, of shape (n,): before any link function."""
+    if is_classifier(model):
+        return np.asarray(model.decision_function(X), dtype=np.float64).reshape(-1)
+    if isinstance(model, FairKernelRegressor):
+        return np.asarray(model.predict_scores(X), dtype=np.float64).reshape(-1)
+    return predicted(model, X)
+
+
+def weights_around(eta: float) -> Array:
+    """Return 0, weights about `eta`, and ∞."""
+    unit = eta if 0 < eta < np.inf else 1.0
+    return np.array([0.0, *(unit * step for step in STEPS), np.inf])
+
+
+def relatives(estimator: Any, train: Sample) -> dict[float, Any]:
+    """Return fitted models by eta that differ from a fitted one in it alone; itself among them.
+
+    From the stored moments where they are enough (ridge, Gaussian process), in a few passes over
+    the rows each for general losses, by fitting anew where nothing else is possible. A Gaussian
+    process without penalty learns hyperparameters of its own.
+    """
+    etas = [float(eta) for eta in weights_around(float(estimator.eta_)) if eta != estimator.eta_]
+    if _output_kernel(estimator) is not None:  # it has no limit of η → ∞
+        etas = [eta for eta in etas if eta < np.inf]
+    models = _at_weights(estimator, train, etas)
+    if isinstance(estimator, FairGPRegressor | FairGPClassifier) and estimator.eta_ != 0:
+        models[0.0] = _refitted(estimator, train, 0.0)
+    return dict(sorted({**models, float(estimator.eta_): estimator}.items()))
+
+
+def _at_weights(estimator: Any, train: Sample, etas: list[float]) -> dict[float, Any]:
+    if isinstance(estimator, FairGPRegressor):
+        return {eta: estimator._at(eta) for eta in etas}
+    if has_closed_form_path(estimator):
+        path = estimator.path(etas=etas)
+        return {eta: path.estimator(float(path.alphas[0]), eta) for eta in etas}
+    if has_loss_path(estimator):
+        path = estimator.path(train.X, train.y, etas, **fit_arguments(estimator, train))
+        return {eta: path.estimator(eta) for eta in etas}
+    return {eta: _refitted(_settled(estimator), train, eta) for eta in etas}
+
+
+def has_closed_form_path(estimator: Any) -> bool:
+    """Return True if the moments of a fitted estimator give every other weight, without rows.
+
+    They do not with a penalty that is no square of β; and `feature_map="exact"` keeps no moments,
+    an iterative solver not all of them.
+    """
+    if not isinstance(estimator, FairRidge | FairKernelRidge) or not _is_quadratic(estimator):
+        return False
+    return hasattr(estimator, "moments_") and not isinstance(estimator.moments_, CrossMoments)
+
+
+def has_loss_path(estimator: Any) -> bool:
+    """Return True if passes over the training rows give every other weight.
+
+    They do not with a base model that was fitted on them, whose errors there are too small.
+    """
+    if not isinstance(estimator, FairKernelClassifier | FairKernelRegressor):
+        return False
+    return _is_quadratic(estimator) and (
+        estimator.base_estimator is None or not estimator.n_base_samples_
+    )
+
+
+def _is_quadratic(estimator: Any) -> bool:
+    return estimator.penalty != "nocco_output" and _output_kernel(estimator) is None
+
+
+def _output_kernel(estimator: Any) -> Any:
+    return estimator.get_params(deep=False).get("output_kernel")
+
+
+def _settled(estimator: Any) -> Any:
+    """Return an unfitted copy that keeps what a Gaussian process of classes has learnt."""
+    copied = clone(estimator)
+    if isinstance(estimator, FairGPClassifier) and isinstance(estimator.feature_map, str):
+        kernel, amplitude = estimator.kernel_.kernel, estimator.amplitude_
+        copied.set_params(kernel=kernel, amplitude=amplitude, optimizer=None)
+    return copied
+
+
+def _refitted(estimator: Any, train: Sample, eta: float) -> Any:
+    fresh = clone(estimator).set_params(eta=eta, unfairness=None)
+    return fresh.fit(train.X, train.y, **fit_arguments(fresh, train))
+
+
+def compare(models: dict[float, Any], test: Sample, groups: Groups) -> pd.DataFrame:
+    """Return error and share of each model on the held-out rows, with their standard errors."""
+    rows = [_compared_row(eta, model, test, groups) for eta, model in models.items()]
+    return _frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
+
+
+def _compared_row(eta: float, model: Any, test: Sample, groups: Groups) -> dict[str, float]:
+    squares = (test.y - predicted(model, test.X)) ** 2
+    share, share_error = share_and_error(groups, scores(model, test.X))
+    variance = float(np.var(test.y))
+    return {
+        "eta": eta,
+        "mse_test": float(squares.mean()),
+        "mse_test_error": float(squares.std(ddof=1) / np.sqrt(len(squares))),
+        "r2_test": 1.0 - float(squares.mean()) / variance if variance > 0 else np.nan,
+        "explained_share_test": max(share, 0.0),
+        "explained_share_test_error": share_error,
+    }
+
+
+def front_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that no other row beats in both, by increasing share."""
+    share, error = "explained_share_test", "mse_test"
+    rows = table[np.isfinite(table[share])].sort_values([share, error], kind="stable")
+    best = rows[error].cummin().shift(fill_value=np.inf)
+    front: pd.DataFrame = rows[rows[error] < best].reset_index(drop=True)
+    return front

@@ -29,13 +29,16 @@ def group_table(groups: Groups, y: Array, before: Array, after: Array) -> pd.Dat
         Columns group, rows, target, and before, before_low, before_high, after, after_low,
         after_high: the mean prediction with its 95 % interval (Student's t; NaN for one row).
     """
-    counts = groups.counts
-    table: dict[str, Any] = {"group": groups.names, "rows": counts, "target": _means(groups, y)}
+    columns: dict[str, Any] = {"target": _means(groups, y)}
     for name, values in (("before", before), ("after", after)):
         mean, half = _interval(groups, values)
-        table |= {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
-    order = np.argsort(-counts, kind="stable")
-    return _frames.make_frame(table).iloc[order].reset_index(drop=True)
+        columns |= {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
+    return _by_size(groups, columns)
+
+
+def _by_size(groups: Groups, columns: dict[str, Any]) -> pd.DataFrame:
+    table = _frames.make_frame({"group": groups.names, "rows": groups.counts, **columns})
+    return table.sort_values("rows", ascending=False, kind="stable").reset_index(drop=True)
 
 
 class Share(NamedTuple):
@@ -86,14 +89,12 @@ def decision_table(groups: Groups, before: Array, after: Array, cut: float) -> p
         Columns group, rows, and before, before_low, before_high, after, after_low, after_high: the
         share with Wilson's 95 % interval.
     """
-    counts = groups.counts
-    table: dict[str, Any] = {"group": groups.names, "rows": counts}
+    columns: dict[str, Any] = {}
     for name, values in (("before", before), ("after", after)):
         share = _means(groups, (values >= cut).astype(np.float64))
-        low, high = _wilson(share, counts.astype(np.float64))
-        table |= {name: share, f"{name}_low": low, f"{name}_high": high}
-    order = np.argsort(-counts, kind="stable")
-    return _frames.make_frame(table).iloc[order].reset_index(drop=True)
+        low, high = _wilson(share, groups.counts.astype(np.float64))
+        columns |= {name: share, f"{name}_low": low, f"{name}_high": high}
+    return _by_size(groups, columns)
 
 
 def _wilson(share: Array, n: Array) -> tuple[Array, Array]:

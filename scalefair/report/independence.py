@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scalefair import _frames
 from scalefair._typing import Array
 from scalefair.auditing import audit
+from scalefair.errors import CannotJudgeError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,16 +47,17 @@ def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple
         Why there is no table.
     """
     models = {"before": before, "after": after}
+    options: dict[str, Any] = {"measures": _measures_for(y), "missing": "group"}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found = audit(models, sensitive, y, measures=_possible(y), missing="group").table
-    except ValueError as error:
+            table = audit(models, sensitive_features=sensitive, y_true=y, **options).table
+    except CannotJudgeError as error:
         return None, str(error)
-    return _beside(found[found["measure"].isin(TITLES)]), ""
+    return _beside(table[table["measure"].isin(TITLES)]), ""
 
 
-def _possible(y: Array) -> list[str]:
+def _measures_for(y: Array) -> list[str]:
     varies, enough = y.min() < y.max(), len(y) >= 20
     skipped = set() if varies and enough else {"conditional_hsic_pvalue"}
     if not enough:
@@ -63,13 +65,13 @@ def _possible(y: Array) -> list[str]:
     return [name for name in TITLES if name not in skipped]
 
 
-def _beside(found: pd.DataFrame) -> pd.DataFrame:
+def _beside(table: pd.DataFrame) -> pd.DataFrame:
     """Return the two models side by side; what is shown of single attributes is less."""
-    attributes = list(dict.fromkeys(found["attribute"]))
+    attributes = list(dict.fromkeys(table["attribute"]))
     rows = []
     for attribute in reversed(attributes):  # all together first
         for measure in TITLES:
-            pair = found[(found["attribute"] == attribute) & (found["measure"] == measure)]
+            pair = table[(table["attribute"] == attribute) & (table["measure"] == measure)]
             if pair.empty or (attribute != attributes[-1] and measure not in ALONE):
                 continue
             by = pair.set_index("model")
@@ -80,7 +82,7 @@ def _beside(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdict(table: pd.DataFrame, names: str) -> str:
-    """Say what the test of the chosen model finds."""
+    """Return in words what the test of the chosen model finds."""
     tested = table[table["measure"] == "hsic_pvalue"]
     p = math.nan if tested.empty else float(tested["after"].iloc[0])
     if math.isnan(p):

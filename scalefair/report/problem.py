@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from scalefair import _frames
 from scalefair._hash import smallest_hash
 from scalefair._typing import Array
+from scalefair.errors import located
+from scalefair.stream import FileSource, Scan
 
 HELD_OUT = 0.2
-_LEAST_ROWS = 50
+MAX_HELD_OUT = 50_000
+_MIN_ROWS = 50
+_CHUNK = 2**16
+"""Rows of files in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,21 +110,86 @@ def from_table(
         Python that opens it again as a scan of files.
     """
     sensitive = list(dict.fromkeys(sensitive))
-    check_columns(table, target, sensitive)
+    check_roles(table, target, sensitive)
     y, levels = read_target(table, target)
-    n = check_length(len(y))
-    tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
-    trained = np.delete(np.arange(n), tested)
-    if np.ptp(y[trained]) == 0:
+    X, S = _frames.drop_columns(table, target), _frames.take_columns(table, sensitive)
+    train, test, held_out = hold_out(X, y, S, seed)
+    if np.ptp(train.y) == 0:
         raise ValueError(
             f"target: column {target!r} has the same value in all training rows, so there is "
             "nothing to predict; choose another column"
         )
-    X, S = _frames.drop_columns(table, target), _frames.take_columns(table, sensitive)
-    train, test = (take_sample(X, y, S, rows) for rows in (trained, tested))
-    held_out = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
     code = python_code(reading, target, sensitive, levels)
     return Problem(source, target, sensitive, train, test, held_out, levels, code)
+
+
+def from_scan(
+    scan: Scan,
+    rows: Any = None,
+    *,
+    target: str,
+    sensitive: Sequence[str],
+    seed: int = 0,
+    source: str = "files",
+    reading: str = "...",
+) -> Problem:
+    """Make a problem of files: rows to judge by in memory, the rest by weight.
+
+    Parameters
+    ----------
+    scan : Scan
+        All columns but the target are inputs.
+    rows : dask data frame, default=None
+        The same rows, if a cluster is to fit them.
+    target, sensitive, seed, source, reading
+        As for :func:`from_table`.
+    """
+    sensitive, rows = list(dict.fromkeys(sensitive)), scan if rows is None else rows
+    check_roles(scan.head(1), target, sensitive)
+    n = scan.count_rows()
+    tested = np.sort(smallest_hash(seed, 0, n, min(round(HELD_OUT * n), MAX_HELD_OUT)))
+    table = _rows_at(scan, tested)
+    y, levels = read_target(table, target)
+    if np.ptp(y) == 0:
+        raise ValueError(
+            f"target: column {target!r} has the same value in all held-out rows; choose another"
+        )
+    weight = np.ones(n, dtype=np.int8)
+    weight[tested] = 0
+    inputs = [name for name in scan.columns if name != target]
+    labels = rows[target] if levels is None else _zeros_and_ones(scan[target], levels)
+    train = Sample(rows[inputs], labels, rows[sensitive], weight)
+    test = Sample(table.select(inputs), y, table.select(sensitive))
+    held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
+    code = python_code(reading, target, sensitive, levels)
+    return Problem(source, target, sensitive, train, test, held_out, levels, code)
+
+
+def _rows_at(scan: Scan, rows: Any) -> Any:
+    """Return the rows with the given numbers, sorted, in one pass."""
+    parts = []
+    for chunk in FileSource(scan).chunks(_CHUNK):
+        low, high = np.searchsorted(rows, [chunk.row, chunk.row + chunk.n_rows])
+        if high > low:
+            parts.append(_frames.take_rows(chunk.x, rows[low:high] - chunk.row))
+    return _frames.stack_rows(parts)
+
+
+def _zeros_and_ones(column: Scan, levels: tuple[str, str]) -> Any:
+    """Return a column of two levels as 0 and 1, one byte a row."""
+    parts = []
+    for chunk in FileSource(column).chunks(_CHUNK):
+        (values,) = _frames.columns(chunk.x)
+        codes, names = values.codes()
+        strange = [name for name in names if name not in levels]
+        if strange or (codes < 0).any():
+            what = repr(strange[0]) if strange else "missing"
+            raise ValueError(
+                f"target: column {values.name!r} is {what} in some row; expected {levels[0]!r} or "
+                f"{levels[1]!r} in all: repair or leave out those rows"
+            )
+        parts.append(np.array([name == levels[1] for name in names], dtype=np.int8)[codes])
+    return np.concatenate(parts)
 
 
 def read_target(table: Any, target: str) -> tuple[Array, tuple[str, str] | None]:
@@ -144,25 +214,23 @@ def read_target(table: Any, target: str) -> tuple[Array, tuple[str, str] | None]
 
 
 def _two_levels(column: _frames.Column) -> tuple[Array, tuple[str, str]]:
-    codes, found = column.codes()
-    if len(found) != 2:
-        shown = ", ".join(map(repr, sorted(found)[:5])) + ", ..." * (len(found) > 5)
+    codes, levels = column.codes()
+    if len(levels) != 2:
+        shown = ", ".join(map(repr, sorted(levels)[:5])) + ", ..." * (len(levels) > 5)
         raise ValueError(
-            f"target: column {column.name!r} is text with {len(found)} levels ({shown}); expected "
+            f"target: column {column.name!r} is text with {len(levels)} levels ({shown}); expected "
             "numbers or two levels: choose another column, or turn it into numbers"
         )
-    low, high = sorted(found)
-    y = np.where(codes < 0, np.nan, np.equal(codes, found.index(high)))
+    low, high = sorted(levels)
+    y = np.where(codes < 0, np.nan, np.equal(codes, levels.index(high)))
     return y, (low, high)
 
 
-def check_columns(table: Any, target: str, sensitive: Sequence[str]) -> None:
-    """Complain of columns that a table lacks, or that have two roles."""
+def check_roles(table: Any, target: str, sensitive: Sequence[str]) -> None:
+    """Raise ValueError if a table lacks columns, or if they have two roles."""
     for argument, chosen in (("target", [target]), ("sensitive", sensitive)):
-        try:
+        with located(argument):
             _frames.column_positions(table, chosen)
-        except ValueError as error:
-            raise ValueError(f"{argument}: {error}") from error
     if not sensitive:
         raise ValueError("sensitive: no column given; name at least one")
     if target in sensitive:
@@ -186,16 +254,17 @@ def python_code(
     )
 
 
-def check_length(n: int) -> int:
-    """Complain of a table too short to hold rows out; return its length."""
-    if n < _LEAST_ROWS:
+def hold_out(X: Any, y: Array, S: Any, seed: int) -> tuple[Sample, Sample, str]:
+    """Return rows to fit, a fifth of the rows to judge by, and how they were chosen, in words."""
+    n = len(y)
+    if n < _MIN_ROWS:
         raise ValueError(
-            f"the table has {n} rows; expected at least {_LEAST_ROWS}, of which a fifth is held "
+            f"the table has {n} rows; expected at least {_MIN_ROWS}, of which a fifth is held "
             "out: give more rows"
         )
-    return n
-
-
-def take_sample(X: Any, y: Array, S: Any, rows: NDArray[np.int64]) -> Sample:
-    """Return some rows of a problem."""
-    return Sample(_frames.take_rows(X, rows), y[rows], _frames.take_rows(S, rows))
+    tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
+    train, test = (
+        Sample(_frames.take_rows(X, rows), y[rows], _frames.take_rows(S, rows))
+        for rows in (np.delete(np.arange(n), tested), tested)
+    )
+    return train, test, f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"

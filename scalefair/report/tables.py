@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.auditing.words import listed
+from scalefair.estimators import FairGPClassifier, FairGPRegressor
+from scalefair.kernels import Product, Sum
 from scalefair.plots import path_points, target_variance
 from scalefair.report.frontier import Frontier, Scores
 from scalefair.report.groups import decision_table, group_table
 from scalefair.report.independence import TITLES, pvalue
-from scalefair.report.words import decimals, fixed, listed, number, percent
+from scalefair.report.words import decimals, fixed, names_of_inputs, number, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +27,11 @@ MAX_GROUPS = 20
 MAX_FRONT = 12
 MAX_INPUTS = 20
 CUT = 0.5
+FITTED = {
+    "alpha_": "alpha", "eta_": "eta", "noise_": "noise", "amplitude_": "amplitude",
+    "log_marginal_likelihood_value_": "log evidence",
+}  # fmt: skip
+"""What estimators find, and what the page calls it."""
 
 
 def measure_rows(before: Scores, after: Scores) -> list[tuple[str, str, str]]:
@@ -40,11 +48,11 @@ def measure_rows(before: Scores, after: Scores) -> list[tuple[str, str, str]]:
 def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
     """Some models of the frontier, spread evenly over the shares, the chosen one among them."""
     # Without cross-validation the models are few, and the chosen one may be beaten by chance.
-    rows = frontier.front if frontier.judged is None else _by_share(frontier.judged)
+    rows = frontier.front if frontier.test_table is None else _by_share(frontier.test_table)
     if rows.empty:  # every prediction is constant
         return []
     chosen = frontier.chosen
-    if frontier.judged is None and chosen is not None and not frontier.is_on_front:
+    if frontier.test_table is None and chosen is not None and not frontier.is_on_front:
         both = {str(name): [*rows[name], *chosen[name]] for name in rows}
         rows = _frames.make_frame(both).sort_values("explained_share_cv", kind="stable")
     is_chosen = np.zeros(len(rows), dtype=bool)
@@ -65,13 +73,13 @@ def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
     ]
 
 
-def group_rows(frontier: Frontier) -> dict[str, Any]:
+def mean_rows(frontier: Frontier) -> dict[str, Any]:
     """Return the largest groups, written with as many decimals as their differences need."""
     y = frontier.problem.test.y
     table = group_table(frontier.groups, y, frontier.before, frontier.after)
     digits = decimals(float(np.std(frontier.before)) or 1.0)
     rows = [
-        {**_pair(row, digits), "target": fixed(row["target"], digits)}
+        {**_before_and_after(row, digits), "target": fixed(row["target"], digits)}
         for _, row in table.head(MAX_GROUPS).iterrows()
     ]
     return {"rows": rows, "others": max(len(table) - MAX_GROUPS, 0), "cut": frontier.groups.cut}
@@ -82,8 +90,8 @@ def decision_rows(frontier: Frontier) -> list[dict[str, str]]:
     if not frontier.problem.is_binary:
         return []
     table = decision_table(frontier.groups, frontier.before, frontier.after, CUT)
-    table[table.columns[2:]] *= 100
-    return [_pair(row, 1, " %") for _, row in table.head(MAX_GROUPS).iterrows()]
+    table[[f"{name}{end}" for name in ("before", "after") for end in ("", "_low", "_high")]] *= 100
+    return [_before_and_after(row, 1, " %") for _, row in table.head(MAX_GROUPS).iterrows()]
 
 
 def independence_rows(frontier: Frontier) -> list[dict[str, str]]:
@@ -91,6 +99,37 @@ def independence_rows(frontier: Frontier) -> list[dict[str, str]]:
     if frontier.tests is None:
         return []
     return [_test_row(row) for _, row in frontier.tests.iterrows()]
+
+
+def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
+    """Return length scales and relevance by input, the most relevant of the fair model first.
+
+    Returns
+    -------
+    DataFrame or None
+        Columns input, before and after (length scales), before_relevance and after_relevance:
+        (sd/θ)². None where the model is no Gaussian process, or has one length scale for all.
+    """
+    if not all(_has_scales_of_inputs(model) for model in (estimator, baseline)):
+        return None
+    fair, plain = estimator.relevance(), baseline.relevance()
+    if len(fair) > 1 and fair["length_scale"].nunique() == 1:
+        return None
+    fair, plain = fair.set_index("input"), plain.set_index("input")
+    order = fair["relevance"].sort_values(ascending=False, kind="stable").index
+    columns: dict[str, Any] = {"input": [str(name) for name in order]}
+    for name, table in (("before", plain), ("after", fair)):
+        columns[name] = table.loc[order, "length_scale"].to_numpy()
+        columns[f"{name}_relevance"] = table.loc[order, "relevance"].to_numpy()
+    return _frames.make_frame(columns)
+
+
+def _has_scales_of_inputs(model: Any) -> bool:
+    """Return True if a model is a Gaussian process whose length scales belong to its inputs."""
+    if not isinstance(model, FairGPRegressor | FairGPClassifier) or model.kernel_ is None:
+        return False
+    kernel = model.kernel_.kernel
+    return kernel.theta.size > 0 and not isinstance(kernel, Sum | Product)
 
 
 def relevance_rows(table: pd.DataFrame) -> list[dict[str, str]]:
@@ -106,15 +145,15 @@ def settings(frontier: Frontier, version: str) -> list[tuple[str, str]]:
     """Return what was used, as names and text."""
     problem, estimator = frontier.problem, frontier.estimator
     sees = "may use them as inputs" if problem.sees_sensitive else "does not see them"
-    inputs = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+    inputs = names_of_inputs(problem)
     rows = f"{problem.train.n_rows:,} to fit, {problem.test.n_rows:,} held out: {problem.held_out}"
     return [
         ("Data", problem.source),
-        ("Target", problem.target + _levels(problem.levels)),
+        ("Target", problem.target + _level_words(problem.levels)),
         ("Sensitive", f"{listed(problem.sensitive)}; the model {sees} when it predicts"),
         *([("Inputs", f"{len(inputs)}: {', '.join(inputs)}")] if inputs else []),
         ("Rows", rows),
-        ("Chosen", _found(estimator)),
+        ("Chosen", _fitted(estimator)),
         ("Time", f"{number(frontier.seconds)} s"),
         ("Software", f"scalefair {version}, scikit-learn {sklearn.__version__}, "
                      f"numpy {np.__version__}, Python {platform.python_version()}"),
@@ -122,16 +161,14 @@ def settings(frontier: Frontier, version: str) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def _levels(levels: tuple[str, str] | None) -> str:
+def _level_words(levels: tuple[str, str] | None) -> str:
     return "" if levels is None else f": “{levels[0]}” read as 0, “{levels[1]}” as 1"
 
 
-def _found(estimator: Any) -> str:
-    """What a fit found: weights, and hyperparameters of a Gaussian process."""
-    named = [(name, getattr(estimator, f"{name}_", None)) for name in ("alpha", "eta", "noise")]
-    named.append(("amplitude", getattr(estimator, "amplitude_", None)))
-    named.append(("log evidence", getattr(estimator, "log_marginal_likelihood_value_", None)))
-    return ", ".join(f"{name} {number(float(x))}" for name, x in named if x is not None)
+def _fitted(estimator: Any) -> str:
+    """Write what a fit found: weights, and hyperparameters of a Gaussian process."""
+    values = [(label, getattr(estimator, name, None)) for name, label in FITTED.items()]
+    return ", ".join(f"{label} {number(float(x))}" for label, x in values if x is not None)
 
 
 def _by_share(table: pd.DataFrame) -> pd.DataFrame:
@@ -152,7 +189,7 @@ def _with_error(value: float, error: float, digits: int, unit: str = "") -> str:
     return f"{fixed(value, digits)} ± {fixed(error, digits)}{unit}"
 
 
-def _pair(row: pd.Series[Any], digits: int, unit: str = "") -> dict[str, str]:
+def _before_and_after(row: pd.Series[Any], digits: int, unit: str = "") -> dict[str, str]:
     """A group, its count, and a number before and after with intervals."""
 
     def interval(name: str) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
-from scalefair.report.frontier import Frontier
+from scalefair import _frames
+from scalefair._files import plain
+from scalefair.auditing.words import listed
+from scalefair.report.frontier import Frontier, Scores
 from scalefair.report.groups import Share, group_table
+from scalefair.report.problem import Problem
 
 ABSENT = "–"
 
@@ -48,13 +52,8 @@ def percent(x: float) -> str:
     return f"{fixed(100 * x, 1).removesuffix('.0')} %"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Write names as a list: a, b and c."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
 def headline(frontier: Frontier) -> str:
-    """Say what fairness costs and what it brings, on the held-out rows, in two sentences."""
+    """Return what fairness costs and what it brings, on the held-out rows, in two sentences."""
     before, after = frontier.scores()
     rows = f"{frontier.problem.test.n_rows:,} held-out rows"
     if math.isnan(after.share.value):
@@ -63,15 +62,15 @@ def headline(frontier: Frontier) -> str:
     # Ranges of a number explain less than the number itself: that is another share.
     what = "the share between the groups" if frontier.groups.cut else "the share"
     shares = f"{what} from {percent(before.share.value)} to {percent(after.share.value)}"
-    told = f"{_aim(frontier)} {_price(frontier)}: on {rows} {verdict} and {shares}"
-    return f"{told}{_against_limit(after.share, frontier.limit)}."
+    sentence = f"{_aim(frontier)} {_price(frontier)}: on {rows} {verdict} and {shares}"
+    return f"{sentence}{_against_limit(after.share, frontier.limit)}."
 
 
 def _aim(frontier: Frontier) -> str:
     names = listed(frontier.problem.sensitive)
     explain = "explains" if len(frontier.problem.sensitive) == 1 else "explain"
-    told = "predictions" if frontier.scored is None else "scores"
-    what = f"the share of the variance of the {told} that {names} {explain}"
+    kind = "predictions" if frontier.scored is None else "scores"
+    what = f"the share of the variance of the {kind} that {names} {explain}"
     if frontier.limit is None:
         return f"Reducing {what}"
     return f"Limiting {what} to {percent(frontier.limit)}"
@@ -80,7 +79,7 @@ def _aim(frontier: Frontier) -> str:
 def _price(frontier: Frontier) -> str:
     cost = frontier.cost()
     if np.array_equal(frontier.before, frontier.after):
-        how = "cross-validation finds it so" if frontier.judged is None else "it is met"
+        how = "cross-validation finds it so" if frontier.test_table is None else "it is met"
         return f"costs nothing, for {how} without any penalty"
     if math.isnan(cost.value):
         return "has no price, for the model without the penalty predicts no better than the mean"
@@ -99,7 +98,7 @@ def _against_limit(share: Share, limit: float | None) -> str:
 def refit_code(frontier: Frontier) -> str:
     """Return Python that fits the chosen model again, on all rows."""
     estimator = frontier.estimator
-    seen = getattr(estimator, "sensitive_columns", None) is None
+    seen = estimator.sensitive_columns is None
     lines = [
         "import scalefair",
         frontier.problem.code,
@@ -107,7 +106,7 @@ def refit_code(frontier: Frontier) -> str:
         f"est.fit(X, y{', sensitive_features=S' if seen else ''})",
         "",
     ]
-    if frontier.judged is None:
+    if frontier.test_table is None:
         lines += [
             "est.path_.table            # every fit of this page, as a data frame",
             "est.path_.select(unfairness=0.02)          # another limit, without the data",
@@ -117,9 +116,9 @@ def refit_code(frontier: Frontier) -> str:
 
 def load_code(frontier: Frontier, name: str) -> str:
     """Return Python that loads the model of the page and predicts."""
-    named = hasattr(frontier.estimator, "feature_names_in_")
+    named = names_of_inputs(frontier.problem)
     columns = "a table with the inputs listed above" if named else "rows as in the fit"
-    what = ".predict_proba(X)" if hasattr(frontier.estimator, "classes_") else ".predict(X)"
+    what = ".predict_proba(X)" if is_classifier(frontier.estimator) else ".predict(X)"
     return "\n".join(
         [
             "import scalefair",
@@ -128,6 +127,15 @@ def load_code(frontier: Frontier, name: str) -> str:
             f"model{what}   # X: {columns}",
         ]
     )
+
+
+def names_of_inputs(problem: Problem) -> list[str]:
+    """Return the names of the inputs, none for arrays."""
+    return _frames.column_names(problem.test.X) or []
+
+
+def _parameter(estimator: Any, name: str) -> Any:
+    return estimator.get_params(deep=False).get(name)
 
 
 def as_record(frontier: Frontier) -> dict[str, Any]:
@@ -144,31 +152,20 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
         "limit": frontier.limit,
         "estimator": type(estimator).__name__,
-        "alpha": getattr(estimator, "alpha_", getattr(estimator, "alpha", None)),
+        "alpha": estimator.alpha_
+        if frontier.test_table is None
+        else _parameter(estimator, "alpha"),
         "eta": estimator.eta_,
         "cost": asdict(frontier.cost()),
-        "before": _plain(before),
-        "after": _plain(after),
+        "before": _as_dict(before),
+        "after": _as_dict(after),
         "groups": groups.to_dict("records"),
         "independence": [] if frontier.tests is None else frontier.tests.to_dict("records"),
         "notes": list(frontier.notes),
         "seconds": frontier.seconds,
     }
-    return {name: _finite(value) for name, value in record.items()}
+    return dict(plain(record))
 
 
-def _plain(scores: Any) -> dict[str, Any]:
+def _as_dict(scores: Scores) -> dict[str, Any]:
     return {**asdict(scores), "share": scores.share._asdict()}
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity, and knows nothing of numpy."""
-    if isinstance(value, dict):
-        return {str(name): _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scalefair import _files
 from scalefair._linalg import add_outer
 from scalefair._typing import Array
+from scalefair.errors import InputError
 from scalefair.maps.units import Units, check_units, units_as_lists, units_of_lists
 
 
@@ -108,17 +109,18 @@ class Moments:
 
     def _check_same_rows(self, other: Moments) -> None:
         if dict(self.blocks) != dict(other.blocks):
-            raise ValueError(
-                f"cannot add moments with blocks {dict(self.blocks)} and {dict(other.blocks)}; "
-                "accumulate both with the same feature maps"
+            raise InputError(
+                f"cannot add moments with blocks {dict(self.blocks)} and {dict(other.blocks)}",
+                "accumulate both with the same feature maps",
             )
         unsigned = any(part.weight == 0 and not part.key for part in (self, other))
         if self.key != other.key and not unsigned:
             mine, others = (set(key.split(";")) for key in (self.key, other.key))
             differ = sorted({part.split("=")[0] for part in mine ^ others})
-            raise ValueError(
+            raise InputError(
                 f"cannot add moments made with different settings: {', '.join(differ)} differ "
-                f"(keys {self.key!r} and {other.key!r}); accumulate both with the same maps"
+                f"(keys {self.key!r} and {other.key!r})",
+                "accumulate both with the same maps",
             )
 
     def _span(self, *names: str) -> NDArray[np.intp]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._typing import Array, Chunk
+from scalefair.errors import LostWorkersError
 from scalefair.stream._parts import targets, weights
 from scalefair.stream._source import Change
 from scalefair.stream._threads import one_blas_thread
@@ -262,7 +263,7 @@ def explained(client: Any) -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
-        raise RuntimeError(
+        raise LostWorkersError(
             f"dask gave up: {error} Workers that run out of memory are killed: make partitions "
             "smaller, or give workers fewer threads or more memory"
         ) from error

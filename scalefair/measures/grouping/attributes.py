@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from scalefair._frames import Column, Kind
 from scalefair._typing import Array
+from scalefair.errors import CannotJudgeError
 from scalefair.measures.grouping.survey import AttributeStatistics, Missing, Survey
 
 MAX_LEVELS = 1000
@@ -81,7 +82,7 @@ def _read(
 ) -> Attribute:
     name, kind = a.column.name, a.column.kind
     if kind == "empty":
-        raise ValueError(f"sensitive column {name!r} is missing in every row: drop it")
+        raise CannotJudgeError(f"sensitive column {name!r} is missing in every row: drop it")
     _check_missing(a, missing)
     gap = [MISSING] * bool(a.column.n_missing and missing == "group")
     if kind == "categorical":
@@ -97,7 +98,7 @@ def _read(
         shown = [str(bool(v)) if kind == "boolean" else f"{v:.12g}" for v in values]
         return Attribute(name, kind, (*shown, *gap), values)
     if gap:
-        raise ValueError(
+        raise CannotJudgeError(
             f"sensitive column {name!r} is continuous and missing in {a.column.n_missing} rows, "
             "which missing='group' cannot make a group of; use missing='drop', or bins"
         )
@@ -107,7 +108,7 @@ def _read(
 def _levels(a: AttributeStatistics, has_missing: bool) -> list[str]:
     name, levels = a.column.name, sorted(a.column.levels)
     if len(levels) > MAX_LEVELS:
-        raise ValueError(
+        raise CannotJudgeError(
             f"sensitive column {name!r} has {len(levels)} levels, more than {MAX_LEVELS}: it looks "
             "like an identifier; merge its levels, or drop it"
         )
@@ -118,7 +119,7 @@ def _levels(a: AttributeStatistics, has_missing: bool) -> list[str]:
 
 def _check_varies(name: str, low: object, high: object, has_missing: bool) -> None:
     if low == high and not has_missing:
-        raise ValueError(
+        raise CannotJudgeError(
             f"sensitive column {name!r} is {low!r} in every row, so that nothing can depend on it: "
             "drop it"
         )

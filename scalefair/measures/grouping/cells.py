@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk
+from scalefair.errors import CannotJudgeError
 from scalefair.measures.grouping.attributes import Attribute
 from scalefair.measures.grouping.poisson import poisson_counts
 from scalefair.measures.grouping.survey import Kept, Missing, kept_rows
@@ -175,7 +176,7 @@ class Crossed(tuple[GroupStatistics, ...]):
     def check(self) -> Crossed:
         """Complain of more groups than anybody could judge."""
         if max(len(part.cells) for part in self) > MAX_CELLS:
-            raise ValueError(
+            raise CannotJudgeError(
                 f"the sensitive features have more than {MAX_CELLS} intersections; merge levels, "
                 "or judge each attribute alone with intersections=False"
             )

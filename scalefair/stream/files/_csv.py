@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from scalefair._frames import resolve_columns
+from scalefair.errors import CellError, DelimiterError, InputError
 from scalefair.stream.files._base import (
     Files,
     arrow_filesystem,
@@ -100,9 +101,11 @@ class CsvFiles(Files):
             header = file.read(_BLOCK).partition(b"\n")[0].decode(errors="replace")
         others = [mark for mark in _DELIMITERS if mark in header]
         if others and self.delimiter not in header:
-            raise ValueError(
-                f"{self.found.names[number]}: its header has no {self.delimiter!r} but "
-                f"{others[0]!r} between names; give delimiter={others[0]!r}"
+            where = self.found.names[number]
+            raise DelimiterError(
+                f"{where}: its header has no {self.delimiter!r} but {others[0]!r} between names",
+                others[0],
+                where=where,
             )
 
     def _type(self, column: str) -> pa.DataType:
@@ -140,24 +143,26 @@ class CsvFiles(Files):
             with self._open(number, parallel, column_types=types, include_columns=columns) as file:
                 yield from file
         except (pa.ArrowKeyError, pa.ArrowInvalid) as error:
-            reason = self._reason(number, columns, str(error))
-            if reason is None:
+            named = self._named_error(number, columns, str(error))
+            if named is None:
                 raise
-            raise ValueError(reason) from error
+            raise named from error
 
-    def _reason(self, number: int, columns: list[str], error: str) -> str | None:
+    def _named_error(self, number: int, columns: list[str], error: str) -> InputError | None:
         """Return the error with the name of the column, for which pyarrow has only a number."""
         where, header = self.found.names[number], self._header(number)
         absent = [name for name in columns if name not in header]
         if absent:
-            return missing_column(where, absent[0])
+            return InputError(missing_column(where, absent[0]), column=absent[0], where=where)
         place = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", error, re.DOTALL)
         if place is None:
             return None
         name, reason = header[int(place[1])], " ".join(place[2].split())[:300]
-        return (
-            f"{where}: column {name!r}: {reason}; its type was guessed from the first rows: repair "
-            f"the cell, or name the type as column_types={{{name!r}: 'string'}}"
+        return CellError(
+            f"{where}: column {name!r}: {reason}; its type was guessed from the first rows",
+            f"repair the cell, or name the type as column_types={{{name!r}: 'string'}}",
+            column=name,
+            where=where,
         )
 
     def _header(self, number: int) -> list[str]:
