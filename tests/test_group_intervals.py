@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from scalefair.measures import group_gaps
+from scalefair.measures.grouping.cells import poisson_counts
 from scalefair.measures.grouping.intervals import (
     Distribution,
     Mean,
@@ -15,7 +16,6 @@ from scalefair.measures.grouping.intervals import (
     difference,
     ratio,
 )
-from scalefair.measures.grouping.poisson import poisson_counts
 
 
 def used(n):

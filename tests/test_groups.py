@@ -16,8 +16,8 @@ from sklearn.metrics import mean_absolute_error
 from scalefair._typing import Chunk
 from scalefair.measures import group_gaps
 from scalefair.measures.grouping.cells import GroupAccumulator
-from scalefair.measures.grouping.judged import Settings, judge
-from scalefair.measures.grouping.rows import open_rows
+from scalefair.measures.grouping.judged import Settings, judge, prepare
+from scalefair.measures.grouping.rows import open_audit
 from tests.groups import people, reference, repeated
 from tests.naive import kish
 
@@ -208,8 +208,8 @@ def test_resampled_intervals_of_weighted_rows_are_nearly_analytic(frame):
 def statistics(frame, cuts, order, **options):
     """Statistics of consecutive pieces of the rows, added up in some order."""
     weight = frame["weight"]
-    rows = open_rows(frame["score"], frame[S], frame["truth"], weight)
-    whole = judge(rows, Settings(threshold=0.3, **options))
+    rows = open_audit(frame["score"], frame[S], frame["truth"], weight)
+    whole = judge(prepare(rows, Settings(threshold=0.3, **options)))
     parts = []
     for first, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True):
         part = frame.iloc[first:stop]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scalefair.auditing.dependence import Found
+from scalefair.auditing.dependence import Measurement
 from scalefair.auditing.words import difference_words, explain, percent, ratio_words
 from scalefair.measures.grouping.frames import GroupFrame
 from scalefair.measures.grouping.intervals import Gap
@@ -16,7 +16,7 @@ ODDS = ("true_positive_rate", "false_positive_rate")
 
 
 def dependence_columns(
-    model: str, attribute: str, found: list[Found], confidence: float
+    model: str, attribute: str, found: list[Measurement], confidence: float
 ) -> dict[str, Any]:
     """Return the measures of dependence as columns."""
     n = len(found)
@@ -32,7 +32,7 @@ def dependence_columns(
     }
 
 
-def _explained(found: Found, attribute: str, confidence: float) -> str:
+def _explained(found: Measurement, attribute: str, confidence: float) -> str:
     if found.reason:
         return f"{found.measure} is not known: {found.reason}"
     words = explain(found.measure, found.value, attribute)

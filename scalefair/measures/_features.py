@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._linalg import mirror_upper, rank_k_update
-from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair._typing import Accumulator, Array, Chunk, FeatureMap
 from scalefair.maps._base import check_count
 from scalefair.maps.units import units_of
 from scalefair.measures._kernels import sampled_map
-from scalefair.measures._rows import Pair
+from scalefair.measures._pair import Pair
 from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.statistics.rows import whitened
+from scalefair.stream._source import cut_chunk
 
 CHUNK = 2**18
 """Numbers in the feature rows of a chunk."""
@@ -51,12 +52,22 @@ class FeaturePair:
         self, folds: Folds = ALL_ROWS, columns: Columns | None = None, width: int = 0
     ) -> FoldMoments:
         """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
-        rows = int(np.clip(CHUNK // (self.phi.n_raw_ + self.psi.n_raw_ + width), 256, 16384))
-        start = partial(_Accumulator, self.phi, self.psi, folds, columns, width)
+        start = self.accumulator(folds, columns, width)
+        rows = _block_rows(self.phi.n_raw_ + self.psi.n_raw_ + width)
         return self.pair.source.fold(start, rows)  # type: ignore[no-any-return]
 
+    def accumulator(
+        self, folds: Folds = ALL_ROWS, columns: Columns | None = None, width: int = 0
+    ) -> Callable[[], Accumulator]:
+        """Return what makes the accumulators of those moments, for a pass over numeric chunks."""
+        return partial(_MomentSums, self.phi, self.psi, folds, columns, width)
 
-class _Accumulator:
+
+def _block_rows(width: int) -> int:
+    return int(np.clip(CHUNK // width, 256, 16384))
+
+
+class _MomentSums:
     """The sums of one thread. Rows are whitened: NOCCO divides by their smallest directions."""
 
     def __init__(
@@ -67,11 +78,16 @@ class _Accumulator:
         size = sum(self._blocks.values()) + 1
         self._sums = [np.zeros((size, size)) for _ in range(folds.count)]
         self._n_rows, self._squares = [0] * folds.count, [0.0] * folds.count
+        self._block = _block_rows(phi.n_raw_ + psi.n_raw_ + width)
         self._shift: Array | None = None
         self._buffer: Array | None = None
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Count the rows of one chunk in, a block at a time."""
+        for start in range(0, chunk.n_rows, self._block):
+            self._add_block(cut_chunk(chunk, start, min(start + self._block, chunk.n_rows)))
+
+    def _add_block(self, chunk: Chunk) -> None:
         chunk, row = _counted(chunk)
         if chunk.n_rows == 0:
             return
@@ -133,9 +149,8 @@ def _counted(chunk: Chunk) -> tuple[Chunk, NDArray[np.int64]]:
     row = np.arange(chunk.row, chunk.row + chunk.n_rows)
     if chunk.weight is None or np.all(chunk.weight):
         return chunk, row
-    kept = np.flatnonzero(chunk.weight)
-    y = None if chunk.y is None else chunk.y[kept]
-    return Chunk(chunk.x[kept], chunk.s[kept], y, chunk.weight[kept]), row[kept]
+    index = np.flatnonzero(chunk.weight)
+    return Chunk(chunk.x[index], chunk.s[index], None, chunk.weight[index]), row[index]
 
 
 def feature_pair(pair: Pair, kernel_a: Any, kernel_b: Any, n_components: int) -> FeaturePair:

@@ -15,7 +15,7 @@ from scalefair.kernels.named import NAMES, plain_name
 from scalefair.maps._base import check_choice, fitted_kernel
 from scalefair.maps.landmarks import distinct_rows
 from scalefair.maps.mixed import coded_columns, mixed_map, with_rare_groups
-from scalefair.measures._columns import Variable
+from scalefair.measures._pair import Variable
 from scalefair.measures._pivots import pivot_map
 
 

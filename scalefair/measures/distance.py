@@ -13,11 +13,12 @@ from scalefair import _jit
 from scalefair._typing import Array, Chunk
 from scalefair.maps._base import check_choice, check_count, seed_of
 from scalefair.maps.landmarks import distinct_rows
-from scalefair.measures._columns import UndefinedError, Variable
 from scalefair.measures._features import FeaturePair
+from scalefair.measures._pair import Pair, UndefinedError, Variable, open_pair
 from scalefair.measures._pivots import PivotMap, pivot_map
-from scalefair.measures._rows import Pair, open_pair
 from scalefair.measures._sums import PairSums, centred, pair_sums
+from scalefair.measures.independence import squared_covariances
+from scalefair.statistics import Moments
 
 METHODS = ("auto", "exact", "features")
 
@@ -83,10 +84,17 @@ def distance_correlation(
         sums, w = _exact_sums(pair)
         ab = centred(sums.KL, sums.k, sums.l, w)
         aa, bb = centred(sums.KK, sums.k, sums.k, w), centred(sums.LL, sums.l, sums.l, w)
-    else:
-        moments = _features(pair, check_count("n_components", n_components)).moments()
-        blocks = (("phi", "psi"), ("phi", "phi"), ("psi", "psi"))
-        ab, aa, bb = (float(np.sum(moments.covariance(*names) ** 2)) for names in blocks)
+        return _correlation(ab, aa, bb)
+    features = distance_features(pair, check_count("n_components", n_components))
+    return distance_of(features.moments())
+
+
+def distance_of(moments: Moments) -> float:
+    """Return the distance correlation from moments of `distance_features`."""
+    return _correlation(*squared_covariances(moments))
+
+
+def _correlation(ab: float, aa: float, bb: float) -> float:
     if not min(aa, bb) > TINY:
         raise UndefinedError(
             "a or b varies so little that the squares of its distances vanish; rescale it"
@@ -136,7 +144,7 @@ def _embedded(variable: Variable, rows: Array) -> Array:
     """Coordinates whose Euclidean distance is that of the rows."""
     parts = [rows[:, ~variable.categorical]]
     for column in np.flatnonzero(variable.categorical):
-        levels = np.arange(len(variable.encoder.levels_[variable.encoder.names_[column]]))
+        levels = np.arange(variable.n_levels[column])
         parts.append((rows[:, [column]] == levels) * np.sqrt(0.5))
     return np.hstack(parts)
 
@@ -161,7 +169,8 @@ class _DistanceKernel:
         return np.asarray(np.linalg.norm(_embedded(self.variable, X) - self.origin, axis=1))
 
 
-def _features(pair: Pair, size: int) -> FeaturePair:
+def distance_features(pair: Pair, size: int) -> FeaturePair:
+    """Return the features of the kernels that the distances induce."""
     sample = pair.landmark_rows(size)
     phi, psi = (
         _distance_map(variable, rows, sample, size)

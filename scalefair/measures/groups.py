@@ -9,10 +9,10 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.measures.grouping.attributes import Missing
 from scalefair.measures.grouping.frames import GroupFrame, Method, group_frames
-from scalefair.measures.grouping.judged import Judged, Settings, judge
-from scalefair.measures.grouping.rows import open_rows
-from scalefair.measures.grouping.survey import Missing
+from scalefair.measures.grouping.judged import Judged, Settings, judge, prepare
+from scalefair.measures.grouping.rows import open_audit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,13 +167,13 @@ def group_gaps(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
         n_resamples, random_state,
     ).check()  # fmt: skip
-    rows = open_rows(y_pred, sensitive_features, y_true, sample_weight)
+    rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     if len(rows.models) != 1:
         raise ValueError(
             f"y_pred has {len(rows.models)} models; group_gaps judges one: scalefair.audit "
             "compares several"
         )
-    judged = judge(rows, settings)
+    judged = judge(prepare(rows, settings))
     _check_grouped(judged)
     return GroupGaps(group_frames(judged, 0))
 

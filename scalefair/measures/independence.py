@@ -13,8 +13,9 @@ from scalefair.kernels.named import plain_name
 from scalefair.maps._base import check_choice, seed_of
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import check_kernel, gram_of
-from scalefair.measures._rows import Pair, open_pair
+from scalefair.measures._pair import Pair, open_pair
 from scalefair.measures._sums import PairSums, centred, pair_sums, unbiased, unbiased_of
+from scalefair.statistics import Moments
 
 EXACT_ROWS = 4000
 """Up to so many rows in memory, method="auto" compares every pair."""
@@ -86,7 +87,7 @@ def hsic(
     pair = asked.opened(a, b, sample_weight, random_state, least=2 if biased else LEAST_UNBIASED)
     if not asked.is_exact(pair):
         features = asked.features(pair)
-        return _hsic(features) if biased else _unbiased_hsic(features)
+        return hsic_of(features.moments()) if biased else _unbiased_hsic(features)
     exact = _Exact.of(pair, asked)
     return max(exact.centred()[0], 0.0) if biased else exact.unbiased()
 
@@ -128,13 +129,9 @@ def alignment(
     """
     asked = _Asked(kernel_a, kernel_b, method, n_components)
     pair = asked.opened(a, b, sample_weight, random_state)
-    if asked.is_exact(pair):
-        ab, aa, bb = _Exact.of(pair, asked).centred()
-    else:
-        moments = asked.features(pair).moments()
-        blocks = (("phi", "psi"), ("phi", "phi"), ("psi", "psi"))
-        ab, aa, bb = (float(np.sum(moments.covariance(*names) ** 2)) for names in blocks)
-    return float(np.clip(ab / np.sqrt(aa * bb), 0.0, 1.0))
+    if not asked.is_exact(pair):
+        return alignment_of(asked.features(pair).moments())
+    return _cosine(*_Exact.of(pair, asked).centred())
 
 
 normalized_hsic = alignment
@@ -179,9 +176,34 @@ def nocco(
     pair = asked.opened(a, b, sample_weight, random_state)
     if method == "exact":
         return _exact_nocco(pair, asked, eps)
-    moments = asked.features(pair).moments()
+    return nocco_of(asked.features(pair).moments(), eps)
+
+
+def hsic_of(moments: Moments) -> float:
+    """Return HSIC, |Cov(φ, ψ)|², from moments of features."""
+    return float(np.sum(moments.covariance("phi", "psi") ** 2))
+
+
+def alignment_of(moments: Moments) -> float:
+    """Return normalised HSIC from moments of features."""
+    return _cosine(*squared_covariances(moments))
+
+
+def nocco_of(moments: Moments, eps: float) -> float:
+    """Return NOCCO from moments of features."""
     left, right = (inverse_root(moments.covariance(n, n), eps) for n in ("phi", "psi"))
     return float(np.sum((left.T @ moments.covariance("phi", "psi") @ right) ** 2))
+
+
+def squared_covariances(moments: Moments) -> tuple[float, float, float]:
+    """Return |Cov(φ, ψ)|², |Cov(φ, φ)|² and |Cov(ψ, ψ)|²."""
+    blocks = (("phi", "psi"), ("phi", "phi"), ("psi", "psi"))
+    ab, aa, bb = (float(np.sum(moments.covariance(*names) ** 2)) for names in blocks)
+    return ab, aa, bb
+
+
+def _cosine(ab: float, aa: float, bb: float) -> float:
+    return float(np.clip(ab / np.sqrt(aa * bb), 0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -246,10 +268,6 @@ class _Exact:
     def unbiased(self) -> float:
         _check_enough(self.weight.sum())
         return unbiased(self.sums, *self.diagonals, self.weight)
-
-
-def _hsic(features: FeaturePair) -> float:
-    return float(np.sum(features.moments().covariance("phi", "psi") ** 2))
 
 
 def _unbiased_hsic(features: FeaturePair) -> float:

@@ -14,7 +14,8 @@ from scalefair.measures._centred import Dense, Factors, Levels, Streamed, centre
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import check_kernel, gram_of
 from scalefair.measures._null import gamma_sf, permutation_moments, spectral_sf
-from scalefair.measures._rows import Pair, open_pair
+from scalefair.measures._pair import Pair, open_pair
+from scalefair.statistics import Moments
 from scalefair.statistics.rows import whitened
 
 METHODS = ("auto", "permutation", "gamma", "spectral", "features")
@@ -223,6 +224,11 @@ def _pvalue(centred: Any, method: str, count: int, seed: int) -> float:
     if method == "gamma":
         return gamma_sf(x, *permutation_moments(n, *centred.spectra))
     return spectral_sf(x, n, *centred.spectra)
+
+
+def pvalue_of(moments: Moments) -> float:
+    """Return the p-value of independence from moments of features of many rows."""
+    return _pvalue(Streamed(moments), "features", 0, 0)
 
 
 def permutation_pvalue(statistic: float, null: Array) -> float:
