@@ -110,7 +110,7 @@ AUDITED = """
 import sys
 from scalefair import audit, scan_parquet
 scan = scan_parquet(sys.argv[1])
-audit(scan["prediction"], scan[["age", "group"]])
+audit(scan["prediction"], sensitive_features=scan[["age", "group"]])
 """
 BASE = """
 import numpy as np

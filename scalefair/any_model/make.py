@@ -252,7 +252,10 @@ def _judged(model: Any, rows: Held, unfairness: float, test: NDArray[np.int64]) 
     before = predictions(estimator.base_estimator_, chunk.x, "probability")[:, 0]
     found = {"before": before, "after": rows.after()}
     options: dict[str, Any] = {"threshold": 0.5} if rows.labelled else {}
-    audits = {name: audit(f, chunk.s, target, **options) for name, f in found.items()}
+    audits = {
+        name: audit(f, sensitive_features=chunk.s, y_true=target, **options)
+        for name, f in found.items()
+    }
     table = _frames.make_frame(
         {
             "model": list(found),

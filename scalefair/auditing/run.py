@@ -38,9 +38,9 @@ SHOWN = 5
 
 def audit(
     y_pred: Any,
+    *,
     sensitive_features: Any,
     y_true: Any = None,
-    *,
     sample_weight: Any = None,
     measures: Sequence[str] | None = None,
     threshold: float | None = None,
@@ -63,7 +63,8 @@ def audit(
     ----------
     y_pred : array-like, Series, dask collection or Scan of shape (n,), or dict of them
         Predictions: scores, probabilities, or labels 0 and 1. Several models by name, or as the
-        columns of a frame.
+        columns of a frame. Or a `BatchSource` whose X are predictions, and which brings the
+        attributes (None then) and targets.
     sensitive_features : array-like, frame, dask collection or Scan of shape (n,) or (n, p)
         Attributes: categories, numbers or both. Each is judged alone, and all together.
     y_true : array-like of shape (n,), optional
@@ -105,13 +106,19 @@ def audit(
         value is NaN; attributes that are not judged together, because their intersections are more
         than a thousand or most rows are alone in theirs.
 
+    Notes
+    -----
+    Files, batches and dask collections are read twice: a survey with a sample, then all statistics
+    together. Mutual information, the test given the target and the width of the interval of an
+    explained share are those of the sample, of at least 20,000 rows.
+
     Examples
     --------
     >>> import numpy as np, scalefair
     >>> rng = np.random.default_rng(0)
     >>> sex = rng.choice(["f", "m"], 1000)
     >>> score = rng.normal(size=1000) + (sex == "m")
-    >>> result = scalefair.audit(score, {"sex": sex})
+    >>> result = scalefair.audit(score, sensitive_features={"sex": sex})
     >>> round(float(result.compare("mean_prediction_difference").loc["sex", "y_pred"]), 2)
     1.12
     """

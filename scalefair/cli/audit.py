@@ -77,9 +77,13 @@ def _audit(
     rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
     with noted(console):
         result = judge(
-            rows[models], rows[attributes], _given(rows, y) if labels is None else labels,
-            sample_weight=_given(rows, w), random_state=seed, **options,
-        )  # fmt: skip
+            rows[models],
+            sensitive_features=rows[attributes],
+            y_true=_given(rows, y) if labels is None else labels,
+            sample_weight=_given(rows, w),
+            random_state=seed,
+            **options,
+        )
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if full:

@@ -93,9 +93,9 @@ class GroupGaps:
 
 def group_gaps(
     y_pred: Any,
+    *,
     sensitive_features: Any,
     y_true: Any = None,
-    *,
     sample_weight: Any = None,
     quantiles: Sequence[float] = (0.1, 0.5, 0.9),
     threshold: float | None = None,

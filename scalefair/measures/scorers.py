@@ -61,7 +61,13 @@ class DependenceScore:
             options["sample_weight"] = sample_weight
         if self.measure in GAPS:
             name = GAPS[self.measure]
-            gaps = group_gaps(y_pred, sensitive_features, y_true, metrics=name, **options)
+            gaps = group_gaps(
+                y_pred,
+                sensitive_features=sensitive_features,
+                y_true=y_true,
+                metrics=name,
+                **options,
+            )
             return float(gaps.difference()[name])
         function = MEASURES[self.measure] if isinstance(self.measure, str) else self.measure
         return float(function(y_pred, sensitive_features, **options))

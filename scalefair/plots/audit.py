@@ -99,7 +99,9 @@ class AuditDisplay:
         models = y_pred if isinstance(y_pred, Mapping) else {"predictions": y_pred}
         parts = []
         for name, f in models.items():
-            table = group_gaps(f, sensitive_features, y_true, **options).table
+            table = group_gaps(
+                f, sensitive_features=sensitive_features, y_true=y_true, **options
+            ).table
             known = list(dict.fromkeys(table["metric"]))
             if metric not in known:
                 raise ValueError(f"metric={metric!r} is unknown; choose among {', '.join(known)}")

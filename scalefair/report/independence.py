@@ -49,7 +49,13 @@ def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found = audit(models, sensitive, y, measures=_possible(y), missing="group").table
+            found = audit(
+                models,
+                sensitive_features=sensitive,
+                y_true=y,
+                measures=_possible(y),
+                missing="group",
+            ).table
     except ValueError as error:
         return None, str(error)
     return _beside(found[found["measure"].isin(TITLES)]), ""
