@@ -11,7 +11,7 @@ import pytest
 
 import scalefair
 from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge, audit
-from scalefair.auditing.dependence import NAMES
+from scalefair.auditing.dependence import MEASURE_NAMES
 from scalefair.measures import (
     conditional_hsic_test,
     distance_correlation,
@@ -64,7 +64,7 @@ def test_each_measure_is_the_function_of_its_name(frame, result, columns):
     }
     given = frame["truth"].map({0: "negative", 1: "positive"})
     expected["conditional_hsic_pvalue"] = conditional_hsic_test(f, s, given).pvalue
-    assert set(expected) == set(NAMES)
+    assert set(expected) == set(MEASURE_NAMES)
     for measure, number in expected.items():
         found = value(result, "fitted", " × ".join(columns), measure)
         assert found == pytest.approx(number, rel=1e-9, abs=1e-12), measure

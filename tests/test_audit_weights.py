@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from scalefair import audit
-from scalefair.auditing.dependence import NAMES
+from scalefair.auditing.dependence import MEASURE_NAMES
 from scalefair.kernels import Categorical
 from scalefair.measures import explained_share
 from tests.groups import people, repeated
@@ -126,8 +126,10 @@ def test_a_rare_number_costs_no_line(values):
         y_true=rng.integers(0, 2, n),
     )
     for name in ("rare", "sex × rare"):
-        lines = found.table[(found.table["attribute"] == name) & found.table["measure"].isin(NAMES)]
-        assert set(lines["measure"]) == set(NAMES)
+        lines = found.table[
+            (found.table["attribute"] == name) & found.table["measure"].isin(MEASURE_NAMES)
+        ]
+        assert set(lines["measure"]) == set(MEASURE_NAMES)
         assert np.isfinite(lines["value"]).all()
 
 
@@ -146,5 +148,5 @@ def test_a_measure_that_rows_do_not_allow_is_missing_and_named():
     assert ("rare", "conditional_hsic_pvalue") in missing
     assert not any(name == "age" for name, _ in missing)
     measured = lines.loc["rare"].drop("conditional_hsic_pvalue")["value"]
-    assert np.isfinite(measured[[*NAMES[:-1]]]).all()
+    assert np.isfinite(measured[[*MEASURE_NAMES[:-1]]]).all()
     json.dumps(found.to_dict(), allow_nan=False)

@@ -16,7 +16,7 @@ from sklearn.metrics import mean_absolute_error
 from scalefair._typing import Chunk
 from scalefair.measures import group_gaps
 from scalefair.measures.grouping.cells import GroupAccumulator
-from scalefair.measures.grouping.judged import Settings, judge, prepare
+from scalefair.measures.grouping.judged import GroupSettings, judge, prepare
 from scalefair.measures.grouping.rows import open_audit
 from tests.groups import people, reference, repeated
 from tests.naive import kish
@@ -243,7 +243,7 @@ def statistics(frame, cuts, order, **options):
     """Statistics of consecutive pieces of the rows, added up in some order."""
     weight = frame["weight"]
     rows = open_audit(frame["score"], frame[S], frame["truth"], weight)
-    whole = judge(prepare(rows, Settings(threshold=0.3, **options)))
+    whole = judge(prepare(rows, GroupSettings(threshold=0.3, **options)))
     parts = []
     for first, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True):
         part = frame.iloc[first:stop]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import product
 from operator import add
 from typing import Any, NamedTuple
 
@@ -28,8 +29,8 @@ from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import check_kernel
 from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
 from scalefair.measures.distance import distance_features, distance_of
-from scalefair.measures.grouping.cells import Crossed, GroupAccumulator
-from scalefair.measures.grouping.judged import PASS_ROWS, SAMPLE_ROWS, Judged, Prepared
+from scalefair.measures.grouping.cells import CrossedStatistics, GroupAccumulator
+from scalefair.measures.grouping.judged import PASS_ROWS, SURVEY_SAMPLE_ROWS, Judged, Prepared
 from scalefair.measures.independence import alignment_of, hsic_of, nocco_of
 from scalefair.measures.share import estimate_of, opened, share_columns, share_interval
 from scalefair.measures.testing import pvalue_of
@@ -37,7 +38,7 @@ from scalefair.penalties.share import share_of_block
 from scalefair.statistics import FoldMoments, Moments
 from scalefair.stream import ArraySource
 
-NEIGHBOUR_ROWS = SAMPLE_ROWS
+NEIGHBOUR_ROWS = SURVEY_SAMPLE_ROWS
 """Mutual information looks for neighbours among at most so many rows."""
 
 CONDITIONAL_ROWS = 3_000
@@ -76,7 +77,7 @@ class Kernels:
     @property
     def sample_rows(self) -> int:
         """Rows that one sample must have for all measures."""
-        return max(SAMPLE_ROWS, 4 * self.n_sensitive_components, 4 * N_COMPONENTS)
+        return max(SURVEY_SAMPLE_ROWS, 4 * self.n_sensitive_components, 4 * N_COMPONENTS)
 
 
 class Measurement(NamedTuple):
@@ -115,16 +116,13 @@ SHARE, IN_SAMPLE = "explained_share", "explained_share_in_sample"
 
 INFORMATION, CONDITIONAL = "mutual_information", "conditional_hsic_pvalue"
 
-NAMES = (
+MEASURE_NAMES = (
     SHARE, IN_SAMPLE, "normalized_hsic", "hsic", "nocco", "distance_correlation", INFORMATION,
     "hsic_pvalue", CONDITIONAL,
 )  # fmt: skip
 
 WITHOUT_WEIGHTS = (INFORMATION, "hsic_pvalue", CONDITIONAL)
 """Not defined for weighted rows."""
-
-Features = dict[str, FeaturePair]
-"""Features by what they are for: "share", "kernel" or "distance"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,35 +203,30 @@ class Subject:
         The attributes.
     pair : Pair
         Predictions and attributes as numbers.
-    features : dict
-        What the second pass over a stream computes moments of; in memory only "share".
+    features : dict of str to FeaturePair
+        What moments are computed of: "share" and, of a stream, "kernel" and "distance".
     """
 
     model: int
     attributes: AttributeSet
     pair: Pair
-    features: Features
+    features: Mapping[str, FeaturePair]
 
-    def view(self, chunk: Chunk) -> Chunk:
-        """Return the predictions of the model and the attributes of a numeric chunk."""
-        return _view(self.model, self.attributes.columns, chunk)
+    @property
+    def view(self) -> View:
+        """What takes the predictions and the attributes from a numeric chunk."""
+        # Of two numbers only: it travels to the workers of a cluster, the rows do not.
+        return partial(_view, self.model, self.attributes.columns)
 
-    def accumulators(self) -> list[Callable[[], Accumulator]]:
-        """Return what makes the accumulators of the moments of each of the features."""
-        return [
-            features.accumulator(
-                *(share_columns(features, _cv(features)) if kind == "share" else ())
-            )
-            for kind, features in self.features.items()
-        ]
+    def options(self, kind: str) -> tuple[Any, ...]:
+        """Return the folds and further columns whose moments are asked for, if any."""
+        if kind != "share":
+            return ()
+        return share_columns(self.features[kind], min(5, self.pair.n_rows // 2))
 
 
 def _view(model: int, columns: tuple[int, ...], chunk: Chunk) -> Chunk:
     return replace(chunk, x=chunk.x[:, [model]], s=chunk.s[:, list(columns)])
-
-
-def _cv(features: FeaturePair) -> int:
-    return min(5, features.pair.n_rows // 2)
 
 
 def subjects(
@@ -247,21 +240,15 @@ def subjects(
         source = ArraySource(chunk.x, chunk.s, None, chunk.weight)
     else:
         sample = numeric_sample(survey.sample, plan.numeric)
-    whole = [
-        (model, s, partial(_view, model, s.columns))
-        for model in range(len(rows.models))
-        for s in sets
-    ]
-    return [
-        _subject(
-            model, s, kernels, names,
-            Pair(
-                source.then(view), _predictions(prepared, model), s.variable, survey.n_present,
-                rows.in_memory, kernels.seed, sample and numeric_sample(sample, view),
-            ),
-        )
-        for model, s, view in whole
-    ]  # fmt: skip
+    chosen = []
+    for model, s in product(range(len(rows.models)), sets):
+        view = partial(_view, model, s.columns)
+        pair = Pair(
+            source.then(view), _predictions(prepared, model), s.variable, survey.n_present,
+            rows.in_memory, kernels.seed, sample and numeric_sample(sample, view),
+        )  # fmt: skip
+        chosen.append(Subject(model, s, pair, _features_of(pair, s, kernels, names)))
+    return chosen
 
 
 def _predictions(prepared: Prepared, model: int) -> Variable:
@@ -270,34 +257,46 @@ def _predictions(prepared: Prepared, model: int) -> Variable:
     return Variable("y_pred", (prepared.plan.models[model],), ("numeric",), (0,), None, span)
 
 
-def _subject(
-    model: int, attributes: AttributeSet, kernels: Kernels, names: Sequence[str], pair: Pair
-) -> Subject:
-    features: Features = {}
+def _features_of(
+    pair: Pair, attributes: AttributeSet, kernels: Kernels, names: Sequence[str]
+) -> dict[str, FeaturePair]:
+    features: dict[str, FeaturePair] = {}
     if {SHARE, IN_SAMPLE} & set(names):
         features["share"] = opened(
             replace(pair, b=attributes.share_variable), None, None,
             kernel=kernels.sensitive_kernel, length_scale="median",
             size=kernels.n_sensitive_components, random_state=kernels.seed,
         )  # fmt: skip
-    if not pair.in_memory and set(STREAMED) - {"distance_correlation"} & set(names):
+    kinds = set() if pair.in_memory else {_kind(name) for name in names if name in STREAMED}
+    if "kernel" in kinds:
         features["kernel"] = feature_pair(pair, None, None, N_COMPONENTS)
-    if not pair.in_memory and "distance_correlation" in names:
+    if "distance" in kinds:
         features["distance"] = distance_features(pair, N_COMPONENTS)
-    return Subject(model, attributes, pair, features)
+    return features
+
+
+def _kind(name: str) -> str:
+    """Which features a measure of a stream is computed from."""
+    return "distance" if name == "distance_correlation" else "kernel"
 
 
 def second_pass(
     prepared: Prepared, chosen: Sequence[Subject]
-) -> tuple[Crossed | None, list[Mapping[str, FoldMoments]]]:
+) -> tuple[CrossedStatistics | None, list[Mapping[str, FoldMoments]]]:
     """Return the statistics of groups and the moments of each subject's features, in one pass.
 
     Rows in memory are read as often as is convenient; their groups are left to `judge`.
     """
     if prepared.rows.in_memory:
-        sums = [_moments_of(subject) for subject in chosen]
-        return None, sums
-    views = [(one.view, start) for one in chosen for start in one.accumulators()]
+        return None, [
+            {kind: pair.fold_moments(*one.options(kind)) for kind, pair in one.features.items()}
+            for one in chosen
+        ]
+    views = [
+        (one.view, pair.accumulator(*one.options(kind)))
+        for one in chosen
+        for kind, pair in one.features.items()
+    ]
     plan = prepared.plan
     parts: list[tuple[View, Callable[[], Accumulator]]] = [
         (_same, partial(GroupAccumulator, plan)),
@@ -310,13 +309,6 @@ def second_pass(
 
 def _same(chunk: Chunk) -> Chunk:
     return chunk
-
-
-def _moments_of(subject: Subject) -> Mapping[str, FoldMoments]:
-    return {
-        kind: features.fold_moments(*share_columns(features, _cv(features)))
-        for kind, features in subject.features.items()
-    }
 
 
 def measure(
@@ -356,8 +348,7 @@ def _measured(
         return Measurement(name, value, min(pair.n_rows, NEIGHBOUR_ROWS))
     if pair.in_memory:
         return Measurement(name, IN_MEMORY[name](pair, kernels), pair.n_rows)
-    kind = "distance" if name == "distance_correlation" else "kernel"
-    return Measurement(name, STREAMED[name](moments[kind][0], kernels), pair.n_rows)
+    return Measurement(name, STREAMED[name](moments[_kind(name)][0], kernels), pair.n_rows)
 
 
 def _conditional(judged: Judged, subject: Subject, kernels: Kernels) -> Measurement:

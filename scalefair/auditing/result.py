@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from scalefair import _frames
 from scalefair.auditing.dependence import Measurement
-from scalefair.auditing.tables import dependence_columns, equalized_odds, gap_rows, group_rows
-from scalefair.auditing.words import listed
+from scalefair.auditing.words import (
+    dependence_columns,
+    equalized_odds,
+    gap_rows,
+    group_rows,
+    listed,
+)
 from scalefair.measures.groups import GroupGaps, records, stacked
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from scalefair.auditing.dependence import (
     CONDITIONAL,
-    NAMES,
+    MEASURE_NAMES,
     WITHOUT_WEIGHTS,
     Kernels,
     Measurement,
@@ -25,14 +25,14 @@ from scalefair.auditing.result import Audit, ModelAudit
 from scalefair.measures._pair import TooFineError
 from scalefair.measures.grouping.attributes import Missing
 from scalefair.measures.grouping.frames import group_frames
-from scalefair.measures.grouping.judged import Judged, Prepared, Settings, judge, prepare
+from scalefair.measures.grouping.judged import GroupSettings, Judged, Prepared, judge, prepare
 from scalefair.measures.grouping.rows import open_audit
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps
 
-LEAST_ROWS = 20
+LEAST_AUDIT_ROWS = 20
 """Of fewer rows neither mutual information nor tests of independence tell anything."""
 
-SHOWN = 5
+MAX_NAMED_GROUPS = 5
 """Small groups that a warning names."""
 
 
@@ -122,7 +122,7 @@ def audit(
     >>> round(float(result.compare("mean_prediction_difference").loc["sex", "y_pred"]), 2)
     1.12
     """
-    settings = Settings(
+    settings = GroupSettings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
         n_resamples, random_state,
     ).check()  # fmt: skip
@@ -178,11 +178,11 @@ def _dependence(
 
 
 def _measures(measures: Sequence[str] | None) -> list[str]:
-    names = list(NAMES) if measures is None else [*measures]
+    names = list(MEASURE_NAMES) if measures is None else [*measures]
     for name in names:
-        if name not in NAMES:
+        if name not in MEASURE_NAMES:
             raise ValueError(
-                f"measures has {name!r}, which is unknown; choose among {', '.join(NAMES)}"
+                f"measures has {name!r}, which is unknown; choose among {', '.join(MEASURE_NAMES)}"
             )
     return names
 
@@ -207,8 +207,8 @@ def _obstacle(name: str, prepared: Prepared) -> str:
     survey, truth = prepared.survey, prepared.truth
     if name in WITHOUT_WEIGHTS and survey.is_weighted:
         return "is not defined for weighted rows; leave it out"
-    if name in WITHOUT_WEIGHTS and survey.n_present < LEAST_ROWS:
-        return f"needs at least {LEAST_ROWS} rows, here are {survey.n_present}; leave it out"
+    if name in WITHOUT_WEIGHTS and survey.n_present < LEAST_AUDIT_ROWS:
+        return f"needs at least {LEAST_AUDIT_ROWS} rows, here are {survey.n_present}; leave it out"
     if name == CONDITIONAL and truth is None:
         return "needs targets; give y_true"
     if name == CONDITIONAL and truth is not None and truth.is_constant:
@@ -245,8 +245,10 @@ def _small_groups(gaps: GroupGaps) -> list[str]:
         small = np.flatnonzero(frame.counts < MIN_GROUP_SIZE)
         if not len(small):
             continue
-        shown = ", ".join(f"{frame.groups[i]} ({frame.counts[i]})" for i in small[:SHOWN])
-        more = f" and {len(small) - SHOWN} more" if len(small) > SHOWN else ""
+        shown = ", ".join(
+            f"{frame.groups[i]} ({frame.counts[i]})" for i in small[:MAX_NAMED_GROUPS]
+        )
+        more = f" and {len(small) - MAX_NAMED_GROUPS} more" if len(small) > MAX_NAMED_GROUPS else ""
         notes.append(
             f"{frame.name}: groups of fewer than {MIN_GROUP_SIZE} rows are too small to judge, "
             f"their intervals are wide: {shown}{more}"

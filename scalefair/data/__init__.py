@@ -3,16 +3,24 @@
 `open_rows` makes one source of chunks of whatever container; a `Surveyor` makes the first pass.
 """
 
-from scalefair.data.open import Rows, in_memory_parts, is_stream, open_rows, table_of
-from scalefair.data.survey import FEW, Look, Numbers, PartSurvey, Survey, Surveyor, survey_rows
+from scalefair.data.open import OpenedRows, in_memory_parts, is_stream, open_rows, table_of
+from scalefair.data.survey import (
+    MAX_LEVELS_OF_NUMBERS,
+    Look,
+    Numbers,
+    PartSurvey,
+    Survey,
+    Surveyor,
+    survey_rows,
+)
 from scalefair.data.together import Sums, Together
 
 __all__ = [
-    "FEW",
+    "MAX_LEVELS_OF_NUMBERS",
     "Look",
     "Numbers",
+    "OpenedRows",
     "PartSurvey",
-    "Rows",
     "Sums",
     "Survey",
     "Surveyor",

@@ -30,9 +30,9 @@ from scalefair.stream._parts import targets, weights
 READ_ROWS = 65536
 """Rows per chunk where a scan is read into memory."""
 
-PARTS = ("x", "s", "y", "weight", "c")
+GIVEN = ("x", "s", "y", "weight", "c")
 
-NAMES = {
+ARGUMENTS = {
     "x": "X",
     "s": "sensitive_features",
     "y": "y",
@@ -43,7 +43,7 @@ NAMES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class OpenedRows:
     """Rows as the user gave them.
 
     Parameters
@@ -70,9 +70,9 @@ def open_rows(
     weight: Any = None,
     c: Any = None,
     *,
-    names: Mapping[str, str] = NAMES,
+    names: Mapping[str, str] = ARGUMENTS,
     n_threads: int | None = None,
-) -> Rows:  # fmt: skip
+) -> OpenedRows:  # fmt: skip
     """Return rows as one source of chunks, their lengths compared where they are known.
 
     Parameters
@@ -84,20 +84,20 @@ def open_rows(
     n_threads : int or None
         Chunks in flight at once; None: one per core that BLAS may use.
     """
-    names = {**NAMES, **names}
-    given = dict(zip(PARTS, (x, s, y, weight, c), strict=True))
+    names = {**ARGUMENTS, **names}
+    given = dict(zip(GIVEN, (x, s, y, weight, c), strict=True))
     if isinstance(x, ChunkSource):
-        return Rows(_batches(x, given, names), in_memory=False)
+        return OpenedRows(_batches(x, given, names), in_memory=False)
     tables = {part: table_of(names[part], value) for part, value in given.items()}
     if tables["x"] is None:
         raise ValueError(f"{names['x']}=None; expected one row for each prediction or target")
     if is_stream(x):
-        return Rows(_stream(tables, names, n_threads), in_memory=False)
-    return Rows(_memory(in_memory_parts(tables), names, n_threads), in_memory=True)
+        return OpenedRows(_stream(tables, names, n_threads), in_memory=False)
+    return OpenedRows(_memory(in_memory_parts(tables), names, n_threads), in_memory=True)
 
 
 def _batches(x: ChunkSource, given: Mapping[str, Any], names: Mapping[str, str]) -> ChunkSource:
-    beside = [names[part] for part in PARTS[1:] if given[part] is not None]
+    beside = [names[part] for part in GIVEN[1:] if given[part] is not None]
     if beside and isinstance(x, BatchSource):
         raise ValueError(
             f"{', '.join(beside)} must be None: the batches of a BatchSource bring them"
@@ -162,8 +162,8 @@ def _memory(
 def _stream(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ChunkSource:
-    x, s, y, weight, c = (tables[part] for part in PARTS)
-    for part in PARTS[1:]:
+    x, s, y, weight, c = (tables[part] for part in GIVEN)
+    for part in GIVEN[1:]:
         _check_beside(names[part], tables[part], names["x"], x)
     if weight is not None and _width(weight) != 1:
         raise ValueError(

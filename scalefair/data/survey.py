@@ -18,14 +18,14 @@ from scalefair.encoding import ColumnStatistics, Spread, TableStatistics
 from scalefair.encoding.groups import first_rows
 from scalefair.stream import ChunkSource, Sample, Sampler
 
-FEW = 8
+MAX_LEVELS_OF_NUMBERS = 8
 """Numbers with at most this many values may be levels of groups."""
 
 SURVEY_ROWS = 65536
 """Rows per chunk where no features are computed."""
 
 Values = frozenset[float] | None
-"""The values of a column of numbers, None where there are more than `FEW` or nobody asked."""
+"""The values of a column of numbers; None where there are too many, or nobody asked."""
 
 
 class Look(NamedTuple):
@@ -36,7 +36,7 @@ class Look(NamedTuple):
     name : str
         What the user calls the part, for errors.
     values : bool
-        Whether the values of numbers are listed while there are at most `FEW`.
+        Whether the values of numbers are listed while there are at most `MAX_LEVELS_OF_NUMBERS`.
     groups : bool
         Whether one row of each combination of categories is remembered; numbers whose values are
         listed are categories, too.
@@ -150,13 +150,13 @@ def _listed(column: Column) -> Values:
     x = column.floats()
     x = x[~np.isnan(x)]
     # A glance at some rows spares most columns of scores the sorting.
-    if len(np.unique(x[:: max(len(x) // 512, 1)])) > FEW:
+    if len(np.unique(x[:: max(len(x) // 512, 1)])) > MAX_LEVELS_OF_NUMBERS:
         return None
     return _union(frozenset(np.unique(x).tolist()), frozenset())
 
 
 def _union(first: Values, second: Values) -> Values:
-    if first is None or second is None or len(first | second) > FEW:
+    if first is None or second is None or len(first | second) > MAX_LEVELS_OF_NUMBERS:
         return None
     return first | second
 
@@ -171,11 +171,11 @@ class Survey:
         All rows, and those that count: of positive weight and, where so asked, with all sensitive
         attributes.
     n_missing : int
-        Rows that do not count because an attribute is missing.
+        OpenedRows that do not count because an attribute is missing.
     weight, heaviest : float
         Sum of the weights of the rows that count, and the largest of them.
     sample : Sample
-        Rows that count, chosen by their number.
+        OpenedRows that count, chosen by their number.
     parts : dict of str to PartSurvey
         What was looked for in "x", "s", "y" or "c"; nothing where no row counts.
     """

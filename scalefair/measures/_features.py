@@ -1,29 +1,158 @@
-"""Moments of the features of two variables, in one pass over their rows."""
+"""Feature maps of kernels of variables of any kind, and moments of the features of two of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from scalefair._linalg import mirror_upper, rank_k_update
-from scalefair._typing import Accumulator, Array, Chunk, FeatureMap
+from scalefair._typing import Accumulator, Array, Chunk, FeatureMap, Rows
 from scalefair.maps._base import check_count
+from scalefair.maps.landmarks import distinct_rows
+from scalefair.maps.mixed import coded_columns, mixed_map, with_rare_groups
 from scalefair.maps.units import units_of
-from scalefair.measures._kernels import sampled_map
-from scalefair.measures._pair import Pair
+from scalefair.measures._kernels import check_kernel, gram_of
+from scalefair.measures._pair import Pair, Variable
 from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.statistics.rows import whitened
 from scalefair.stream._source import cut_chunk
 
+TOLERANCE = 1e-9
+"""Landmarks are added until so much of the trace of the sample's Gram matrix is left."""
+
+
+class KernelBlocks(Protocol):
+    """A kernel: blocks of its Gram matrix, and its diagonal."""
+
+    def __call__(self, X: Array, Z: Array) -> Array: ...
+
+    def diag(self, X: Array) -> Array: ...
+
+
+@dataclass(eq=False)
+class PivotMap:
+    """Nyström features φ(x) = L⁻¹ k(Z, x), where LLᵀ = K_ZZ is the Cholesky factor.
+
+    Parameters
+    ----------
+    gram : callable
+        The kernel.
+    landmarks : array of shape (m, p)
+        Z, in the order in which they were chosen.
+    linear_ : array of shape (m, m)
+        L⁻ᵀ.
+    residual : float
+        Share of the trace of the sample's Gram matrix that the features miss; the Gram matrix is
+        off by no more than that times n in the trace norm.
+    """
+
+    gram: KernelBlocks
+    landmarks: Array
+    linear_: Array | None
+    residual: float
+
+    def __post_init__(self) -> None:
+        self.n_raw_ = len(self.landmarks)
+
+    def raw(self, X: Any, out: Rows | None = None) -> Rows:
+        """Return k(x, Z), of shape (k, m)."""
+        values = self.gram(X, self.landmarks)
+        if out is None:
+            return values
+        out[...] = values
+        return out
+
+    def transform(self, X: Any) -> Rows:
+        """Return the features, of shape (k, m)."""
+        raw = self.raw(X)
+        return raw if self.linear_ is None else raw @ self.linear_
+
+
+def pivot_map(gram: KernelBlocks, rows: Array, size: int, tolerance: float = TOLERANCE) -> PivotMap:
+    """Choose landmarks by a pivoted Cholesky factorisation of the rows' Gram matrix.
+
+    The next landmark is the row whose kernel function is farthest from the span of those before
+    it. For a smooth kernel of few columns some twenty are enough; no n×n array is formed.
+
+    Parameters
+    ----------
+    gram : callable
+        The kernel.
+    rows : array of shape (n, p)
+        A sample.
+    size : int
+        Largest number of landmarks.
+    tolerance : float
+        Stop where the residual trace falls below so much of the whole.
+    """
+    rest = np.array(gram.diag(rows), dtype=np.float64)
+    whole, least = rest.sum(), tolerance * rest.sum()
+    factor = np.zeros((min(size, len(rows)), len(rows)))
+    pivots: list[int] = []
+    # The second condition stops at rounding error, where a root would be of nothing.
+    while (
+        len(pivots) < len(factor) and rest.sum() > least and rest.max() > 1e-13 * whole / len(rows)
+    ):
+        pivot, m = int(rest.argmax()), len(pivots)
+        row = gram(rows[pivot : pivot + 1], rows)[0] - factor[:m, pivot] @ factor[:m]
+        factor[m] = row / np.sqrt(row[pivot])
+        rest = np.maximum(rest - factor[m] ** 2, 0.0)
+        rest[pivot] = 0.0
+        pivots.append(pivot)
+    L = factor[: len(pivots), pivots].T
+    inverse = solve_triangular(L, np.eye(len(pivots)), lower=True, check_finite=False)
+    return PivotMap(gram, rows[pivots], np.ascontiguousarray(inverse.T), float(rest.sum() / whole))
+
+
+def sampled_map(
+    name: str, kernel: Any, variable: Variable, values: Array, weight: Array | None, *, size: int
+) -> FeatureMap:
+    """Return the feature map of a kernel, learnt on a sample of the variable's rows.
+
+    It is exact for categories and for "linear"; else landmarks are chosen until what the features
+    miss is negligible, or there are `size` of them. Other arguments as in `gram_of`.
+    """
+    kernel = check_kernel(name, kernel)
+    plain = isinstance(kernel, str) and kernel in ("linear", "categorical")
+    if plain or hasattr(kernel, "raw") or (kernel == "auto" and variable.categorical.all()):
+        return model_map(name, kernel, variable, values, weight, size=size)
+    values, weight = _with_all_groups(kernel, variable, values, weight)
+    gram = gram_of(name, kernel, variable, values, weight)
+    distinct, _ = distinct_rows(values, np.ones(len(values)) if weight is None else weight)
+    return pivot_map(gram, distinct, size)
+
+
+def model_map(
+    name: str, kernel: Any, variable: Variable, values: Array, weight: Array | None, *,
+    size: int, seed: int = 0, length_scale: Any = "median",
+) -> FeatureMap:  # fmt: skip
+    """Return the map that an estimator would make of the same sample: Nyström, `size` landmarks."""
+    kernel = check_kernel(name, kernel)
+    return mixed_map(
+        kernel, length_scale, size, rows=values, weight=weight, categorical=variable.categorical,
+        groups=variable.groups, seed=seed, name=name,
+    )  # fmt: skip
+
+
+def _with_all_groups(
+    kernel: Any, variable: Variable, values: Array, weight: Array | None
+) -> tuple[Array, Array | None]:
+    if variable.groups is None:
+        return values, weight
+    coded = coded_columns(kernel, variable.categorical)
+    return with_rare_groups(values, weight, variable.groups, coded)
+
+
 CHUNK = 2**18
 """Numbers in the feature rows of a chunk."""
 
-Columns = Callable[[Array, Array, Array], Array]
+ColumnsBeside = Callable[[Array, Array, Array], Array]
 """Further columns of rows, from their features φ and ψ and their weights."""
 
 
@@ -49,7 +178,7 @@ class FeaturePair:
         return moments
 
     def fold_moments(
-        self, folds: Folds = ALL_ROWS, columns: Columns | None = None, width: int = 0
+        self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
     ) -> FoldMoments:
         """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
         start = self.accumulator(folds, columns, width)
@@ -57,7 +186,7 @@ class FeaturePair:
         return self.pair.source.fold(start, rows)  # type: ignore[no-any-return]
 
     def accumulator(
-        self, folds: Folds = ALL_ROWS, columns: Columns | None = None, width: int = 0
+        self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
     ) -> Callable[[], Accumulator]:
         """Return what makes the accumulators of those moments, for a pass over numeric chunks."""
         return partial(_MomentSums, self.phi, self.psi, folds, columns, width)
@@ -71,7 +200,12 @@ class _MomentSums:
     """The sums of one thread. Rows are whitened: NOCCO divides by their smallest directions."""
 
     def __init__(
-        self, phi: FeatureMap, psi: FeatureMap, folds: Folds, columns: Columns | None, width: int
+        self,
+        phi: FeatureMap,
+        psi: FeatureMap,
+        folds: Folds,
+        columns: ColumnsBeside | None,
+        width: int,
     ) -> None:
         self._phi, self._psi, self._columns, self._folds = phi, psi, columns, folds
         self._blocks = {"phi": _width(phi), "psi": _width(psi), "y": width}

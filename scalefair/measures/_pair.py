@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scalefair import _frames
 from scalefair._frames import Kind
 from scalefair._typing import Array, Chunk
-from scalefair.data import Look, PartSurvey, Rows, open_rows, survey_rows
+from scalefair.data import Look, OpenedRows, PartSurvey, open_rows, survey_rows
 from scalefair.data.survey import named, present
 from scalefair.encoding import ColumnStatistics, SensitiveEncoder, TableStatistics
 from scalefair.maps.mixed import SAMPLE_ROWS
@@ -216,7 +216,7 @@ def open_pair(
     seed : int
         Of samples.
     least : int
-        Rows that the measure needs.
+        OpenedRows that the measure needs.
     every : pair of bool
         Whether the numbers of a variable are categories, too.
     """
@@ -246,7 +246,7 @@ def open_pair(
     return Pair(source, first, second, survey.n_present, rows.in_memory, seed, sample)
 
 
-def _numeric(rows: Rows, change: Any) -> ChunkSource:
+def _numeric(rows: OpenedRows, change: Any) -> ChunkSource:
     source = rows.source.then(change)
     if not rows.in_memory:
         return source

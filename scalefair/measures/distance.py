@@ -13,20 +13,17 @@ from scalefair import _jit
 from scalefair._typing import Array, Chunk
 from scalefair.maps._base import check_choice, check_count, seed_of
 from scalefair.maps.landmarks import distinct_rows
-from scalefair.measures._features import FeaturePair
+from scalefair.measures._features import FeaturePair, PivotMap, pivot_map
+from scalefair.measures._kernels import PairSums, centred, pair_sums
 from scalefair.measures._pair import Pair, UndefinedError, Variable, open_pair
-from scalefair.measures._pivots import PivotMap, pivot_map
-from scalefair.measures._sums import PairSums, centred, pair_sums
-from scalefair.measures.independence import squared_covariances
+from scalefair.measures.independence import PAIR_METHODS, squared_covariances
 from scalefair.statistics import Moments
 
-METHODS = ("auto", "exact", "features")
-
-EXACT_ROWS = 10_000
+MAX_EXACT_DISTANCE_ROWS = 10_000
 """Up to so many rows of several columns, method="auto" compares every pair."""
 
 
-TINY = 1e-280
+LEAST_SQUARED_DISTANCES = 1e-280
 """Sums of squared distances below this have lost digits to underflow."""
 
 
@@ -74,7 +71,7 @@ def distance_correlation(
     >>> round(distance_correlation(x, x**2), 2)
     0.49
     """
-    check_choice("method", method, METHODS)
+    check_choice("method", method, PAIR_METHODS)
     pair = open_pair(a, b, sample_weight, seed=seed_of(random_state))
     if method == "exact" and not pair.in_memory:
         raise ValueError(
@@ -95,7 +92,7 @@ def distance_of(moments: Moments) -> float:
 
 
 def _correlation(ab: float, aa: float, bb: float) -> float:
-    if not min(aa, bb) > TINY:
+    if not min(aa, bb) > LEAST_SQUARED_DISTANCES:
         raise UndefinedError(
             "a or b varies so little that the squares of its distances vanish; rescale it"
         )
@@ -103,7 +100,7 @@ def _correlation(ab: float, aa: float, bb: float) -> float:
 
 
 def _is_quick(pair: Pair) -> bool:
-    return pair.n_rows <= EXACT_ROWS or _is_single(pair)
+    return pair.n_rows <= MAX_EXACT_DISTANCE_ROWS or _is_single(pair)
 
 
 def _is_single(pair: Pair) -> bool:

@@ -11,7 +11,7 @@ from scalefair import _frames
 from scalefair._typing import Array
 from scalefair.measures.grouping.attributes import Missing
 from scalefair.measures.grouping.frames import GroupFrame, Method, group_frames
-from scalefair.measures.grouping.judged import Judged, Settings, judge, prepare
+from scalefair.measures.grouping.judged import GroupSettings, Judged, judge, prepare
 from scalefair.measures.grouping.rows import open_audit
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def group_gaps(
     the rank of a quantile over all rows is off by about 1/2,048, and in a group by no more than
     its share of rows in one bin.
     """
-    settings = Settings(
+    settings = GroupSettings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
         n_resamples, random_state,
     ).check()  # fmt: skip

@@ -12,21 +12,28 @@ from scalefair._typing import Array, Chunk
 from scalefair.kernels.named import plain_name
 from scalefair.maps._base import check_choice, seed_of
 from scalefair.measures._features import FeaturePair, feature_pair
-from scalefair.measures._kernels import check_kernel, gram_of
+from scalefair.measures._kernels import (
+    PairSums,
+    centred,
+    check_kernel,
+    gram_of,
+    pair_sums,
+    unbiased,
+    unbiased_of,
+)
 from scalefair.measures._pair import Pair, open_pair
-from scalefair.measures._sums import PairSums, centred, pair_sums, unbiased, unbiased_of
 from scalefair.statistics import Moments
 
-EXACT_ROWS = 4000
+MAX_EXACT_HSIC_ROWS = 4000
 """Up to so many rows in memory, method="auto" compares every pair."""
 
-DENSE_ROWS = 5000
+MAX_DENSE_NOCCO_ROWS = 5000
 """Most rows whose n×n matrices `nocco` decomposes."""
 
 LEAST_UNBIASED = 4
 """Rows whose quadruples an unbiased estimate takes."""
 
-METHODS = ("auto", "exact", "features")
+PAIR_METHODS = ("auto", "exact", "features")
 
 
 def hsic(
@@ -216,7 +223,7 @@ class _Asked:
     n_components: int
 
     def __post_init__(self) -> None:
-        check_choice("method", self.method, METHODS)
+        check_choice("method", self.method, PAIR_METHODS)
         check_kernel("kernel_a", self.kernel_a)
         check_kernel("kernel_b", self.kernel_b)
 
@@ -235,7 +242,7 @@ class _Asked:
         if self.method != "auto":
             return self.method == "exact"
         maps = hasattr(self.kernel_a, "raw") or hasattr(self.kernel_b, "raw")
-        return pair.in_memory and pair.n_rows <= EXACT_ROWS and not maps
+        return pair.in_memory and pair.n_rows <= MAX_EXACT_HSIC_ROWS and not maps
 
     def features(self, pair: Pair) -> FeaturePair:
         return feature_pair(pair, self.kernel_a, self.kernel_b, self.n_components)
@@ -302,10 +309,10 @@ def _norms(Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
 
 
 def _exact_nocco(pair: Pair, asked: _Asked, eps: float) -> float:
-    if pair.n_rows > DENSE_ROWS:
+    if pair.n_rows > MAX_DENSE_NOCCO_ROWS:
         raise ValueError(
-            f"method='exact' decomposes n×n matrices, at most {DENSE_ROWS} rows, but there are "
-            f"{pair.n_rows}; use method='features'"
+            f"method='exact' decomposes n×n matrices, at most {MAX_DENSE_NOCCO_ROWS} rows, but "
+            f"there are {pair.n_rows}; use method='features'"
         )
     rows: Chunk = pair.rows()
     w = np.ones(len(rows.x)) if rows.weight is None else rows.weight

@@ -16,14 +16,14 @@ from scalefair._typing import Array
 from scalefair.maps import Identity, OneHot
 from scalefair.maps._base import check_count, seed_of
 from scalefair.maps.mixed import SAMPLE_ROWS
-from scalefair.measures._features import Columns, FeaturePair
-from scalefair.measures._kernels import check_kernel, model_map
+from scalefair.measures._features import ColumnsBeside, FeaturePair, model_map
+from scalefair.measures._kernels import check_kernel
 from scalefair.measures._pair import Pair, TooFineError, open_pair
 from scalefair.penalties.factors import FunctionSpace
 from scalefair.penalties.share import share_of_block, share_of_variance, size_of_block
 from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
 
-EPS_GRID = np.logspace(-9, -1, 17)
+SHARE_RIDGES = np.logspace(-9, -1, 17)
 """What eps="auto" chooses from."""
 
 UNDER = 2
@@ -33,7 +33,7 @@ The error of ĝ is of second order in what the ridge takes from it, that of the 
 order: its ridge must be smaller.
 """
 
-MOST_ALONE = 0.5
+MAX_ALONE = 0.5
 """Share of rows that may be alone in their group."""
 
 
@@ -126,7 +126,7 @@ def explained_share(
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class ShareEstimate:
     """A cross-fitted share, not clipped, with the moments and the ridge that it comes from."""
 
     share: float
@@ -134,13 +134,13 @@ class Estimate:
     eps: float
 
 
-def estimated(features: FeaturePair, cv: Any, eps: Any = "auto") -> Estimate:
+def estimated(features: FeaturePair, cv: Any, eps: Any = "auto") -> ShareEstimate:
     """Return the cross-fitted share of opened rows, by one pass over them."""
     parts = features.fold_moments(*share_columns(features, cv))
     return estimate_of(features, parts, _checked_eps(eps, cv))
 
 
-def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, Columns | None, int]:
+def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, ColumnsBeside | None, int]:
     """Return the folds, and the columns beside φ and ψ, that a cross-fitted share takes."""
     folds = _folds(cv, features.pair)
     if not isinstance(features.psi, OneHot):
@@ -153,7 +153,7 @@ def _centre(features: FeaturePair) -> Array:
     return np.asarray(features.pair.rows(SAMPLE_ROWS).x.mean(axis=0))
 
 
-def estimate_of(features: FeaturePair, parts: FoldMoments, eps: Any = "auto") -> Estimate:
+def estimate_of(features: FeaturePair, parts: FoldMoments, eps: Any = "auto") -> ShareEstimate:
     """Return the cross-fitted share from the moments of each fold."""
     if isinstance(features.psi, OneHot):
         return _leave_one_out(parts[0], _centre(features))
@@ -197,8 +197,8 @@ def _folds(cv: Any, pair: Pair) -> Folds:
     return Folds(count, partial(balanced_fold, count, pair.seed))
 
 
-def _cross_fitted(parts: FoldMoments, eps: Any) -> Estimate:
-    grid = EPS_GRID if isinstance(eps, str) else np.array([eps])
+def _cross_fitted(parts: FoldMoments, eps: Any) -> ShareEstimate:
+    grid = SHARE_RIDGES if isinstance(eps, str) else np.array([eps])
     explained, error, whole = np.zeros(len(grid)), np.zeros(len(grid)), 0.0
     for k, held_out in enumerate(parts):
         rest = reduce(add, [part for i, part in enumerate(parts) if i != k])
@@ -209,7 +209,7 @@ def _cross_fitted(parts: FoldMoments, eps: Any) -> Estimate:
     best = max(int(np.argmin(error)) - UNDER, 0)
     moments = reduce(add, parts)
     share = share_of_variance(explained[best], whole, moments.weight * size_of_block(moments))
-    return Estimate(float(share), moments, float(grid[best]))
+    return ShareEstimate(float(share), moments, float(grid[best]))
 
 
 def _held_out(held_out: Moments, rest: Moments, grid: Array) -> tuple[Array, Array]:
@@ -226,7 +226,7 @@ def _held_out(held_out: Moments, rest: Moments, grid: Array) -> tuple[Array, Arr
     return covariance, variance - 2 * covariance
 
 
-def _leave_one_out(m: Moments, centre: Array) -> Estimate:
+def _leave_one_out(m: Moments, centre: Array) -> ShareEstimate:
     """Leave-one-out cross-fitting of group means, from sums per group."""
     n, p = m.effective_rows, m.mean("psi")
     sums, others = (
@@ -242,11 +242,11 @@ def _leave_one_out(m: Moments, centre: Array) -> Estimate:
     groups[single] = whole
     variance = (squares.sum(axis=0) - sums.sum(axis=0) ** 2) * n / (n - 1)
     share = share_of_variance(np.sum(p @ groups - whole), np.sum(variance), size_of_block(m))
-    return Estimate(float(share), m, 0.0)
+    return ShareEstimate(float(share), m, 0.0)
 
 
 def _check_alone(alone: float) -> None:
-    if alone > MOST_ALONE:
+    if alone > MAX_ALONE:
         raise TooFineError(
             f"s: {alone:.0%} of the rows are alone in their group, of which no mean is known but "
             "their own; merge rare levels, or leave identifiers out"
@@ -271,14 +271,14 @@ class Interval(NamedTuple):
     high: float
 
 
-def share_interval(features: FeaturePair, estimate: Estimate, confidence: float) -> Interval:
+def share_interval(features: FeaturePair, estimate: ShareEstimate, confidence: float) -> Interval:
     """Return the share with the interval share ± z·error, in [0, 1]."""
     half = float(ndtri(0.5 + confidence / 2)) * standard_error(features, estimate)
     ends = (estimate.share, estimate.share - half, estimate.share + half)
     return Interval(*(float(np.clip(end, 0.0, 1.0)) for end in ends))
 
 
-def standard_error(features: FeaturePair, estimate: Estimate) -> float:
+def standard_error(features: FeaturePair, estimate: ShareEstimate) -> float:
     """Standard error of a cross-fitted share θ.
 
         √(Var u / n + 2 tr(P²)/n²),   u = [2 g f̃ − g² − θ f̃²] / Var f,   f̃ = f − mean
@@ -307,7 +307,7 @@ class _Regression:
     dimension: float
 
     @classmethod
-    def of(cls, estimate: Estimate) -> _Regression:
+    def of(cls, estimate: ShareEstimate) -> _Regression:
         m = estimate.moments
         space = FunctionSpace.of(m)
         ridge = space.ridge(estimate.eps)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from scalefair._typing import Array
-from scalefair.measures.grouping.crossing import cross
+from scalefair.measures.grouping.attributes import cross
 from scalefair.plots._predicted import predicted
 from scalefair.plots.figures import AFTER, BEFORE, finish, new_axes, short
 

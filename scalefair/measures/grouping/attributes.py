@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair import _frames
 from scalefair._frames import Column, Kind
 from scalefair._typing import Array
-from scalefair.data import Survey
+from scalefair.data import MAX_LEVELS_OF_NUMBERS, Survey
 from scalefair.data.survey import Values
 from scalefair.encoding import ColumnStatistics
 
 MAX_LEVELS = 1000
 """A category with more levels is an identifier: nobody can judge so many groups."""
 
-MISSING = "(missing)"
+MISSING_LEVEL = "(missing)"
 
 Missing = Literal["error", "group", "drop"]
 """What becomes of rows in which an attribute is missing."""
@@ -54,7 +55,7 @@ class Attribute:
     @property
     def is_coded(self) -> bool:
         """Whether measures of dependence take it for a category, not for numbers."""
-        return self.kind == "categorical" or MISSING in self.levels
+        return self.kind == "categorical" or MISSING_LEVEL in self.levels
 
     def values(self, column: Column) -> Array:
         """Return numbers as they are, and levels as their position in alphabetic order.
@@ -77,7 +78,7 @@ class Attribute:
         position = {level: i for i, level in enumerate(self.levels)}
         # Where code -1 points, the last entry stands for missing values. A level that only rows of
         # weight 0 have is nowhere, and they do not matter.
-        lookup = [*(position.get(level, -1) for level in names), position.get(MISSING, -1)]
+        lookup = [*(position.get(level, -1) for level in names), position.get(MISSING_LEVEL, -1)]
         return np.array(lookup)[codes]
 
 
@@ -107,7 +108,7 @@ def _read(
     if kind == "empty":
         raise ValueError(f"sensitive column {name!r} is missing in every row: drop it")
     _check_missing(column, missing)
-    gap = [MISSING] * bool(column.n_missing and missing == "group")
+    gap = [MISSING_LEVEL] * bool(column.n_missing and missing == "group")
     if kind == "categorical":
         if edges is not None:
             raise ValueError(f"bins[{name!r}]: the column holds categories, not numbers; drop it")
@@ -169,3 +170,78 @@ def _edges(name: str, edges: Sequence[float]) -> Array:
 def _ranges(edges: Array) -> list[str]:
     middle = [f"{a:.6g} to {b:.6g}" for a, b in pairwise(edges)]
     return [f"up to {edges[0]:.6g}", *middle, f"above {edges[-1]:.6g}"]
+
+
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """The intersections of the sensitive attributes that occur among some rows.
+
+    Parameters
+    ----------
+    names : list of str
+        One per group, such as "Female, White".
+    codes : int array of shape (n,)
+        The group of every row.
+    cut : list of str
+        Names of the numeric attributes that were cut at their quartiles.
+    """
+
+    names: list[str]
+    codes: NDArray[np.int64]
+    cut: list[str]
+
+    @property
+    def labels(self) -> list[str]:
+        """The name of the group of every row."""
+        return [self.names[code] for code in self.codes]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows per group."""
+        return np.bincount(self.codes, minlength=len(self.names))
+
+
+def cross(sensitive: Any) -> Crossing:
+    """Return the intersections of all columns of a frame, Series or array.
+
+    Categories and numbers with at most eight values keep their values; other numbers are cut at
+    their quartiles. A missing value is a level of its own.
+    """
+    table = _frames.as_table(sensitive, one_column=True)
+    columns = _frames.columns(table, prefix="s")
+    codes = np.zeros(_frames.n_rows(table), dtype=np.int64)
+    names, cut = [""], []
+    for column in columns:
+        level_codes, levels, was_cut = _crossed_levels(column)
+        both = codes * len(levels) + level_codes
+        occurring, codes = np.unique(both, return_inverse=True)
+        names = [_join(names[f // len(levels)], levels[f % len(levels)]) for f in occurring]
+        cut += [column.name] * was_cut
+    return Crossing(names, codes.astype(np.int64), cut)
+
+
+def _crossed_levels(column: Column) -> tuple[NDArray[np.int64], list[str], bool]:
+    """Codes, levels, and whether the column was cut; the last level is that of missing values."""
+    cut = False
+    if column.kind == "categorical":
+        codes, levels = column.codes()
+    else:
+        x = column.floats()
+        values = np.unique(x[~np.isnan(x)])
+        cut = len(values) > MAX_LEVELS_OF_NUMBERS
+        inner, ranges = _quarters(x) if cut else (values[:-1], [f"{v:g}" for v in values])
+        codes = np.where(np.isnan(x), -1, np.searchsorted(inner, x, side="left"))
+        levels = [f"{column.name} {level}" for level in ranges]
+    missing = f"{column.name} missing"
+    return np.where(codes < 0, len(levels), codes), [*levels, missing], cut
+
+
+def _quarters(x: Array) -> tuple[Array, list[str]]:
+    """Return the quartiles, and the ranges between them in words."""
+    edges = np.unique(np.nanquantile(x, (0.25, 0.5, 0.75)))
+    middle = [f"{a:.4g} to {b:.4g}" for a, b in pairwise(edges)]
+    return edges, [f"up to {edges[0]:.4g}", *middle, f"above {edges[-1]:.4g}"]
+
+
+def _join(first: str, second: str) -> str:
+    return f"{first}, {second}" if first else second

@@ -21,10 +21,10 @@ from scalefair.measures.grouping.attributes import Attribute, Missing
 MAX_CELLS = 10_000
 """More intersections than this would fill the memory, and nobody could judge them."""
 
-BLOCK = 4096
+RESAMPLED_ROWS = 4096
 
 
-class Counted(NamedTuple):
+class CountedRows(NamedTuple):
     """The rows of a chunk that count; `numbers` are their global row numbers."""
 
     predictions: Array
@@ -68,7 +68,7 @@ class Plan:
     n_resamples: int = 0
     seed: int = 0
 
-    def rows(self, chunk: Chunk) -> Counted:
+    def rows(self, chunk: Chunk) -> CountedRows:
         """Return the rows of a chunk that count."""
         chunk = without_gaps(chunk) if self.missing == "drop" else chunk
         index = present(chunk)
@@ -77,7 +77,7 @@ class Plan:
         if len(index) < len(x):
             x, weight, s = x[index], weight[index], _frames.take_rows(s, index)
         truth = None if chunk.y is None else np.asarray(chunk.y, np.float64)[index, 0]
-        return Counted(x, _frames.columns(s, "s"), truth, weight, chunk.row + index)
+        return CountedRows(x, _frames.columns(s, "s"), truth, weight, chunk.row + index)
 
     def numeric(self, chunk: Chunk) -> Chunk:
         """Return a chunk whose attributes are numbers and codes; rows that do not count weigh 0."""
@@ -90,14 +90,14 @@ class Plan:
         pairs = zip(self.attributes, _frames.columns(s, "s"), strict=True)
         return np.column_stack([attribute.values(column) for attribute, column in pairs])
 
-    def codes(self, rows: Counted, crossing: Sequence[int]) -> NDArray[np.int64]:
+    def codes(self, rows: CountedRows, crossing: Sequence[int]) -> NDArray[np.int64]:
         """Return the levels of some attributes, of shape (k, p)."""
         out = np.empty((len(rows.weight), len(crossing)), np.int64)
         for place, j in enumerate(crossing):
             out[:, place] = self.attributes[j].codes(rows.attributes[j])
         return out
 
-    def values(self, rows: Counted) -> Array:
+    def values(self, rows: CountedRows) -> Array:
         """Return [p] or, with targets, [p, p − y, |p − y|, (p − y)²] of each model, and y."""
         p = rows.predictions
         if rows.truth is None:
@@ -105,7 +105,7 @@ class Plan:
         y = rows.truth[:, None]
         return np.concatenate([p, p - y, np.abs(p - y), (p - y) ** 2, y], axis=1)
 
-    def outcomes(self, rows: Counted) -> NDArray[np.intp]:
+    def outcomes(self, rows: CountedRows) -> NDArray[np.intp]:
         """Return 2·decision + target of each row and model, of shape (k, M)."""
         truth = 0 if rows.truth is None else (rows.truth >= 0.5)[:, None]
         return 2 * (rows.predictions >= self.cuts) + np.asarray(truth, np.intp)
@@ -198,10 +198,10 @@ def _sum_at(place: NDArray[np.intp], n: int, values: NDArray[Any]) -> NDArray[An
     return out
 
 
-class Crossed(Sums):
+class CrossedStatistics(Sums):
     """Statistics of each crossing of attributes; `+` adds crossing by crossing."""
 
-    def check(self) -> Crossed:
+    def check(self) -> CrossedStatistics:
         """Return the statistics; raise ValueError if there are more groups than one could judge."""
         if max(len(part.cells) for part in self) > MAX_CELLS:
             raise ValueError(
@@ -216,7 +216,7 @@ class GroupAccumulator:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._sum: Crossed | None = None
+        self._sum: CrossedStatistics | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
@@ -224,24 +224,26 @@ class GroupAccumulator:
         self._sum = new if self._sum is None else self._sum + new
         self._sum.check()
 
-    def result(self) -> Crossed:
+    def result(self) -> CrossedStatistics:
         """Return the statistics of all rows seen."""
         return _of_no_rows(self._plan) if self._sum is None else self._sum
 
 
-def _of_no_rows(plan: Plan) -> Crossed:
+def _of_no_rows(plan: Plan) -> CrossedStatistics:
     n, truth = len(plan.models), np.empty(0) if plan.has_truth else None
-    none = Counted(np.empty((0, n)), [], truth, np.empty(0), np.empty(0, np.int64))
+    none = CountedRows(np.empty((0, n)), [], truth, np.empty(0), np.empty(0, np.int64))
     codes = (np.empty((0, len(crossing)), np.int64) for crossing in plan.crossings)
-    return Crossed(_counted(plan, none, part) for part in codes)
+    return CrossedStatistics(_counted(plan, none, part) for part in codes)
 
 
-def cell_statistics(plan: Plan, rows: Counted) -> Crossed:
+def cell_statistics(plan: Plan, rows: CountedRows) -> CrossedStatistics:
     """Return the statistics of some rows."""
-    return Crossed(_counted(plan, rows, plan.codes(rows, c)) for c in plan.crossings).check()
+    return CrossedStatistics(
+        _counted(plan, rows, plan.codes(rows, c)) for c in plan.crossings
+    ).check()
 
 
-def _counted(plan: Plan, rows: Counted, codes: NDArray[np.int64]) -> GroupStatistics:
+def _counted(plan: Plan, rows: CountedRows, codes: NDArray[np.int64]) -> GroupStatistics:
     cells, place = unique_rows(codes)
     n, w = len(cells), rows.weight
     values, outcomes = plan.values(rows), plan.outcomes(rows)
@@ -270,7 +272,7 @@ def _tallied(
     return np.stack([table.reshape(n, size) for table in tables], axis=1)
 
 
-def _binned(plan: Plan, place: NDArray[np.intp], n: int, rows: Counted) -> Array:
+def _binned(plan: Plan, place: NDArray[np.intp], n: int, rows: CountedRows) -> Array:
     if plan.edges is None:
         return np.zeros((n, len(plan.models), 0))
     pairs = zip(plan.edges, rows.predictions.T, strict=True)
@@ -278,8 +280,8 @@ def _binned(plan: Plan, place: NDArray[np.intp], n: int, rows: Counted) -> Array
     return _tallied(place, n, bins, plan.edges.shape[1] + 1, rows.weight)
 
 
-def _resampled(plan: Plan, place: NDArray[np.intp], n: int, rows: Counted) -> Array:
-    """Sums over the rows of each resample, block by block: a block of counts is (BLOCK, B)."""
+def _resampled(plan: Plan, place: NDArray[np.intp], n: int, rows: CountedRows) -> Array:
+    """Sums over the rows of each resample, block by block: counts are (RESAMPLED_ROWS, B)."""
     values, outcomes = plan.values(rows), plan.outcomes(rows)
     size = plan.n_resamples
     out = np.zeros((n, 1 + values.shape[1] + 4 * outcomes.shape[1], size))
@@ -288,8 +290,8 @@ def _resampled(plan: Plan, place: NDArray[np.intp], n: int, rows: Counted) -> Ar
     one_hot = (outcomes[:, :, None] == np.arange(4)).reshape(len(outcomes), -1)
     design = np.concatenate([np.ones((len(values), 1)), values, one_hot], axis=1)
     design *= rows.weight[:, None]
-    for start in range(0, len(design), BLOCK):
-        block = slice(start, start + BLOCK)
+    for start in range(0, len(design), RESAMPLED_ROWS):
+        block = slice(start, start + RESAMPLED_ROWS)
         counts = poisson_counts(rows.numbers[block], size, plan.seed)
         for cell in np.unique(place[block]):
             inside = place[block] == cell

@@ -12,7 +12,7 @@ from scalefair._typing import Array
 from scalefair.data import Look, Numbers, Survey, survey_rows
 from scalefair.measures.grouping.attributes import Attribute, Missing, read_attributes
 from scalefair.measures.grouping.cells import (
-    Crossed,
+    CrossedStatistics,
     GroupAccumulator,
     GroupStatistics,
     Plan,
@@ -32,7 +32,7 @@ from scalefair.measures.grouping.rows import AuditRows
 PASS_ROWS = 16384
 """Rows per chunk of the second pass."""
 
-SAMPLE_ROWS = 20_000
+SURVEY_SAMPLE_ROWS = 20_000
 """Rows that bins of streamed predictions are learnt from."""
 
 BINS = 2048
@@ -40,7 +40,7 @@ BINS = 2048
 
 
 @dataclass(frozen=True)
-class Settings:
+class GroupSettings:
     """How groups are judged; the parameters of `group_gaps`."""
 
     quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)
@@ -54,7 +54,7 @@ class Settings:
     n_resamples: int = 500
     seed: int = 0
 
-    def check(self) -> Settings:
+    def check(self) -> GroupSettings:
         """Return the settings, or raise a ValueError that names the one that is wrong."""
         _check_choice("missing", self.missing, ("error", "group", "drop"))
         _check_choice("interval", self.interval, ("analytic", "bootstrap"))
@@ -85,7 +85,7 @@ class Prepared:
     ----------
     rows : AuditRows
         The rows.
-    settings : Settings
+    settings : GroupSettings
         How they are judged.
     survey : Survey
         What the first pass told.
@@ -94,7 +94,7 @@ class Prepared:
     """
 
     rows: AuditRows
-    settings: Settings
+    settings: GroupSettings
     survey: Survey
     plan: Plan
 
@@ -116,13 +116,13 @@ class Judged(Prepared):
 
     Parameters
     ----------
-    crossed : Crossed
+    crossed : CrossedStatistics
         Statistics of each crossing of the plan.
     distributions : tuple of Distributions
         Of each crossing.
     """
 
-    crossed: Crossed
+    crossed: CrossedStatistics
     distributions: tuple[Distributions, ...]
 
     @property
@@ -172,9 +172,13 @@ class Judged(Prepared):
 
 
 def prepare(
-    rows: AuditRows, settings: Settings, *, size: int = SAMPLE_ROWS, groups: bool = False,
+    rows: AuditRows,
+    settings: GroupSettings,
+    *,
+    size: int = SURVEY_SAMPLE_ROWS,
+    groups: bool = False,
     every: bool = False,
-) -> Prepared:  # fmt: skip
+) -> Prepared:
     """Make the first pass.
 
     Parameters
@@ -204,7 +208,7 @@ def prepare(
     return Prepared(rows, settings, survey, _plan(rows, settings, survey))
 
 
-def judge(prepared: Prepared, crossed: Crossed | None = None) -> Judged:
+def judge(prepared: Prepared, crossed: CrossedStatistics | None = None) -> Judged:
     """Make the second pass, unless its statistics are there already."""
     rows, plan = prepared.rows, prepared.plan
     if crossed is None:
@@ -223,7 +227,7 @@ def judge(prepared: Prepared, crossed: Crossed | None = None) -> Judged:
     return judged
 
 
-def _plan(rows: AuditRows, settings: Settings, survey: Survey) -> Plan:
+def _plan(rows: AuditRows, settings: GroupSettings, survey: Survey) -> Plan:
     attributes = read_attributes(survey, settings.bins, settings.missing)
     grouped = tuple(j for j, attribute in enumerate(attributes) if attribute.is_grouped)
     crossings = (grouped,) if settings.intersections else tuple((j,) for j in grouped)

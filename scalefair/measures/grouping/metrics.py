@@ -35,7 +35,7 @@ RATES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 ERRORS = {"bias": 1, "mean_absolute_error": 2, "root_mean_squared_error": 3}
 """Which of `Plan.values` the mean is taken of."""
 
-NAMES = ("mean_prediction", *RATES, *ERRORS)
+METRIC_NAMES = ("mean_prediction", *RATES, *ERRORS)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Metrics:
     Parameters
     ----------
     names : tuple of str
-        Names, of `NAMES`.
+        Names, of `METRIC_NAMES`.
     quantiles : tuple of float
         Levels of the quantiles of the predictions.
     """
@@ -93,8 +93,8 @@ def _check_defined(
 ) -> None:
     if name in defined or name == "mean_prediction":
         return
-    if name not in NAMES:
-        raise ValueError(f"metrics: {name!r} is unknown; choose among {', '.join(NAMES)}")
+    if name not in METRIC_NAMES:
+        raise ValueError(f"metrics: {name!r} is unknown; choose among {', '.join(METRIC_NAMES)}")
     if name != "selection_rate" and truth is None:
         raise ValueError(f"metrics: {name!r} compares with targets; give y_true")
     spread = numbers.spread

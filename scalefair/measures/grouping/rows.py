@@ -14,7 +14,7 @@ from scalefair._typing import Array, Chunk
 from scalefair.data import is_stream, open_rows, table_of
 from scalefair.stream import BatchSource, ChunkSource, Scan, is_dask
 
-NAMES = {"x": "y_pred", "y": "y_true"}
+AUDIT_ARGUMENTS = {"x": "y_pred", "y": "y_true"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def open_audit(y_pred: Any, sensitive_features: Any, y_true: Any, sample_weight:
         )
     if y is not None and (width := _width(y)) != 1:
         raise ValueError(f"y_true has {width} columns; expected one target for each row")
-    rows = open_rows(x, sensitive_features, y_true, sample_weight, names=NAMES)
+    rows = open_rows(x, sensitive_features, y_true, sample_weight, names=AUDIT_ARGUMENTS)
     source = rows.source if rows.in_memory else rows.source.then(partial(_with_floats, models))
     return AuditRows(source, models, rows.in_memory)
 
