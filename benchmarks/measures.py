@@ -25,7 +25,7 @@ from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair import scan_parquet
 from scalefair.measures import explained_share, hsic, hsic_test, mutual_information
 from scalefair.measures._features import CHUNK, feature_pair
-from scalefair.measures._rows import open_pair
+from scalefair.measures._pair import open_pair
 from scalefair.measures.share import opened
 from scalefair.statistics.rows import whitened
 
@@ -110,7 +110,7 @@ AUDITED = """
 import sys
 from scalefair import audit, scan_parquet
 scan = scan_parquet(sys.argv[1])
-audit(scan["prediction"], scan[["age", "group"]])
+audit(scan["prediction"], sensitive_features=scan[["age", "group"]])
 """
 BASE = """
 import numpy as np

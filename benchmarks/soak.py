@@ -68,7 +68,7 @@ def jobs(folder: Path) -> dict[str, Callable[[], np.ndarray]]:
         return np.ones(1)
 
     def audited():
-        found = scalefair.audit(kept.predict(table), s, y)
+        found = scalefair.audit(kept.predict(table), sensitive_features=s, y_true=y)
         return np.array([len(repr(found))])
 
     return {

@@ -11,7 +11,7 @@ import pytest
 
 import scalefair
 from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge, audit
-from scalefair.auditing.dependence import NAMES
+from scalefair.auditing.dependence import MEASURE_NAMES
 from scalefair.measures import (
     conditional_hsic_test,
     distance_correlation,
@@ -37,7 +37,9 @@ def frame():
 @pytest.fixture(scope="module")
 def result(frame):
     models = {"fitted": frame["score"], "noise": np.random.default_rng(9).normal(size=500)}
-    return audit(models, frame[[*S, "age"]], frame["truth"], threshold=0.3)
+    return audit(
+        models, sensitive_features=frame[[*S, "age"]], y_true=frame["truth"], threshold=0.3
+    )
 
 
 def value(result, model, attribute, measure):
@@ -62,7 +64,7 @@ def test_each_measure_is_the_function_of_its_name(frame, result, columns):
     }
     given = frame["truth"].map({0: "negative", 1: "positive"})
     expected["conditional_hsic_pvalue"] = conditional_hsic_test(f, s, given).pvalue
-    assert set(expected) == set(NAMES)
+    assert set(expected) == set(MEASURE_NAMES)
     for measure, number in expected.items():
         found = value(result, "fitted", " × ".join(columns), measure)
         assert found == pytest.approx(number, rel=1e-9, abs=1e-12), measure
@@ -76,8 +78,12 @@ def test_shares_have_intervals_in_numbers_and_words(frame, result):
     (noise,) = rows[(rows["model"] == "noise") & (rows["attribute"] == "sex")].to_dict("records")
     assert noise["low"] == 0
     assert "variance of the predictions (95 % interval 0.0 % to" in noise["words"]
-    narrow = audit(frame["score"], frame["sex"], measures=QUICK, confidence=0.5).table
-    wide = audit(frame["score"], frame["sex"], measures=QUICK, confidence=0.99).table
+    narrow = audit(
+        frame["score"], sensitive_features=frame["sex"], measures=QUICK, confidence=0.5
+    ).table
+    wide = audit(
+        frame["score"], sensitive_features=frame["sex"], measures=QUICK, confidence=0.99
+    ).table
     widths = [float((t["high"] - t["low"]).iloc[0]) for t in (narrow, wide)]
     assert widths[1] / widths[0] == pytest.approx(2.5758 / 0.6745, rel=1e-3)
 
@@ -91,7 +97,7 @@ def test_attributes_too_fine_to_cross_are_judged_alone(levels, n, why, intersect
     s = {"left": [f"l{i}" for i in codes[0]], "right": [f"r{i}" for i in codes[1]]}
     score = codes.sum(axis=0) + some.normal(size=n)
     with pytest.warns(UserWarning, match="not judged together") as caught:
-        found = audit(score, s, measures=QUICK, intersections=intersections)
+        found = audit(score, sensitive_features=s, measures=QUICK, intersections=intersections)
     (note,) = [str(w.message) for w in caught if "not judged together" in str(w.message)]
     assert note.startswith("left × right are not judged together")
     assert why in note
@@ -100,7 +106,7 @@ def test_attributes_too_fine_to_cross_are_judged_alone(levels, n, why, intersect
 
 
 def test_share_of_categories_is_the_variance_between_groups(frame):
-    found = audit(frame["score"], frame[S], measures=QUICK)
+    found = audit(frame["score"], sensitive_features=frame[S], measures=QUICK)
     by = frame.groupby(S)["score"].agg(["mean", "size"])
     between = np.average((by["mean"] - frame["score"].mean()) ** 2, weights=by["size"])
     share = value(found, "score", "sex × race", "explained_share_in_sample")
@@ -114,7 +120,13 @@ def test_the_audit_of_a_model_is_what_its_own_path_reports(frame, columns, eta):
     y, s, w = frame["target"], frame[columns], frame["weight"] + 1.0
     model = FairKernelRidge(n_components=60, eta=eta, random_state=0)
     model.fit(X, y, sensitive_features=s, sample_weight=w)
-    found = audit({"fair": model.predict(X)}, s, sample_weight=w, measures=QUICK, random_state=0)
+    found = audit(
+        {"fair": model.predict(X)},
+        sensitive_features=s,
+        sample_weight=w,
+        measures=QUICK,
+        random_state=0,
+    )
     share = value(found, "fair", " × ".join(columns), "explained_share_in_sample")
     assert share == pytest.approx(model.explained_share_, rel=1e-6)
     (point,) = model.path(etas=[eta]).table["explained_share"]
@@ -125,20 +137,20 @@ def test_the_audit_of_a_limit_keeps_it(frame):
     X, s = frame[["score", "age"]].to_numpy(), frame["sex"]
     model = FairRidge(unfairness=0.05, random_state=0)
     model.fit(X, frame["target"], sensitive_features=s)
-    found = audit(model.predict(X), s, measures=QUICK)
+    found = audit(model.predict(X), sensitive_features=s, measures=QUICK)
     share = value(found, "y_pred", "sex", "explained_share_in_sample")
     assert share == pytest.approx(0.05, abs=1e-6)
     cv = FairKernelRidgeCV(n_components=30, alphas=[1e-3], etas=[0, 10], cv=3, random_state=0)
     cv.fit(X, frame["target"], sensitive_features=s)
-    found = audit(cv.predict(X), s, measures=QUICK)
+    found = audit(cv.predict(X), sensitive_features=s, measures=QUICK)
     share = value(found, "y_pred", "sex", "explained_share_in_sample")
     assert share == pytest.approx(cv.explained_share_, rel=1e-6)
 
 
 def test_gaps_are_those_of_group_gaps_and_of_fairlearn(frame):
     y, p = frame["truth"], frame["label"]
-    found = audit(p, frame[S], y, measures=["explained_share"])
-    alone = group_gaps(p, frame[S], y)
+    found = audit(p, sensitive_features=frame[S], y_true=y, measures=["explained_share"])
+    alone = group_gaps(p, sensitive_features=frame[S], y_true=y)
     pd.testing.assert_frame_equal(found.gaps.drop(columns="model"), alone.gaps)
     pd.testing.assert_frame_equal(found.groups.drop(columns="model"), alone.table)
     for attribute, s in (("sex", frame["sex"]), ("sex × race", frame[S])):
@@ -155,8 +167,14 @@ def test_gaps_are_those_of_group_gaps_and_of_fairlearn(frame):
 def test_order_of_rows_and_of_models_changes_nothing(frame):
     shuffled = frame.sample(frac=1, random_state=2)
     names = ["explained_share_in_sample", "normalized_hsic", "hsic", "distance_correlation"]
-    first = audit({"a": frame["score"], "b": frame["target"]}, frame[S], measures=names)
-    second = audit({"b": shuffled["target"], "a": shuffled["score"]}, shuffled[S], measures=names)
+    first = audit(
+        {"a": frame["score"], "b": frame["target"]}, sensitive_features=frame[S], measures=names
+    )
+    second = audit(
+        {"b": shuffled["target"], "a": shuffled["score"]},
+        sensitive_features=shuffled[S],
+        measures=names,
+    )
     pd.testing.assert_frame_equal(
         first.compare(), second.compare()[["a", "b"]], rtol=1e-8, atol=1e-10
     )
@@ -167,11 +185,11 @@ def test_few_rows_and_extremes_are_judged_as_far_as_they_go(interval):
     s = np.array(["a", "b"] * 5)
     options = {"interval": interval, "n_resamples": 50}
     with pytest.warns(UserWarning, match="groups of fewer than 30 rows"):
-        few = audit(np.arange(10.0), s, np.arange(10) % 3 % 2, **options)
+        few = audit(np.arange(10.0), sensitive_features=s, y_true=np.arange(10) % 3 % 2, **options)
     assert not {"mutual_information", "hsic_pvalue"} & set(few.table["measure"])
     assert str(few)
     s = np.repeat(["a", "b"], 40)
-    same = audit((s == "a") * 1, s, np.ones(80), **options)
+    same = audit((s == "a") * 1, sensitive_features=s, y_true=np.ones(80), **options)
     assert value(same, "y_pred", "s0", "explained_share") == pytest.approx(1)
     assert value(same, "y_pred", "s0", "selection_rate_difference") == 1
     assert value(same, "y_pred", "s0", "selection_rate_ratio") == 0
@@ -189,12 +207,19 @@ def test_files_and_dask_equal_memory(frame, tmp_path):
     lazy = dd.from_pandas(table, npartitions=3)
     attributes = ["sex", "age"]
     with pytest.warns(UserWarning, match="56 rows in which a sensitive attribute is missing"):
-        expected = audit(table[["score", "other"]], table[attributes], table["truth"], **options)
+        expected = audit(
+            table[["score", "other"]],
+            sensitive_features=table[attributes],
+            y_true=table["truth"],
+            **options,
+        )
     assert expected.n_missing == 56
     for data in (scan, lazy):
         models = {"score": data["score"], "other": data["other"]}
         with pytest.warns(UserWarning, match="56 rows"):
-            found = audit(models, data[attributes], data["truth"], **options)
+            found = audit(
+                models, sensitive_features=data[attributes], y_true=data["truth"], **options
+            )
         pd.testing.assert_frame_equal(
             found.table.drop(columns="words"), expected.table.drop(columns="words"), rtol=1e-6
         )
@@ -204,15 +229,15 @@ def test_files_and_dask_equal_memory(frame, tmp_path):
 def test_measures_by_features_are_near_those_by_pairs(frame):
     lazy = dd.from_pandas(frame, npartitions=2)
     names = ["hsic", "normalized_hsic", "distance_correlation", "hsic_pvalue"]
-    near = audit(lazy["score"], lazy[S], measures=names)
-    exact = audit(frame["score"], frame[S], measures=names)
+    near = audit(lazy["score"], sensitive_features=lazy[S], measures=names)
+    exact = audit(frame["score"], sensitive_features=frame[S], measures=names)
     np.testing.assert_allclose(near.table["value"], exact.table["value"], rtol=0.02, atol=0.01)
 
 
 def test_missing_attributes_can_be_a_group(frame):
     s = frame[S].assign(race=frame["race"].where(frame.index % 5 > 0))
-    found = audit(frame["score"], s, missing="group", measures=QUICK)
-    filled = audit(frame["score"], s.fillna("(missing)"), measures=QUICK)
+    found = audit(frame["score"], sensitive_features=s, missing="group", measures=QUICK)
+    filled = audit(frame["score"], sensitive_features=s.fillna("(missing)"), measures=QUICK)
     pd.testing.assert_frame_equal(found.table, filled.table)
 
 
@@ -238,7 +263,9 @@ def test_words_stand_beside_the_numbers(result):
     assert "Audit of 500 rows by sex, race, age and sex × race × age." in str(result)
     assert "together explain" in str(result)
     assert "the mean prediction is" in str(result)
-    pay = scalefair.audit([42_740.4] * 30 + [8_739.6] * 30, ["a"] * 30 + ["b"] * 30, random_state=0)
+    pay = scalefair.audit(
+        [42_740.4] * 30 + [8_739.6] * 30, sensitive_features=["a"] * 30 + ["b"] * 30, random_state=0
+    )
     assert "the mean prediction is 42,740 for a and 8740 for b (" in str(pay)
 
 
@@ -259,16 +286,16 @@ def test_the_result_as_frame_dictionary_and_page(result):
 def test_small_groups_are_warned_of_and_named(frame):
     s = np.where(frame.index < 12, "tiny", frame["sex"])
     with pytest.warns(UserWarning, match=r"s0: groups of fewer than 30 rows .*: tiny \(12\)"):
-        found = audit(frame["score"], s, measures=QUICK)
+        found = audit(frame["score"], sensitive_features=s, measures=QUICK)
     assert found.groups[found.groups["small"]]["group"].unique() == ["tiny"]
     assert "Note: s0: groups of fewer" in str(found)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        audit(frame["score"], frame["sex"], measures=QUICK)
+        audit(frame["score"], sensitive_features=frame["sex"], measures=QUICK)
 
 
 def test_only_continuous_attributes_have_shares_but_no_groups(frame):
-    found = audit(frame["score"], frame["age"], measures=QUICK)
+    found = audit(frame["score"], sensitive_features=frame["age"], measures=QUICK)
     assert list(found.table["measure"]) == QUICK
     assert len(found.groups) == len(found.gaps) == 0
     assert "age explains" in str(found)
@@ -294,6 +321,12 @@ def test_what_cannot_be_judged_is_refused(frame, case):
     given = {"y_pred": frame["score"], "sensitive_features": frame[S]} | changed
     with pytest.raises(ValueError, match=message):
         audit(**given)
+
+
+def test_the_order_of_scikit_learn_is_refused(frame):
+    for judge in (audit, group_gaps):
+        with pytest.raises(TypeError, match="positional argument"):
+            judge(frame["truth"], frame["label"], sensitive_features=frame[S])
 
 
 def test_an_audit_is_drawn(result):

@@ -230,7 +230,9 @@ def test_an_audit_is_that_of_python(folder):
     own = [out, "--sensitive", "sex,shift", "--truth", "pay", "--missing", "drop"]
     record = json.loads(succeed("audit", *own, "--json"))
     scan = scalefair.scan_parquet(out)
-    expected = scalefair.audit(scan[["prediction"]], scan[["sex", "shift"]], scan["pay"])
+    expected = scalefair.audit(
+        scan[["prediction"]], sensitive_features=scan[["sex", "shift"]], y_true=scan["pay"]
+    )
     assert record["n_rows"] == 400
     assert [row["measure"] for row in record["table"]] == list(expected.table["measure"])
     np.testing.assert_allclose(

@@ -364,7 +364,7 @@ def test_error_rates_are_reported_beside_and_not_promised():
     common = {"feature_map": "linear", "alpha": 1e-6, "eps": 1e-9, "eta": np.inf}
     model = fitted(FairKernelClassifier(**common), (x, y, s, y))
     np.testing.assert_allclose(gaps(model.decision_function(x), s, y), 0, atol=1e-6)
-    found = group_gaps(model.predict(x), s, y).difference()
+    found = group_gaps(model.predict(x), sensitive_features=s, y_true=y).difference()
     wrong = model.predict(x) != y
     for name, at in (("false_positive_rate", y == 0), ("false_negative_rate", y == 1)):
         by_group = [wrong[at & (s == group)].mean() for group in "fm"]

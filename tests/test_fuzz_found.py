@@ -109,8 +109,8 @@ def test_a_level_that_only_rows_of_weight_zero_have():
     s = np.array(["a", "b"] * 40 + ["c", "c"])
     weight = np.array([1.0] * 80 + [0.0, 0.0])
     y = np.random.default_rng(0).normal(size=82)
-    found = audit(y, s, sample_weight=weight, measures=["hsic"])
-    without = audit(y[:80], s[:80], measures=["hsic"])
+    found = audit(y, sensitive_features=s, sample_weight=weight, measures=["hsic"])
+    without = audit(y[:80], sensitive_features=s[:80], measures=["hsic"])
     assert found.table.equals(without.table)
 
 
@@ -120,7 +120,7 @@ def test_weights_too_large_to_multiply():
         with pytest.raises(ValueError, match=r"sample_weight has .* beyond 1e\+75"):
             measure(y, s, sample_weight=np.full(30, 1e200))
     with pytest.raises(ValueError, match=r"sample_weight has .* beyond 1e\+75"):
-        measures.group_gaps(y, s, sample_weight=np.full(30, 1e200))
+        measures.group_gaps(y, sensitive_features=s, sample_weight=np.full(30, 1e200))
     with pytest.raises(ValueError, match=r"sample_weight has .* beyond 1e\+75"):
         Nystroem().fit(X, sample_weight=np.full(30, 1e200))
 

@@ -206,7 +206,10 @@ def test_groups_and_audit(data):
     n = data.draw(sizes())
     y, f, weight = (data.draw(each(n)) for each in (columns, columns, weights))
     s = data.draw(frames(n, missing=False))
-    gaps = honest(measures.group_gaps, f, s, y, sample_weight=weight)
+    gaps = honest(measures.group_gaps, f, sensitive_features=s, y_true=y, sample_weight=weight)
     if not isinstance(gaps, Refused):
         assert len(gaps.by_group) >= 1
-    honest(audit, f, s, y, sample_weight=weight, measures=["explained_share"])
+    honest(
+        audit, f, sensitive_features=s, y_true=y, sample_weight=weight,
+        measures=["explained_share"],
+    )  # fmt: skip

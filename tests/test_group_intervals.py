@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from scalefair.measures import group_gaps
+from scalefair.measures.grouping.cells import poisson_counts
 from scalefair.measures.grouping.intervals import (
     Distribution,
     Mean,
@@ -15,7 +16,6 @@ from scalefair.measures.grouping.intervals import (
     difference,
     ratio,
 )
-from scalefair.measures.grouping.poisson import poisson_counts
 
 
 def used(n):
@@ -42,7 +42,9 @@ def test_a_rate_has_wilsons_interval():
 
 
 def test_a_rate_of_nothing_is_not_known():
-    gaps = group_gaps([1, 1, 0, 1], list("aabb"), [1, 1, 0, 0], quantiles=())
+    gaps = group_gaps(
+        [1, 1, 0, 1], sensitive_features=list("aabb"), y_true=[1, 1, 0, 0], quantiles=()
+    )
     low, high = gaps["s0"].intervals()
     for part in (gaps.by_group, low, high):
         assert np.isnan(part.loc["b", "true_positive_rate"])
@@ -143,9 +145,15 @@ def coverage(interval, repeats, n=120):
     for seed in range(repeats):
         score = shift[codes] + rng.normal(size=n)
         gaps = group_gaps(
-            score, codes, threshold=0.5, quantiles=[0.5], interval=interval, n_resamples=200,
-            metrics=["mean_prediction", "selection_rate"], random_state=seed,
-        ).gaps.set_index("metric")  # fmt: skip
+            score,
+            sensitive_features=codes,
+            threshold=0.5,
+            quantiles=[0.5],
+            interval=interval,
+            n_resamples=200,
+            metrics=["mean_prediction", "selection_rate"],
+            random_state=seed,
+        ).gaps.set_index("metric")
         for metric, gap in truth.items():
             row = gaps.loc[metric]
             held[metric] += row["difference_low"] <= gap <= row["difference_high"]

@@ -16,8 +16,8 @@ from sklearn.metrics import mean_absolute_error
 from scalefair._typing import Chunk
 from scalefair.measures import group_gaps
 from scalefair.measures.grouping.cells import GroupAccumulator
-from scalefair.measures.grouping.judged import Settings, judge
-from scalefair.measures.grouping.rows import open_rows
+from scalefair.measures.grouping.judged import GroupSettings, judge, prepare
+from scalefair.measures.grouping.rows import open_audit
 from tests.groups import people, reference, repeated
 from tests.naive import kish
 
@@ -41,7 +41,13 @@ def same(first, second, rtol=1e-10):
 
 @pytest.mark.parametrize("by", [["sex"], ["race"], S])
 def test_every_metric_is_its_definition(frame, by):
-    gaps = group_gaps(frame["score"], frame[by], frame["truth"], threshold=0.3, quantiles=QUANTILES)
+    gaps = group_gaps(
+        frame["score"],
+        sensitive_features=frame[by],
+        y_true=frame["truth"],
+        threshold=0.3,
+        quantiles=QUANTILES,
+    )
     for levels, rows in frame.groupby(by):
         key = levels if len(by) > 1 else levels[0]
         expected = reference(rows, "score", "truth", 0.3, QUANTILES)
@@ -53,7 +59,9 @@ def test_every_metric_is_its_definition(frame, by):
 
 
 def test_gaps_are_the_extremes_of_the_groups(frame):
-    gaps = group_gaps(frame["score"], frame[S], frame["truth"], threshold=0.3)
+    gaps = group_gaps(
+        frame["score"], sensitive_features=frame[S], y_true=frame["truth"], threshold=0.3
+    )
     assert list(gaps.frames) == [("sex",), ("race",), ("sex", "race")]
     for key, part in gaps.frames.items():
         metrics = part.by_group.drop(columns="count")
@@ -89,7 +97,9 @@ def test_equals_fairlearn(frame, by, weighted):
     theirs = fl.MetricFrame(
         metrics=metrics, y_true=y, y_pred=p, sensitive_features=s, sample_params=params
     )
-    ours = group_gaps(p, s, y, sample_weight=weight, metrics=list(metrics), quantiles=())
+    ours = group_gaps(
+        p, sensitive_features=s, y_true=y, sample_weight=weight, metrics=list(metrics), quantiles=()
+    )
     names = list(metrics)
     close(ours.by_group[names], theirs.by_group, rtol=1e-12)
     np.testing.assert_allclose(ours.overall[names], theirs.overall)
@@ -113,7 +123,7 @@ def test_regression_errors_equal_a_metric_frame(frame):
         y_pred=frame["score"],
         sensitive_features=frame["race"],
     )
-    ours = group_gaps(frame["score"], frame["race"], frame["target"])
+    ours = group_gaps(frame["score"], sensitive_features=frame["race"], y_true=frame["target"])
     np.testing.assert_allclose(ours.by_group["mean_absolute_error"], theirs.by_group)
     assert "selection_rate" not in ours.by_group
 
@@ -123,7 +133,13 @@ def test_row_order_changes_nothing_but_the_resamples(frame, interval):
     shuffled = frame.sample(frac=1, random_state=1)
     options = {"threshold": 0.3, "interval": interval, "n_resamples": 50}
     first, second = (
-        group_gaps(f["score"], f[S], f["truth"], sample_weight=f["weight"], **options)
+        group_gaps(
+            f["score"],
+            sensitive_features=f[S],
+            y_true=f["truth"],
+            sample_weight=f["weight"],
+            **options,
+        )
         for f in (frame, shuffled)
     )
     if interval == "analytic":
@@ -137,9 +153,13 @@ def test_weight_two_is_the_row_twice(frame):
     many = repeated(frame)
     options = {"threshold": 0.3}
     first = group_gaps(
-        frame["score"], frame[S], frame["truth"], sample_weight=frame["weight"], **options
+        frame["score"],
+        sensitive_features=frame[S],
+        y_true=frame["truth"],
+        sample_weight=frame["weight"],
+        **options,
     )
-    second = group_gaps(many["score"], many[S], many["truth"], **options)
+    second = group_gaps(many["score"], sensitive_features=many[S], y_true=many["truth"], **options)
     values = ["attribute", "group", "metric", "value"]
     close(first.table[values], second.table[values], rtol=1e-9, atol=1e-12)
     values = ["attribute", "metric", "largest", "smallest", "difference", "ratio"]
@@ -152,8 +172,12 @@ def test_a_common_factor_of_the_weights_changes_nothing(frame, interval):
 
     def found(weight):
         return group_gaps(
-            frame["score"], frame[S], frame["truth"], sample_weight=weight, **options
-        )  # fmt: skip
+            frame["score"],
+            sensitive_features=frame[S],
+            y_true=frame["truth"],
+            sample_weight=weight,
+            **options,
+        )
 
     weight = frame["weight"] + 0.5
     for first, second in (
@@ -171,9 +195,14 @@ def test_weighted_intervals_count_rows_by_kish(frame):
     p, w = frame["score"], frame["weight"] ** 1.5
     names = ["mean_prediction", "true_positive_rate"]
     gaps = group_gaps(
-        p, frame["race"], frame["truth"], sample_weight=w, threshold=0.3, metrics=names,
+        p,
+        sensitive_features=frame["race"],
+        y_true=frame["truth"],
+        sample_weight=w,
+        threshold=0.3,
+        metrics=names,
         quantiles=[0.3],
-    )  # fmt: skip
+    )
     low, high = gaps["race"].intervals()
     for race, rows in frame.groupby("race"):
         x, v = rows["score"].to_numpy(), w[rows.index].to_numpy()
@@ -198,9 +227,14 @@ def test_resampled_intervals_of_weighted_rows_are_nearly_analytic(frame):
     widths = []
     for interval in ("analytic", "bootstrap"):
         low, high = group_gaps(
-            frame["score"], frame["sex"], sample_weight=weight, metrics="mean_prediction",
-            quantiles=(), interval=interval, n_resamples=2000,
-        )["sex"].intervals()  # fmt: skip
+            frame["score"],
+            sensitive_features=frame["sex"],
+            sample_weight=weight,
+            metrics="mean_prediction",
+            quantiles=(),
+            interval=interval,
+            n_resamples=2000,
+        )["sex"].intervals()
         widths.append((high - low)["mean_prediction"])
     np.testing.assert_allclose(widths[1], widths[0], rtol=0.12)
 
@@ -208,8 +242,8 @@ def test_resampled_intervals_of_weighted_rows_are_nearly_analytic(frame):
 def statistics(frame, cuts, order, **options):
     """Statistics of consecutive pieces of the rows, added up in some order."""
     weight = frame["weight"]
-    rows = open_rows(frame["score"], frame[S], frame["truth"], weight)
-    whole = judge(rows, Settings(threshold=0.3, **options))
+    rows = open_audit(frame["score"], frame[S], frame["truth"], weight)
+    whole = judge(prepare(rows, GroupSettings(threshold=0.3, **options)))
     parts = []
     for first, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True):
         part = frame.iloc[first:stop]
@@ -234,15 +268,20 @@ def test_statistics_merge_in_any_order(cuts, random):
 
 
 def test_scatter_survives_a_mean_far_away(frame):
-    near = group_gaps(frame["score"], frame[S])
-    far = group_gaps(frame["score"] + 1e6, frame[S])
+    near = group_gaps(frame["score"], sensitive_features=frame[S])
+    far = group_gaps(frame["score"] + 1e6, sensitive_features=frame[S])
     width = [(g.table["high"] - g.table["low"]).to_numpy() for g in (near, far)]
     np.testing.assert_allclose(width[1], width[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
 def test_weighted_quantiles_are_numpys(frame, q):
-    gaps = group_gaps(frame["score"], frame["sex"], sample_weight=frame["weight"], quantiles=[q])
+    gaps = group_gaps(
+        frame["score"],
+        sensitive_features=frame["sex"],
+        sample_weight=frame["weight"],
+        quantiles=[q],
+    )
     for sex, rows in frame.groupby("sex"):
         expected = np.quantile(rows["score"], q, weights=rows["weight"], method="inverted_cdf")
         assert gaps.by_group.loc[sex, f"quantile_{q:g}"] == expected
@@ -250,10 +289,10 @@ def test_weighted_quantiles_are_numpys(frame, q):
 
 def test_numbers_with_few_values_have_groups_and_others_bins(frame):
     s = pd.DataFrame({"sex": (frame["sex"] == "m") * 1, "age": frame["age"]})
-    gaps = group_gaps(frame["score"], s)
+    gaps = group_gaps(frame["score"], sensitive_features=s)
     assert list(gaps.frames) == [("sex",)]
     assert list(gaps.by_group.index) == ["0", "1"]
-    cut = group_gaps(frame["score"], s, bins={"age": [30, 50]})
+    cut = group_gaps(frame["score"], sensitive_features=s, bins={"age": [30, 50]})
     assert list(cut["age"].by_group.index) == ["up to 30", "30 to 50", "above 50"]
     young = frame["score"][frame["age"] <= 30]
     assert cut["age"].by_group.loc["up to 30", "mean_prediction"] == pytest.approx(young.mean())
@@ -263,15 +302,15 @@ def test_numbers_with_few_values_have_groups_and_others_bins(frame):
 def test_missing_attributes_are_a_group_or_left_out(frame):
     s = frame[S].copy()
     s.loc[frame.index[:40], "race"] = None
-    group = group_gaps(frame["score"], s, missing="group")
+    group = group_gaps(frame["score"], sensitive_features=s, missing="group")
     assert group["race"].by_group.loc["(missing)", "count"] == 40
-    gone = group_gaps(frame["score"], s, missing="drop")
-    same(gone, group_gaps(frame["score"][40:], s[40:]))
+    gone = group_gaps(frame["score"], sensitive_features=s, missing="drop")
+    same(gone, group_gaps(frame["score"][40:], sensitive_features=s[40:]))
 
 
 def test_without_intersections_only_single_attributes(frame):
-    alone = group_gaps(frame["score"], frame[S], intersections=False)
-    both = group_gaps(frame["score"], frame[S])
+    alone = group_gaps(frame["score"], sensitive_features=frame[S], intersections=False)
+    both = group_gaps(frame["score"], sensitive_features=frame[S])
     assert list(alone.frames) == [("sex",), ("race",)]
     for key in alone.frames:
         close(alone[key[0]].by_group, both[key[0]].by_group, rtol=1e-12)
@@ -283,7 +322,7 @@ def test_groups_of_one_among_intersections_are_not_compared(frame):
     s.loc[:1, "sex"] = ["f", "m"]
     score = frame["score"].copy()
     score[:2] = [1e6, -1e6]
-    gaps = group_gaps(score, s)
+    gaps = group_gaps(score, sensitive_features=s)
     assert (gaps.by_group["count"] == 1).sum() == 2
     assert gaps.difference()["mean_prediction"] < 10
     small = gaps.table[(gaps.table["count"] == 1) & (gaps.table["metric"] == "mean_prediction")]
@@ -291,13 +330,15 @@ def test_groups_of_one_among_intersections_are_not_compared(frame):
 
 
 def test_an_attribute_may_have_the_name_of_a_metric(frame):
-    gaps = group_gaps(frame["score"], {"count": frame["sex"], "bias": frame["race"]})
+    gaps = group_gaps(
+        frame["score"], sensitive_features={"count": frame["sex"], "bias": frame["race"]}
+    )
     assert list(gaps.by_group.index.names) == ["count", "bias"]
     assert gaps.by_group["count"].sum() == len(frame)
 
 
 def test_results_as_dictionaries_and_pages(frame):
-    gaps = group_gaps(frame["score"], frame[S])
+    gaps = group_gaps(frame["score"], sensitive_features=frame[S])
     record = gaps.to_dict()
     assert record["groups"][0]["group"] == "f"
     assert record["groups"][0]["value"] == gaps.table["value"][0]
@@ -310,7 +351,7 @@ def test_results_as_dictionaries_and_pages(frame):
 
 def test_every_pair_of_attributes_adds_up(frame):
     """Counts of the crossing, summed over one attribute, are those of the other."""
-    gaps = group_gaps(frame["score"], frame[S])
+    gaps = group_gaps(frame["score"], sensitive_features=frame[S])
     for keep in combinations(S, 1):
         counts = gaps.by_group["count"].groupby(level=keep[0]).sum()
         np.testing.assert_array_equal(counts, gaps[keep[0]].by_group["count"])

@@ -98,13 +98,13 @@ def test_bad_input_is_named(case):
 
 def test_names_of_columns_are_not_attributes():
     with pytest.raises(TypeError, match="sensitive_features='sex' is a str; give an array"):
-        group_gaps(P, "sex")
+        group_gaps(P, sensitive_features="sex")
     with pytest.raises(TypeError, match="y_pred=3 is a int"):
-        group_gaps(3, S)
+        group_gaps(3, sensitive_features=S)
 
 
 def test_an_unknown_method_is_named():
-    gaps = group_gaps(P, S)
+    gaps = group_gaps(P, sensitive_features=S)
     with pytest.raises(ValueError, match="method='sideways' is unknown"):
         gaps.difference("sideways")
 
@@ -114,12 +114,12 @@ def test_too_many_intersections_are_refused_and_can_be_switched_off(monkeypatch)
 
     for scores in (P, da.from_array(P.to_numpy(), chunks=100)):
         with pytest.raises(ValueError, match="more than 5 intersections; merge levels, or"):
-            group_gaps(scores, S)
-        assert len(group_gaps(scores, S, intersections=False).frames) == 2
+            group_gaps(scores, sensitive_features=S)
+        assert len(group_gaps(scores, sensitive_features=S, intersections=False).frames) == 2
 
 
 def test_labels_of_minus_one_and_one_are_labels():
     signs = 2 * FRAME["label"] - 1
-    first = group_gaps(signs, S, 2 * Y - 1)
-    second = group_gaps(FRAME["label"], S, Y)
+    first = group_gaps(signs, sensitive_features=S, y_true=2 * Y - 1)
+    second = group_gaps(FRAME["label"], sensitive_features=S, y_true=Y)
     pd.testing.assert_frame_equal(first.by_group, second.by_group)

@@ -84,10 +84,14 @@ def without_quantiles(table):
 @pytest.mark.parametrize("opened", [*STREAMED, *READ], ids=lambda f: f.__name__)
 def test_every_container_gives_the_same(frame, folder, opened):
     expected = group_gaps(
-        frame["score"], frame[S], frame["truth"], sample_weight=frame["weight"], **OPTIONS
+        frame["score"],
+        sensitive_features=frame[S],
+        y_true=frame["truth"],
+        sample_weight=frame["weight"],
+        **OPTIONS,
     )
     score, s, truth, weight = opened(frame, folder)
-    found = group_gaps(score, s, truth, sample_weight=weight, **OPTIONS)
+    found = group_gaps(score, sensitive_features=s, y_true=truth, sample_weight=weight, **OPTIONS)
     # 1,500 values fit into the bins: streamed quantiles are exact, too.
     close(found.table, expected.table)
     close(found.gaps, expected.gaps)
@@ -99,10 +103,17 @@ def test_missing_attributes_in_files(frame, tmp_path):
     data = scalefair.scan_parquet(tmp_path)
     for missing in ("drop", "group"):
         options = {**OPTIONS, "missing": missing}
-        found = group_gaps(data["score"], data[S], data["truth"], **options)
-        close(found.table, group_gaps(gaps["score"], gaps[S], gaps["truth"], **options).table)
+        found = group_gaps(
+            data["score"], sensitive_features=data[S], y_true=data["truth"], **options
+        )
+        close(
+            found.table,
+            group_gaps(
+                gaps["score"], sensitive_features=gaps[S], y_true=gaps["truth"], **options
+            ).table,
+        )
     with pytest.raises(ValueError, match="'race' is missing in 214 rows; say what that means"):
-        group_gaps(data["score"], data[S], data["truth"])
+        group_gaps(data["score"], sensitive_features=data[S], y_true=data["truth"])
 
 
 def test_binned_quantiles_are_as_near_as_promised():
@@ -111,7 +122,7 @@ def test_binned_quantiles_are_as_near_as_promised():
     score, s = rng.lognormal(size=n), rng.choice(["a", "b"], n, p=[0.9, 0.1])
     quantiles = (0.05, 0.5, 0.95)
     lazy = da.from_array(score, chunks=20_000)
-    found = group_gaps(lazy, s, quantiles=quantiles)
+    found = group_gaps(lazy, sensitive_features=s, quantiles=quantiles)
     for group, rows in found.by_group.iterrows():
         inside = np.sort(score[s == group])
         for q in quantiles:
@@ -123,7 +134,11 @@ def test_streamed_numbers_do_not_depend_on_partitions(frame):
     tables = []
     for parts in (1, 3, 8):
         data = dd.from_pandas(frame, npartitions=parts)
-        tables.append(group_gaps(data["score"], data[S], data["truth"], **OPTIONS).table)
+        tables.append(
+            group_gaps(
+                data["score"], sensitive_features=data[S], y_true=data["truth"], **OPTIONS
+            ).table
+        )
     close(tables[0], tables[1])
     close(tables[0], tables[2])
 
@@ -132,17 +147,21 @@ def test_scans_of_other_files_and_mixtures_are_refused(frame, folder, tmp_path):
     frame.to_parquet(tmp_path / "other.parquet")
     data, other = scalefair.scan_parquet(folder), scalefair.scan_parquet(tmp_path)
     with pytest.raises(ValueError, match="sensitive_features is a scan of other files"):
-        group_gaps(data["score"], other[S])
+        group_gaps(data["score"], sensitive_features=other[S])
     with pytest.raises(ValueError, match=r"y_true is a .* and y_pred a Scan; give both"):
-        group_gaps(data["score"], data[S], dd.from_pandas(frame["truth"], npartitions=2))
+        group_gaps(
+            data["score"],
+            sensitive_features=data[S],
+            y_true=dd.from_pandas(frame["truth"], npartitions=2),
+        )
     with pytest.raises(ValueError, match="column 'sex' is categorical; expected scores"):
-        group_gaps(data["sex"], data["race"])
+        group_gaps(data["sex"], sensitive_features=data["race"])
     with pytest.raises(ValueError, match="y_true has 2 columns"):
-        group_gaps(data["score"], data["sex"], data[["truth", "target"]])
+        group_gaps(data["score"], sensitive_features=data["sex"], y_true=data[["truth", "target"]])
     with pytest.raises(ValueError, match="rows"):
-        group_gaps(data["score"], frame[S][1:])
+        group_gaps(data["score"], sensitive_features=frame[S][1:])
     with pytest.raises(ValueError, match="rows"):
-        group_gaps(dd.from_pandas(frame["score"], npartitions=2), frame[S][1:])
+        group_gaps(dd.from_pandas(frame["score"], npartitions=2), sensitive_features=frame[S][1:])
     bad = frame.assign(score=frame["score"].where(frame.index != 1234))
     with pytest.raises(ValueError, match="first in row 1234"):
-        group_gaps(dd.from_pandas(bad, npartitions=2)["score"], frame[S])
+        group_gaps(dd.from_pandas(bad, npartitions=2)["score"], sensitive_features=frame[S])

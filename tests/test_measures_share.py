@@ -6,8 +6,7 @@ import pytest
 
 from scalefair import FairKernelRidge, scan_parquet
 from scalefair.measures import explained_share
-from scalefair.measures._share_error import share_interval, standard_error
-from scalefair.measures.share import estimated, opened
+from scalefair.measures.share import estimated, opened, share_interval, standard_error
 from tests import naive
 
 rng = np.random.default_rng(3)

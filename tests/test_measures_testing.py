@@ -10,8 +10,14 @@ from scipy.stats import chi2, kstest
 from scalefair import _jit, scan_parquet
 from scalefair.kernels import RBF
 from scalefair.measures import conditional_hsic_test, hsic, hsic_test
-from scalefair.measures._centred import Dense, Factors, centre
-from scalefair.measures._null import Spectrum, mixture_sf, permutation_moments
+from scalefair.measures._null import (
+    Dense,
+    Factors,
+    NullSpectrum,
+    centre,
+    mixture_sf,
+    permutation_moments,
+)
 
 rng = np.random.default_rng(5)
 
@@ -233,5 +239,5 @@ def test_conditional_p_values_are_uniform(kind):
 
 def test_spectrum_totals():
     values = rng.random(5)
-    assert Spectrum(values).trace == pytest.approx(values.sum())
-    assert Spectrum(values).square == pytest.approx((values**2).sum())
+    assert NullSpectrum(values).trace == pytest.approx(values.sum())
+    assert NullSpectrum(values).square == pytest.approx((values**2).sum())

@@ -186,7 +186,7 @@ def test_an_audit_of_predictions_has_the_intervals_of_the_groups(data):
     display = AuditDisplay.from_predictions(
         {"y": y, "u": X["u"]}, S, y, metric="mean_absolute_error", ax=make_figure(4, 3)[1]
     )
-    table = group_gaps(X["u"], S, y).table
+    table = group_gaps(X["u"], sensitive_features=S, y_true=y).table
     table = table[table["metric"] == "mean_absolute_error"]
     drawn = display.rows[display.rows["model"] == "u"]
     np.testing.assert_allclose(drawn["low"], table["low"])
@@ -218,7 +218,7 @@ def test_paths_and_audits_show_themselves_in_a_notebook(data, models):
         assert f"{len(shown.table):,} fits, {len(shown.front()):,} on the front" in page
     assert repr(losses) == "<LossPath: 2 etas>"
     assert repr(path).startswith("<FairPath: ")
-    assert "<table" in audit(y, S, measures=["hsic"])._repr_html_()
+    assert "<table" in audit(y, sensitive_features=S, measures=["hsic"])._repr_html_()
 
 
 def test_a_path_shows_its_table_without_matplotlib(models, monkeypatch):

@@ -116,5 +116,5 @@ def test_gaps_of_error_rates_use_the_targets():
     scorer = make_dependence_scorer("true_positive_rate_difference")
     model = LogisticRegression().fit(X, T)
     found = scorer(model, X, T, sensitive_features=S)
-    gaps = group_gaps(pd.Series(model.predict(X)), S, T)
+    gaps = group_gaps(pd.Series(model.predict(X)), sensitive_features=S, y_true=T)
     assert found == pytest.approx(-gaps.difference()["true_positive_rate"])

@@ -36,7 +36,11 @@ probability = trees.predict_proba(test.data.drop(columns=HIDDEN))[:, 1]
 # words.
 
 result = scalefair.audit(
-    probability, test.data[["sex"]], test.target, threshold=0.5, measures=["explained_share"]
+    probability,
+    sensitive_features=test.data[["sex"]],
+    y_true=test.target,
+    threshold=0.5,
+    measures=["explained_share"],
 )
 print(result)
 
@@ -70,8 +74,8 @@ print(made)
 fair = made.estimator.predict_proba(test.data.drop(columns="race"))[:, 1]
 both = scalefair.audit(
     {"trees": probability, "fair": fair},
-    test.data[["sex"]],
-    test.target,
+    sensitive_features=test.data[["sex"]],
+    y_true=test.target,
     threshold=0.5,
     measures=["explained_share"],
 )

@@ -16,13 +16,13 @@ from scalefair._checks import check_number
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
 from scalefair.auditing import Audit, audit
+from scalefair.data import MAX_LEVELS_OF_NUMBERS
 from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
 from scalefair.estimators._base_model import is_fitted, name_of, predictions
 from scalefair.estimators._rows import is_stream
 from scalefair.estimators._validate import check_lengths
 from scalefair.maps._base import seed_of
 from scalefair.measures import explained_share
-from scalefair.measures.grouping.survey import FEW
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,7 +186,7 @@ def _alone(s: Any) -> NDArray[np.bool_]:
     alone = np.zeros(_frames.n_rows(s), dtype=bool)
     for column in columns:
         codes, levels = column.codes()
-        if column.kind in ("categorical", "boolean") or len(levels) <= FEW:
+        if column.kind in ("categorical", "boolean") or len(levels) <= MAX_LEVELS_OF_NUMBERS:
             # Code −1, of what is missing, counts as the last level.
             alone |= np.bincount(codes % (len(levels) + 1))[codes] == 1
     return alone

@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import product
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scalefair import _frames
-from scalefair._typing import Chunk
+from scalefair._distinct import distinct
+from scalefair._typing import Accumulator, Array, Chunk
+from scalefair.data import Together
+from scalefair.data.together import View
 from scalefair.measures import (
     conditional_hsic_test,
     distance_correlation,
-    explained_share,
     hsic,
     hsic_test,
     mutual_information,
     nocco,
     normalized_hsic,
 )
-from scalefair.measures._columns import UndefinedError
+from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import check_kernel
-from scalefair.measures._rows import Pair, open_pair
-from scalefair.measures._share_error import Interval, share_interval
-from scalefair.measures.grouping.attributes import MISSING, Attribute
-from scalefair.measures.grouping.cells import Plan
-from scalefair.measures.grouping.judged import Judged
-from scalefair.measures.grouping.rows import floats_of
-from scalefair.measures.grouping.survey import absent
-from scalefair.measures.share import estimated, opened
+from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
+from scalefair.measures.distance import distance_features, distance_of
+from scalefair.measures.grouping.cells import CrossedStatistics, GroupAccumulator
+from scalefair.measures.grouping.judged import PASS_ROWS, SURVEY_SAMPLE_ROWS, Judged, Prepared
+from scalefair.measures.independence import alignment_of, hsic_of, nocco_of
+from scalefair.measures.share import estimate_of, opened, share_columns, share_interval
+from scalefair.measures.testing import pvalue_of
+from scalefair.penalties.share import share_of_block
+from scalefair.statistics import FoldMoments, Moments
+from scalefair.stream import ArraySource
 
-NEIGHBOUR_ROWS = 20_000
+NEIGHBOUR_ROWS = SURVEY_SAMPLE_ROWS
 """Mutual information looks for neighbours among at most so many rows."""
-
 
 CONDITIONAL_ROWS = 3_000
 """Independence given the target is tested on at most so many rows."""
+
+N_COMPONENTS = 200
+"""Most features of each variable for HSIC, NOCCO and distances, as in their functions."""
 
 
 @dataclass(frozen=True)
@@ -61,22 +69,18 @@ class Kernels:
     eps: float = 1e-6
     seed: int = 0
 
+    @property
+    def every(self) -> bool:
+        """Whether numbers are categories, too, for the explained share."""
+        return bool(check_kernel("sensitive_kernel", self.sensitive_kernel) == "categorical")
 
-class Shared(Pair):
-    """Rows that several measures look at: their columns are learnt once, each sample drawn once."""
-
-    @cached_property
-    def _samples(self) -> dict[int | None, Chunk]:
-        return {}
-
-    def rows(self, size: int | None = None) -> Chunk:
-        """Return all rows that count, or at most `size` chosen by their number."""
-        if size not in self._samples:
-            self._samples[size] = _present(super().rows(size))
-        return self._samples[size]
+    @property
+    def sample_rows(self) -> int:
+        """Rows that one sample must have for all measures."""
+        return max(SURVEY_SAMPLE_ROWS, 4 * self.n_sensitive_components, 4 * N_COMPONENTS)
 
 
-class Found(NamedTuple):
+class Measurement(NamedTuple):
     """The value of one measure, how many rows it was computed from, and its interval, if any.
 
     Where the value is NaN, `reason` says why.
@@ -90,169 +94,290 @@ class Found(NamedTuple):
     reason: str = ""
 
 
-Measure = Callable[[Pair, Kernels], float]
-
-
-def _share(pair: Pair, kernels: Kernels, confidence: float) -> Interval:
-    features = opened(
-        pair, None, None, kernel=kernels.sensitive_kernel, length_scale="median",
-        size=kernels.n_sensitive_components, random_state=kernels.seed,
-    )  # fmt: skip
-    return share_interval(features, estimated(features, min(5, pair.n_rows // 2)), confidence)
-
-
-def _share_in_sample(pair: Pair, kernels: Kernels) -> float:
-    return explained_share(
-        pair, None, kernel=kernels.sensitive_kernel, cv=None,
-        n_components=kernels.n_sensitive_components, random_state=kernels.seed,
-    )  # fmt: skip
-
-
-def _hsic(pair: Pair, kernels: Kernels) -> float:
-    return hsic(pair, None, random_state=kernels.seed)
-
-
-def _normalized(pair: Pair, kernels: Kernels) -> float:
-    return normalized_hsic(pair, None, random_state=kernels.seed)
-
-
-def _nocco(pair: Pair, kernels: Kernels) -> float:
-    return nocco(pair, None, eps=kernels.eps, random_state=kernels.seed)
-
-
-def _distance(pair: Pair, kernels: Kernels) -> float:
-    return distance_correlation(pair, None, random_state=kernels.seed)
-
-
-def _information(pair: Pair, kernels: Kernels) -> float:
-    options: dict[str, Any] = {"max_rows": NEIGHBOUR_ROWS, "random_state": kernels.seed}
-    return mutual_information(pair, None, **options)
-
-
-def _pvalue(pair: Pair, kernels: Kernels) -> float:
-    return hsic_test(pair, None, random_state=kernels.seed).pvalue
-
-
-MEASURES: dict[str, Measure] = {
-    "explained_share_in_sample": _share_in_sample,
-    "normalized_hsic": _normalized,
-    "hsic": _hsic,
-    "nocco": _nocco,
-    "distance_correlation": _distance,
-    "mutual_information": _information,
-    "hsic_pvalue": _pvalue,
+IN_MEMORY: dict[str, Callable[[Pair, Kernels], float]] = {
+    "normalized_hsic": lambda pair, k: normalized_hsic(pair, None, random_state=k.seed),
+    "hsic": lambda pair, k: hsic(pair, None, random_state=k.seed),
+    "nocco": lambda pair, k: nocco(pair, None, eps=k.eps, random_state=k.seed),
+    "distance_correlation": lambda pair, k: distance_correlation(pair, None, random_state=k.seed),
+    "hsic_pvalue": lambda pair, k: hsic_test(pair, None, random_state=k.seed).pvalue,
 }
+"""Measures of rows in memory, which compare all pairs of rows where they are few."""
 
-CONDITIONAL = "conditional_hsic_pvalue"
-"""Test of independence given the target: of equalised odds."""
+STREAMED: dict[str, Callable[[Moments, Kernels], float]] = {
+    "normalized_hsic": lambda m, _: alignment_of(m),
+    "hsic": lambda m, _: hsic_of(m),
+    "nocco": lambda m, k: nocco_of(m, k.eps),
+    "distance_correlation": lambda m, _: distance_of(m),
+    "hsic_pvalue": lambda m, _: pvalue_of(m),
+}
+"""The same from the moments of features."""
 
-SHARE = "explained_share"
-"""The one measure with an interval."""
+SHARE, IN_SAMPLE = "explained_share", "explained_share_in_sample"
 
-SHARES = (SHARE, "explained_share_in_sample")
-"""Those with the kernel of the estimators."""
+INFORMATION, CONDITIONAL = "mutual_information", "conditional_hsic_pvalue"
 
-NAMES = (SHARE, *MEASURES, CONDITIONAL)
+MEASURE_NAMES = (
+    SHARE, IN_SAMPLE, "normalized_hsic", "hsic", "nocco", "distance_correlation", INFORMATION,
+    "hsic_pvalue", CONDITIONAL,
+)  # fmt: skip
 
-WITHOUT_WEIGHTS = ("mutual_information", "hsic_pvalue", CONDITIONAL)
+WITHOUT_WEIGHTS = (INFORMATION, "hsic_pvalue", CONDITIONAL)
 """Not defined for weighted rows."""
 
 
-def dependence(
-    judged: Judged, model: int, attributes: Sequence[int], kernels: Kernels, names: Sequence[str]
-) -> list[Found]:
+@dataclass(frozen=True, eq=False)
+class AttributeSet:
+    """Attributes that are judged together.
+
+    Parameters
+    ----------
+    name : str
+        Such as "sex × race".
+    columns : tuple of int
+        Their positions among all attributes.
+    variable, share_variable : Variable
+        What is known of them; for the explained share numbers may be categories, too.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    variable: Variable
+    share_variable: Variable
+
+
+def attribute_sets(prepared: Prepared, kernels: Kernels) -> tuple[list[AttributeSet], list[str]]:
+    """Return each attribute alone and all together; a note where they are too fine together."""
+    names = [attribute.name for attribute in prepared.plan.attributes]
+    sets = [_attribute_set(prepared, kernels, name, (j,)) for j, name in enumerate(names)]
+    if len(names) == 1:
+        return sets, []
+    together = " × ".join(names)
+    try:
+        return [*sets, _attribute_set(prepared, kernels, together, tuple(range(len(names))))], []
+    except TooFineError as error:
+        return sets, [not_together(together, error)]
+
+
+def not_together(name: str, error: Exception) -> str:
+    """Return the note that attributes are judged alone only."""
+    return f"{name} are not judged together: {error}"
+
+
+def _attribute_set(
+    prepared: Prepared, kernels: Kernels, name: str, columns: tuple[int, ...]
+) -> AttributeSet:
+    variable = shared = _variable(prepared, columns, every=False)
+    if kernels.every:
+        shared = _variable(prepared, columns, every=True)
+    return AttributeSet(name, columns, variable, shared)
+
+
+def _variable(prepared: Prepared, columns: tuple[int, ...], *, every: bool) -> Variable:
+    part, attributes = prepared.survey.parts["s"], prepared.plan.attributes
+    chosen = [attributes[j] for j in columns]
+    coded = np.array([attribute.is_coded for attribute in chosen])
+    groups = None
+    if every or coded.any():
+        rows = prepared.plan.numbers(part.groups)[:, list(columns)]
+        groups = rows[np.sort(distinct(rows[:, coded | every]).first)]
+    spreads = [part.columns.columns[j].spread for j in columns]
+    return Variable(
+        "sensitive_features",
+        tuple(attribute.name for attribute in chosen),
+        tuple("categorical" if attribute.is_coded else "numeric" for attribute in chosen),
+        tuple(len(attribute.levels) * attribute.is_coded for attribute in chosen),
+        groups,
+        np.array([[spread.low for spread in spreads], [spread.high for spread in spreads]]),
+    ).check_groups(prepared.survey.n_present)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One model and some attributes, whose dependence is measured.
+
+    Parameters
+    ----------
+    model : int
+        Position of the model.
+    attributes : AttributeSet
+        The attributes.
+    pair : Pair
+        Predictions and attributes as numbers.
+    features : dict of str to FeaturePair
+        What moments are computed of: "share" and, of a stream, "kernel" and "distance".
+    """
+
+    model: int
+    attributes: AttributeSet
+    pair: Pair
+    features: Mapping[str, FeaturePair]
+
+    @property
+    def view(self) -> View:
+        """What takes the predictions and the attributes from a numeric chunk."""
+        # Of two numbers only: it travels to the workers of a cluster, the rows do not.
+        return partial(_view, self.model, self.attributes.columns)
+
+    def options(self, kind: str) -> tuple[Any, ...]:
+        """Return the folds and further columns whose moments are asked for, if any."""
+        if kind != "share":
+            return ()
+        return share_columns(self.features[kind], min(5, self.pair.n_rows // 2))
+
+
+def _view(model: int, columns: tuple[int, ...], chunk: Chunk) -> Chunk:
+    return replace(chunk, x=chunk.x[:, [model]], s=chunk.s[:, list(columns)])
+
+
+def subjects(
+    prepared: Prepared, sets: Sequence[AttributeSet], kernels: Kernels, names: Sequence[str]
+) -> list[Subject]:
+    """Return every model with every set of attributes, and the features of what is measured."""
+    rows, plan, survey = prepared.rows, prepared.plan, prepared.survey
+    source, sample = rows.source.then(plan.numeric), None
+    if rows.in_memory:
+        (chunk,) = source.chunks(survey.n_rows)
+        source = ArraySource(chunk.x, chunk.s, None, chunk.weight)
+    else:
+        sample = numeric_sample(survey.sample, plan.numeric)
+    chosen = []
+    for model, s in product(range(len(rows.models)), sets):
+        view = partial(_view, model, s.columns)
+        pair = Pair(
+            source.then(view), _predictions(prepared, model), s.variable, survey.n_present,
+            rows.in_memory, kernels.seed, sample and numeric_sample(sample, view),
+        )  # fmt: skip
+        chosen.append(Subject(model, s, pair, _features_of(pair, s, kernels, names)))
+    return chosen
+
+
+def _predictions(prepared: Prepared, model: int) -> Variable:
+    spread = prepared.predictions[model].spread
+    span = np.array([[spread.low], [spread.high]])
+    return Variable("y_pred", (prepared.plan.models[model],), ("numeric",), (0,), None, span)
+
+
+def _features_of(
+    pair: Pair, attributes: AttributeSet, kernels: Kernels, names: Sequence[str]
+) -> dict[str, FeaturePair]:
+    features: dict[str, FeaturePair] = {}
+    if {SHARE, IN_SAMPLE} & set(names):
+        features["share"] = opened(
+            replace(pair, b=attributes.share_variable), None, None,
+            kernel=kernels.sensitive_kernel, length_scale="median",
+            size=kernels.n_sensitive_components, random_state=kernels.seed,
+        )  # fmt: skip
+    kinds = set() if pair.in_memory else {_kind(name) for name in names if name in STREAMED}
+    if "kernel" in kinds:
+        features["kernel"] = feature_pair(pair, None, None, N_COMPONENTS)
+    if "distance" in kinds:
+        features["distance"] = distance_features(pair, N_COMPONENTS)
+    return features
+
+
+def _kind(name: str) -> str:
+    """Which features a measure of a stream is computed from."""
+    return "distance" if name == "distance_correlation" else "kernel"
+
+
+def second_pass(
+    prepared: Prepared, chosen: Sequence[Subject]
+) -> tuple[CrossedStatistics | None, list[Mapping[str, FoldMoments]]]:
+    """Return the statistics of groups and the moments of each subject's features, in one pass.
+
+    Rows in memory are read as often as is convenient; their groups are left to `judge`.
+    """
+    if prepared.rows.in_memory:
+        return None, [
+            {kind: pair.fold_moments(*one.options(kind)) for kind, pair in one.features.items()}
+            for one in chosen
+        ]
+    views = [
+        (one.view, pair.accumulator(*one.options(kind)))
+        for one in chosen
+        for kind, pair in one.features.items()
+    ]
+    plan = prepared.plan
+    parts: list[tuple[View, Callable[[], Accumulator]]] = [
+        (_same, partial(GroupAccumulator, plan)),
+        (plan.numeric, partial(Together, views)),
+    ]
+    crossed, moments = prepared.rows.source.fold(partial(Together, parts), PASS_ROWS)
+    each = iter(moments)
+    return crossed, [{kind: next(each) for kind in one.features} for one in chosen]
+
+
+def _same(chunk: Chunk) -> Chunk:
+    return chunk
+
+
+def measure(
+    subject: Subject, moments: Mapping[str, FoldMoments], judged: Judged, kernels: Kernels,
+    names: Sequence[str],
+) -> list[Measurement]:  # fmt: skip
     """Return the measures of dependence of one model on some attributes together."""
-    change = partial(chosen_columns, judged.plan, model, tuple(attributes))
-    pair = shared = _pair(judged, change, kernels.seed)
-    if check_kernel("sensitive_kernel", kernels.sensitive_kernel) == "categorical":
-        shared = _pair(judged, change, kernels.seed, every=True)
-    found = []
+    measured = []
     for name in names:
-        rows = shared if name in SHARES else pair
         try:
-            found.append(_found(name, rows, judged, change, kernels))
+            measured.append(_measured(name, subject, moments, judged, kernels))
         except UndefinedError as error:
-            found.append(Found(name, np.nan, rows.n_rows, reason=str(error)))
-    return found
+            n_rows = subject.pair.n_rows
+            measured.append(Measurement(name, np.nan, n_rows, reason=str(error)))
+    return measured
 
 
-def _found(
-    name: str, pair: Pair, judged: Judged, change: Callable[[Chunk], Chunk], kernels: Kernels
-) -> Found:
+def _measured(
+    name: str, subject: Subject, moments: Mapping[str, FoldMoments], judged: Judged,
+    kernels: Kernels,
+) -> Measurement:  # fmt: skip
+    pair = subject.pair
     if name == CONDITIONAL:
-        return _conditional(judged, change, kernels)
+        return _conditional(judged, subject, kernels)
     if name == SHARE:
-        value, low, high = _share(pair, kernels, judged.settings.confidence)
-        return Found(name, value, pair.n_rows, low, high)
-    return Found(name, float(MEASURES[name](pair, kernels)), _used(name, pair.n_rows))
+        features = subject.features["share"]
+        estimate = estimate_of(features, moments["share"])
+        ends = share_interval(features, estimate, judged.settings.confidence)
+        return Measurement(name, ends.value, pair.n_rows, ends.low, ends.high)
+    if name == IN_SAMPLE:
+        share = share_of_block(reduce(add, moments["share"]))
+        return Measurement(name, float(np.clip(share, 0.0, 1.0)), pair.n_rows)
+    if name == INFORMATION:
+        value = mutual_information(
+            pair, None, max_rows=NEIGHBOUR_ROWS, random_state=kernels.seed
+        )  # fmt: skip
+        return Measurement(name, value, min(pair.n_rows, NEIGHBOUR_ROWS))
+    if pair.in_memory:
+        return Measurement(name, IN_MEMORY[name](pair, kernels), pair.n_rows)
+    return Measurement(name, STREAMED[name](moments[_kind(name)][0], kernels), pair.n_rows)
 
 
-def _conditional(judged: Judged, change: Callable[[Chunk], Chunk], kernels: Kernels) -> Found:
+def _conditional(judged: Judged, subject: Subject, kernels: Kernels) -> Measurement:
     """Test independence given the target, on a sample of the rows that count."""
-    chunk = judged.survey.sample.chunk()
-    rows = change(chunk)
-    index = np.arange(chunk.n_rows) if rows.weight is None else np.flatnonzero(rows.weight > 0)
+    given = judged.survey.sample.chunk()
+    rows = subject.view(judged.plan.numeric(given))
+    index = np.arange(given.n_rows)
     if len(index) > CONDITIONAL_ROWS:
         # Evenly spaced rows of a sample by hash are a sample all the same.
         index = index[np.linspace(0, len(index) - 1, CONDITIONAL_ROWS).astype(np.int64)]
-    target = chunk.y[index, 0]
-    labels = judged.survey.truth is not None and judged.survey.truth.is_binary
+    target = given.y[index, 0]
+    labels = judged.truth is not None and judged.truth.is_binary
     control = np.where(target > 0, "positive", "negative").astype(object) if labels else target
-    values = rows.x[index], _frames.take_rows(rows.s, index), control
+    s = _written(judged, subject.attributes.columns, rows.s[index])
     try:
-        test = conditional_hsic_test(*values, random_state=kernels.seed)
+        test = conditional_hsic_test(rows.x[index], s, control, random_state=kernels.seed)
     except UndefinedError as error:
         raise UndefinedError(f"in the {len(index):,} rows of the test, {error}") from error
-    return Found(CONDITIONAL, test.pvalue, len(index))
+    return Measurement(CONDITIONAL, test.pvalue, len(index))
 
 
-def _used(measure: str, n_rows: int) -> int:
-    return min(n_rows, NEIGHBOUR_ROWS) if measure == "mutual_information" else n_rows
-
-
-def _pair(
-    judged: Judged, change: Callable[[Chunk], Chunk], seed: int, *, every: bool = False
-) -> Pair:
-    source = judged.rows.source.then(change)
-    options: dict[str, Any] = {
-        "names": ("y_pred", "sensitive_features"), "seed": seed, "every": (False, every)
-    }  # fmt: skip
-    if not judged.rows.in_memory:
-        pair = open_pair(source, None, **options)
-    else:
-        # Rows of weight 0 stay: folds and samples go by row number, as in a stream.
-        (chunk,) = source.chunks(judged.survey.n_rows)
-        pair = open_pair(chunk.x, chunk.s, chunk.weight, **options)
-    return Shared(**{field.name: getattr(pair, field.name) for field in fields(pair)})
-
-
-def chosen_columns(plan: Plan, model: int, attributes: tuple[int, ...], chunk: Chunk) -> Chunk:
-    """Return a chunk of one model's predictions and some attributes.
-
-    Rows that are left out for a missing attribute keep their number and get weight 0.
-    """
-    columns = _frames.columns(_frames.as_table(chunk.s, one_column=True), "s")
-    x = floats_of(chunk.x, plan.models, chunk.row)[:, [model]]
-    weight = chunk.weight
-    if plan.missing == "drop":
-        gone = np.any([absent(column) for column in columns], axis=0)
-        weight = np.where(gone, 0.0, 1.0 if weight is None else weight)
-    s = {plan.attributes[j].name: _written(plan.attributes[j], columns[j]) for j in attributes}
-    return replace(chunk, x=x, s=_frames.make_frame(s), y=np.empty((len(x), 0)), weight=weight)
-
-
-def _written(attribute: Attribute, column: _frames.Column) -> Any:
-    """Numbers as numbers, levels as text; what is missing in a row of weight 0 does not matter."""
-    if attribute.kind != "categorical" and MISSING not in attribute.levels:
-        return np.nan_to_num(column.floats())
-    return np.array(attribute.levels, dtype=object)[attribute.codes(column)]
-
-
-def _present(chunk: Chunk) -> Chunk:
-    """The rows of positive weight: dask samples before rows are left out for missing attributes."""
-    if chunk.weight is None or (chunk.weight > 0).all():
-        return chunk
-    index = np.flatnonzero(chunk.weight > 0)
-    return replace(
-        chunk, x=chunk.x[index], s=chunk.s[index], y=chunk.y[index], weight=chunk.weight[index]
+def _written(judged: Judged, columns: tuple[int, ...], numbers: Array) -> Any:
+    """Numbers as numbers, codes as the text of their levels."""
+    chosen = zip([judged.attributes[j] for j in columns], numbers.T, strict=True)
+    return _frames.make_frame(
+        {
+            a.name: np.array(sorted(a.levels), dtype=object)[x.astype(np.int64)]
+            if a.is_coded
+            else x
+            for a, x in chosen
+        }
     )

@@ -9,9 +9,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from scalefair import _frames
-from scalefair.auditing.dependence import Found
-from scalefair.auditing.tables import dependence_columns, equalized_odds, gap_rows, group_rows
-from scalefair.auditing.words import listed
+from scalefair.auditing.dependence import Measurement
+from scalefair.auditing.words import (
+    dependence_columns,
+    equalized_odds,
+    gap_rows,
+    group_rows,
+    listed,
+)
 from scalefair.measures.groups import GroupGaps, records, stacked
 
 if TYPE_CHECKING:
@@ -28,14 +33,14 @@ class ModelAudit:
     ----------
     name : str
         Of the model.
-    dependence : dict of str to list of Found
+    dependence : dict of str to list of Measurement
         Measures of dependence, by attribute.
     gaps : GroupGaps
         The groups; without frames where no attribute has groups.
     """
 
     name: str
-    dependence: dict[str, list[Found]]
+    dependence: dict[str, list[Measurement]]
     gaps: GroupGaps
 
 

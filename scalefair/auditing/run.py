@@ -10,32 +10,38 @@ import numpy as np
 
 from scalefair.auditing.dependence import (
     CONDITIONAL,
-    NAMES,
+    MEASURE_NAMES,
     WITHOUT_WEIGHTS,
     Kernels,
-    dependence,
+    Measurement,
+    Subject,
+    attribute_sets,
+    measure,
+    not_together,
+    second_pass,
+    subjects,
 )
 from scalefair.auditing.result import Audit, ModelAudit
 from scalefair.errors import CannotJudgeError
-from scalefair.measures._columns import TooFineError
+from scalefair.measures._pair import TooFineError
+from scalefair.measures.grouping.attributes import Missing
 from scalefair.measures.grouping.frames import group_frames
-from scalefair.measures.grouping.judged import Judged, Settings, judge
-from scalefair.measures.grouping.rows import open_rows
-from scalefair.measures.grouping.survey import Missing, Survey
+from scalefair.measures.grouping.judged import GroupSettings, Judged, Prepared, judge, prepare
+from scalefair.measures.grouping.rows import open_audit
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps
 
-LEAST_ROWS = 20
+LEAST_AUDIT_ROWS = 20
 """Of fewer rows neither mutual information nor tests of independence tell anything."""
 
-SHOWN = 5
+MAX_NAMED_GROUPS = 5
 """Small groups that a warning names."""
 
 
 def audit(
     y_pred: Any,
+    *,
     sensitive_features: Any,
     y_true: Any = None,
-    *,
     sample_weight: Any = None,
     measures: Sequence[str] | None = None,
     threshold: float | None = None,
@@ -58,7 +64,8 @@ def audit(
     ----------
     y_pred : array-like, Series, dask collection or Scan of shape (n,), or dict of them
         Predictions: scores, probabilities, or labels 0 and 1. Several models by name, or as the
-        columns of a frame.
+        columns of a frame. Or a `BatchSource` whose X are predictions, and which brings the
+        attributes (None then) and targets.
     sensitive_features : array-like, frame, dask collection or Scan of shape (n,) or (n, p)
         Attributes: categories, numbers or both. Each is judged alone, and all together.
     y_true : array-like of shape (n,), optional
@@ -100,71 +107,91 @@ def audit(
         value is NaN; attributes that are not judged together, because their intersections are more
         than a thousand or most rows are alone in theirs.
 
+    Notes
+    -----
+    Files, batches and dask collections are read twice: a survey with a sample, then all statistics
+    together. Mutual information, the test given the target and the width of the interval of an
+    explained share are those of the sample, of at least 20,000 rows.
+
     Examples
     --------
     >>> import numpy as np, scalefair
     >>> rng = np.random.default_rng(0)
     >>> sex = rng.choice(["f", "m"], 1000)
     >>> score = rng.normal(size=1000) + (sex == "m")
-    >>> result = scalefair.audit(score, {"sex": sex})
+    >>> result = scalefair.audit(score, sensitive_features={"sex": sex})
     >>> round(float(result.compare("mean_prediction_difference").loc["sex", "y_pred"]), 2)
     1.12
     """
-    settings = Settings(
+    settings = GroupSettings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
         n_resamples, random_state,
     ).check()  # fmt: skip
     kernels = Kernels(sensitive_kernel, n_sensitive_components, eps, random_state)
     chosen = _measures(measures)
-    rows = open_rows(y_pred, sensitive_features, y_true, sample_weight)
-    judged = judge(rows, settings)
-    _check_varies(judged)
-    names, notes = _possible(chosen, judged, asked=measures is not None)
-    models = [_audit_model(judged, m, kernels, names, notes) for m in range(len(rows.models))]
-    notes = [*dict.fromkeys(notes), *_small_groups(models[0].gaps)]
+    rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
+    prepared = prepare(
+        rows, settings, size=kernels.sample_rows, groups=True, every=kernels.every
+    )  # fmt: skip
+    _check_predictions(prepared)
+    names, notes = _possible(chosen, prepared, asked=measures is not None)
+    sets, too_fine = attribute_sets(prepared, kernels)
+    everyone = subjects(prepared, sets, kernels, names)
+    crossed, moments = second_pass(prepared, everyone)
+    judged = judge(prepared, crossed)
+    _check_decisions(judged)
+    measured, unknown = _dependence(judged, everyone, moments, kernels, names)
+    models = [
+        ModelAudit(name, measured[m], GroupGaps(group_frames(judged, m)))
+        for m, name in enumerate(rows.models)
+    ]
+    notes = [*dict.fromkeys([*notes, *too_fine, *unknown]), *_small_groups(models[0].gaps)]
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     survey = judged.survey
-    return Audit(models, survey.n_kept, survey.n_missing, notes, settings.confidence)
+    return Audit(models, survey.n_present, survey.n_missing, notes, settings.confidence)
 
 
-def _audit_model(
-    judged: Judged, model: int, kernels: Kernels, names: Sequence[str], notes: list[str]
-) -> ModelAudit:
-    attributes = judged.attributes
-    found = {
-        attribute.name: dependence(judged, model, (j,), kernels, names)
-        for j, attribute in enumerate(attributes)
-    }
-    if len(attributes) > 1:
-        together = " × ".join(attribute.name for attribute in attributes)
+def _dependence(
+    judged: Judged, everyone: Sequence[Subject], moments: Sequence[Any], kernels: Kernels,
+    names: Sequence[str],
+) -> tuple[list[dict[str, list[Measurement]]], list[str]]:  # fmt: skip
+    """Return the measures of each model by attributes, and notes on what is not known."""
+    measured: list[dict[str, list[Measurement]]] = [{} for _ in judged.plan.models]
+    notes = []
+    for subject, sums in zip(everyone, moments, strict=True):
+        attributes = subject.attributes
         try:
-            every = tuple(range(len(attributes)))
-            found[together] = dependence(judged, model, every, kernels, names)
+            lines = measure(subject, sums, judged, kernels, names)
         except TooFineError as error:
             # The attributes alone are judged all the same.
-            notes.append(f"{together} are not judged together: {error}")
-    for name, lines in found.items():
+            if len(attributes.columns) == 1:
+                raise
+            notes.append(not_together(attributes.name, error))
+            continue
+        measured[subject.model][attributes.name] = lines
         notes += [
-            f"{name}: {one.measure} is not known: {one.reason}" for one in lines if one.reason
+            f"{attributes.name}: {one.measure} is not known: {one.reason}"
+            for one in lines
+            if one.reason
         ]
-    return ModelAudit(judged.plan.models[model], found, GroupGaps(group_frames(judged, model)))
+    return measured, notes
 
 
 def _measures(measures: Sequence[str] | None) -> list[str]:
-    names = list(NAMES) if measures is None else [*measures]
+    names = list(MEASURE_NAMES) if measures is None else [*measures]
     for name in names:
-        if name not in NAMES:
+        if name not in MEASURE_NAMES:
             raise ValueError(
-                f"measures has {name!r}, which is unknown; choose among {', '.join(NAMES)}"
+                f"measures has {name!r}, which is unknown; choose among {', '.join(MEASURE_NAMES)}"
             )
     return names
 
 
-def _possible(names: list[str], judged: Judged, *, asked: bool) -> tuple[list[str], list[str]]:
+def _possible(names: list[str], prepared: Prepared, *, asked: bool) -> tuple[list[str], list[str]]:
     """Leave out what these rows do not allow, or refuse it where it was asked for; add notes."""
-    survey = judged.survey
-    impossible = {name: reason for name in names if (reason := _obstacle(name, survey))}
+    survey = prepared.survey
+    impossible = {name: reason for name in names if (reason := _obstacle(name, prepared))}
     for name, reason in impossible.items():
         if asked:
             raise ValueError(f"measures has {name!r}, which {reason}")
@@ -176,26 +203,32 @@ def _possible(names: list[str], judged: Judged, *, asked: bool) -> tuple[list[st
     return [name for name in names if name not in impossible], notes
 
 
-def _obstacle(name: str, survey: Survey) -> str:
-    """Say why a measure cannot be computed, if so."""
+def _obstacle(name: str, prepared: Prepared) -> str:
+    """Return why a measure cannot be computed, "" if it can."""
+    survey, truth = prepared.survey, prepared.truth
     if name in WITHOUT_WEIGHTS and survey.is_weighted:
         return "is not defined for weighted rows; leave it out"
-    if name in WITHOUT_WEIGHTS and survey.n_kept < LEAST_ROWS:
-        return f"needs at least {LEAST_ROWS} rows, here are {survey.n_kept}; leave it out"
-    if name == CONDITIONAL and survey.truth is None:
+    if name in WITHOUT_WEIGHTS and survey.n_present < LEAST_AUDIT_ROWS:
+        return f"needs at least {LEAST_AUDIT_ROWS} rows, here are {survey.n_present}; leave it out"
+    if name == CONDITIONAL and truth is None:
         return "needs targets; give y_true"
-    if name == CONDITIONAL and survey.truth is not None and survey.truth.is_constant:
+    if name == CONDITIONAL and truth is not None and truth.is_constant:
         return "needs targets that differ; leave it out"
     return ""
 
 
-def _check_varies(judged: Judged) -> None:
-    for model, numbers in zip(judged.plan.models, judged.survey.predictions, strict=True):
+def _check_predictions(prepared: Prepared) -> None:
+    """Raise ValueError if the predictions of a model are constant."""
+    for model, numbers in zip(prepared.plan.models, prepared.predictions, strict=True):
         if numbers.is_constant:
             raise CannotJudgeError(
                 f"y_pred {model!r} is {numbers.spread.low:g} in every row: how far a constant "
                 "depends on anything is undefined, not 0; audit a model that tells rows apart"
             )
+
+
+def _check_decisions(judged: Judged) -> None:
+    """Raise ValueError if a threshold decides alike for all rows."""
     outcomes = judged.statistics(()).outcomes[0]
     for model, weight, cut in zip(judged.plan.models, outcomes, judged.plan.cuts, strict=True):
         chosen = float(weight[2:].sum())
@@ -213,8 +246,10 @@ def _small_groups(gaps: GroupGaps) -> list[str]:
         small = np.flatnonzero(frame.counts < MIN_GROUP_SIZE)
         if not len(small):
             continue
-        shown = ", ".join(f"{frame.groups[i]} ({frame.counts[i]})" for i in small[:SHOWN])
-        more = f" and {len(small) - SHOWN} more" if len(small) > SHOWN else ""
+        shown = ", ".join(
+            f"{frame.groups[i]} ({frame.counts[i]})" for i in small[:MAX_NAMED_GROUPS]
+        )
+        more = f" and {len(small) - MAX_NAMED_GROUPS} more" if len(small) > MAX_NAMED_GROUPS else ""
         notes.append(
             f"{frame.name}: groups of fewer than {MIN_GROUP_SIZE} rows are too small to judge, "
             f"their intervals are wide: {shown}{more}"

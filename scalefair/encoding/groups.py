@@ -34,7 +34,7 @@ class Groups:
         codes = [c.codes()[0] for c in _frames.columns(table) if c.kind in kinds]
         if not codes or _frames.n_rows(table) == 0:
             return cls(None, every)
-        return cls(_frames.take_rows(table, _firsts(codes)), every)
+        return cls(_frames.take_rows(table, first_rows(codes)), every)
 
     def __add__(self, other: Groups) -> Groups:
         if self.rows is None or other.rows is None:
@@ -42,7 +42,7 @@ class Groups:
         return Groups.of(_frames.stack_rows([self.rows, other.rows]), self.every)
 
 
-def _firsts(codes: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def first_rows(codes: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Rows that are the first of their combination of codes, in order."""
     combined = codes[0] + 1
     for more in codes[1:]:

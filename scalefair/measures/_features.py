@@ -1,28 +1,158 @@
-"""Moments of the features of two variables, in one pass over their rows."""
+"""Feature maps of kernels of variables of any kind, and moments of the features of two of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from scalefair._linalg import mirror_upper, rank_k_update
-from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair._typing import Accumulator, Array, Chunk, FeatureMap, Rows
 from scalefair.maps._base import check_count
+from scalefair.maps.landmarks import distinct_rows
+from scalefair.maps.mixed import coded_columns, mixed_map, with_rare_groups
 from scalefair.maps.units import units_of
-from scalefair.measures._kernels import sampled_map
-from scalefair.measures._rows import Pair
+from scalefair.measures._kernels import check_kernel, gram_of
+from scalefair.measures._pair import Pair, Variable
 from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.statistics.rows import whitened
+from scalefair.stream._source import cut_chunk
+
+TOLERANCE = 1e-9
+"""Landmarks are added until so much of the trace of the sample's Gram matrix is left."""
+
+
+class KernelBlocks(Protocol):
+    """A kernel: blocks of its Gram matrix, and its diagonal."""
+
+    def __call__(self, X: Array, Z: Array) -> Array: ...
+
+    def diag(self, X: Array) -> Array: ...
+
+
+@dataclass(eq=False)
+class PivotMap:
+    """Nyström features φ(x) = L⁻¹ k(Z, x), where LLᵀ = K_ZZ is the Cholesky factor.
+
+    Parameters
+    ----------
+    gram : callable
+        The kernel.
+    landmarks : array of shape (m, p)
+        Z, in the order in which they were chosen.
+    linear_ : array of shape (m, m)
+        L⁻ᵀ.
+    residual : float
+        Share of the trace of the sample's Gram matrix that the features miss; the Gram matrix is
+        off by no more than that times n in the trace norm.
+    """
+
+    gram: KernelBlocks
+    landmarks: Array
+    linear_: Array | None
+    residual: float
+
+    def __post_init__(self) -> None:
+        self.n_raw_ = len(self.landmarks)
+
+    def raw(self, X: Any, out: Rows | None = None) -> Rows:
+        """Return k(x, Z), of shape (k, m)."""
+        values = self.gram(X, self.landmarks)
+        if out is None:
+            return values
+        out[...] = values
+        return out
+
+    def transform(self, X: Any) -> Rows:
+        """Return the features, of shape (k, m)."""
+        raw = self.raw(X)
+        return raw if self.linear_ is None else raw @ self.linear_
+
+
+def pivot_map(gram: KernelBlocks, rows: Array, size: int, tolerance: float = TOLERANCE) -> PivotMap:
+    """Choose landmarks by a pivoted Cholesky factorisation of the rows' Gram matrix.
+
+    The next landmark is the row whose kernel function is farthest from the span of those before
+    it. For a smooth kernel of few columns some twenty are enough; no n×n array is formed.
+
+    Parameters
+    ----------
+    gram : callable
+        The kernel.
+    rows : array of shape (n, p)
+        A sample.
+    size : int
+        Largest number of landmarks.
+    tolerance : float
+        Stop where the residual trace falls below so much of the whole.
+    """
+    rest = np.array(gram.diag(rows), dtype=np.float64)
+    whole, least = rest.sum(), tolerance * rest.sum()
+    factor = np.zeros((min(size, len(rows)), len(rows)))
+    pivots: list[int] = []
+    # The second condition stops at rounding error, where a root would be of nothing.
+    while (
+        len(pivots) < len(factor) and rest.sum() > least and rest.max() > 1e-13 * whole / len(rows)
+    ):
+        pivot, m = int(rest.argmax()), len(pivots)
+        row = gram(rows[pivot : pivot + 1], rows)[0] - factor[:m, pivot] @ factor[:m]
+        factor[m] = row / np.sqrt(row[pivot])
+        rest = np.maximum(rest - factor[m] ** 2, 0.0)
+        rest[pivot] = 0.0
+        pivots.append(pivot)
+    L = factor[: len(pivots), pivots].T
+    inverse = solve_triangular(L, np.eye(len(pivots)), lower=True, check_finite=False)
+    return PivotMap(gram, rows[pivots], np.ascontiguousarray(inverse.T), float(rest.sum() / whole))
+
+
+def sampled_map(
+    name: str, kernel: Any, variable: Variable, values: Array, weight: Array | None, *, size: int
+) -> FeatureMap:
+    """Return the feature map of a kernel, learnt on a sample of the variable's rows.
+
+    It is exact for categories and for "linear"; else landmarks are chosen until what the features
+    miss is negligible, or there are `size` of them. Other arguments as in `gram_of`.
+    """
+    kernel = check_kernel(name, kernel)
+    plain = isinstance(kernel, str) and kernel in ("linear", "categorical")
+    if plain or hasattr(kernel, "raw") or (kernel == "auto" and variable.categorical.all()):
+        return model_map(name, kernel, variable, values, weight, size=size)
+    values, weight = _with_all_groups(kernel, variable, values, weight)
+    gram = gram_of(name, kernel, variable, values, weight)
+    distinct, _ = distinct_rows(values, np.ones(len(values)) if weight is None else weight)
+    return pivot_map(gram, distinct, size)
+
+
+def model_map(
+    name: str, kernel: Any, variable: Variable, values: Array, weight: Array | None, *,
+    size: int, seed: int = 0, length_scale: Any = "median",
+) -> FeatureMap:  # fmt: skip
+    """Return the map that an estimator would make of the same sample: Nyström, `size` landmarks."""
+    kernel = check_kernel(name, kernel)
+    return mixed_map(
+        kernel, length_scale, size, rows=values, weight=weight, categorical=variable.categorical,
+        groups=variable.groups, seed=seed, name=name,
+    )  # fmt: skip
+
+
+def _with_all_groups(
+    kernel: Any, variable: Variable, values: Array, weight: Array | None
+) -> tuple[Array, Array | None]:
+    if variable.groups is None:
+        return values, weight
+    coded = coded_columns(kernel, variable.categorical)
+    return with_rare_groups(values, weight, variable.groups, coded)
+
 
 CHUNK = 2**18
 """Numbers in the feature rows of a chunk."""
 
-Columns = Callable[[Array, Array, Array], Array]
+ColumnsBeside = Callable[[Array, Array, Array], Array]
 """Further columns of rows, from their features φ and ψ and their weights."""
 
 
@@ -48,30 +178,50 @@ class FeaturePair:
         return moments
 
     def fold_moments(
-        self, folds: Folds = ALL_ROWS, columns: Columns | None = None, width: int = 0
+        self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
     ) -> FoldMoments:
         """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
-        rows = int(np.clip(CHUNK // (self.phi.n_raw_ + self.psi.n_raw_ + width), 256, 16384))
-        start = partial(_Accumulator, self.phi, self.psi, folds, columns, width)
+        start = self.accumulator(folds, columns, width)
+        rows = _block_rows(self.phi.n_raw_ + self.psi.n_raw_ + width)
         return self.pair.source.fold(start, rows)  # type: ignore[no-any-return]
 
+    def accumulator(
+        self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
+    ) -> Callable[[], Accumulator]:
+        """Return what makes the accumulators of those moments, for a pass over numeric chunks."""
+        return partial(_MomentSums, self.phi, self.psi, folds, columns, width)
 
-class _Accumulator:
+
+def _block_rows(width: int) -> int:
+    return int(np.clip(CHUNK // width, 256, 16384))
+
+
+class _MomentSums:
     """The sums of one thread. Rows are whitened: NOCCO divides by their smallest directions."""
 
     def __init__(
-        self, phi: FeatureMap, psi: FeatureMap, folds: Folds, columns: Columns | None, width: int
+        self,
+        phi: FeatureMap,
+        psi: FeatureMap,
+        folds: Folds,
+        columns: ColumnsBeside | None,
+        width: int,
     ) -> None:
         self._phi, self._psi, self._columns, self._folds = phi, psi, columns, folds
         self._blocks = {"phi": _width(phi), "psi": _width(psi), "y": width}
         size = sum(self._blocks.values()) + 1
         self._sums = [np.zeros((size, size)) for _ in range(folds.count)]
         self._n_rows, self._squares = [0] * folds.count, [0.0] * folds.count
+        self._block = _block_rows(phi.n_raw_ + psi.n_raw_ + width)
         self._shift: Array | None = None
         self._buffer: Array | None = None
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Count the rows of one chunk in, a block at a time."""
+        for start in range(0, chunk.n_rows, self._block):
+            self._add_block(cut_chunk(chunk, start, min(start + self._block, chunk.n_rows)))
+
+    def _add_block(self, chunk: Chunk) -> None:
         chunk, row = _counted(chunk)
         if chunk.n_rows == 0:
             return
@@ -133,9 +283,8 @@ def _counted(chunk: Chunk) -> tuple[Chunk, NDArray[np.int64]]:
     row = np.arange(chunk.row, chunk.row + chunk.n_rows)
     if chunk.weight is None or np.all(chunk.weight):
         return chunk, row
-    kept = np.flatnonzero(chunk.weight)
-    y = None if chunk.y is None else chunk.y[kept]
-    return Chunk(chunk.x[kept], chunk.s[kept], y, chunk.weight[kept]), row[kept]
+    index = np.flatnonzero(chunk.weight)
+    return Chunk(chunk.x[index], chunk.s[index], None, chunk.weight[index]), row[index]
 
 
 def feature_pair(pair: Pair, kernel_a: Any, kernel_b: Any, n_components: int) -> FeaturePair:

@@ -11,22 +11,20 @@ from scalefair import _frames
 from scalefair._distinct import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
+from scalefair.data import Look, PartSurvey, is_stream, table_of
 from scalefair.maps._base import check_choice, check_count, seed_of
-from scalefair.measures._centred import permuted_statistics
-from scalefair.measures._columns import Facts, Variable
+from scalefair.measures._features import pivot_map
 from scalefair.measures._kernels import Gram, gram_of
-from scalefair.measures._null import mixture_sf
-from scalefair.measures._pivots import pivot_map
-from scalefair.measures._rows import as_rows, open_pair
+from scalefair.measures._null import mixture_sf, permuted_statistics
+from scalefair.measures._pair import Variable, fitted_encoder, open_pair
 from scalefair.measures.testing import TestResult, permutation_pvalue
-from scalefair.stream import Scan, is_dask
 
-METHODS = ("auto", "permutation", "features")
+CONDITIONAL_METHODS = ("auto", "permutation", "features")
 
 RIDGES = np.logspace(-8, 0, 17)
 """What the ridge of the regressions on c is chosen from."""
 
-LEAST_ROWS = 20
+LEAST_CONDITIONAL_ROWS = 20
 """Of fewer rows nothing can be learnt about c."""
 
 
@@ -89,14 +87,14 @@ def conditional_hsic_test(
     >>> conditional_hsic_test(a, a + b, c).pvalue < 0.01
     True
     """
-    check_choice("method", method, METHODS)
+    check_choice("method", method, CONDITIONAL_METHODS)
     count, seed = check_count("n_permutations", n_permutations), seed_of(random_state)
     size = check_count("n_components", n_components)
-    if any(isinstance(part, Scan) or is_dask(part) for part in (a, b, c)):
+    if any(is_stream(part) for part in (a, b, c)):
         raise TypeError(
             "conditional_hsic_test needs its rows in memory; pass a sample of some 10,000 of them"
         )
-    pair = open_pair(a, b, seed=seed, least=LEAST_ROWS)
+    pair = open_pair(a, b, seed=seed, least=LEAST_CONDITIONAL_ROWS)
     control, C = _control(c, pair.n_rows)
     strata = _strata(control, C, method)
     rows = pair.rows()
@@ -124,14 +122,15 @@ def conditional_hsic_test(
 
 
 def _control(c: Any, n: int) -> tuple[Variable, Array]:
-    table = as_rows("c", c)
+    table = table_of("c", c)
     if _frames.n_rows(table) != n:
         raise ValueError(
             f"c has {_frames.n_rows(table)} rows but a and b have {n}; give one row each, in the "
             "same order"
         )
-    control = Variable.learnt(Facts.of("c", table, None, every=False))
-    return control, control.numbers(table)
+    part = PartSurvey.of(Look("c", groups=True), table, np.ones(n))
+    encoder = fitted_encoder(part)
+    return Variable.of(part, encoder), np.asarray(encoder.transform(table))
 
 
 def _strata(control: Variable, C: Array, method: str) -> NDArray[np.int64] | None:

@@ -13,19 +13,17 @@ from scalefair import _jit
 from scalefair._typing import Array, Chunk
 from scalefair.maps._base import check_choice, check_count, seed_of
 from scalefair.maps.landmarks import distinct_rows
-from scalefair.measures._columns import UndefinedError, Variable
-from scalefair.measures._features import FeaturePair
-from scalefair.measures._pivots import PivotMap, pivot_map
-from scalefair.measures._rows import Pair, open_pair
-from scalefair.measures._sums import PairSums, centred, pair_sums
+from scalefair.measures._features import FeaturePair, PivotMap, pivot_map
+from scalefair.measures._kernels import PairSums, centred, pair_sums
+from scalefair.measures._pair import Pair, UndefinedError, Variable, open_pair
+from scalefair.measures.independence import PAIR_METHODS, squared_covariances
+from scalefair.statistics import Moments
 
-METHODS = ("auto", "exact", "features")
-
-EXACT_ROWS = 10_000
+MAX_EXACT_DISTANCE_ROWS = 10_000
 """Up to so many rows of several columns, method="auto" compares every pair."""
 
 
-TINY = 1e-280
+LEAST_SQUARED_DISTANCES = 1e-280
 """Sums of squared distances below this have lost digits to underflow."""
 
 
@@ -73,7 +71,7 @@ def distance_correlation(
     >>> round(distance_correlation(x, x**2), 2)
     0.49
     """
-    check_choice("method", method, METHODS)
+    check_choice("method", method, PAIR_METHODS)
     pair = open_pair(a, b, sample_weight, seed=seed_of(random_state))
     if method == "exact" and not pair.in_memory:
         raise ValueError(
@@ -83,11 +81,18 @@ def distance_correlation(
         sums, w = _exact_sums(pair)
         ab = centred(sums.KL, sums.k, sums.l, w)
         aa, bb = centred(sums.KK, sums.k, sums.k, w), centred(sums.LL, sums.l, sums.l, w)
-    else:
-        moments = _features(pair, check_count("n_components", n_components)).moments()
-        blocks = (("phi", "psi"), ("phi", "phi"), ("psi", "psi"))
-        ab, aa, bb = (float(np.sum(moments.covariance(*names) ** 2)) for names in blocks)
-    if not min(aa, bb) > TINY:
+        return _correlation(ab, aa, bb)
+    features = distance_features(pair, check_count("n_components", n_components))
+    return distance_of(features.moments())
+
+
+def distance_of(moments: Moments) -> float:
+    """Return the distance correlation from moments of `distance_features`."""
+    return _correlation(*squared_covariances(moments))
+
+
+def _correlation(ab: float, aa: float, bb: float) -> float:
+    if not min(aa, bb) > LEAST_SQUARED_DISTANCES:
         raise UndefinedError(
             "a or b varies so little that the squares of its distances vanish; rescale it"
         )
@@ -95,7 +100,7 @@ def distance_correlation(
 
 
 def _is_quick(pair: Pair) -> bool:
-    return pair.n_rows <= EXACT_ROWS or _is_single(pair)
+    return pair.n_rows <= MAX_EXACT_DISTANCE_ROWS or _is_single(pair)
 
 
 def _is_single(pair: Pair) -> bool:
@@ -136,7 +141,7 @@ def _embedded(variable: Variable, rows: Array) -> Array:
     """Coordinates whose Euclidean distance is that of the rows."""
     parts = [rows[:, ~variable.categorical]]
     for column in np.flatnonzero(variable.categorical):
-        levels = np.arange(len(variable.encoder.levels_[variable.encoder.names_[column]]))
+        levels = np.arange(variable.n_levels[column])
         parts.append((rows[:, [column]] == levels) * np.sqrt(0.5))
     return np.hstack(parts)
 
@@ -161,7 +166,8 @@ class _DistanceKernel:
         return np.asarray(np.linalg.norm(_embedded(self.variable, X) - self.origin, axis=1))
 
 
-def _features(pair: Pair, size: int) -> FeaturePair:
+def distance_features(pair: Pair, size: int) -> FeaturePair:
+    """Return the features of the kernels that the distances induce."""
     sample = pair.landmark_rows(size)
     phi, psi = (
         _distance_map(variable, rows, sample, size)

@@ -9,10 +9,10 @@ import numpy as np
 
 from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.measures.grouping.attributes import Missing
 from scalefair.measures.grouping.frames import GroupFrame, Method, group_frames
-from scalefair.measures.grouping.judged import Judged, Settings, judge
-from scalefair.measures.grouping.rows import open_rows
-from scalefair.measures.grouping.survey import Missing
+from scalefair.measures.grouping.judged import GroupSettings, Judged, judge, prepare
+from scalefair.measures.grouping.rows import open_audit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,9 +93,9 @@ class GroupGaps:
 
 def group_gaps(
     y_pred: Any,
+    *,
     sensitive_features: Any,
     y_true: Any = None,
-    *,
     sample_weight: Any = None,
     quantiles: Sequence[float] = (0.1, 0.5, 0.9),
     threshold: float | None = None,
@@ -163,17 +163,17 @@ def group_gaps(
     the rank of a quantile over all rows is off by about 1/2,048, and in a group by no more than
     its share of rows in one bin.
     """
-    settings = Settings(
+    settings = GroupSettings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
         n_resamples, random_state,
     ).check()  # fmt: skip
-    rows = open_rows(y_pred, sensitive_features, y_true, sample_weight)
+    rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     if len(rows.models) != 1:
         raise ValueError(
             f"y_pred has {len(rows.models)} models; group_gaps judges one: scalefair.audit "
             "compares several"
         )
-    judged = judge(rows, settings)
+    judged = judge(prepare(rows, settings))
     _check_grouped(judged)
     return GroupGaps(group_frames(judged, 0))
 

@@ -12,20 +12,28 @@ from scalefair._typing import Array, Chunk
 from scalefair.kernels.named import plain_name
 from scalefair.maps._base import check_choice, seed_of
 from scalefair.measures._features import FeaturePair, feature_pair
-from scalefair.measures._kernels import check_kernel, gram_of
-from scalefair.measures._rows import Pair, open_pair
-from scalefair.measures._sums import PairSums, centred, pair_sums, unbiased, unbiased_of
+from scalefair.measures._kernels import (
+    PairSums,
+    centred,
+    check_kernel,
+    gram_of,
+    pair_sums,
+    unbiased,
+    unbiased_of,
+)
+from scalefair.measures._pair import Pair, open_pair
+from scalefair.statistics import Moments
 
-EXACT_ROWS = 4000
+MAX_EXACT_HSIC_ROWS = 4000
 """Up to so many rows in memory, method="auto" compares every pair."""
 
-DENSE_ROWS = 5000
+MAX_DENSE_NOCCO_ROWS = 5000
 """Most rows whose n×n matrices `nocco` decomposes."""
 
 LEAST_UNBIASED = 4
 """Rows whose quadruples an unbiased estimate takes."""
 
-METHODS = ("auto", "exact", "features")
+PAIR_METHODS = ("auto", "exact", "features")
 
 
 def hsic(
@@ -86,7 +94,7 @@ def hsic(
     pair = asked.opened(a, b, sample_weight, random_state, least=2 if biased else LEAST_UNBIASED)
     if not asked.is_exact(pair):
         features = asked.features(pair)
-        return _hsic(features) if biased else _unbiased_hsic(features)
+        return hsic_of(features.moments()) if biased else _unbiased_hsic(features)
     exact = _Exact.of(pair, asked)
     return max(exact.centred()[0], 0.0) if biased else exact.unbiased()
 
@@ -128,13 +136,9 @@ def alignment(
     """
     asked = _Asked(kernel_a, kernel_b, method, n_components)
     pair = asked.opened(a, b, sample_weight, random_state)
-    if asked.is_exact(pair):
-        ab, aa, bb = _Exact.of(pair, asked).centred()
-    else:
-        moments = asked.features(pair).moments()
-        blocks = (("phi", "psi"), ("phi", "phi"), ("psi", "psi"))
-        ab, aa, bb = (float(np.sum(moments.covariance(*names) ** 2)) for names in blocks)
-    return float(np.clip(ab / np.sqrt(aa * bb), 0.0, 1.0))
+    if not asked.is_exact(pair):
+        return alignment_of(asked.features(pair).moments())
+    return _cosine(*_Exact.of(pair, asked).centred())
 
 
 normalized_hsic = alignment
@@ -179,9 +183,34 @@ def nocco(
     pair = asked.opened(a, b, sample_weight, random_state)
     if method == "exact":
         return _exact_nocco(pair, asked, eps)
-    moments = asked.features(pair).moments()
+    return nocco_of(asked.features(pair).moments(), eps)
+
+
+def hsic_of(moments: Moments) -> float:
+    """Return HSIC, |Cov(φ, ψ)|², from moments of features."""
+    return float(np.sum(moments.covariance("phi", "psi") ** 2))
+
+
+def alignment_of(moments: Moments) -> float:
+    """Return normalised HSIC from moments of features."""
+    return _cosine(*squared_covariances(moments))
+
+
+def nocco_of(moments: Moments, eps: float) -> float:
+    """Return NOCCO from moments of features."""
     left, right = (inverse_root(moments.covariance(n, n), eps) for n in ("phi", "psi"))
     return float(np.sum((left.T @ moments.covariance("phi", "psi") @ right) ** 2))
+
+
+def squared_covariances(moments: Moments) -> tuple[float, float, float]:
+    """Return |Cov(φ, ψ)|², |Cov(φ, φ)|² and |Cov(ψ, ψ)|²."""
+    blocks = (("phi", "psi"), ("phi", "phi"), ("psi", "psi"))
+    ab, aa, bb = (float(np.sum(moments.covariance(*names) ** 2)) for names in blocks)
+    return ab, aa, bb
+
+
+def _cosine(ab: float, aa: float, bb: float) -> float:
+    return float(np.clip(ab / np.sqrt(aa * bb), 0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -194,7 +223,7 @@ class _Asked:
     n_components: int
 
     def __post_init__(self) -> None:
-        check_choice("method", self.method, METHODS)
+        check_choice("method", self.method, PAIR_METHODS)
         check_kernel("kernel_a", self.kernel_a)
         check_kernel("kernel_b", self.kernel_b)
 
@@ -213,7 +242,7 @@ class _Asked:
         if self.method != "auto":
             return self.method == "exact"
         maps = hasattr(self.kernel_a, "raw") or hasattr(self.kernel_b, "raw")
-        return pair.in_memory and pair.n_rows <= EXACT_ROWS and not maps
+        return pair.in_memory and pair.n_rows <= MAX_EXACT_HSIC_ROWS and not maps
 
     def features(self, pair: Pair) -> FeaturePair:
         return feature_pair(pair, self.kernel_a, self.kernel_b, self.n_components)
@@ -248,10 +277,6 @@ class _Exact:
         return unbiased(self.sums, *self.diagonals, self.weight)
 
 
-def _hsic(features: FeaturePair) -> float:
-    return float(np.sum(features.moments().covariance("phi", "psi") ** 2))
-
-
 def _unbiased_hsic(features: FeaturePair) -> float:
     """The unbiased formula from moments of [φ, ψ, |φ|², |ψ|²]; sums are n times means."""
     (m,) = features.fold_moments(columns=_norms, width=2)
@@ -284,10 +309,10 @@ def _norms(Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
 
 
 def _exact_nocco(pair: Pair, asked: _Asked, eps: float) -> float:
-    if pair.n_rows > DENSE_ROWS:
+    if pair.n_rows > MAX_DENSE_NOCCO_ROWS:
         raise ValueError(
-            f"method='exact' decomposes n×n matrices, at most {DENSE_ROWS} rows, but there are "
-            f"{pair.n_rows}; use method='features'"
+            f"method='exact' decomposes n×n matrices, at most {MAX_DENSE_NOCCO_ROWS} rows, but "
+            f"there are {pair.n_rows}; use method='features'"
         )
     rows: Chunk = pair.rows()
     w = np.ones(len(rows.x)) if rows.weight is None else rows.weight

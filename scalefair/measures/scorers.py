@@ -10,7 +10,7 @@ from sklearn import config_context
 from sklearn.metrics import make_scorer
 
 from scalefair.measures.distance import distance_correlation
-from scalefair.measures.grouping.metrics import NAMES
+from scalefair.measures.grouping.metrics import METRIC_NAMES
 from scalefair.measures.groups import group_gaps
 from scalefair.measures.independence import hsic, nocco, normalized_hsic
 from scalefair.measures.information import mutual_information
@@ -24,7 +24,7 @@ MEASURES: dict[str, Callable[..., float]] = {
     "distance_correlation": distance_correlation,
     "mutual_information": mutual_information,
 }
-GAPS = {f"{name}_difference": name for name in NAMES}
+GAPS = {f"{name}_difference": name for name in METRIC_NAMES}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,13 @@ class DependenceScore:
             options["sample_weight"] = sample_weight
         if self.measure in GAPS:
             name = GAPS[self.measure]
-            gaps = group_gaps(y_pred, sensitive_features, y_true, metrics=name, **options)
+            gaps = group_gaps(
+                y_pred,
+                sensitive_features=sensitive_features,
+                y_true=y_true,
+                metrics=name,
+                **options,
+            )
             return float(gaps.difference()[name])
         function = MEASURES[self.measure] if isinstance(self.measure, str) else self.measure
         return float(function(y_pred, sensitive_features, **options))

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Integral
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from scalefair._hash import balanced_fold
 from scalefair._typing import Array
 from scalefair.maps import Identity, OneHot
 from scalefair.maps._base import check_count, seed_of
 from scalefair.maps.mixed import SAMPLE_ROWS
-from scalefair.measures._columns import TooFineError
-from scalefair.measures._features import FeaturePair
-from scalefair.measures._kernels import check_kernel, model_map
-from scalefair.measures._rows import Pair, open_pair
+from scalefair.measures._features import ColumnsBeside, FeaturePair, model_map
+from scalefair.measures._kernels import check_kernel
+from scalefair.measures._pair import Pair, TooFineError, open_pair
 from scalefair.penalties.factors import FunctionSpace
 from scalefair.penalties.share import share_of_block, share_of_variance, size_of_block
-from scalefair.statistics import Folds, Moments
+from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
 
-EPS_GRID = np.logspace(-9, -1, 17)
+SHARE_RIDGES = np.logspace(-9, -1, 17)
 """What eps="auto" chooses from."""
 
 UNDER = 2
@@ -33,7 +33,7 @@ The error of ĝ is of second order in what the ridge takes from it, that of the 
 order: its ridge must be smaller.
 """
 
-MOST_ALONE = 0.5
+MAX_ALONE = 0.5
 """Share of rows that may be alone in their group."""
 
 
@@ -126,7 +126,7 @@ def explained_share(
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class ShareEstimate:
     """A cross-fitted share, not clipped, with the moments and the ridge that it comes from."""
 
     share: float
@@ -134,12 +134,30 @@ class Estimate:
     eps: float
 
 
-def estimated(features: FeaturePair, cv: Any, eps: Any = "auto") -> Estimate:
-    """Return the cross-fitted share of opened rows."""
+def estimated(features: FeaturePair, cv: Any, eps: Any = "auto") -> ShareEstimate:
+    """Return the cross-fitted share of opened rows, by one pass over them."""
+    parts = features.fold_moments(*share_columns(features, cv))
+    return estimate_of(features, parts, _checked_eps(eps, cv))
+
+
+def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, ColumnsBeside | None, int]:
+    """Return the folds, and the columns beside φ and ψ, that a cross-fitted share takes."""
     folds = _folds(cv, features.pair)
+    if not isinstance(features.psi, OneHot):
+        return folds, None, 0
+    centre = _centre(features)
+    return ALL_ROWS, partial(_squares, centre), len(centre) + 1
+
+
+def _centre(features: FeaturePair) -> Array:
+    return np.asarray(features.pair.rows(SAMPLE_ROWS).x.mean(axis=0))
+
+
+def estimate_of(features: FeaturePair, parts: FoldMoments, eps: Any = "auto") -> ShareEstimate:
+    """Return the cross-fitted share from the moments of each fold."""
     if isinstance(features.psi, OneHot):
-        return _leave_one_out(features)
-    return _cross_fitted(features, folds, _checked_eps(eps, cv))
+        return _leave_one_out(parts[0], _centre(features))
+    return _cross_fitted(parts, eps)
 
 
 def opened(
@@ -179,41 +197,37 @@ def _folds(cv: Any, pair: Pair) -> Folds:
     return Folds(count, partial(balanced_fold, count, pair.seed))
 
 
-def _cross_fitted(features: FeaturePair, folds: Folds, eps: Any) -> Estimate:
-    parts = features.fold_moments(folds)
-    grid = EPS_GRID if isinstance(eps, str) else np.array([eps])
+def _cross_fitted(parts: FoldMoments, eps: Any) -> ShareEstimate:
+    grid = SHARE_RIDGES if isinstance(eps, str) else np.array([eps])
     explained, error, whole = np.zeros(len(grid)), np.zeros(len(grid)), 0.0
-    for k, held in enumerate(parts):
+    for k, held_out in enumerate(parts):
         rest = reduce(add, [part for i, part in enumerate(parts) if i != k])
-        first, second = _held_out(held, rest, grid)
-        explained += held.weight * first
-        error += held.weight * second
-        whole += held.weight * float(np.trace(held.covariance("phi", "phi")))
+        first, second = _held_out(held_out, rest, grid)
+        explained += held_out.weight * first
+        error += held_out.weight * second
+        whole += held_out.weight * float(np.trace(held_out.covariance("phi", "phi")))
     best = max(int(np.argmin(error)) - UNDER, 0)
     moments = reduce(add, parts)
     share = share_of_variance(explained[best], whole, moments.weight * size_of_block(moments))
-    return Estimate(float(share), moments, float(grid[best]))
+    return ShareEstimate(float(share), moments, float(grid[best]))
 
 
-def _held_out(held: Moments, rest: Moments, grid: Array) -> tuple[Array, Array]:
+def _held_out(held_out: Moments, rest: Moments, grid: Array) -> tuple[Array, Array]:
     """Cov(f, ĝ) and Var ĝ − 2 Cov(f, ĝ) of the held-out rows, for every ε of the grid.
 
     The latter is the squared error of ĝ, up to a constant.
     """
     space = FunctionSpace.of(rest)
-    known, own = (space.basis.T @ part.covariance("psi", "phi") for part in (rest, held))
-    spread = space.basis.T @ held.covariance("psi", "psi") @ space.basis
+    known, own = (space.basis.T @ part.covariance("psi", "phi") for part in (rest, held_out))
+    spread = space.basis.T @ held_out.covariance("psi", "psi") @ space.basis
     gammas = np.stack([known / space.ridge(eps)[:, None] for eps in grid])  # (number of ε, q, t)
     covariance = np.einsum("eqt,qt->e", gammas, own)
     variance = np.einsum("eqt,qr,ert->e", gammas, spread, gammas)
     return covariance, variance - 2 * covariance
 
 
-def _leave_one_out(features: FeaturePair) -> Estimate:
+def _leave_one_out(m: Moments, centre: Array) -> ShareEstimate:
     """Leave-one-out cross-fitting of group means, from sums per group."""
-    centre = features.pair.rows(SAMPLE_ROWS).x.mean(axis=0)
-    width = len(centre)
-    (m,) = features.fold_moments(columns=partial(_squares, centre), width=width + 1)
     n, p = m.effective_rows, m.mean("psi")
     sums, others = (
         m.covariance("psi", name) + np.outer(p, mean)
@@ -228,11 +242,11 @@ def _leave_one_out(features: FeaturePair) -> Estimate:
     groups[single] = whole
     variance = (squares.sum(axis=0) - sums.sum(axis=0) ** 2) * n / (n - 1)
     share = share_of_variance(np.sum(p @ groups - whole), np.sum(variance), size_of_block(m))
-    return Estimate(float(share), m, 0.0)
+    return ShareEstimate(float(share), m, 0.0)
 
 
 def _check_alone(alone: float) -> None:
-    if alone > MOST_ALONE:
+    if alone > MAX_ALONE:
         raise TooFineError(
             f"s: {alone:.0%} of the rows are alone in their group, of which no mean is known but "
             "their own; merge rare levels, or leave identifiers out"
@@ -247,3 +261,64 @@ def _pair_mean(sums: Array, squares: Array, p: Any, rows: Any) -> Array:
 
 def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
     return np.column_stack([(Phi - centre) ** 2, weight])
+
+
+class Interval(NamedTuple):
+    """A share and its interval, in [0, 1]."""
+
+    value: float
+    low: float
+    high: float
+
+
+def share_interval(features: FeaturePair, estimate: ShareEstimate, confidence: float) -> Interval:
+    """Return the share with the interval share ± z·error, in [0, 1]."""
+    half = float(ndtri(0.5 + confidence / 2)) * standard_error(features, estimate)
+    ends = (estimate.share, estimate.share - half, estimate.share + half)
+    return Interval(*(float(np.clip(end, 0.0, 1.0)) for end in ends))
+
+
+def standard_error(features: FeaturePair, estimate: ShareEstimate) -> float:
+    """Standard error of a cross-fitted share θ.
+
+        √(Var u / n + 2 tr(P²)/n²),   u = [2 g f̃ − g² − θ f̃²] / Var f,   f̃ = f − mean
+
+    u is the influence of a row on Var E[f|s] / Var f, with the fitted g(s) for E[f|s] − mean. It
+    vanishes where s explains nothing; there the second term is the variance, P = C_ψ(C_ψ + εI)⁻¹
+    (for q groups its trace is q − 1). n is Kish's (Σw)²/Σw².
+
+    Var u is that of one more pass over rows in memory; of a stream, that of its sample.
+    """
+    fitted = _Regression.of(estimate)
+    rows = replace(features, pair=features.pair.on_sample())
+    (m,) = rows.fold_moments(columns=partial(_influence, fitted), width=1)
+    n = estimate.moments.effective_rows
+    return float(np.sqrt(m.covariance("y", "y")[0, 0] / n + 2 * fitted.dimension / n**2))
+
+
+@dataclass(frozen=True, eq=False)
+class _Regression:
+    """g(s) = (ψ(s) − mean)ᵀ coef, and what the influence of a row takes beside it."""
+
+    share: float
+    variance: float
+    means: tuple[Array, Array]
+    coef: Array
+    dimension: float
+
+    @classmethod
+    def of(cls, estimate: ShareEstimate) -> _Regression:
+        m = estimate.moments
+        space = FunctionSpace.of(m)
+        ridge = space.ridge(estimate.eps)
+        coef = space.basis @ (space.basis.T @ m.covariance("psi", "phi") / ridge[:, None])
+        dimension = float(np.sum((space.values / ridge) ** 2))
+        variance = float(np.trace(m.covariance("phi", "phi")))
+        return cls(estimate.share, variance, (m.mean("phi"), m.mean("psi")), coef, dimension)
+
+
+def _influence(fitted: _Regression, Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
+    mean_f, mean_psi = fitted.means
+    f, g = Phi - mean_f, (Psi - mean_psi) @ fitted.coef
+    u = 2 * g * f - g**2 - fitted.share * f**2
+    return np.asarray(u.sum(axis=1, keepdims=True) / fitted.variance)

@@ -10,28 +10,37 @@ import numpy as np
 from scalefair._distinct import distinct
 from scalefair._typing import Array, FeatureMap
 from scalefair.maps._base import check_choice, check_count, seed_of
-from scalefair.measures._centred import Dense, Factors, Levels, Streamed, centre
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import check_kernel, gram_of
-from scalefair.measures._null import gamma_sf, permutation_moments, spectral_sf
-from scalefair.measures._rows import Pair, open_pair
+from scalefair.measures._null import (
+    Dense,
+    Factors,
+    Levels,
+    Streamed,
+    centre,
+    gamma_sf,
+    permutation_moments,
+    spectral_sf,
+)
+from scalefair.measures._pair import Pair, open_pair
+from scalefair.statistics import Moments
 from scalefair.statistics.rows import whitened
 
-METHODS = ("auto", "permutation", "gamma", "spectral", "features")
+TEST_METHODS = ("auto", "permutation", "gamma", "spectral", "features")
 
-DENSE_ROWS = 3000
+MAX_DENSE_TEST_ROWS = 3000
 """Most rows whose n×n Gram matrices are held, 72 MB each."""
 
-KEPT_ROWS = 20_000
+MAX_ROWS_IN_MEMORY = 20_000
 """Most rows whose features are held for the terms of order 1/n of the null distribution."""
 
-FEW_ROWS = 60
+FEW_TEST_ROWS = 60
 """Below this the spectral null is not close enough, and permutations cost next to nothing."""
 
-FEW_CELLS = 400
+MAX_TABLE_CELLS = 400
 """Up to so many pairs of distinct values HSIC jumps from one table to the next."""
 
-LEAST_ROWS = 6
+LEAST_TEST_ROWS = 6
 """Of fewer rows there are too few pairings for a small p-value."""
 
 
@@ -120,11 +129,11 @@ def hsic_test(
     >>> hsic_test(x, x**2).pvalue < 1e-6, hsic_test(x, rng.standard_normal(300)).pvalue < 0.05
     (True, False)
     """
-    check_choice("method", method, METHODS)
+    check_choice("method", method, TEST_METHODS)
     count, seed = check_count("n_permutations", n_permutations), seed_of(random_state)
     kernels = check_kernel("kernel_a", kernel_a), check_kernel("kernel_b", kernel_b)
     every = (kernels[0] == "categorical", kernels[1] == "categorical")
-    pair = open_pair(a, b, seed=seed, least=LEAST_ROWS, every=every)
+    pair = open_pair(a, b, seed=seed, least=LEAST_TEST_ROWS, every=every)
     if method == "spectral":
         _check_dense(pair)
         centred: Any = _dense(pair, kernels)
@@ -149,11 +158,11 @@ def _chosen(features: FeaturePair, method: str, kernels: tuple[Any, Any]) -> tup
         levels = _levels(features)
         if levels is not None:
             return "permutation", levels
-    if method == "auto" and pair.n_rows < FEW_ROWS:
+    if method == "auto" and pair.n_rows < FEW_TEST_ROWS:
         method = "permutation"
     if _prefers_dense(features, method):
         return method, _dense(pair, kernels)
-    if pair.n_rows <= KEPT_ROWS or method == "permutation":
+    if pair.n_rows <= MAX_ROWS_IN_MEMORY or method == "permutation":
         return _named(method, "features"), _factors(features)
     return _named(method, "features"), Streamed(features.moments())
 
@@ -164,12 +173,12 @@ def _named(method: str, otherwise: str) -> str:
 
 def _levels(features: FeaturePair) -> Levels | None:
     """Tabulate variables of few distinct values; None where there are too many."""
-    rows = features.pair.rows(FEW_CELLS)
-    if _n_distinct(rows.x) * _n_distinct(rows.s) > FEW_CELLS:
+    rows = features.pair.rows(MAX_TABLE_CELLS)
+    if _n_distinct(rows.x) * _n_distinct(rows.s) > MAX_TABLE_CELLS:
         return None  # already among the first few hundred rows
     rows = features.pair.rows()
     (A, _, i), (B, _, j) = distinct(rows.x), distinct(rows.s)
-    if len(A) * len(B) > FEW_CELLS:
+    if len(A) * len(B) > MAX_TABLE_CELLS:
         return None
     cells = np.bincount(i * len(B) + j, minlength=len(A) * len(B))
     Phi, Psi = _features(features.phi, A), _features(features.psi, B)
@@ -183,7 +192,7 @@ def _n_distinct(rows: Array) -> int:
 def _prefers_dense(features: FeaturePair, method: str) -> bool:
     """Exact matrices where the features are not exact, or not cheaper to permute."""
     n = features.pair.n_rows
-    if method not in ("permutation", "gamma") or n > DENSE_ROWS:
+    if method not in ("permutation", "gamma") or n > MAX_DENSE_TEST_ROWS:
         return False
     inexact = max(getattr(m, "residual", 0.0) for m in (features.phi, features.psi)) > 1e-8
     return inexact or features.phi.n_raw_ * features.psi.n_raw_ > n
@@ -209,10 +218,11 @@ def _features(feature_map: FeatureMap, rows: Array) -> Array:
 
 
 def _check_dense(pair: Pair) -> None:
-    if not pair.in_memory or pair.n_rows > DENSE_ROWS:
+    if not pair.in_memory or pair.n_rows > MAX_DENSE_TEST_ROWS:
         raise ValueError(
-            f"method='spectral' needs the eigenvalues of n×n matrices, at most {DENSE_ROWS} rows "
-            f"in memory, but there are {pair.n_rows}; use method='features', which needs none"
+            f"method='spectral' needs the eigenvalues of n×n matrices, at most "
+            f"{MAX_DENSE_TEST_ROWS} rows in memory, but there are {pair.n_rows}; use "
+            "method='features', which needs none"
         )
 
 
@@ -223,6 +233,11 @@ def _pvalue(centred: Any, method: str, count: int, seed: int) -> float:
     if method == "gamma":
         return gamma_sf(x, *permutation_moments(n, *centred.spectra))
     return spectral_sf(x, n, *centred.spectra)
+
+
+def pvalue_of(moments: Moments) -> float:
+    """Return the p-value of independence from moments of features of many rows."""
+    return _pvalue(Streamed(moments), "features", 0, 0)
 
 
 def permutation_pvalue(statistic: float, null: Array) -> float:

@@ -9,7 +9,8 @@ from scipy.special import ndtri, stdtrit
 
 from scalefair import _frames
 from scalefair._typing import Array
-from scalefair.measures.grouping.crossing import Groups, cross
+from scalefair.measures.grouping.attributes import Crossing as Groups
+from scalefair.measures.grouping.attributes import cross
 from scalefair.penalties.share import corrected, share_of_variance
 
 if TYPE_CHECKING:

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import pdtr
 
+from scalefair import _frames
+from scalefair._frames import Column
+from scalefair._hash import hash_uniform, row_hash
 from scalefair._typing import Array, Chunk
+from scalefair.data import Sums
+from scalefair.data.survey import present, without_gaps
 from scalefair.errors import CannotJudgeError
-from scalefair.measures.grouping.attributes import Attribute
-from scalefair.measures.grouping.poisson import poisson_counts
-from scalefair.measures.grouping.survey import Kept, Missing, kept_rows
+from scalefair.measures.grouping.attributes import Attribute, Missing
 
 MAX_CELLS = 10_000
 """More intersections than this would fill the memory, and nobody could judge them."""
 
-BLOCK = 4096
+RESAMPLED_ROWS = 4096
+
+
+class CountedRows(NamedTuple):
+    """The rows of a chunk that count; `numbers` are their global row numbers."""
+
+    predictions: Array
+    attributes: list[Column]
+    truth: Array | None
+    weight: Array
+    numbers: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,29 +69,47 @@ class Plan:
     n_resamples: int = 0
     seed: int = 0
 
-    def rows(self, chunk: Chunk) -> Kept:
+    def rows(self, chunk: Chunk) -> CountedRows:
         """Return the rows of a chunk that count."""
-        return kept_rows(chunk, self.models, self.missing)
+        chunk = without_gaps(chunk) if self.missing == "drop" else chunk
+        index = present(chunk)
+        x, s = np.asarray(chunk.x, np.float64), _frames.as_table(chunk.s, one_column=True)
+        weight = np.ones(len(x)) if chunk.weight is None else np.asarray(chunk.weight, np.float64)
+        if len(index) < len(x):
+            x, weight, s = x[index], weight[index], _frames.take_rows(s, index)
+        truth = None if chunk.y is None else np.asarray(chunk.y, np.float64)[index, 0]
+        return CountedRows(x, _frames.columns(s, "s"), truth, weight, chunk.row + index)
 
-    def codes(self, kept: Kept, crossing: Sequence[int]) -> NDArray[np.int64]:
+    def numeric(self, chunk: Chunk) -> Chunk:
+        """Return a chunk whose attributes are numbers and codes; rows that do not count weigh 0."""
+        chunk = without_gaps(chunk) if self.missing == "drop" else chunk
+        x, s = np.asarray(chunk.x, np.float64), _frames.as_table(chunk.s, one_column=True)
+        return replace(chunk, x=x, s=self.numbers(s), y=None)
+
+    def numbers(self, s: Any) -> Array:
+        """Return the attributes of some rows as numbers and codes, of shape (k, p)."""
+        pairs = zip(self.attributes, _frames.columns(s, "s"), strict=True)
+        return np.column_stack([attribute.values(column) for attribute, column in pairs])
+
+    def codes(self, rows: CountedRows, crossing: Sequence[int]) -> NDArray[np.int64]:
         """Return the levels of some attributes, of shape (k, p)."""
-        out = np.empty((len(kept.weight), len(crossing)), np.int64)
+        out = np.empty((len(rows.weight), len(crossing)), np.int64)
         for place, j in enumerate(crossing):
-            out[:, place] = self.attributes[j].codes(kept.attributes[j])
+            out[:, place] = self.attributes[j].codes(rows.attributes[j])
         return out
 
-    def values(self, kept: Kept) -> Array:
+    def values(self, rows: CountedRows) -> Array:
         """Return [p] or, with targets, [p, p − y, |p − y|, (p − y)²] of each model, and y."""
-        p = kept.predictions
-        if kept.truth is None:
+        p = rows.predictions
+        if rows.truth is None:
             return p
-        y = kept.truth[:, None]
+        y = rows.truth[:, None]
         return np.concatenate([p, p - y, np.abs(p - y), (p - y) ** 2, y], axis=1)
 
-    def outcomes(self, kept: Kept) -> NDArray[np.intp]:
+    def outcomes(self, rows: CountedRows) -> NDArray[np.intp]:
         """Return 2·decision + target of each row and model, of shape (k, M)."""
-        truth = 0 if kept.truth is None else (kept.truth >= 0.5)[:, None]
-        return 2 * (kept.predictions >= self.cuts) + np.asarray(truth, np.intp)
+        truth = 0 if rows.truth is None else (rows.truth >= 0.5)[:, None]
+        return 2 * (rows.predictions >= self.cuts) + np.asarray(truth, np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,14 +199,11 @@ def _sum_at(place: NDArray[np.intp], n: int, values: NDArray[Any]) -> NDArray[An
     return out
 
 
-class Crossed(tuple[GroupStatistics, ...]):
+class CrossedStatistics(Sums):
     """Statistics of each crossing of attributes; `+` adds crossing by crossing."""
 
-    def __add__(self, other: Any) -> Crossed:
-        return Crossed(a + b for a, b in zip(self, other, strict=True))
-
-    def check(self) -> Crossed:
-        """Complain of more groups than anybody could judge."""
+    def check(self) -> CrossedStatistics:
+        """Return the statistics; raise ValueError if there are more groups than one could judge."""
         if max(len(part.cells) for part in self) > MAX_CELLS:
             raise CannotJudgeError(
                 f"the sensitive features have more than {MAX_CELLS} intersections; merge levels, "
@@ -188,7 +217,7 @@ class GroupAccumulator:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._sum: Crossed | None = None
+        self._sum: CrossedStatistics | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
@@ -196,36 +225,38 @@ class GroupAccumulator:
         self._sum = new if self._sum is None else self._sum + new
         self._sum.check()
 
-    def result(self) -> Crossed:
+    def result(self) -> CrossedStatistics:
         """Return the statistics of all rows seen."""
         return _of_no_rows(self._plan) if self._sum is None else self._sum
 
 
-def _of_no_rows(plan: Plan) -> Crossed:
+def _of_no_rows(plan: Plan) -> CrossedStatistics:
     n, truth = len(plan.models), np.empty(0) if plan.has_truth else None
-    none = Kept(np.empty((0, n)), [], truth, np.empty(0), np.empty(0, np.int64))
+    none = CountedRows(np.empty((0, n)), [], truth, np.empty(0), np.empty(0, np.int64))
     codes = (np.empty((0, len(crossing)), np.int64) for crossing in plan.crossings)
-    return Crossed(_counted(plan, none, part) for part in codes)
+    return CrossedStatistics(_counted(plan, none, part) for part in codes)
 
 
-def cell_statistics(plan: Plan, kept: Kept) -> Crossed:
+def cell_statistics(plan: Plan, rows: CountedRows) -> CrossedStatistics:
     """Return the statistics of some rows."""
-    return Crossed(_counted(plan, kept, plan.codes(kept, c)) for c in plan.crossings).check()
+    return CrossedStatistics(
+        _counted(plan, rows, plan.codes(rows, c)) for c in plan.crossings
+    ).check()
 
 
-def _counted(plan: Plan, kept: Kept, codes: NDArray[np.int64]) -> GroupStatistics:
+def _counted(plan: Plan, rows: CountedRows, codes: NDArray[np.int64]) -> GroupStatistics:
     cells, place = unique_rows(codes)
-    n, w = len(cells), kept.weight
-    values, outcomes = plan.values(kept), plan.outcomes(kept)
+    n, w = len(cells), rows.weight
+    values, outcomes = plan.values(rows), plan.outcomes(rows)
     weight: Array = np.bincount(place, w, n).astype(np.float64)
     mean = _sums(place, n, w[:, None] * values) / weight[:, None]
     scatter = _sums(place, n, w[:, None] * (values - mean[place]) ** 2)
     high = np.full((n, len(plan.models)), -np.inf)
-    np.maximum.at(high, place, kept.predictions)
+    np.maximum.at(high, place, rows.predictions)
     return GroupStatistics(
         cells, np.bincount(place, minlength=n), weight, mean, scatter,
         _tallied(place, n, outcomes, 4, w), _tallied(place, n, outcomes, 4, w**2),
-        _binned(plan, place, n, kept), high, _resampled(plan, place, n, kept),
+        _binned(plan, place, n, rows), high, _resampled(plan, place, n, rows),
     )  # fmt: skip
 
 
@@ -242,28 +273,40 @@ def _tallied(
     return np.stack([table.reshape(n, size) for table in tables], axis=1)
 
 
-def _binned(plan: Plan, place: NDArray[np.intp], n: int, kept: Kept) -> Array:
+def _binned(plan: Plan, place: NDArray[np.intp], n: int, rows: CountedRows) -> Array:
     if plan.edges is None:
         return np.zeros((n, len(plan.models), 0))
-    pairs = zip(plan.edges, kept.predictions.T, strict=True)
+    pairs = zip(plan.edges, rows.predictions.T, strict=True)
     bins = np.stack([np.searchsorted(edges, p, side="left") for edges, p in pairs], axis=1)
-    return _tallied(place, n, bins, plan.edges.shape[1] + 1, kept.weight)
+    return _tallied(place, n, bins, plan.edges.shape[1] + 1, rows.weight)
 
 
-def _resampled(plan: Plan, place: NDArray[np.intp], n: int, kept: Kept) -> Array:
-    """Sums over the rows of each resample, block by block: a block of counts is (BLOCK, B)."""
-    values, outcomes = plan.values(kept), plan.outcomes(kept)
+def _resampled(plan: Plan, place: NDArray[np.intp], n: int, rows: CountedRows) -> Array:
+    """Sums over the rows of each resample, block by block: counts are (RESAMPLED_ROWS, B)."""
+    values, outcomes = plan.values(rows), plan.outcomes(rows)
     size = plan.n_resamples
     out = np.zeros((n, 1 + values.shape[1] + 4 * outcomes.shape[1], size))
     if not (size and n):
         return out
     one_hot = (outcomes[:, :, None] == np.arange(4)).reshape(len(outcomes), -1)
     design = np.concatenate([np.ones((len(values), 1)), values, one_hot], axis=1)
-    design *= kept.weight[:, None]
-    for start in range(0, len(design), BLOCK):
-        block = slice(start, start + BLOCK)
-        counts = poisson_counts(kept.numbers[block], size, plan.seed)
+    design *= rows.weight[:, None]
+    for start in range(0, len(design), RESAMPLED_ROWS):
+        block = slice(start, start + RESAMPLED_ROWS)
+        counts = poisson_counts(rows.numbers[block], size, plan.seed)
         for cell in np.unique(place[block]):
             inside = place[block] == cell
             out[cell] += design[block][inside].T @ counts[inside]
     return out
+
+
+def poisson_counts(rows: NDArray[np.int64], n_resamples: int, seed: int) -> Array:
+    """Return how often each row occurs in each resample, of shape (k, B).
+
+    The count of a row is Poisson with mean 1. It depends on the seed and the number of the row
+    alone.
+    """
+    seeds = row_hash(seed, np.arange(n_resamples))
+    uniform = np.stack([hash_uniform(int(s), rows) for s in seeds], axis=1)
+    table = pdtr(np.arange(20), 1.0)
+    return np.searchsorted(table, uniform, side="right").astype(np.float64)

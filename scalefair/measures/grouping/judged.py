@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from scalefair._typing import Array
-from scalefair.measures.grouping.attributes import Attribute, read_attributes
+from scalefair.data import Look, Numbers, Survey, survey_rows
+from scalefair.measures.grouping.attributes import Attribute, Missing, read_attributes
 from scalefair.measures.grouping.cells import (
-    Crossed,
+    CrossedStatistics,
     GroupAccumulator,
     GroupStatistics,
     Plan,
@@ -26,16 +27,20 @@ from scalefair.measures.grouping.metrics import (
     exact_distributions,
     quantile_estimates,
 )
-from scalefair.measures.grouping.rows import ROWS, AuditRows
-from scalefair.measures.grouping.survey import Missing, Survey, Surveyor, kept_rows
+from scalefair.measures.grouping.rows import AuditRows
 
-SAMPLE = 20_000
+PASS_ROWS = 16384
+"""Rows per chunk of the second pass."""
+
+SURVEY_SAMPLE_ROWS = 20_000
+"""Rows that bins of streamed predictions are learnt from."""
+
 BINS = 2048
 """Streamed predictions are counted between so many quantiles of a sample."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class GroupSettings:
     """How groups are judged; the parameters of `group_gaps`."""
 
     quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)
@@ -49,7 +54,7 @@ class Settings:
     n_resamples: int = 500
     seed: int = 0
 
-    def check(self) -> Settings:
+    def check(self) -> GroupSettings:
         """Return the settings, or raise a ValueError that names the one that is wrong."""
         _check_choice("missing", self.missing, ("error", "group", "drop"))
         _check_choice("interval", self.interval, ("analytic", "bootstrap"))
@@ -73,30 +78,51 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """The statistics of all groups of some rows.
+class Prepared:
+    """Rows after the first pass.
 
     Parameters
     ----------
     rows : AuditRows
         The rows.
-    settings : Settings
+    settings : GroupSettings
         How they are judged.
     survey : Survey
         What the first pass told.
     plan : Plan
-        What was counted.
-    crossed : Crossed
+        What the second pass counts.
+    """
+
+    rows: AuditRows
+    settings: GroupSettings
+    survey: Survey
+    plan: Plan
+
+    @property
+    def predictions(self) -> list[Numbers]:
+        """Spread and values of the predictions of each model."""
+        return self.survey.parts["x"].numbers
+
+    @property
+    def truth(self) -> Numbers | None:
+        """Spread and values of the targets, if any."""
+        part = self.survey.parts.get("y")
+        return None if part is None else part.numbers[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Judged(Prepared):
+    """The statistics of all groups of some rows.
+
+    Parameters
+    ----------
+    crossed : CrossedStatistics
         Statistics of each crossing of the plan.
     distributions : tuple of Distributions
         Of each crossing.
     """
 
-    rows: AuditRows
-    settings: Settings
-    survey: Survey
-    plan: Plan
-    crossed: Crossed
+    crossed: CrossedStatistics
     distributions: tuple[Distributions, ...]
 
     @property
@@ -116,12 +142,17 @@ class Judged:
     def statistics(self, grouping: Sequence[int]) -> GroupStatistics:
         """Return the statistics of the groups of some attributes."""
         at, kept = self._place(grouping)
-        return self.crossed[at].groups(kept)
+        statistics: GroupStatistics = self.crossed[at].groups(kept)
+        return statistics
 
     def metrics(self, model: int) -> Metrics:
         """Return what is judged of one model."""
         s = self.settings
-        return choose_metrics(self.survey, model, self.plan.cuts, s.quantiles, s.metrics)
+        has_decisions = bool(np.isfinite(self.plan.cuts[model]))
+        return choose_metrics(
+            self.predictions[model], self.truth, s.quantiles, s.metrics,
+            has_decisions=has_decisions,
+        )  # fmt: skip
 
     def estimates(self, model: int, grouping: Sequence[int]) -> dict[str, Estimate]:
         """Return the metrics of one model in the groups of some attributes."""
@@ -140,60 +171,85 @@ class Judged:
         raise KeyError(grouping)
 
 
-def judge(rows: AuditRows, settings: Settings) -> Judged:
-    """Make both passes."""
-    survey = _survey(rows, settings)
-    plan = _plan(rows, settings, survey)
-    crossed: Crossed = rows.source.fold(lambda: GroupAccumulator(plan), ROWS)
+def prepare(
+    rows: AuditRows,
+    settings: GroupSettings,
+    *,
+    size: int = SURVEY_SAMPLE_ROWS,
+    groups: bool = False,
+    every: bool = False,
+) -> Prepared:
+    """Make the first pass.
+
+    Parameters
+    ----------
+    rows, settings
+        As in `Prepared`.
+    size : int
+        Of the sample.
+    groups, every : bool
+        Whether combinations of categories are listed, and whether numbers are such, too.
+    """
+    looks = {
+        "x": Look("y_pred", values=True),
+        "s": Look(
+            "sensitive_features", values=True, groups=groups, every=every, bins=settings.bins
+        ),
+        "y": Look("y_true", values=True),
+    }
+    drop = settings.missing == "drop"
+    survey = survey_rows(rows.source, looks, size=size, seed=settings.seed, drop=drop)
+    if survey.n_present < 2:
+        gone = f", {survey.n_missing} of them without sensitive attributes" * bool(survey.n_missing)
+        raise ValueError(
+            f"{survey.n_present} of {survey.n_rows} rows can be judged{gone}; give at least two "
+            "rows of positive weight"
+        )
+    return Prepared(rows, settings, survey, _plan(rows, settings, survey))
+
+
+def judge(prepared: Prepared, crossed: CrossedStatistics | None = None) -> Judged:
+    """Make the second pass, unless its statistics are there already."""
+    rows, plan = prepared.rows, prepared.plan
+    if crossed is None:
+        crossed = rows.source.fold(lambda: GroupAccumulator(plan), PASS_ROWS)
     if rows.in_memory:
-        (chunk,) = rows.source.chunks(survey.n_rows)
-        kept = plan.rows(chunk)
+        (chunk,) = rows.source.chunks(prepared.survey.n_rows)
+        counted = plan.rows(chunk)
         distributions = tuple(
-            exact_distributions(plan.codes(kept, c), kept.predictions, kept.weight)
+            exact_distributions(plan.codes(counted, c), counted.predictions, counted.weight)
             for c in plan.crossings
         )
     else:
         distributions = tuple(binned_distributions(part, plan) for part in crossed)
-    judged = Judged(rows, settings, survey, plan, crossed, distributions)
+    judged = Judged(rows, prepared.settings, prepared.survey, plan, crossed, distributions)
     _check_groups(judged)
     return judged
 
 
-def _survey(rows: AuditRows, settings: Settings) -> Survey:
-    models, missing, seed = rows.models, settings.missing, settings.seed
-    survey: Survey = rows.source.fold(lambda: Surveyor(models, missing, SAMPLE, seed), ROWS)
-    if survey.n_kept < 2:
-        gone = f", {survey.n_missing} of them without sensitive attributes" * bool(survey.n_missing)
-        raise ValueError(
-            f"{survey.n_kept} of {survey.n_rows} rows can be judged{gone}; give at least two rows "
-            "of positive weight"
-        )
-    return survey
-
-
-def _plan(rows: AuditRows, settings: Settings, survey: Survey) -> Plan:
+def _plan(rows: AuditRows, settings: GroupSettings, survey: Survey) -> Plan:
     attributes = read_attributes(survey, settings.bins, settings.missing)
     grouped = tuple(j for j, attribute in enumerate(attributes) if attribute.is_grouped)
     crossings = (grouped,) if settings.intersections else tuple((j,) for j in grouped)
     threshold = np.nan if settings.threshold is None else settings.threshold
-    cuts = np.array([0.5 if p.is_binary else threshold for p in survey.predictions])
+    cuts = np.array([0.5 if p.is_binary else threshold for p in survey.parts["x"].numbers])
     resamples = settings.n_resamples if settings.interval == "bootstrap" else 0
     return Plan(
         rows.models, attributes, crossings or ((),), settings.missing, cuts,
-        survey.truth is not None, None if rows.in_memory else _edges(survey, rows.models),
+        "y" in survey.parts, None if rows.in_memory else _edges(survey, len(rows.models)),
         resamples, settings.seed,
     )  # fmt: skip
 
 
-def _edges(survey: Survey, models: tuple[str, ...]) -> Array:
+def _edges(survey: Survey, n_models: int) -> Array:
     """Quantiles of the sampled predictions, all values where they are few; of shape (M, BINS)."""
-    sample = kept_rows(survey.sample.chunk(), models, "error").predictions
-    edges = np.empty((len(models), BINS))
+    sample = np.asarray(survey.sample.chunk().x, np.float64)
+    edges = np.empty((n_models, BINS))
     for row, values in zip(edges, sample.T, strict=True):
-        found = np.unique(values)
-        if len(found) > BINS:
-            found = np.unique(np.quantile(values, np.linspace(0, 1, BINS), method="inverted_cdf"))
-        row[: len(found)], row[len(found) :] = found, found[-1]
+        ends = np.unique(values)
+        if len(ends) > BINS:
+            ends = np.unique(np.quantile(values, np.linspace(0, 1, BINS), method="inverted_cdf"))
+        row[: len(ends)], row[len(ends) :] = ends, ends[-1]
     return edges
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._typing import Array
+from scalefair.data import Numbers
 from scalefair.measures.grouping.cells import GroupStatistics, Plan, unique_rows
 from scalefair.measures.grouping.intervals import (
     Distribution,
@@ -20,7 +21,6 @@ from scalefair.measures.grouping.intervals import (
     Root,
     kish,
 )
-from scalefair.measures.grouping.survey import Numbers, Survey
 
 # Outcomes are numbered 2·decision + target.
 RATES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
@@ -35,7 +35,7 @@ RATES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 ERRORS = {"bias": 1, "mean_absolute_error": 2, "root_mean_squared_error": 3}
 """Which of `Plan.values` the mean is taken of."""
 
-NAMES = ("mean_prediction", *RATES, *ERRORS)
+METRIC_NAMES = ("mean_prediction", *RATES, *ERRORS)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Metrics:
     Parameters
     ----------
     names : tuple of str
-        Names, of `NAMES`.
+        Names, of `METRIC_NAMES`.
     quantiles : tuple of float
         Levels of the quantiles of the predictions.
     """
@@ -55,17 +55,17 @@ class Metrics:
 
 
 def choose_metrics(
-    survey: Survey, model: int, cuts: Array, quantiles: Sequence[float], chosen: object
-) -> Metrics:
+    numbers: Numbers, truth: Numbers | None, quantiles: Sequence[float], chosen: object, *,
+    has_decisions: bool,
+) -> Metrics:  # fmt: skip
     """Return the metrics of one model: all that are defined, or those chosen."""
-    numbers, truth = survey.predictions[model], survey.truth
-    defined = defined_metrics(numbers, truth, has_decisions=bool(np.isfinite(cuts[model])))
+    defined = defined_metrics(numbers, truth, has_decisions=has_decisions)
     if chosen is None:
         labels = numbers.is_binary
         return Metrics(defined, () if labels else tuple(quantiles))
     names = (chosen,) if isinstance(chosen, str) else tuple(chosen)  # type: ignore[arg-type]
     for name in names:
-        _check_defined(name, defined, survey, model)
+        _check_defined(name, defined, numbers, truth)
     return Metrics(names, tuple(quantiles))
 
 
@@ -88,19 +88,17 @@ def defined_metrics(
     return tuple(names)
 
 
-def _check_defined(name: str, defined: Iterable[str], survey: Survey, model: int) -> None:
+def _check_defined(
+    name: str, defined: Iterable[str], numbers: Numbers, truth: Numbers | None
+) -> None:
     if name in defined or name == "mean_prediction":
         return
-    if name not in NAMES:
-        raise ValueError(f"metrics: {name!r} is unknown; choose among {', '.join(NAMES)}")
-    if name != "selection_rate" and survey.truth is None:
+    if name not in METRIC_NAMES:
+        raise ValueError(f"metrics: {name!r} is unknown; choose among {', '.join(METRIC_NAMES)}")
+    if name != "selection_rate" and truth is None:
         raise ValueError(f"metrics: {name!r} compares with targets; give y_true")
-    spread = survey.predictions[model].spread
-    if (
-        name in RATES
-        and not survey.predictions[model].is_binary
-        and "selection_rate" not in defined
-    ):
+    spread = numbers.spread
+    if name in RATES and not numbers.is_binary and "selection_rate" not in defined:
         raise ValueError(
             f"metrics: {name!r} judges decisions, but the predictions are continuous (from "
             f"{spread.low:.4g} to {spread.high:.4g}): give the threshold= above which a prediction "

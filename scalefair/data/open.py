@@ -1,0 +1,198 @@
+"""The opener: whatever users pass, as one source of chunks.
+
+Containers are arrays, lists, frames and Series of any library, scans of files, dask collections,
+and batches that a program hands over. The kind of `x` decides: where it is in memory everything
+beside it is read into memory, too; where it is a scan or in dask, the rest may be the same or in
+memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scalefair import _frames
+from scalefair.stream import (
+    ArraySource,
+    BatchSource,
+    ChunkSource,
+    DaskSource,
+    FileSource,
+    Scan,
+    in_memory,
+    is_dask,
+)
+from scalefair.stream._parts import targets, weights
+
+READ_ROWS = 65536
+"""Rows per chunk where a scan is read into memory."""
+
+GIVEN = ("x", "s", "y", "weight", "c")
+
+ARGUMENTS = {
+    "x": "X",
+    "s": "sensitive_features",
+    "y": "y",
+    "weight": "sample_weight",
+    "c": "control_features",
+}
+"""What users call the parts of a chunk, in errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedRows:
+    """Rows as the user gave them.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        Their chunks.
+    in_memory : bool
+        Whether they are in memory.
+    """
+
+    source: ChunkSource
+    in_memory: bool
+
+
+def is_stream(part: Any) -> bool:
+    """Return True if rows are not in memory."""
+    return isinstance(part, Scan | ChunkSource) or is_dask(part)
+
+
+def open_rows(
+    x: Any,
+    s: Any = None,
+    y: Any = None,
+    weight: Any = None,
+    c: Any = None,
+    *,
+    names: Mapping[str, str] = ARGUMENTS,
+    n_threads: int | None = None,
+) -> OpenedRows:  # fmt: skip
+    """Return rows as one source of chunks, their lengths compared where they are known.
+
+    Parameters
+    ----------
+    x, s, y, weight, c : containers of n rows, or None
+        Parts of the chunks. A `BatchSource` as `x` brings all parts itself.
+    names : dict
+        What the user calls the parts, for errors.
+    n_threads : int or None
+        Chunks in flight at once; None: one per core that BLAS may use.
+    """
+    names = {**ARGUMENTS, **names}
+    given = dict(zip(GIVEN, (x, s, y, weight, c), strict=True))
+    if isinstance(x, ChunkSource):
+        return OpenedRows(_batches(x, given, names), in_memory=False)
+    tables = {part: table_of(names[part], value) for part, value in given.items()}
+    if tables["x"] is None:
+        raise ValueError(f"{names['x']}=None; expected one row for each prediction or target")
+    if is_stream(x):
+        return OpenedRows(_stream(tables, names, n_threads), in_memory=False)
+    return OpenedRows(_memory(in_memory_parts(tables), names, n_threads), in_memory=True)
+
+
+def _batches(x: ChunkSource, given: Mapping[str, Any], names: Mapping[str, str]) -> ChunkSource:
+    beside = [names[part] for part in GIVEN[1:] if given[part] is not None]
+    if beside and isinstance(x, BatchSource):
+        raise ValueError(
+            f"{', '.join(beside)} must be None: the batches of a BatchSource bring them"
+        )
+    return x
+
+
+def table_of(name: str, part: Any) -> Any:
+    """Return any container as a table of columns; None stays None."""
+    if part is None or isinstance(part, Scan):
+        return part
+    if is_dask(part):
+        return _two_dimensional(part)
+    if isinstance(part, Mapping):
+        return _frames.make_frame(part)
+    if isinstance(part, str) or not hasattr(part, "__len__") or np.shape(part) == ():
+        raise TypeError(
+            f"{name}={part!r} is a {type(part).__name__}; give an array, a Series, a frame, a scan "
+            "or a dask collection with one row for each person"
+        )
+    try:
+        table = _frames.as_table(part, one_column=True)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if table.shape[1] == 0:
+        raise ValueError(f"{name} has no columns (shape {table.shape}); give at least one")
+    return table
+
+
+def _two_dimensional(part: Any) -> Any:
+    if part.ndim == 2:
+        return part
+    return part.to_frame() if hasattr(part, "to_frame") else part[:, None]
+
+
+def in_memory_parts(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parts with scans read and dask collections computed."""
+    return {
+        part: _frames.stack_rows([chunk.x for chunk in FileSource(table).chunks(READ_ROWS)])
+        if isinstance(table, Scan)
+        else in_memory(table)
+        for part, table in tables.items()
+    }
+
+
+def _memory(
+    tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
+) -> ArraySource:
+    n = _frames.n_rows(tables["x"])
+    for part, table in tables.items():
+        if table is not None and _frames.n_rows(table) != n:
+            raise ValueError(
+                f"{names[part]} has {_frames.n_rows(table)} rows but {names['x']} has {n}; give "
+                "one row each, in the same order"
+            )
+    if not n:
+        raise ValueError(f"{names['x']} has no rows; expected at least two")
+    y, weight = targets(tables["y"], names["y"], 0), weights(tables["weight"], "in memory", 0)
+    return ArraySource(tables["x"], tables["s"], y, weight, tables["c"], n_threads=n_threads)
+
+
+def _stream(
+    tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
+) -> ChunkSource:
+    x, s, y, weight, c = (tables[part] for part in GIVEN)
+    for part in GIVEN[1:]:
+        _check_beside(names[part], tables[part], names["x"], x)
+    if weight is not None and _width(weight) != 1:
+        raise ValueError(
+            f"{names['weight']} has {_width(weight)} columns; expected one number for each row"
+        )
+    if isinstance(x, Scan):
+        return FileSource(x, s, y, weight, c, n_threads=n_threads)
+    return DaskSource(x, s, y, _flat(weight), c)
+
+
+def _check_beside(name: str, part: Any, first: str, x: Any) -> None:
+    if is_stream(part) and isinstance(part, Scan) != isinstance(x, Scan):
+        raise ValueError(
+            f"{name} is a {type(part).__name__} and {first} a {type(x).__name__}; give both from "
+            "one scan, both in dask, or all in memory"
+        )
+    if isinstance(part, Scan) and part.files.key != x.files.key:
+        raise ValueError(
+            f"{name} is a scan of other files than {first} ({part!r} and {x!r}); select the "
+            "columns of one scan: data = scan_parquet(path); data['p'], data['sex']"
+        )
+
+
+def _width(part: Any) -> int:
+    return len(part.columns) if isinstance(part, Scan) else int(part.shape[1])
+
+
+def _flat(weight: Any) -> Any:
+    """DaskSource takes weights of one dimension."""
+    if weight is None:
+        return None
+    return weight[weight.columns[0]] if hasattr(weight, "columns") else weight[:, 0]

@@ -1,0 +1,283 @@
+"""The rows of two variables as numbers, and what no measure can judge."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair import _frames
+from scalefair._frames import Kind
+from scalefair._typing import Array, Chunk
+from scalefair.data import Look, OpenedRows, PartSurvey, open_rows, survey_rows
+from scalefair.data.survey import named, present
+from scalefair.encoding import ColumnStatistics, SensitiveEncoder, TableStatistics
+from scalefair.errors import CannotJudgeError
+from scalefair.maps.mixed import SAMPLE_ROWS
+from scalefair.stream import ArraySource, ChunkSource, Sample
+
+MAX_GROUPS = 1000
+"""Combinations of categories beyond which groups are too small, or the column an identifier."""
+
+
+class UndefinedError(ValueError):
+    """A measure that these rows do not define, though others may be defined."""
+
+
+class TooFineError(CannotJudgeError):
+    """Categories, or combinations of them, that too few rows share to say anything."""
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """One variable of a measure, as numbers and codes.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for errors.
+    columns : tuple of str
+        Names of its columns.
+    kinds : tuple of Kind
+        What they hold; "categorical" and "boolean" columns are codes.
+    n_levels : tuple of int
+        Levels of each column that is codes, else 0.
+    groups : array of shape (g, p) or None
+        Numbers and codes of one row for each combination of categories.
+    span : array of shape (2, p)
+        The least and the largest number of each column that is not categorical.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    n_levels: tuple[int, ...]
+    groups: Array | None
+    span: Array
+
+    @classmethod
+    def of(cls, part: PartSurvey, encoder: SensitiveEncoder) -> Variable:
+        """Return the variable of a survey, or raise ValueError if it cannot be judged."""
+        groups = None if part.groups is None else np.asarray(encoder.transform(part.groups))
+        spreads = [column.spread for column in part.columns.columns]
+        span = np.array([[spread.low for spread in spreads], [spread.high for spread in spreads]])
+        names = tuple(encoder.names_)
+        n_levels = tuple(len(encoder.levels_.get(name, ())) for name in names)
+        variable = cls(part.look.name, names, tuple(encoder.kinds_), n_levels, groups, span)
+        return variable.check_groups(part.columns.n_rows)
+
+    @property
+    def categorical(self) -> NDArray[np.bool_]:
+        """Which columns are codes."""
+        return np.array([kind in ("categorical", "boolean") for kind in self.kinds])
+
+    def is_flat(self, rows: Array) -> NDArray[np.bool_]:
+        """Return which numbers are the same in all of some rows, of shape (p,)."""
+        return np.asarray(~self.categorical & (rows == rows[:1]).all(axis=0))
+
+    def ends(self, rows: Array) -> Array:
+        """Return the first row twice, with the ends of the span of the numbers that are flat."""
+        return np.where(self.is_flat(rows), self.span, rows[:1])
+
+    def check_numeric(self) -> None:
+        """Raise ValueError if a column is text or dates, in an argument that must be numbers."""
+        words = {"categorical": "text", "datetime": "dates"}
+        for kind, column in zip(self.kinds, self.columns, strict=True):
+            if kind in words:
+                raise ValueError(
+                    f"{self.name}: column {column!r} is {words[kind]}; expected predictions as "
+                    "numbers: pass scores or probabilities, or code the classes as numbers such as "
+                    "0 and 1"
+                )
+
+    def check_groups(self, n_rows: int) -> Variable:
+        """Return the variable, or raise TooFineError if too few of the rows share a group."""
+        count = 0 if self.groups is None else len(self.groups)
+        codes = [c for c, code in zip(self.columns, self.categorical, strict=True) if code]
+        text = f"{self.name}: the categories of {', '.join(codes) or 'its columns'}"
+        if count > MAX_GROUPS:
+            raise TooFineError(
+                f"{text} have {count:,} levels or combinations, at most {MAX_GROUPS:,} can be "
+                "judged; merge rare levels, leave identifiers out, or pass numbers as numbers"
+            )
+        if count and count >= n_rows:
+            raise TooFineError(
+                f"{text} are different in each of {n_rows:,} rows, so that nothing can be said of "
+                "groups; merge rare levels, leave identifiers out, or pass numbers as numbers"
+            )
+        return self
+
+
+def fitted_encoder(part: PartSurvey) -> SensitiveEncoder:
+    """Return the encoder of a surveyed variable; raise ValueError if a column has no say."""
+    for column in part.columns.columns:
+        _check_column(part.look.name, column, part.columns)
+    return SensitiveEncoder().finish(part.columns)
+
+
+def _check_column(name: str, column: ColumnStatistics, table: TableStatistics) -> None:
+    which = f"column {column.name!r} " if len(table.columns) > 1 or table.named else ""
+    if column.n_missing:
+        raise ValueError(
+            f"{name}: {which}has {column.n_missing} missing value(s) (NaN or null); fill them in, "
+            "leave those rows out, or give missing categories a level such as 'unknown'"
+        )
+    levels = list(column.levels)
+    if len(levels) == 1 or column.spread.low == column.spread.high:
+        value = repr(levels[0]) if levels else f"{column.spread.low:g}"
+        raise UndefinedError(
+            f"{name}: {which}is constant ({value} in every row that counts), so that its "
+            "dependence on anything is undefined, not 0; leave it out"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Rows of two variables as numbers.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        Chunks whose x is a and whose s is b, numeric.
+    a, b : Variable
+        What is known of them.
+    n_rows : int
+        Number of rows of positive weight.
+    in_memory : bool
+        Whether the rows are arrays.
+    seed : int
+        Of samples.
+    sample : Sample or None
+        Numeric rows that the first pass over a stream has drawn.
+    """
+
+    source: ChunkSource
+    a: Variable
+    b: Variable
+    n_rows: int
+    in_memory: bool
+    seed: int
+    sample: Sample | None = None
+
+    def rows(self, size: int | None = None) -> Chunk:
+        """Return all rows that count, or at most `size` chosen by their number."""
+        sample = self.sample
+        if sample is None or size is None or (size > sample.size and self.n_rows > sample.size):
+            return self.source.sample(sys.maxsize if size is None else size, self.seed)
+        return _taken(sample.chunk(), sample.smallest(size))
+
+    def on_sample(self) -> Pair:
+        """Return the rows of the sample where a stream has one, all rows otherwise."""
+        if self.sample is None:
+            return self
+        rows = self.sample.chunk()
+        return replace(self, source=ArraySource(rows.x, rows.s, None, rows.weight), sample=None)
+
+    def landmark_rows(self, n_components: int) -> Chunk:
+        """Return a sample to learn maps from, in which every number varies."""
+        chunk = self.rows(max(SAMPLE_ROWS, 4 * n_components))
+        sides = ((self.a, chunk.x), (self.b, chunk.s))
+        if not any(variable.is_flat(rows).any() for variable, rows in sides):
+            return chunk
+        x, s = (np.vstack([rows, variable.ends(rows)]) for variable, rows in sides)
+        w = chunk.weight
+        w = None if w is None else np.append(w, [w.mean()] * 2)
+        return replace(chunk, x=x, s=s, y=None, weight=w)
+
+
+def _taken(chunk: Chunk, index: NDArray[np.int64]) -> Chunk:
+    weight = None if chunk.weight is None else chunk.weight[index]
+    return Chunk(chunk.x[index], chunk.s[index], None, weight)
+
+
+def open_pair(
+    a: Any,
+    b: Any,
+    sample_weight: Any = None,
+    *,
+    names: tuple[str, str] = ("a", "b"),
+    seed: int = 0,
+    least: int = 2,
+    every: tuple[bool, bool] = (False, False),
+) -> Pair:
+    """Check two variables of equal length and learn what their columns hold.
+
+    Parameters
+    ----------
+    a, b : array-like, Series, frame, Scan or dask collection of shape (n,) or (n, p)
+        Or as `a` a pair that was opened before; b is None then.
+    sample_weight : array-like, Scan or dask collection of shape (n,), optional
+    names : pair of str
+        What the arguments are called, for errors.
+    seed : int
+        Of samples.
+    least : int
+        OpenedRows that the measure needs.
+    every : pair of bool
+        Whether the numbers of a variable are categories, too.
+    """
+    if isinstance(a, Pair):
+        return a
+    for name, part in zip(names, (a, b), strict=True):
+        if part is None:
+            raise TypeError(f"{name}=None; give an array, a Series or a frame with rows")
+    rows = open_rows(a, b, weight=sample_weight, names={"x": names[0], "s": names[1]})
+    looks = zip("xs", names, every, strict=True)
+    asked = {part: Look(name, groups=True, every=flag) for part, name, flag in looks}
+    survey = survey_rows(rows.source, asked, size=SAMPLE_ROWS, seed=seed)
+    if survey.n_rows and not survey.weight:
+        raise ValueError("sample_weight is zero for every row; at least one must be positive")
+    if survey.n_present < least:
+        raise ValueError(
+            f"{names[0]} and {names[1]} have {survey.n_present} row(s) of positive weight, this "
+            f"measure needs at least {least}; give more rows"
+        )
+    parts = [survey.parts[part] for part in "xs"]
+    encoders = [fitted_encoder(part) for part in parts]
+    first, second = (Variable.of(part, e) for part, e in zip(parts, encoders, strict=True))
+    change = partial(_numbers, names, encoders)
+    source, sample = _numeric(rows, change), None
+    if not rows.in_memory:
+        sample = numeric_sample(survey.sample, change)
+    return Pair(source, first, second, survey.n_present, rows.in_memory, seed, sample)
+
+
+def _numeric(rows: OpenedRows, change: Any) -> ChunkSource:
+    source = rows.source.then(change)
+    if not rows.in_memory:
+        return source
+    # Encoded once: every pass over rows in memory finds numbers.
+    (chunk,) = source.chunks(rows.source.n_rows or 1)
+    return ArraySource(chunk.x, chunk.s, None, chunk.weight)
+
+
+def numeric_sample(sample: Sample, change: Any) -> Sample:
+    """Return a sample with its rows as numbers."""
+    ordered = sample.in_row_order()
+    chunk = change(ordered.chunk())
+    parts = (chunk.x, chunk.s, None, chunk.weight, None, None)
+    return Sample(ordered.size, ordered.hashes, ordered.rows, parts)
+
+
+def _numbers(names: Sequence[str], encoders: Sequence[SensitiveEncoder], chunk: Chunk) -> Chunk:
+    index = present(chunk)
+    sides = zip(names, encoders, (chunk.x, chunk.s), strict=True)
+    x, s = (_encoded(name, encoder, part, index) for name, encoder, part in sides)
+    return replace(chunk, x=x, s=s, y=None)
+
+
+def _encoded(name: str, encoder: SensitiveEncoder, part: Any, index: NDArray[np.int64]) -> Array:
+    """Numbers and codes of the rows that count; 0 in the others, whose levels nobody knows."""
+    table = _frames.as_table(part, one_column=True)
+    n = _frames.n_rows(table)
+    with named(name):
+        if len(index) == n:
+            return np.asarray(encoder.transform(table))
+        out = np.zeros((n, encoder.n_features_in_))
+        out[index] = encoder.transform(_frames.take_rows(table, index))
+        return out
