@@ -21,10 +21,11 @@ from scalefair._digest import attributes
 from scalefair.encoding import _statistics
 from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
 from scalefair.maps import crossed
-from scalefair.solve import exact, validation
+from scalefair.solve import validation
+from scalefair.solve.dense import ridge
+from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
 from scalefair.solve.diagnostics import Diagnostics
-from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
-from scalefair.solve.gaussian import GaussianFunction
+from scalefair.solve.gp.gaussian import GaussianFunction
 from scalefair.statistics import Moments
 from scalefair.statistics.products import CrossMoments
 
@@ -46,7 +47,7 @@ CLASSES: dict[str, type] = {
         maps.ConcatMap, maps.LeafMap, maps.TransformerMap, crossed.Crossed, _curve.Curve,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
-        FairKernel, SensitiveRows, exact.WeightedRows, exact.Spectrum, Diagnostics,
+        FairKernel, SensitiveRows, ridge.WeightedRows, ridge.Spectrum, Diagnostics,
     )
 }  # fmt: skip
 """Every class that a file may name."""

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.linalg import null_space
 
-from scalefair.solve.exact import fair_dual
-from scalefair.solve.exact_gp import fair_gp, fair_gram, fair_prior
+from scalefair.solve.dense.prior import fair_gp, fair_gram, fair_prior
+from scalefair.solve.dense.ridge import fair_dual
 from tests import naive
 from tests.naive import close, features, kernels
 

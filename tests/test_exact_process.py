@@ -9,9 +9,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from scalefair.kernels import RBF, Laplace, Linear, Matern
-from scalefair.solve import exact_forms
-from scalefair.solve.exact_gp import fair_gp, fair_gram
-from scalefair.solve.exact_process import ExactGP, ExactProblem
+from scalefair.solve.dense import forms as exact_forms
+from scalefair.solve.dense.gp import ExactGP, ExactProblem
+from scalefair.solve.dense.prior import fair_gp, fair_gram
 from tests import naive
 from tests.naive import close
 

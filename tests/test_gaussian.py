@@ -10,10 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import DotProduct
 
-from scalefair.solve.exact_gp import fair_gp, fair_gram
-from scalefair.solve.gaussian import GaussianPoint, log_evidence, posterior
-from scalefair.solve.gaussian_profile import profile_noise
-from scalefair.solve.gaussian_system import GaussianSystem
+from scalefair.solve.dense.prior import fair_gp, fair_gram
+from scalefair.solve.gp.gaussian import GaussianPoint, log_evidence, posterior
+from scalefair.solve.gp.profile import profile_noise
+from scalefair.solve.gp.system import GaussianSystem
 from scalefair.solve.primal import solve_primal
 from scalefair.solve.system import System
 from scalefair.statistics import Moments

@@ -13,9 +13,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from scalefair import FairGPRegressor
-from scalefair.estimators._gp_search import maximise
 from scalefair.maps import Nystroem, RandomFourier
 from scalefair.maps._moving import MovingNystroem
+from scalefair.solve.gp.search import maximise
 from tests import naive
 from tests.naive import close
 from tests.test_gaussian import central

@@ -15,8 +15,8 @@ from scalefair._typing import Array, FeatureMap
 from scalefair.estimators import _gp_law
 from scalefair.estimators._data import Preparation, open_inputs
 from scalefair.estimators._gp_evidence import MomentEvidence
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_system import GaussianSystem
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.system import GaussianSystem
 from scalefair.statistics import Moments
 
 STATE = ("_law", "_evidence", "_setting", "_preparation", "_n_targets", "_one_target",

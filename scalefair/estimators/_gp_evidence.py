@@ -13,14 +13,14 @@ import numpy as np
 
 from scalefair._typing import Array, FeatureMap
 from scalefair.estimators._data import TrainingData
-from scalefair.estimators._gp_limit import FIRM, limited, limiting_eta
 from scalefair.estimators._gp_maps import moved, place_of, process_map
 from scalefair.estimators._maps import sensitive_map
 from scalefair.estimators._progress import watched
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_adjoint import row_adjoint
-from scalefair.solve.gaussian_profile import Profile, profile_noise
-from scalefair.solve.gaussian_system import GaussianSystem
+from scalefair.solve.gp.adjoint import row_adjoint
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.limit import FIRM, limited, limiting_eta
+from scalefair.solve.gp.profile import Profile, profile_noise
+from scalefair.solve.gp.system import GaussianSystem
 from scalefair.statistics import Moments, RowMap, accumulate, chunk_rows
 from scalefair.statistics.gradient import length_scale_gradient
 from scalefair.stream import ChunkSource

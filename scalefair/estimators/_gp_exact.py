@@ -10,10 +10,10 @@ import numpy as np
 from scalefair._typing import Array
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._exact import ExactRows, exact_rows
-from scalefair.estimators._gp_limit import FIRM
 from scalefair.kernels import Kernel
-from scalefair.solve.exact_process import ExactGP, ExactProblem
-from scalefair.solve.gaussian_profile import (
+from scalefair.solve.dense.gp import ExactGP, ExactProblem
+from scalefair.solve.gp.limit import FIRM
+from scalefair.solve.gp.profile import (
     AMPLITUDE_BOUNDS,
     MEANING,
     NOISE_BOUNDS,

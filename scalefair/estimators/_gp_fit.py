@@ -17,20 +17,20 @@ from scalefair.estimators._data import TrainingData
 from scalefair.estimators._gp_evidence import MomentEvidence, Settled, moment_evidence
 from scalefair.estimators._gp_exact import ExactEvidence, exact_evidence
 from scalefair.estimators._gp_law import ExactLaw, FeatureLaw
-from scalefair.estimators._gp_limit import share_of
-from scalefair.estimators._gp_search import (
-    Bounds,
-    Search,
-    maximise,
-    warn_of_bounds,
-    warn_of_end,
-)
 from scalefair.estimators._progress import steps
 from scalefair.kernels import Scaled
 from scalefair.maps import Nystroem
 from scalefair.maps._base import standard_deviation
 from scalefair.maps._moving import MovingNystroem
 from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues, warn_of_few_digits
+from scalefair.solve.gp.limit import share_of
+from scalefair.solve.gp.search import (
+    Bounds,
+    Search,
+    maximise,
+    warn_of_bounds,
+    warn_of_end,
+)
 from scalefair.statistics.rows import whitened
 
 ELSEWHERE = np.log([0.3, 0.1, 3.0])

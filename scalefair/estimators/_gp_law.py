@@ -28,8 +28,8 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.estimators._exact import ExactRows
 from scalefair.kernels import Kernel
-from scalefair.solve.exact_process import ExactGP
-from scalefair.solve.gaussian import GaussianFunction
+from scalefair.solve.dense.gp import ExactGP
+from scalefair.solve.gp.gaussian import GaussianFunction
 from scalefair.statistics.rows import whitened
 
 

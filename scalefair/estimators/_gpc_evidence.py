@@ -14,12 +14,12 @@ import numpy as np
 from scalefair._typing import Array
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._gp_evidence import penalty_size
-from scalefair.estimators._gp_limit import FIRM
 from scalefair.estimators._gp_maps import moved, place_of, process_map
 from scalefair.estimators._maps import sensitive_map
 from scalefair.estimators._progress import watched
 from scalefair.losses import Logistic, OneVsRest
-from scalefair.solve.laplace import LaplacePoint, find_mode
+from scalefair.solve.gp.laplace import LaplacePoint, find_mode
+from scalefair.solve.gp.limit import FIRM
 from scalefair.solve.newton_model import Problem
 from scalefair.solve.system import System
 from scalefair.statistics import RowMap, accumulate, chunk_rows

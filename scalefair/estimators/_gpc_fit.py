@@ -12,7 +12,6 @@ from scalefair._checks import MISSING_SENSITIVE, check_weight_or_limit
 from scalefair._typing import Array
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._gp_fit import input_names, report, scale_bounds, starts_of
-from scalefair.estimators._gp_search import Bounds, Search, maximise
 from scalefair.estimators._gpc_evidence import LaplaceEvidence, laplace_evidence
 from scalefair.estimators._gpc_law import LatentLaw
 from scalefair.estimators._labels import OneHotLabels
@@ -21,7 +20,8 @@ from scalefair.kernels import Scaled
 from scalefair.maps import Nystroem
 from scalefair.maps._base import standard_deviation
 from scalefair.solve.diagnostics import of_eigenvalues, warn_of_few_digits
-from scalefair.solve.laplace import LaplacePoint
+from scalefair.solve.gp.laplace import LaplacePoint
+from scalefair.solve.gp.search import Bounds, Search, maximise
 
 MEANING = (
     "the classes show no signal that these features follow; probabilities are nearly constant",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap
-from scalefair.solve.averaged import averaged_probability
+from scalefair.solve.gp.averaged import averaged_probability
 from scalefair.statistics.rows import whitened
 
 

@@ -1,6 +1,6 @@
 """The fair Gaussian process from moments alone: evidence, its gradient, prior and posterior.
 
-`scalefair.solve.gaussian_system` has the formulas. Noise, amplitude and η cost no pass over the
+`scalefair.solve.gp.system` has the formulas. Noise, amplitude and η cost no pass over the
 data and no O(m³) work.
 """
 
@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from scalefair._typing import Array, Rows
-from scalefair.solve.exact import check_number
-from scalefair.solve.gaussian_system import GaussianSlice, GaussianSystem
+from scalefair.solve.dense.ridge import check_number
+from scalefair.solve.gp.system import GaussianSlice, GaussianSystem
 from scalefair.statistics import Moments
 
 

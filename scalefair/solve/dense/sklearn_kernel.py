@@ -9,12 +9,12 @@ from sklearn.gaussian_process.kernels import Hyperparameter
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 
 from scalefair._typing import Array
-from scalefair.solve.exact import check_number
-from scalefair.solve.exact_gp import FairPrior
-from scalefair.solve.fair_kernel import SensitiveRows
+from scalefair.solve.dense.fair_kernel import SensitiveRows
+from scalefair.solve.dense.prior import FairPrior
+from scalefair.solve.dense.ridge import check_number
 
 
-class SklearnFairKernel(SklearnKernel):
+class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is untyped
     """The fair kernel k* of any scikit-learn kernel k, for its GaussianProcessRegressor.
 
     k*(x, z) = k(x, z) − k_X(x)ᵀ (MK + (σ²/η) I)⁻¹ M k_X(z), X the rows of `sensitive`, on which

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_profile import Profile
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.profile import Profile
 from scalefair.solve.limit import least_eta, not_on_path
 from scalefair.solve.path import Spectrum
 from scalefair.solve.system import System

@@ -1,7 +1,7 @@
 """The dense n×n reference of the fair Gaussian process.
 
 The prior of the weights is β ~ N(0, (I + (nη/σ²) RRᵀ)⁻¹), and RRᵀ = ΦᵀMΦ/n with the M of
-`scalefair.solve.exact`. So f at the training rows has the prior precision K⁻¹ + (η/σ²) M, and
+`scalefair.solve.dense.ridge`. So f at the training rows has the prior precision K⁻¹ + (η/σ²) M, and
 everywhere f ~ GP(0, k*),
 
     k*(x, x') = k(x, x') − k_X(x)ᵀ (MK + (σ²/η) I)⁻¹ M k_X(x').
@@ -21,7 +21,7 @@ from scipy.linalg.lapack import dpotrf
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.solve.exact import (
+from scalefair.solve.dense.ridge import (
     EPS,
     Spectrum,
     WeightedRows,

@@ -1,7 +1,7 @@
 """The exact (n×n) fair Gaussian process of a kernel: evidence, its ARD gradient, and predictions.
 
-y = f + N(0, σ²/w), f ~ GP(0, k*) with the fair kernel k* of `scalefair.solve.exact_gp`, made of
-a²k. The adjoint G = ∂ log evidence/∂K (`scalefair.solve.exact_forms`) gives every derivative:
+y = f + N(0, σ²/w), f ~ GP(0, k*) with the fair kernel k* of `scalefair.solve.dense.prior`, made of
+a²k. The adjoint G = ∂ log evidence/∂K (`scalefair.solve.dense.forms`) gives every derivative:
 
     ∂/∂log θ_l = Σ_ij G_ij ∂K_ij/∂log θ_l      ∂/∂log a = 2 Σ_ij G_ij K_ij
     ∂/∂log σ² = −½(tn − yᵀ(K* + σ²I)⁻¹y) − Σ_ij G_ij K_ij
@@ -21,14 +21,14 @@ import numpy as np
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.kernels import RBF, Kernel
-from scalefair.solve.exact import (
+from scalefair.solve.dense.forms import Form, Setting, solve_form
+from scalefair.solve.dense.ridge import (
     Spectrum,
     WeightedRows,
     check_number,
     penalty_spectrum,
     weighted_rows,
 )
-from scalefair.solve.exact_forms import Form, Setting, solve_form
 from scalefair.stream._threads import one_blas_thread
 
 FEW_ROWS = 1500

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_system import GaussianSlice, GaussianSystem
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.system import GaussianSlice, GaussianSystem
 
 Bounds = tuple[float, float]
 

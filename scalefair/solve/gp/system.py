@@ -35,7 +35,7 @@ import numpy as np
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.penalties.factors import attribute_root
-from scalefair.solve.exact import EPS, check_number
+from scalefair.solve.dense.ridge import EPS, check_number
 from scalefair.solve.primal import NULL
 from scalefair.statistics import Moments
 

@@ -1,6 +1,6 @@
 """Two forms of the dense fair Gaussian process at fixed hyperparameters: a quick and a robust one.
 
-In weighted coordinates (`scalefair.solve.exact`), K with its amplitude, M = U diag(s) Uᵀ. The
+In weighted coordinates (`scalefair.solve.dense.ridge`), K with its amplitude, M = U diag(s) Uᵀ. The
 posterior precision of f is K⁻¹ + (I + ηM)/σ²: an ordinary process with targets Ty and noise
 covariance σ²T, T = (I + ηM)⁻¹. With S = (K + σ²T)⁻¹ and F, FFᵀ = (MK + (σ²/η)I)⁻¹M, of the prior
 k* = k − k_XᵀFFᵀk_X,
@@ -11,7 +11,7 @@ k* = k − k_XᵀFFᵀk_X,
 
 and nothing is left of the prior but F. `QuickForm` is that, by Cholesky factors, with an error of
 the order of the condition number |K|(1 + ηs)/σ² times the machine precision. `RobustForm` goes
-through the prior of `scalefair.solve.exact_gp` and has all its digits for every η, infinity too.
+through the prior of `scalefair.solve.dense.prior` and has all its digits for every η, infinity too.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotri, dpotrs
 
 from scalefair._typing import Array
-from scalefair.solve.exact import Spectrum, WeightedRows
-from scalefair.solve.exact_gp import (
+from scalefair.solve.dense.prior import (
     LARGEST_CONDITION,
     FairPrior,
     cholesky_of_noisy,
@@ -35,6 +34,7 @@ from scalefair.solve.exact_gp import (
     condition_bound,
     spectral_prior,
 )
+from scalefair.solve.dense.ridge import Spectrum, WeightedRows
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,9 +26,9 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_adjoint import pull, volume_slope
-from scalefair.solve.gaussian_system import GaussianSlice, GaussianSystem, sensitive_root
+from scalefair.solve.gp.adjoint import pull, volume_slope
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.system import GaussianSlice, GaussianSystem, sensitive_root
 from scalefair.solve.newton import Goal, newton
 from scalefair.solve.newton_model import Local, Problem, Weight
 from scalefair.statistics.laplace import LaplaceAdjoint, Mode, skew_sums

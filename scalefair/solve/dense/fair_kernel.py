@@ -3,8 +3,8 @@
     k*(x, z) = k(x, z) − k_X(x)ᵀ N k_X(z),    N = (MK + (σ²/η) I)⁻¹ M
 
 with X the training rows, K = k(X, X) and M the penalty of their sensitive attributes
-(`scalefair.solve.exact_gp`). It is defined for every x and z: the sensitive attributes are needed
-at the training rows only.
+(`scalefair.solve.dense.prior`). It is defined for every x and z: the sensitive attributes are
+needed at the training rows only.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 from scalefair._typing import Array, Rows
 from scalefair.kernels import Kernel
 from scalefair.kernels.checks import LengthScale, as_adjoint, as_output, as_rows
-from scalefair.solve.exact import (
+from scalefair.solve.dense.prior import FairPrior, quickest_prior
+from scalefair.solve.dense.ridge import (
     Spectrum,
     WeightedRows,
     check_number,
     penalty_spectrum,
     weighted_rows,
 )
-from scalefair.solve.exact_gp import FairPrior, quickest_prior
 
 
 @dataclass(frozen=True, eq=False)
