@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
-from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
+from scalefair.estimators import _base_model, _curve, _data, _exact
 from scalefair.maps import crossed
 from scalefair.solve import validation
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
+from scalefair.solve.dense.process import ExactLaw
 from scalefair.solve.diagnostics import Diagnostics
+from scalefair.solve.gp import distribution
 from scalefair.solve.gp.gaussian import GaussianFunction
 from scalefair.statistics import Moments
 from scalefair.statistics.products import CrossMoments
@@ -38,8 +40,8 @@ CLASSES: dict[str, type] = {
         losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
         losses.Huber, losses.Quantile, losses.ClassWeighted, losses.OneVsRest, losses.SumToZero,
         _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
-        estimators.FairGPRegressor, _gp_law.FeatureLaw, _gp_law.ExactLaw, GaussianFunction,
-        estimators.FairGPClassifier, _gpc_law.LatentLaw,
+        estimators.FairGPRegressor, distribution.FeatureLaw, ExactLaw, GaussianFunction,
+        estimators.FairGPClassifier, distribution.LatentLaw,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
         encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread, encoding.ColumnStatistics, encoding.TableStatistics,

@@ -195,6 +195,11 @@ class ExactGP:
         return self.setting.noise
 
     @property
+    def gram(self) -> Array:
+        """K, amplitude included, in weighted coordinates."""
+        return self.setting.gram
+
+    @property
     def eta(self) -> float:
         """η; 0 where the sensitive attributes are constant."""
         return self.setting.eta

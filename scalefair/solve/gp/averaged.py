@@ -33,10 +33,10 @@ def averaged_probability(mean: Array, variance: Array) -> Array:
         The value at −mean is the rest to 1.
     """
     mean, spread = np.asarray(mean), np.sqrt(variance)
-    found = np.empty(mean.shape)
+    result = np.empty(mean.shape)
     narrow = spread <= 1.0
     at, sd = mean[narrow], spread[narrow]
-    found[narrow] = expit(at[:, None] + sd[:, None] * NORMAL) @ NORMAL_WEIGHT
+    result[narrow] = expit(at[:, None] + sd[:, None] * NORMAL) @ NORMAL_WEIGHT
     at, sd = mean[~narrow], spread[~narrow]
-    found[~narrow] = ndtr((at[:, None] - LOGISTIC) / sd[:, None]) @ LOGISTIC_WEIGHT
-    return found
+    result[~narrow] = ndtr((at[:, None] - LOGISTIC) / sd[:, None]) @ LOGISTIC_WEIGHT
+    return result

@@ -1,5 +1,7 @@
 """The evidence maximised over noise and amplitude at fixed η and length scales, without a pass.
 
+    max over σ², a of log p(y | σ², a) = max over τ of −½(nt log 2πσ² + t log_det(τ) + misfit(τ)/σ²)
+
 At a ratio τ = σ²/a² the best noise is known, σ² = misfit/(nt), or the bound next to it. What is
 left is a smooth function of log τ alone. It is scanned, since it may have several maxima, and each
 is refined to a root of its exact slope.
@@ -15,9 +17,8 @@ from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.spec import Bounds
 from scalefair.solve.gp.system import GaussianSlice, GaussianSystem
-
-Bounds = tuple[float, float]
 
 NOISE_BOUNDS = (1e-8, 1e2)
 """Default bounds of σ², in units of the variance of y."""
@@ -152,12 +153,12 @@ class _Curve:
         steps = max(2, int(np.ceil(PER_DECADE * (high - low) / np.log(10))))
         grid = np.linspace(low, high, steps + 1) if low < high else np.array([low])
         slopes = np.array([self.slope(x) for x in grid])
-        found = [
+        valleys = [
             brentq(self.slope, grid[i], grid[i + 1], xtol=1e-12)
             for i in np.flatnonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
         ]
         ends = [*grid[:1][slopes[:1] >= 0], *grid[-1:][slopes[-1:] <= 0]]
-        return max((self.point(x) for x in [*found, *ends]), key=lambda point: point.log_evidence)
+        return max((self.point(x) for x in [*valleys, *ends]), key=lambda point: point.log_evidence)
 
     def point(self, log_ratio: float) -> GaussianPoint:
         """Return the process at τ and the best noise."""
@@ -193,8 +194,12 @@ def _sentences(point: GaussianPoint, box: _Box) -> tuple[str, ...]:
     ]
     if not hits and point.slice.ratio <= box.ratio[0] * (1 + 1e-6) < box.ratio[1]:
         hits = [("noise", 0)]
-    return tuple(
-        f"{name}={values[name]:.3g} ran to its {('lower', 'upper')[end]} bound: "
-        f"{MEANING[name, end]}; widen {name}_bounds, fix it, or look at the data"
-        for name, end in hits
+    return tuple(bound_sentence(name, values[name], end) for name, end in hits)
+
+
+def bound_sentence(name: str, value: float, end: int, meaning: str | None = None) -> str:
+    """Return what is to be said of noise or amplitude at its lower or upper bound."""
+    return (
+        f"{name}={value:.3g} ran to its {('lower', 'upper')[end]} bound: "
+        f"{meaning or MEANING[name, end]}; widen {name}_bounds, fix it, or look at the data"
     )

@@ -1,6 +1,6 @@
 """The fair Gaussian process in weight space: one decomposition for all hyperparameters but θ.
 
-METHOD.md section 5. The features φ have an amplitude a, f(x) = ȳ + aφ(x)ᵀw with the prior
+The features φ have an amplitude a, f(x) = ȳ + aφ(x)ᵀw with the prior
 w ~ N(0, (I + (nη/σ²) a²RRᵀ)⁻¹), and y − ȳ has noise of variance σ². R is that of the features
 without amplitude. In β = aw, with the ratio τ = σ²/a²,
 

@@ -1,4 +1,4 @@
-"""What a fitted fair Gaussian process says of new rows: mean, deviation, covariance, draws.
+"""The distribution of f at new rows: mean, deviation, covariance, draws, class probabilities.
 
 A Nyström map φ of m landmarks sees the prior variance |φ(x)|² of the kernel's k(x, x). What is
 missing, r(x) = a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the landmarks, and
@@ -10,7 +10,7 @@ as it is, and the exact fair process, whose rest is punished, too, has no more v
 
 A noise variance σ² that was learnt fits y about φ(x)ᵀβ on the training rows, and so contains what
 is missing there; adding both would count it twice. With c, which r exceeds on 5 % of the training
-rows, and κ = min(1, σ²/c), the rest of f that is told of has the variance κ min(r, c) + (r − c)₊:
+rows, and κ = min(1, σ²/c), the rest of f is given the variance κ min(r, c) + (r − c)₊:
 no more than the data left room for on rows like those fitted, and all the excess elsewhere. New y
 has the variance of φᵀβ plus σ² + (r − c)₊. A noise that was given is taken at its word: c = 0.
 """
@@ -26,15 +26,24 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
-from scalefair.estimators._exact import ExactRows
-from scalefair.kernels import Kernel
-from scalefair.solve.dense.gp import ExactGP
+from scalefair.maps import Nystroem
+from scalefair.solve.gp.averaged import averaged_probability
 from scalefair.solve.gp.gaussian import GaussianFunction
 from scalefair.statistics.rows import whitened
 
 
+def missing_variance(phi: FeatureMap, amplitude: float) -> float:
+    """Return a² for a Nyström map, whose residual it multiplies; 0 for maps that miss nothing."""
+    return amplitude**2 if isinstance(phi, Nystroem) else 0.0
+
+
+def residual(phi: Any, x: Array, Phi: Rows) -> Array:
+    """Return k(x, x) − |φ(x)|² of rows and their features, shape (k,)."""
+    return np.asarray(np.maximum(phi.kernel_.diag(x) - np.sum(Phi**2, axis=1), 0.0))
+
+
 class Law(Protocol):
-    """The law of f, prior or posterior; rows x are arrays of shape (k, d)."""
+    """The distribution of f, prior or posterior; rows x are arrays of shape (k, d)."""
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""
@@ -70,7 +79,7 @@ class FeatureLaw:
     contained: float
 
     def with_weights(self, law: GaussianFunction) -> FeatureLaw:
-        """Return the same with another law of β."""
+        """Return the same with another distribution of β."""
         return replace(self, law=law)
 
     def mean(self, x: Array) -> Array:
@@ -87,9 +96,9 @@ class FeatureLaw:
         """Return var f and what the noise adds to it, both of shape (k,)."""
         x = _wide(x)
         Phi = whitened(self.phi, x)
-        residual, noise = self._residual(x, Phi), self.law.noise
-        inside = self._share * np.minimum(residual, self.contained)
-        excess = np.maximum(residual - self.contained, 0.0)
+        missed, noise = self._missed(x, Phi), self.law.noise
+        inside = self._share * np.minimum(missed, self.contained)
+        excess = np.maximum(missed - self.contained, 0.0)
         return self.law.variance(Phi) + inside + excess, noise - inside
 
     def covariance(self, x: Array) -> Array:
@@ -99,12 +108,12 @@ class FeatureLaw:
         covariance = self.law.covariance(Phi)
         if self.missing:
             kernel: Any = self.phi.kernel_  # type: ignore[attr-defined]
-            residual = self._residual(x, Phi)
-            told = self._share * np.minimum(residual, self.contained)
-            told += np.maximum(residual - self.contained, 0.0)
-            # Correlated as the kernel says, with the variances that are told of.
-            root = np.sqrt(self.missing * told / np.where(residual > 0, residual, 1.0))
-            rest = _positive(kernel(x) - Phi @ Phi.T)
+            missed = self._missed(x, Phi)
+            reported = self._share * np.minimum(missed, self.contained)
+            reported += np.maximum(missed - self.contained, 0.0)
+            # Correlated as the kernel says, with the variances that are reported.
+            root = np.sqrt(self.missing * reported / np.where(missed > 0, missed, 1.0))
+            rest = positive_part(kernel(x) - Phi @ Phi.T)
             covariance = covariance + root[:, None] * rest * root
         return covariance
 
@@ -113,85 +122,63 @@ class FeatureLaw:
         """κ."""
         return min(1.0, self.law.noise / self.contained) if self.contained else 1.0
 
-    def _residual(self, x: Array, Phi: Rows) -> Array:
-        if not self.missing:
-            return np.zeros(len(x))
-        diagonal = self.phi.kernel_.diag(x)  # type: ignore[attr-defined]
-        return np.asarray(self.missing * np.maximum(diagonal - np.sum(Phi**2, axis=1), 0.0))
+    def _missed(self, x: Array, Phi: Rows) -> Array:
+        return self.missing * residual(self.phi, x, Phi) if self.missing else np.zeros(len(x))
 
 
 @dataclass(frozen=True, eq=False)
-class ExactLaw:
-    """The same of the exact process, which is made again from the rows where it is needed first.
+class LatentLaw:
+    """f(x) = φ(x)ᵀβ, β ~ N(coef, FFᵀ) for each score, and what the features miss of the kernel.
+
+    A Nyström map sees |φ(x)|² of the kernel's k(x, x). The rest of f is independent of β, has mean
+    zero and the variance a²(k(x, x) − |φ(x)|²), which is added, as in `FairGPRegressor`.
 
     Parameters
     ----------
-    rows : ExactRows
-        The training rows.
-    kernel : Kernel
-    noise, amplitude, eta, eps : float
-    penalty : str
-    prior : bool
-        Whether y is not looked at.
+    phi : FeatureMap
+    coef : array of shape (m, k)
+    factors : array of shape (k, m, m)
+    missing : float
+        a² for a Nyström map; 0 for the others.
     """
 
-    rows: ExactRows
-    kernel: Kernel
-    noise: float
-    amplitude: float
-    eta: float
-    eps: float | None
-    penalty: str
-    prior: bool = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "process"}
-
-    def before_data(self) -> ExactLaw:
-        """Return the prior."""
-        return replace(self, prior=True)
-
-    @cached_property
-    def process(self) -> ExactGP:
-        """The posterior of f − ȳ."""
-        rows = self.rows
-        L, eps, penalty = rows.attributes(self.penalty, self.eps)
-        return ExactGP.fit(
-            self.kernel, rows.x, None if rows.psi is None else L, rows.y - self.offset,
-            noise=self.noise, amplitude=self.amplitude, eta=self.eta, penalty=penalty, eps=eps,
-            weight=rows.weight,
-        )  # fmt: skip
-
-    def at(self, theta: Array) -> ExactGP:
-        """Return the posterior at [log θ, log a, log σ²]."""
-        amplitude, noise = np.exp(theta[-2:])
-        kernel = (
-            self.kernel if len(theta) == 2 else self.kernel.with_length_scale(np.exp(theta[:-2]))
-        )
-        return self.process.problem.at(
-            kernel, noise=float(noise), amplitude=float(amplitude), eta=self.eta
-        )
-
-    @property
-    def offset(self) -> Array:
-        """ȳ, shape (t,)."""
-        return np.asarray(np.average(self.rows.y, axis=0, weights=self.rows.weight))
+    phi: FeatureMap
+    coef: Array
+    factors: Array
+    missing: float
 
     def mean(self, x: Array) -> Array:
-        """Return E f, shape (k, t)."""
-        if self.prior:
-            return np.tile(self.offset, (len(x), 1))
-        return self.offset + self.process.mean(x)
+        """Return E f, shape (rows, k)."""
+        return np.asarray(whitened(self.phi, _wide(x)) @ self.coef)
 
-    def variances(self, x: Array) -> tuple[Array, Array]:
-        """Return var f and the noise, both of shape (k,)."""
-        variance = np.diagonal(self.covariance(x)) if self.prior else self.process.variance(x)
-        return variance, np.full(len(x), self.noise)
+    def mean_and_variance(self, x: Array) -> Array:
+        """Return E f and var f side by side, shape (rows, 2k)."""
+        return np.hstack(self.both(x))
 
-    def covariance(self, x: Array) -> Array:
-        """Return cov f, shape (k, k)."""
-        of = self.process.prior_covariance if self.prior else self.process.covariance
-        return _positive(of(x))
+    def both(self, x: Array) -> tuple[Array, Array]:
+        """Return E f and var f, shape (rows, k) each."""
+        x = _wide(x)
+        Phi = whitened(self.phi, x)
+        variance = np.stack([np.sum((Phi @ F) ** 2, axis=1) for F in self.factors], axis=1)
+        if self.missing:
+            variance += self.missing * residual(self.phi, x, Phi)[:, None]
+        return Phi @ self.coef, variance
+
+    def probabilities(self, x: Array) -> Array:
+        """Return the probabilities of the classes, averaged over f; shape (rows, classes)."""
+        mean, variance = self.both(x)
+        if mean.shape[1] == 1:
+            # Each by itself: 1 − p would lose the digits of a small probability.
+            return averaged_probability(np.hstack([-mean, mean]), np.hstack([variance] * 2))
+        p = np.maximum(averaged_probability(mean, variance), np.finfo(float).tiny)
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def codes(self, x: Array) -> Array:
+        """Return the position of the most likely class, shape (rows,)."""
+        if self.coef.shape[1] == 1:
+            # Averaging moves a probability towards ½, but never across.
+            return np.asarray(self.mean(x)[:, 0] > 0, dtype=np.float64)
+        return np.asarray(np.argmax(self.probabilities(x), axis=1), dtype=np.float64)
 
 
 def covariance_of(law: Law, x: Array, *, include_noise: bool) -> Array:
@@ -211,38 +198,35 @@ def draw(law: Law, x: Array, size: int, seed: Any, *, include_noise: bool) -> Ar
     return np.asarray(mean[:, :, None] + np.swapaxes(draws, 0, 1))
 
 
+def mean_and_deviation(law: Law, x: Array, *, include_noise: bool) -> Array:
+    """Return E f and, as a last column, the deviation of f or of new y; shape (k, t + 1)."""
+    variance, noise = law.variances(x)
+    total = variance + noise if include_noise else variance
+    return np.column_stack([law.mean(x), np.sqrt(total)])
+
+
 @dataclass(frozen=True, eq=False)
-class Predictor:
-    """Makes the function of chunks that `predict` runs, for ``source.map``.
+class OnChunks:
+    """Makes the function of chunks that predictions run, for ``source.map``.
 
     Parameters
     ----------
-    law : Law
-    std : bool
-        Join the standard deviation as a last column.
-    include_noise : bool
-        That of new y instead of f.
+    function : callable
+        Of rows x.
     """
 
-    law: Law
-    std: bool
-    include_noise: bool
+    function: Callable[[Array], Array]
 
     def __call__(self) -> Callable[[Chunk], Array]:
-        """Return the function."""
-        return self.predict
+        """Return the function of chunks."""
+        return self.run
 
-    def predict(self, chunk: Chunk) -> Array:
-        """Return E f and, if so asked, the deviation; shape (k, t) or (k, t + 1)."""
-        mean = self.law.mean(chunk.x)
-        if not self.std:
-            return mean
-        variance, noise = self.law.variances(chunk.x)
-        total = variance + noise if self.include_noise else variance
-        return np.column_stack([mean, np.sqrt(total)])
+    def run(self, chunk: Chunk) -> Array:
+        """Return the function of the rows of a chunk."""
+        return self.function(chunk.x)
 
 
-def _positive(matrix: Array) -> Array:
+def positive_part(matrix: Array) -> Array:
     """Return the symmetric positive semi-definite matrix that rounding has moved it from."""
     values, vectors = positive_eigh((matrix + matrix.T) / 2)
     return np.asarray((vectors * values) @ vectors.T)
