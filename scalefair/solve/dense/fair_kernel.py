@@ -18,7 +18,7 @@ import numpy as np
 from scalefair._typing import Array, Rows
 from scalefair.kernels import Kernel
 from scalefair.kernels.checks import LengthScale, as_adjoint, as_output, as_rows
-from scalefair.solve.dense.prior import FairPrior, quickest_prior
+from scalefair.solve.dense.prior import FairPrior, prior_of
 from scalefair.solve.dense.ridge import (
     Spectrum,
     WeightedRows,
@@ -89,7 +89,7 @@ class SensitiveRows:
     def prior(self, gram: Array, *, eta: float, noise: float) -> FairPrior:
         """Return G with N = GGᵀ, rows scaled by v, and KG, from K = k(X, X)."""
         root = self.rows.root[:, None]
-        prior = quickest_prior(self.weighted(gram), self.spectrum, eta=eta, noise=noise)
+        prior = prior_of(self.weighted(gram), self.spectrum, eta=eta, noise=noise)
         return FairPrior(root * prior.factor, prior.train / root)
 
 

@@ -1,27 +1,33 @@
-"""The exact (n×n) fair Gaussian process of a kernel: evidence, its ARD gradient, and predictions.
+"""The dense (n×n) fair Gaussian process: posterior, evidence, and its gradient.
 
-y = f + N(0, σ²/w), f ~ GP(0, k*) with the fair kernel k* of `scalefair.solve.dense.prior`, made of
-a²k. The adjoint G = ∂ log evidence/∂K (`scalefair.solve.dense.forms`) gives every derivative:
+y = f + N(0, σ²/w), f ~ GP(0, k*), k* = k − gᵀg, g = Gᵀk_X (`scalefair.solve.dense.prior`). With
+K* = k*(X, X), LLᵀ = K* + σ²I and a = (LLᵀ)⁻¹y, in the weighted coordinates of the ridge,
 
-    ∂/∂log θ_l = Σ_ij G_ij ∂K_ij/∂log θ_l      ∂/∂log a = 2 Σ_ij G_ij K_ij
-    ∂/∂log σ² = −½(tn − yᵀ(K* + σ²I)⁻¹y) − Σ_ij G_ij K_ij
+    mean k_Xᵀc,  c = a − Gg_Xᵀa          covariance k* − k*_Xᵀ(LLᵀ)⁻¹k*_X
+    log evidence = −½(t(n log 2πσ² + log|LLᵀ/σ²|) + yᵀa)
 
-The last, because K*/σ² depends on K/σ² and η alone: noise acts through the prior, too.
+n the sum of the weights, which makes weight 2 the row twice. As dK* = BᵀdKB with B = I − Gg_Xᵀ, the
+adjoint A = ∂ log evidence/∂K = −½B(t(LLᵀ)⁻¹ − aaᵀ)Bᵀ gives every derivative,
+
+    ∂/∂log θ_l = Σ_ij A_ij ∂K_ij/∂log θ_l      ∂/∂log amplitude = 2 Σ_ij A_ij K_ij
+    ∂/∂log σ² = −½(tn − yᵀa) − Σ_ij A_ij K_ij
+
+the last, because K*/σ² depends on K/σ² and η alone: noise acts through the prior, too.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
 
-from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.kernels import RBF, Kernel
-from scalefair.solve.dense.forms import Form, Setting, solve_form
+from scalefair.kernels import Kernel
+from scalefair.solve.dense.prior import FairPrior, prior_of
 from scalefair.solve.dense.ridge import (
     Spectrum,
     WeightedRows,
@@ -29,10 +35,148 @@ from scalefair.solve.dense.ridge import (
     penalty_spectrum,
     weighted_rows,
 )
-from scalefair.stream._threads import one_blas_thread
 
-FEW_ROWS = 1500
-"""Up to here one thread of BLAS is quicker than two that share two cores with another BLAS."""
+
+@dataclass(frozen=True, eq=False)
+class FairGP:
+    """Posterior of f given y = f(X) + N(0, σ²), from Gram matrices.
+
+    Parameters
+    ----------
+    rows : WeightedRows
+        Which training rows count.
+    gram : array of shape (k, k)
+        K in weighted coordinates.
+    target : array of shape (k,) or (k, t)
+        y in weighted coordinates.
+    noise : float
+        σ².
+    prior : FairPrior
+        k* in weighted coordinates.
+    cholesky : array of shape (k, k)
+        L, lower.
+    """
+
+    rows: WeightedRows
+    gram: Array
+    target: Array
+    noise: float
+    prior: FairPrior
+    cholesky: Array
+
+    @classmethod
+    def of(
+        cls,
+        rows: WeightedRows,
+        gram: Array,
+        target: Array,
+        spectrum: Spectrum,
+        *,
+        eta: float,
+        noise: float,
+    ) -> FairGP:
+        """Factorise K* + σ²I; all in weighted coordinates."""
+        prior = prior_of(gram, spectrum, eta=eta, noise=noise)
+        return cls(rows, gram, target, noise, prior, _cholesky(prior.gram(gram), noise))
+
+    @cached_property
+    def _solved(self) -> Array:
+        """a."""
+        return np.asarray(cho_solve((self.cholesky, True), self.target, check_finite=False))
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs t."""
+        return int(self.target[0].size)
+
+    @property
+    def misfit(self) -> float:
+        """yᵀ(K* + σ²I)⁻¹y, summed over the outputs."""
+        return float(np.sum(self.target * self._solved))
+
+    @property
+    def log_evidence(self) -> float:
+        """log N(y | 0, K* + σ²I), summed over the outputs."""
+        n, k = self.rows.total, len(self.gram)
+        log_det = 2.0 * float(np.sum(np.log(np.diag(self.cholesky))))
+        volume = n * np.log(2 * np.pi) + (n - k) * np.log(self.noise) + log_det
+        return float(-0.5 * (self.outputs * volume + self.misfit))
+
+    @cached_property
+    def dual_coef(self) -> Array:
+        """c of the mean k(x, X) c, zero for rows of weight zero: it needs the plain kernel only."""
+        a = self._solved
+        return self.rows.scatter(a - self.prior.factor @ (self.prior.train.T @ a))
+
+    def mean(self, K_new: Array) -> Array:
+        """Return E f at new points from K_new = k(X_new, X), shape (p,) or (p, t)."""
+        return np.asarray(K_new @ self.dual_coef)
+
+    def covariance(self, K_new: Array, K_new_new: Array) -> Array:
+        """Return k*(·,·) − k*_X(·)ᵀ (K* + σ²I)⁻¹ k*_X(·), shape (p, p)."""
+        spread = self._spread(K_new)
+        return np.asarray(K_new_new - spread @ spread.T)
+
+    def variance(self, K_new: Array, diagonal: Array) -> Array:
+        """Return the diagonal of `covariance` from k(x, x) at the new points, shape (p,)."""
+        return np.asarray(np.maximum(diagonal - np.sum(self._spread(K_new) ** 2, axis=1), 0.0))
+
+    def prior_covariance(self, K_new: Array, K_new_new: Array) -> Array:
+        """Return k* at any points, before y is seen, shape (p, p)."""
+        g = self._scaled(K_new) @ self.prior.factor
+        return np.asarray(K_new_new - g @ g.T)
+
+    def _scaled(self, K_new: Array) -> Array:
+        return np.asarray(K_new[:, self.rows.index] * self.rows.root)
+
+    def _spread(self, K_new: Array) -> Array:
+        """g and k*_Xᵀ L⁻ᵀ side by side, shape (p, r + k): the covariance is k − their square."""
+        scaled = self._scaled(K_new)
+        g = scaled @ self.prior.factor
+        fair = scaled - g @ self.prior.train.T
+        solved = solve_triangular(self.cholesky, fair.T, lower=True, check_finite=False).T
+        return np.hstack([g, solved])
+
+    def adjoint(self) -> Array:
+        """A with d log evidence = Σ_ij A_ij dK_ij for symmetric dK, shape (k, k)."""
+        lower = dpotri(self.cholesky, lower=1)[0]
+        inverse = lower + lower.T
+        inverse[np.diag_indices_from(inverse)] /= 2
+        a = self._solved.reshape(len(self.gram), -1)
+        W = 0.5 * (a @ a.T - self.outputs * inverse)
+        half = W - self.prior.factor @ (self.prior.train.T @ W)
+        return np.asarray(half - (half @ self.prior.train) @ self.prior.factor.T)
+
+
+def fair_gp(
+    K: Any,
+    L: Any,
+    y: Any,
+    *,
+    eta: float,
+    noise: float,
+    eps: float = 1e-6,
+    penalty: str = "normalized",
+    weight: Any = None,
+) -> FairGP:
+    """Fair GP regression: an ordinary GP with the kernel k*, which depends on η/σ².
+
+    Parameters
+    ----------
+    K, L : array of shape (n, n)
+        Gram matrices of inputs (amplitude included) and sensitive attributes.
+    y : array of shape (n,) or (n, t)
+        Targets, centred by the caller; outputs are independent and share the covariance.
+    eta, noise, eps, penalty
+        As in `fair_prior`.
+    weight : array of shape (n,) or None
+        Row weights: the noise variance of a row is σ²/w, and the evidence counts a row of weight 2
+        as two rows with that target.
+    """
+    rows = weighted_rows(len(np.atleast_1d(y)), weight)
+    gram, target = rows.gram("K", K), rows.values("y", y)
+    spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    return FairGP.of(rows, gram, target, spectrum, eta=eta, noise=noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,19 +189,16 @@ class ExactProblem:
         Inputs of the rows of positive weight.
     rows : WeightedRows
         Which rows these are.
-    target : array of shape (k, t)
+    target : array of shape (k,) or (k, t)
         y in weighted coordinates.
     spectrum : Spectrum or None
         Of the penalty M; None without sensitive attributes.
-    single : bool
-        Whether y was one-dimensional.
     """
 
     X: Any
     rows: WeightedRows
     target: Array
     spectrum: Spectrum | None
-    single: bool
 
     @classmethod
     def build(
@@ -78,10 +219,8 @@ class ExactProblem:
                 "reshape one column with X.reshape(-1, 1)"
             )
         rows = weighted_rows(len(inputs), weight)
-        target = rows.values("y", y)
         spectrum = None if L is None else penalty_spectrum(rows, L, eps=eps, penalty=penalty)
-        kept = _checked(inputs[rows.index])
-        return cls(kept, rows, target.reshape(len(target), -1), spectrum, target.ndim == 1)
+        return cls(_checked(inputs[rows.index]), rows, rows.values("y", y), spectrum)
 
     def at(
         self, kernel: Kernel, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
@@ -95,26 +234,14 @@ class ExactProblem:
                 f"eta={eta} needs the Gram matrix L of the sensitive attributes, got None; "
                 "pass L, or eta=0 for an ordinary Gaussian process"
             )
-        with self.products():
-            gram = self.weighted(np.asarray(kernel(self.X), dtype=np.float64))
+        gram = self.weighted(np.asarray(kernel(self.X), dtype=np.float64))
         gram *= float(amplitude) ** 2
-        none = Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
-        spectrum = none if self.spectrum is None else self.spectrum
+        spectrum = self.spectrum or Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
         # A constant s has no direction to punish: then the ordinary process, whatever eta.
         eta = float(eta) if len(spectrum.values) else 0.0
-        setting = Setting(self.rows, gram, self.target, spectrum, float(noise), eta)
-        with self.products(eta):
-            form = solve_form(setting)
-        return ExactGP(self, kernel, float(amplitude), form, setting)
-
-    def products(self, eta: float = 1.0) -> AbstractContextManager[None]:
-        """Hold BLAS to one thread for NumPy's products where the matrices are small.
-
-        The wheels of NumPy and SciPy each bring a BLAS with threads of its own, which wait for the
-        next call by spinning: products of the one and factorisations of the other by turns would
-        fight for the cores. With η = 0 the process itself takes factorisations only.
-        """
-        return one_blas_thread() if len(self.X) <= FEW_ROWS and eta > 0 else nullcontext()
+        counted = WeightedRows(len(gram), np.arange(len(gram)), self.rows.root)
+        gp = FairGP.of(counted, gram, self.target, spectrum, eta=eta, noise=float(noise))
+        return ExactGP(self, kernel, float(amplitude), eta, gp)
 
     def weighted(self, matrix: Array) -> Array:
         """vGv, in place: of the kernel matrix, and of its adjoint."""
@@ -126,7 +253,7 @@ class ExactProblem:
 
 @dataclass(frozen=True, eq=False)
 class ExactGP:
-    """Posterior of f ~ GP(0, k*) given y = f(X) + N(0, σ²).
+    """`FairGP` of a kernel: predictions from inputs, and the gradient in its length scales.
 
     Made by `ExactGP.fit`, or by `ExactProblem.at` where many hyperparameters are tried.
 
@@ -136,18 +263,17 @@ class ExactGP:
     kernel : Kernel
         k, without the amplitude.
     amplitude : float
-        a; the kernel of f before fairness is a²k.
-    form : Form
-        The factorisations.
-    setting : Setting
-        What they factorise.
+        The kernel of f before fairness is k times its square.
+    eta : float
+        η; 0 where the sensitive attributes are constant.
+    gp : FairGP
     """
 
     problem: ExactProblem
     kernel: Kernel
     amplitude: float
-    form: Form
-    setting: Setting
+    eta: float
+    gp: FairGP
 
     @classmethod
     def fit(
@@ -174,17 +300,10 @@ class ExactGP:
             Inputs.
         L : array of shape (n, n) or None
             Gram matrix of the sensitive attributes; None only with ``eta=0``.
-        y : array of shape (n,) or (n, t)
-            Targets, centred by the caller; outputs are independent and share the covariance.
-        noise, amplitude : float
-            σ² and a, both positive.
-        eta : float
-            Weight of the penalty, 0 ≤ η ≤ ∞.
-        penalty : {"normalized", "hsic"}
-        eps : float
-            ε of `normalized`.
-        weight : array of shape (n,) or None
-            Row weights: the noise variance of a row is σ²/w, and weight 2 counts as the row twice.
+        y, noise, eta, penalty, eps, weight
+            As in `fair_gp`.
+        amplitude : float
+            The kernel of f before fairness is k times its square.
         """
         problem = ExactProblem.build(X, L, y, penalty=penalty, eps=eps, weight=weight)
         return problem.at(kernel, noise=noise, amplitude=amplitude, eta=eta)
@@ -192,91 +311,64 @@ class ExactGP:
     @property
     def noise(self) -> float:
         """σ²."""
-        return self.setting.noise
-
-    @property
-    def gram(self) -> Array:
-        """K, amplitude included, in weighted coordinates."""
-        return self.setting.gram
-
-    @property
-    def eta(self) -> float:
-        """η; 0 where the sensitive attributes are constant."""
-        return self.setting.eta
+        return self.gp.noise
 
     @property
     def log_evidence(self) -> float:
         """log N(y | 0, k*(X, X) + σ²I), summed over the outputs."""
-        return self.form.log_evidence
+        return self.gp.log_evidence
 
     @cached_property
     def gradient(self) -> Array:
-        """∂ log evidence/∂(log θ, log a, log σ²), shape (n_hyper + 2,), at fixed η."""
-        with self.problem.products(self.eta):
-            adjoint = self.form.adjoint()
-        with self.problem.products():
-            in_scale, volume = self._contractions(adjoint)
-        spent = self.setting.outputs * self.problem.rows.total - self.form.misfit
+        """∂ log evidence/∂(log θ, log amplitude, log σ²), shape (n_hyper + 2,), at fixed η."""
+        gp, adjoint = self.gp, self.gp.adjoint()
+        volume = float(np.vdot(adjoint, gp.gram))
+        adjoint = self.amplitude**2 * self.problem.weighted(adjoint)
+        in_scale = self.kernel.gradient(self.problem.X, None, adjoint)
+        spent = gp.outputs * gp.rows.total - gp.misfit
         return np.concatenate([in_scale, [2.0 * volume, -0.5 * spent - volume]])
 
-    def _contractions(self, adjoint: Array) -> tuple[Array, float]:
-        """Σ_ij G_ij ∂K_ij/∂log θ and Σ_ij G_ij K_ij; G is overwritten."""
-        volume = float(np.vdot(adjoint, self.setting.gram))
-        if isinstance(self.kernel, RBF):
-            adjoint *= self.setting.gram
-            return self.kernel.log_gradient(self.problem.X, None, adjoint), volume
-        adjoint = self.problem.weighted(adjoint)
-        inner = self.kernel.gradient(self.problem.X, None, adjoint)
-        return self.amplitude**2 * inner, volume
-
-    @cached_property
+    @property
     def dual_coef(self) -> Array:
-        """c of the mean k(x, X) c, a² included; shape (n,) or (n, t), zero at weight zero."""
-        full = self.problem.rows.scatter(self.amplitude**2 * self.form.coef)
-        return np.asarray(full[:, 0] if self.problem.single else full)
+        """c of the mean k(x, X) c, amplitude included; (n,) or (n, t), zero at weight zero."""
+        full = np.zeros((self.problem.rows.size, *self.gp.dual_coef.shape[1:]))
+        full[self.problem.rows.index] = self.amplitude**2 * self.gp.dual_coef
+        return full
 
     def mean(self, X_new: Any) -> Array:
         """Return E f at new points, shape (p,) or (p, t)."""
-        return np.asarray(self._plain(X_new, self.problem.X) @ self.dual_coef[self._index])
+        return self.gp.mean(self._gram(X_new, self.problem.X))
 
     def variance(self, X_new: Any) -> Array:
         """Return var f at new points without noise, the same for every output, shape (p,)."""
-        spread = self.form.spread(self._cross(X_new))
         prior = self.amplitude**2 * np.asarray(self.kernel.diag(_wide(X_new)), dtype=np.float64)
-        return np.asarray(np.maximum(prior - np.sum(spread**2, axis=1), 0.0))
+        return self.gp.variance(self._gram(X_new, self.problem.X), prior)
 
     def covariance(self, X_new: Any) -> Array:
         """Return cov f at new points without noise, shape (p, p)."""
-        spread = self.form.spread(self._cross(X_new))
-        return self.amplitude**2 * self._plain(X_new) - spread @ spread.T
+        return self.gp.covariance(self._gram(X_new, self.problem.X), self._gram(X_new))
 
     def prior_covariance(self, X_new: Any) -> Array:
         """Return the fair prior k* at any points, before y is seen, shape (p, p)."""
-        g = self._cross(X_new) @ self.form.prior.factor
-        return self.amplitude**2 * self._plain(X_new) - g @ g.T
+        return self.gp.prior_covariance(self._gram(X_new, self.problem.X), self._gram(X_new))
 
-    def sample(
-        self, X_new: Any, size: int, rng: np.random.Generator, *, prior: bool = False
-    ) -> Array:
-        """Return joint draws of f, shape (size, p) or (size, p, t), of posterior or prior."""
-        covariance = self.prior_covariance(X_new) if prior else self.covariance(X_new)
-        values, vectors = positive_eigh(covariance)
-        root = vectors * np.sqrt(values)
-        white = rng.standard_normal((size, len(values), self.setting.outputs))
-        draws = np.matmul(root, white)
-        mean = 0.0 if prior else self.mean(X_new)
-        return np.asarray(mean + (draws[:, :, 0] if self.problem.single else draws))
+    def _gram(self, A: Any, B: Any = None) -> Array:
+        """Return amplitude² k(A, B)."""
+        return self.amplitude**2 * np.asarray(self.kernel(_wide(A), B), dtype=np.float64)
 
-    @property
-    def _index(self) -> Any:
-        return self.problem.rows.index
 
-    def _plain(self, A: Any, B: Any = None) -> Array:
-        return np.asarray(self.kernel(_wide(A), B), dtype=np.float64)
-
-    def _cross(self, X_new: Any) -> Array:
-        """a²k(x, X)v, shape (p, k)."""
-        return self._plain(X_new, self.problem.X) * (self.amplitude**2 * self.problem.rows.root)
+def _cholesky(gram: Array, noise: float) -> Array:
+    """Return the lower factor of K + σ²I; raise ValueError if σ² drowns in rounding error."""
+    noisy = gram.copy()
+    noisy[np.diag_indices_from(noisy)] += noise
+    # The transpose of a symmetric matrix is the matrix itself in LAPACK's order, without a copy.
+    factor, info = dpotrf(noisy.T, lower=1, clean=1, overwrite_a=1)
+    if info:
+        raise ValueError(
+            f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
+            f"{np.trace(gram):.3g}; use a larger noise variance"
+        )
+    return np.asarray(factor)
 
 
 def _wide(X: Any) -> Any:

@@ -151,8 +151,8 @@ class DenseEvidence:
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
         """Return the log evidence, its gradient, and n·t."""
         process = process_at(self.problem, self.kernel, hyper, eta)
-        t = self.problem.target.shape[1]
-        return process.log_evidence, process.gradient, t * self.problem.rows.total
+        scale = process.gp.outputs * process.gp.rows.total
+        return process.log_evidence, process.gradient, scale
 
     def learning_eta(self) -> float:
         """Return the finite η that length scales are learnt with."""
@@ -191,7 +191,7 @@ def fit_dense(rows: DenseRows, spec: Spec, progress: Progress) -> GPFit:
     process = process_at(problem, rows.kernel, result.hyper, spec.eta)
     kernel, noise, amplitude = process.kernel, process.noise, process.amplitude
     scales = np.log(kernel.theta)
-    gram = process.gram / amplitude**2
+    gram = process.gp.gram / amplitude**2
     fit = GPFit(
         law=ExactLaw(rows, kernel, noise, amplitude, spec.eta, spec.eps, spec.penalty),
         psi=rows.psi, kernel=scaled(kernel, amplitude),

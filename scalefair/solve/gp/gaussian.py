@@ -120,11 +120,6 @@ class GaussianFunction:
         spread = Phi @ self.factor
         return np.asarray(spread @ spread.T)
 
-    def sample(self, Phi: Rows, size: int, rng: np.random.Generator) -> Array:
-        """Return `size` joint draws of f at rows of φ, shape (size, k, t)."""
-        white = rng.standard_normal((size, self.factor.shape[1], len(self.offset)))
-        return np.asarray(self.mean(Phi) + np.matmul(Phi @ self.factor, white))
-
 
 def log_evidence(
     moments: Moments,
