@@ -140,12 +140,14 @@ class FairGP:
     def adjoint(self) -> Array:
         """A with d log evidence = Σ_ij A_ij dK_ij for symmetric dK, shape (k, k)."""
         lower = dpotri(self.cholesky, lower=1)[0]
-        inverse = lower + lower.T
-        inverse[np.diag_indices_from(inverse)] /= 2
-        a = self._solved.reshape(len(self.gram), -1)
-        W = 0.5 * (a @ a.T - self.outputs * inverse)
-        half = W - self.prior.factor @ (self.prior.train.T @ W)
-        return np.asarray(half - (half @ self.prior.train) @ self.prior.factor.T)
+        W = lower + lower.T
+        W[np.diag_indices_from(W)] /= 2
+        a = self._solved.reshape(len(W), -1)
+        W *= -0.5 * self.outputs
+        W += 0.5 * a @ a.T
+        W -= self.prior.factor @ (self.prior.train.T @ W)
+        W -= (W @ self.prior.train) @ self.prior.factor.T
+        return np.asarray(W)
 
 
 def fair_gp(
@@ -323,8 +325,8 @@ class ExactGP:
         """∂ log evidence/∂(log θ, log amplitude, log σ²), shape (n_hyper + 2,), at fixed η."""
         gp, adjoint = self.gp, self.gp.adjoint()
         volume = float(np.vdot(adjoint, gp.gram))
-        adjoint = self.amplitude**2 * self.problem.weighted(adjoint)
-        in_scale = self.kernel.gradient(self.problem.X, None, adjoint)
+        plain = self.problem.weighted(adjoint)
+        in_scale = self.amplitude**2 * self.kernel.gradient(self.problem.X, None, plain)
         spent = gp.outputs * gp.rows.total - gp.misfit
         return np.concatenate([in_scale, [2.0 * volume, -0.5 * spent - volume]])
 
