@@ -27,8 +27,8 @@ from scalefair.maps import Nystroem
 from scalefair.maps._moving import MovingNystroem
 from scalefair.solve.dense.process import ExactLaw, fit_dense
 from scalefair.solve.gp.distribution import (
+    Distribution,
     FeatureLaw,
-    Law,
     covariance_of,
     draw,
     mean_and_deviation,
@@ -145,7 +145,7 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
     Notes
     -----
     The evidence of length scales has several maxima and, where the best noise jumps from one to
-    another, kinks. A search whose line search fails there goes on from the same place; `n_restarts`
+    another, kinks. A search whose line search fails there goes on from there; `n_restarts`
     looks for other maxima.
 
     Examples
@@ -299,10 +299,10 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
-        law, t = self._law, self._n_targets
-        function = law.mean
+        distribution, t = self._law, self._n_targets
+        function = distribution.mean
         if return_std:
-            function = partial(mean_and_deviation, law, include_noise=bool(include_noise))
+            function = partial(mean_and_deviation, distribution, include_noise=bool(include_noise))
         columns = self._predicted(X, function)
         mean = columns[:, 0] if self._one_target else columns[:, :t]
         if return_std:
@@ -310,7 +310,7 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
             return mean, columns[:, t] if self._one_target else columns[:, [t] * t]
         if not return_cov:
             return mean
-        cov = covariance_of(law, self._in_memory(X), include_noise=include_noise)
+        cov = covariance_of(distribution, self._in_memory(X), include_noise=include_noise)
         return mean, cov if self._one_target else np.repeat(cov[:, :, None], t, axis=2)
 
     def sample_y(
@@ -363,13 +363,13 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
         system = GaussianSystem.build(self.moments_, **self._setting)
         return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=self.eta_)
 
-    def _prior(self) -> Law:
+    def _prior(self) -> Distribution:
         if isinstance(self._law, ExactLaw):
             return self._law.before_data()
         return self._law.with_weights(self._point(self.noise_, self.amplitude_).prior())
 
-    def _draws(self, law: Law, X: Any, size: int, seed: Any, include_noise: bool) -> Array:
-        draws = draw(law, self._in_memory(X), size, seed, include_noise=include_noise)
+    def _draws(self, of: Distribution, X: Any, size: int, seed: Any, include_noise: bool) -> Array:
+        draws = draw(of, self._in_memory(X), size, seed, include_noise=include_noise)
         return draws[:, 0] if self._one_target else draws
 
     def _in_memory(self, X: Any) -> Array:

@@ -187,7 +187,7 @@ class Process(CallbackSupportMixin):
         sample = data.sample
         weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
         self._input_scale = standard_deviation(np.asarray(sample.x), weight)
-        self._law, self.psi_, self.kernel_ = fit.law, fit.psi, fit.kernel
+        self._law, self.psi_, self.kernel_ = fit.distribution, fit.psi, fit.kernel
         if fit.phi is not None and fit.moments is not None:
             self.phi_, self.moments_ = fit.phi, fit.moments
         self.theta_, self.amplitude_, self.eta_ = fit.theta, fit.amplitude, fit.eta

@@ -207,7 +207,7 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
         evidence = LaplaceEvidence(self._spec(data), data.source, self._row_map(data), progress)
         fit = fit_classes(evidence)
         self._store(fit, data)
-        self.classes_, self.coef_ = coded.classes, fit.law.coef.T
+        self.classes_, self.coef_ = coded.classes, fit.distribution.coef.T
         self.n_passes_, self._evidence = fit.n_passes, fit.evidence
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:

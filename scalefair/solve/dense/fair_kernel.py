@@ -74,8 +74,10 @@ class SensitiveRows:
         inputs = as_rows(X, "X")
         rows = weighted_rows(len(inputs), weight)
         spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
-        kept = inputs[rows.index]
-        return cls(kept.astype(np.float64) if kept.dtype == np.float32 else kept, rows, spectrum)
+        counted = inputs[rows.index]
+        if counted.dtype == np.float32:
+            counted = counted.astype(np.float64)
+        return cls(counted, rows, spectrum)
 
     def __deepcopy__(self, memo: Any) -> SensitiveRows:
         # Nothing in it changes, and scikit-learn copies a kernel at every evaluation.

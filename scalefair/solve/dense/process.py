@@ -24,17 +24,15 @@ from scalefair.solve.gp.limit import MAX_LEARNING_ETA
 from scalefair.solve.gp.profile import (
     AMPLITUDE_BOUNDS,
     NOISE_BOUNDS,
-    bound_sentence,
+    at_log_bounds,
     check_target,
+    log_bounds,
 )
 from scalefair.solve.gp.search import Box, scale_sentences, search
 from scalefair.solve.gp.spec import Bounds, Progress, Spec
 
 START_NOISE = 0.1
 """σ² where the search starts, in units of the variance of y; a starts at its deviation."""
-
-MAX_DISTANCE = {("amplitude", 0): np.log(10.0)}
-"""How near a bound counts: an amplitude far below the noise changes nothing, so that it stops."""
 
 
 class DenseRows(Protocol):
@@ -135,12 +133,12 @@ class DenseEvidence:
     def amplitude_bounds(self) -> Bounds:
         """Bounds of log a; equal where it is given."""
         unit = float(np.sqrt(self.variance))
-        return _log_bounds(self.spec.amplitude, self.spec.amplitude_bounds, AMPLITUDE_BOUNDS, unit)
+        return log_bounds(self.spec.amplitude, self.spec.amplitude_bounds, AMPLITUDE_BOUNDS, unit)
 
     @property
     def noise_bounds(self) -> Bounds:
         """Bounds of log σ²; equal where it is given."""
-        return _log_bounds(self.spec.noise, self.spec.noise_bounds, NOISE_BOUNDS, self.variance)
+        return log_bounds(self.spec.noise, self.spec.noise_bounds, NOISE_BOUNDS, self.variance)
 
     @property
     def bounds(self) -> Box:
@@ -162,21 +160,12 @@ class DenseEvidence:
         return MAX_LEARNING_ETA / (largest or 1.0)
 
     def at_bounds(self, hyper: Array) -> tuple[str, ...]:
-        """Return one sentence for each of noise and amplitude that ran to a bound."""
-        bounds = {"amplitude": self.amplitude_bounds, "noise": self.noise_bounds}
-        return tuple(
-            bound_sentence(name, np.exp(value), end)
-            for (name, pair), value in zip(bounds.items(), hyper[-2:], strict=True)
-            for end in (0, 1)
-            if pair[0] < pair[1] and abs(value - pair[end]) < MAX_DISTANCE.get((name, end), 1e-6)
+        """Return what is to be said of an amplitude and a noise that ran to a bound."""
+        amplitude, noise = hyper[-2:]
+        return (
+            *at_log_bounds("amplitude", amplitude, self.amplitude_bounds),
+            *at_log_bounds("noise", noise, self.noise_bounds),
         )
-
-
-def _log_bounds(given: float | None, bounds: Bounds | None, default: Bounds, unit: float) -> Bounds:
-    if given is not None:
-        bounds = given, given
-    low, high = np.log(bounds or (unit * default[0], unit * default[1]))
-    return float(low), float(high)
 
 
 def fit_dense(rows: DenseRows, spec: Spec, progress: Progress) -> GPFit:
@@ -193,7 +182,7 @@ def fit_dense(rows: DenseRows, spec: Spec, progress: Progress) -> GPFit:
     scales = np.log(kernel.theta)
     gram = process.gp.gram / amplitude**2
     fit = GPFit(
-        law=ExactLaw(rows, kernel, noise, amplitude, spec.eta, spec.eps, spec.penalty),
+        distribution=ExactLaw(rows, kernel, noise, amplitude, spec.eta, spec.eps, spec.penalty),
         psi=rows.psi, kernel=scaled(kernel, amplitude),
         theta=np.append(scales, np.log([amplitude, noise])), amplitude=amplitude, eta=spec.eta,
         log_evidence=process.log_evidence,

@@ -54,8 +54,8 @@ class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is 
     >>> fair = SklearnFairKernel(RBF(1.0), sensitive, eta=100.0, noise=0.1)
     >>> model = GaussianProcessRegressor(fair, alpha=0.1, optimizer=None).fit(X, y)
     >>> plain = GaussianProcessRegressor(RBF(1.0), alpha=0.1, optimizer=None).fit(X, y)
-    >>> found = [np.corrcoef(m.predict(X), X[:, 0])[0, 1] for m in (model, plain)]
-    >>> bool(abs(found[0]) < 0.2 < 0.8 < found[1])
+    >>> correlations = [np.corrcoef(m.predict(X), X[:, 0])[0, 1] for m in (model, plain)]
+    >>> bool(abs(correlations[0]) < 0.2 < 0.8 < correlations[1])
     True
     """
 

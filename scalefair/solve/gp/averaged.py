@@ -1,9 +1,9 @@
-"""The logistic function averaged over a normal law: class probabilities with uncertainty.
+"""The logistic function averaged over a normal distribution: class probabilities with uncertainty.
 
 p = E σ(f), f ~ N(μ, v). The trapezoidal rule over the whole line converges exponentially for
 analytic functions, the faster the farther their poles are. Those of σ are at ±πi: in units of √v
-far away where v ≤ 1, and there the rule runs over the normal law. Beyond, p = P(t < f) for t of
-the logistic law, so that p = E Φ((μ − t)/√v), and the rule runs over that law. Both are within
+far away where v ≤ 1, and there the rule runs over the normal density. Beyond, p = P(t < f) for t of
+the logistic distribution, so that p = E Φ((μ − t)/√v), and the rule runs over that. Both are within
 1e-13 of the integral for every μ and v.
 """
 

@@ -24,7 +24,7 @@ from scalefair.solve.gp.evidence import hyper_of, kernel_of, map_at, map_bounds
 from scalefair.solve.gp.fit import ProcessFit, scaled
 from scalefair.solve.gp.laplace import LaplacePoint, find_mode
 from scalefair.solve.gp.limit import largest_eta
-from scalefair.solve.gp.profile import bound_sentence
+from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, log_bounds
 from scalefair.solve.gp.search import Box, Search, maximise, scale_sentences, search
 from scalefair.solve.gp.spec import Bounds, Progress, Spec
 from scalefair.solve.newton_model import Problem
@@ -33,16 +33,11 @@ from scalefair.statistics import RowMap, accumulate, chunk_rows
 from scalefair.statistics.laplace import laplace_scale_gradient
 from scalefair.stream import ChunkSource
 
-MEANING = (
+SIGNAL = (
     "the classes show no signal that these features follow; probabilities are nearly constant",
     "the features separate the classes, or vary too little for too large length scales",
 )
-
-MAX_DISTANCE = (np.log(10.0), 1e-6)
-"""How near a bound counts: an amplitude that small changes nothing, so that the search stops."""
-
-AMPLITUDE_BOUNDS = (1e-3, 1e3)
-"""Default bounds of the amplitude: scores are log odds, whose scale is known."""
+"""What an amplitude at its lower, and at its upper bound says of the classes."""
 
 
 class LaplaceEvidence:
@@ -95,9 +90,8 @@ class LaplaceEvidence:
     @property
     def amplitude_bounds(self) -> Bounds:
         """Bounds of log a; equal where it is given."""
-        given, bounds = self.spec.amplitude, self.spec.amplitude_bounds
-        low, high = (bounds or AMPLITUDE_BOUNDS) if given is None else (given, given)
-        return float(np.log(low)), float(np.log(high))
+        # Scores are log odds, so that the unit is 1.
+        return log_bounds(self.spec.amplitude, self.spec.amplitude_bounds, AMPLITUDE_BOUNDS)
 
     def problem(self, hyper: Array) -> Problem:
         """Return rows, loss and penalty; one pass, unless the last ones had the same φ."""
@@ -189,14 +183,17 @@ def fit_classes(evidence: LaplaceEvidence) -> GPClassifierFit:
     moments, row_map = point.problem.system.moments, point.problem.row_map
     phi, amplitude = row_map.phi, point.amplitude
     scales = hyper_of(phi)
-    sentences = scale_sentences(result, evidence.bounds, len(scales), spec.inputs)
+    sentences = [
+        *at_log_bounds("amplitude", np.log(amplitude), evidence.amplitude_bounds, SIGNAL),
+        *scale_sentences(result, evidence.bounds, len(scales), spec.inputs),
+    ]
     return GPClassifierFit(
-        law=LatentLaw(phi, point.coef, point.factors, missing_variance(phi, amplitude)),
+        distribution=LatentLaw(phi, point.coef, point.factors, missing_variance(phi, amplitude)),
         psi=row_map.psi, kernel=scaled(kernel_of(phi), amplitude),
         theta=np.append(scales, np.log(amplitude)), amplitude=amplitude, eta=point.eta,
         log_evidence=point.log_evidence, share=point.problem.share(point.coef),
         n_rows=moments.n_rows, diagnostics=_diagnostics(point), search=result,
-        at_bounds=(*_amplitude_sentences(amplitude, evidence.amplitude_bounds), *sentences),
+        at_bounds=tuple(sentences),
         phi=phi, moments=moments, n_passes=evidence.n_passes, evidence=evidence.silent(),
     )  # fmt: skip
 
@@ -218,12 +215,3 @@ def _amplitude_again(
         tol=spec.tol, max_iter=spec.max_iter,
     )  # fmt: skip
     return evidence.point(again.hyper, np.inf, spec.unfairness)
-
-
-def _amplitude_sentences(amplitude: float, bounds: Bounds) -> list[str]:
-    """Return what is to be said of an amplitude at a bound."""
-    return [
-        bound_sentence("amplitude", amplitude, end, MEANING[end])
-        for end in (0, 1)
-        if bounds[0] < bounds[1] and abs(np.log(amplitude) - bounds[end]) < MAX_DISTANCE[end]
-    ]

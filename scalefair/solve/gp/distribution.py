@@ -11,7 +11,7 @@ as it is, and the exact fair process, whose rest is punished, too, has no more v
 A noise variance σ² that was learnt fits y about φ(x)ᵀβ on the training rows, and so contains what
 is missing there; adding both would count it twice. With c, which r exceeds on 5 % of the training
 rows, and κ = min(1, σ²/c), the rest of f is given the variance κ min(r, c) + (r − c)₊:
-no more than the data left room for on rows like those fitted, and all the excess elsewhere. New y
+no more than the data leave for it on rows like those fitted, and all the excess elsewhere. New y
 has the variance of φᵀβ plus σ² + (r − c)₊. A noise that was given is taken at its word: c = 0.
 """
 
@@ -42,7 +42,7 @@ def residual(phi: Any, x: Array, Phi: Rows) -> Array:
     return np.asarray(np.maximum(phi.kernel_.diag(x) - np.sum(Phi**2, axis=1), 0.0))
 
 
-class Law(Protocol):
+class Distribution(Protocol):
     """The distribution of f, prior or posterior; rows x are arrays of shape (k, d)."""
 
     def mean(self, x: Array) -> Array:
@@ -78,9 +78,9 @@ class FeatureLaw:
     missing: float
     contained: float
 
-    def with_weights(self, law: GaussianFunction) -> FeatureLaw:
+    def with_weights(self, weights: GaussianFunction) -> FeatureLaw:
         """Return the same with another distribution of β."""
-        return replace(self, law=law)
+        return replace(self, law=weights)
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""
@@ -181,28 +181,30 @@ class LatentLaw:
         return np.asarray(np.argmax(self.probabilities(x), axis=1), dtype=np.float64)
 
 
-def covariance_of(law: Law, x: Array, *, include_noise: bool) -> Array:
+def covariance_of(distribution: Distribution, x: Array, *, include_noise: bool) -> Array:
     """Return the covariance of f, or of new y, at rows x; shape (k, k)."""
-    covariance = law.covariance(x)
+    covariance = distribution.covariance(x)
     if include_noise:
-        covariance = covariance + np.diag(law.variances(x)[1])
+        covariance = covariance + np.diag(distribution.variances(x)[1])
     return covariance
 
 
-def draw(law: Law, x: Array, size: int, seed: Any, *, include_noise: bool) -> Array:
+def draw(
+    distribution: Distribution, x: Array, size: int, seed: Any, *, include_noise: bool
+) -> Array:
     """Return joint draws of f, or of new y, at rows x; shape (k, t, size)."""
-    values, vectors = positive_eigh(covariance_of(law, x, include_noise=include_noise))
-    mean = law.mean(x)
+    values, vectors = positive_eigh(covariance_of(distribution, x, include_noise=include_noise))
+    mean = distribution.mean(x)
     white = np.random.default_rng(seed).standard_normal((mean.shape[1], len(x), size))
     draws = np.matmul(vectors * np.sqrt(values), white)
     return np.asarray(mean[:, :, None] + np.swapaxes(draws, 0, 1))
 
 
-def mean_and_deviation(law: Law, x: Array, *, include_noise: bool) -> Array:
+def mean_and_deviation(distribution: Distribution, x: Array, *, include_noise: bool) -> Array:
     """Return E f and, as a last column, the deviation of f or of new y; shape (k, t + 1)."""
-    variance, noise = law.variances(x)
+    variance, noise = distribution.variances(x)
     total = variance + noise if include_noise else variance
-    return np.column_stack([law.mean(x), np.sqrt(total)])
+    return np.column_stack([distribution.mean(x), np.sqrt(total)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,8 @@ class ProcessFit:
 
     Parameters
     ----------
-    law : distribution of f given y
+    distribution : FeatureLaw, ExactLaw or LatentLaw
+        Of f given y.
     psi : FeatureMap or None
     kernel : Kernel or None
         a²k.
@@ -58,7 +59,7 @@ class ProcessFit:
         Of the training rows; the dense process has no features and none.
     """
 
-    law: Any
+    distribution: Any
     psi: FeatureMap | None
     kernel: Kernel | None
     theta: Array
@@ -111,16 +112,16 @@ def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     system, amplitude = point.slice.system, point.amplitude
     missing = missing_variance(phi, amplitude)
     contained = missing * _usual_residual(phi, sample) if missing and spec.noise is None else 0.0
-    law = FeatureLaw(phi, point.posterior(), missing, contained)
+    distribution = FeatureLaw(phi, point.posterior(), missing, contained)
     scales = hyper_of(phi)
     share = share_of(point)
     fit = GPFit(
-        law=law, psi=row_map.psi, kernel=scaled(kernel_of(phi), amplitude),
+        distribution=distribution, psi=row_map.psi, kernel=scaled(kernel_of(phi), amplitude),
         theta=np.append(scales, np.log([amplitude, point.noise])), amplitude=amplitude, eta=eta,
         log_evidence=point.log_evidence, share=share, n_rows=system.moments.n_rows,
         diagnostics=of_eigenvalues(system.values, point.slice.ratio), search=result,
         at_bounds=profile.at_bounds, phi=phi, moments=system.moments, noise=point.noise,
-        coef=law.law.coef, evidence=replace(evidence, progress=Progress()),
+        coef=distribution.law.coef, evidence=replace(evidence, progress=Progress()),
     )  # fmt: skip
     return checked(fit, scale_sentences(result, evidence.bounds, len(scales), spec.inputs))
 

@@ -73,12 +73,12 @@ class GaussianPoint:
         return self._function(np.zeros_like(at.coordinates), self.amplitude * root)
 
     def posterior(self) -> GaussianFunction:
-        """Return the law of f given y, cov β = σ²A⁻¹."""
+        """Return the distribution of f given y, cov β = σ²A⁻¹."""
         at = self.slice
         # I − Q₁Q₁ᵀ = (I − L(1 − κ)Lᵀ)², and Q₂ knows κ = √(1 − singular value²) to all digits.
         left, _, right = np.linalg.svd(at.upper, full_matrices=False)
-        kept = np.linalg.norm(at.lower @ right.T, axis=0)
-        root = np.eye(len(left)) - (left * (1.0 - kept)) @ left.T
+        rest = np.linalg.norm(at.lower @ right.T, axis=0)
+        root = np.eye(len(left)) - (left * (1.0 - rest)) @ left.T
         return self._function(at.coordinates, np.sqrt(self.noise) * at.scale[:, None] * root)
 
     def _function(self, coordinates: Array, root: Array) -> GaussianFunction:
@@ -156,6 +156,6 @@ def posterior(
     penalty: str = "normalized",
     eps: float | None = None,
 ) -> GaussianFunction:
-    """Law of f given y; parameters as in `log_evidence`."""
+    """Distribution of f given y; parameters as in `log_evidence`."""
     system = GaussianSystem.build(moments, penalty=penalty, eps=eps)
     return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=eta).posterior()

@@ -30,11 +30,16 @@ PER_DECADE = 3
 """Points of the scan: the curve is made of sigmoids in log τ, two decades wide."""
 
 MEANING = {
-    ("noise", 0): "the features fit y almost exactly, or rows repeat; the variance is a guess",
-    ("noise", 1): "y varies more than its bounds allow",
-    ("amplitude", 0): "y shows no signal that these features follow; predictions are nearly flat",
-    ("amplitude", 1): "the features vary too little, usually for too large length scales",
+    "noise": (
+        "the features fit y almost exactly, or rows repeat; the variance is a guess",
+        "y varies more than its bounds allow",
+    ),
+    "amplitude": (
+        "y shows no signal that these features follow; predictions are nearly flat",
+        "the features vary too little, usually for too large length scales",
+    ),
 }
+"""What it means to run to the lower, and to the upper bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,12 +199,36 @@ def _sentences(point: GaussianPoint, box: _Box) -> tuple[str, ...]:
     ]
     if not hits and point.slice.ratio <= box.ratio[0] * (1 + 1e-6) < box.ratio[1]:
         hits = [("noise", 0)]
-    return tuple(bound_sentence(name, values[name], end) for name, end in hits)
+    return tuple(_sentence(name, values[name], end) for name, end in hits)
 
 
-def bound_sentence(name: str, value: float, end: int, meaning: str | None = None) -> str:
-    """Return what is to be said of noise or amplitude at its lower or upper bound."""
+def log_bounds(
+    given: float | None, bounds: Bounds | None, default: Bounds, unit: float = 1.0
+) -> Bounds:
+    """Return the bounds of a logarithm that is searched for; equal where the number is given."""
+    if given is not None:
+        bounds = given, given
+    low, high = np.log(bounds or (unit * default[0], unit * default[1]))
+    return float(low), float(high)
+
+
+def at_log_bounds(
+    name: str, value: float, bounds: Bounds, meaning: tuple[str, str] | None = None
+) -> list[str]:
+    """Return what is to be said of a logarithm that a search has brought to a bound.
+
+    An amplitude near its lower bound changes nothing, so that the search stops above it.
+    """
+    near = (np.log(10.0) if name == "amplitude" else 1e-6, 1e-6)
+    return [
+        _sentence(name, float(np.exp(value)), end, meaning)
+        for end in (0, 1)
+        if bounds[0] < bounds[1] and abs(value - bounds[end]) < near[end]
+    ]
+
+
+def _sentence(name: str, value: float, end: int, meaning: tuple[str, str] | None = None) -> str:
     return (
         f"{name}={value:.3g} ran to its {('lower', 'upper')[end]} bound: "
-        f"{meaning or MEANING[name, end]}; widen {name}_bounds, fix it, or look at the data"
+        f"{(meaning or MEANING[name])[end]}; widen {name}_bounds, fix it, or look at the data"
     )

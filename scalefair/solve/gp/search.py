@@ -199,7 +199,7 @@ def maximise(
             result = Search(run.x, value, *_end(run, bounds))
     if objective.walls:
         warnings.warn(
-            f"the evidence was not finite at {objective.walls} places that the search turned back "
+            f"the evidence was not finite at {objective.walls} points that the search turned back "
             f"from ({objective.reason}); narrow length_scale_bounds if the result looks odd",
             ConvergenceWarning,
             stacklevel=2,

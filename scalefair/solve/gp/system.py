@@ -171,8 +171,8 @@ class GaussianSlice:
     @property
     def degrees(self) -> float:
         """tr(ΦᵀΦA⁻¹), the effective number of parameters."""
-        kept = 1.0 - np.sum(self.upper**2, axis=1)
-        return float(np.sum(self.system.values * self.scale**2 * kept))
+        left = 1.0 - np.sum(self.upper**2, axis=1)
+        return float(np.sum(self.system.values * self.scale**2 * left))
 
     @property
     def log_det_slopes(self) -> Array:
