@@ -23,7 +23,7 @@ from scalefair.solve.gp.profile import Profile, profile_noise
 from scalefair.solve.gp.search import Box
 from scalefair.solve.gp.spec import Bounds, Progress, Spec
 from scalefair.solve.gp.system import GaussianSystem
-from scalefair.statistics import Moments, RowMap, accumulate, chunk_rows
+from scalefair.statistics import RowMap, accumulate, chunk_rows
 from scalefair.statistics.gradient import length_scale_gradient
 from scalefair.stream import ChunkSource
 
@@ -102,10 +102,6 @@ class MomentEvidence:
         rows = self.spec.chunk_rows or chunk_rows(row_map.blocks["phi"], np.float64)
         with self.progress.watched(self.source, rows) as source:
             (moments,) = accumulate(source, row_map, rows=rows)
-        return self.decompose(moments)
-
-    def decompose(self, moments: Moments) -> GaussianSystem:
-        """Return the decomposed statistics."""
         return GaussianSystem.build(moments, penalty=self.spec.penalty, eps=self.spec.eps)
 
     def gradient(self, row_map: RowMap, point: GaussianPoint) -> Array:
