@@ -27,9 +27,9 @@ from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair import FairGPRegressor
 from scalefair.datasets import load_adult, make_toy1
 from scalefair.maps import Nystroem, OneHot
-from scalefair.solve.gaussian_adjoint import row_adjoint
-from scalefair.solve.gaussian_profile import profile_noise
-from scalefair.solve.gaussian_system import GaussianSystem
+from scalefair.solve.gp.adjoint import row_adjoint
+from scalefair.solve.gp.profile import profile_noise
+from scalefair.solve.gp.system import GaussianSystem
 from scalefair.statistics import RowMap, accumulate
 from scalefair.statistics.gradient import length_scale_gradient
 from scalefair.stream import ArraySource

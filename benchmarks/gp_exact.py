@@ -21,7 +21,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair.kernels import RBF
-from scalefair.solve.exact_process import ExactProblem
+from scalefair.solve.dense.gp import ExactProblem
 
 NOISE, AMPLITUDE = 0.2, 1.5
 

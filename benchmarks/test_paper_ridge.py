@@ -16,7 +16,7 @@ from benchmarks.paper.ridge import (
 )
 from scalefair.datasets import make_toy1
 from scalefair.kernels import RBF
-from scalefair.solve.exact import fair_dual
+from scalefair.solve.dense.ridge import fair_dual
 
 ALPHAS, ETAS = np.geomspace(1e-5, 1.0, 4), np.array([0.0, 0.5, 200.0])
 

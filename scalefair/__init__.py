@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from scalefair.exporting import to_onnx
     from scalefair.persistence import load, save
-    from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
+    from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
     from scalefair.statistics import Moments
     from scalefair.stream import BatchSource, scan_csv, scan_parquet
 
@@ -55,9 +55,9 @@ __all__ = [
 _HOMES = {
     "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.stream",
-    "FairKernel": "scalefair.solve.fair_kernel",
+    "FairKernel": "scalefair.solve.dense.fair_kernel",
     "Moments": "scalefair.statistics",
-    "SensitiveRows": "scalefair.solve.fair_kernel",
+    "SensitiveRows": "scalefair.solve.dense.fair_kernel",
     "audit": "scalefair.auditing",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",

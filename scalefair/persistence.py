@@ -20,12 +20,14 @@ from scalefair import _files, encoding, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.encoding import _statistics
 from scalefair.errors import UnsavableError
-from scalefair.estimators import _base_model, _curve, _data, _exact, _gp_law, _gpc_law
+from scalefair.estimators import _base_model, _curve, _data, _exact
 from scalefair.maps import crossed
-from scalefair.solve import exact
+from scalefair.solve.dense import ridge
+from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
+from scalefair.solve.dense.process import ExactLaw
 from scalefair.solve.diagnostics import Diagnostics
-from scalefair.solve.fair_kernel import FairKernel, SensitiveRows
-from scalefair.solve.gaussian import GaussianFunction
+from scalefair.solve.gp import distribution
+from scalefair.solve.gp.gaussian import GaussianFunction
 from scalefair.solve.ridge.validation import GridScores
 from scalefair.statistics import Moments
 from scalefair.statistics.products import CrossMoments
@@ -39,8 +41,8 @@ CLASSES: dict[str, type] = {
         losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
         losses.Huber, losses.Quantile, losses.ClassWeighted, losses.OneVsRest, losses.SumToZero,
         _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
-        estimators.FairGPRegressor, _gp_law.FeatureLaw, _gp_law.ExactLaw, GaussianFunction,
-        estimators.FairGPClassifier, _gpc_law.LatentLaw,
+        estimators.FairGPRegressor, distribution.FeatureLaw, ExactLaw, GaussianFunction,
+        estimators.FairGPClassifier, distribution.LatentLaw,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
         encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread, encoding.ColumnStatistics, encoding.TableStatistics,
@@ -48,7 +50,7 @@ CLASSES: dict[str, type] = {
         maps.ConcatMap, maps.LeafMap, maps.TransformerMap, crossed.Crossed, _curve.Curve,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
-        FairKernel, SensitiveRows, exact.WeightedRows, exact.Spectrum, Diagnostics,
+        FairKernel, SensitiveRows, ridge.WeightedRows, ridge.Spectrum, Diagnostics,
     )
 }  # fmt: skip
 """Every class that a file may name."""

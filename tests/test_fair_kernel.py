@@ -12,7 +12,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from scalefair import FairKernel, SensitiveRows, SklearnFairKernel
 from scalefair.kernels import RBF, Matern, Scaled
-from scalefair.solve.exact_process import ExactGP
+from scalefair.solve.dense.gp import ExactGP
 from tests import naive
 from tests.naive import close
 

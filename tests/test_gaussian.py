@@ -10,10 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import DotProduct
 
-from scalefair.solve.exact_gp import fair_gp, fair_gram
-from scalefair.solve.gaussian import GaussianPoint, log_evidence, posterior
-from scalefair.solve.gaussian_profile import profile_noise
-from scalefair.solve.gaussian_system import GaussianSystem
+from scalefair.maps import Identity
+from scalefair.solve.dense.gp import fair_gp
+from scalefair.solve.dense.prior import fair_gram
+from scalefair.solve.gp.distribution import FeatureLaw, draw
+from scalefair.solve.gp.gaussian import GaussianPoint, log_evidence, posterior
+from scalefair.solve.gp.profile import profile_noise
+from scalefair.solve.gp.system import GaussianSystem
 from scalefair.solve.ridge.primal import solve_primal
 from scalefair.solve.ridge.system import System
 from scalefair.statistics import Moments
@@ -222,11 +225,13 @@ def test_samples_have_the_law():
     Phi, Psi, y = features(outputs=2)
     law = posterior(moments_of(Phi, Psi, y), **setting())
     new = features(seed=9, n=3)[0]
-    draws = law.sample(new, 200_000, np.random.default_rng(0))
-    assert draws.shape == (200_000, 3, 2)
-    close(draws.mean(axis=0), law.mean(new), 0.005)
+    draws = draw(
+        FeatureLaw(Identity().fit(Phi), law, 0.0, 0.0), new, 200_000, 0, include_noise=False
+    )
+    assert draws.shape == (3, 2, 200_000)
+    close(draws.mean(axis=2), law.mean(new), 0.005)
     for output in (0, 1):
-        close(np.cov(draws[:, :, output].T), law.covariance(new), 0.02)
+        close(np.cov(draws[:, output]), law.covariance(new), 0.02)
 
 
 def test_without_a_psi_block_there_is_no_penalty():

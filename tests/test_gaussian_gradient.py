@@ -11,10 +11,10 @@ import pytest
 
 from scalefair.kernels import RBF, Linear, Matern
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_adjoint import row_adjoint, statistics_adjoint
-from scalefair.solve.gaussian_profile import profile_noise
-from scalefair.solve.gaussian_system import GaussianSystem
+from scalefair.solve.gp.adjoint import row_adjoint, statistics_adjoint
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.profile import profile_noise
+from scalefair.solve.gp.system import GaussianSystem
 from scalefair.statistics import Moments, RowMap, accumulate
 from scalefair.statistics.gradient import length_scale_gradient
 from scalefair.stream import ArraySource

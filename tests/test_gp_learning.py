@@ -13,9 +13,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from scalefair import FairGPRegressor
-from scalefair.estimators._gp_search import maximise
 from scalefair.maps import Nystroem, RandomFourier
 from scalefair.maps._moving import MovingNystroem
+from scalefair.solve.gp.search import maximise
 from tests import naive
 from tests.naive import close
 from tests.test_gaussian import central
@@ -142,8 +142,8 @@ def test_restarts_find_the_better_maximum():
     options = {"bounds": [(-6.0, 6.0)], "tol": 1e-8, "max_iter": 50}
     one = maximise(two_hills, [np.array([0.5])], **options)
     best = maximise(two_hills, [np.array([0.5]), np.array([3.0])], **options)
-    assert one.place[0] == pytest.approx(0, abs=1e-3)
-    assert best.place[0] == pytest.approx(4, abs=1e-3)
+    assert one.hyper[0] == pytest.approx(0, abs=1e-3)
+    assert best.hyper[0] == pytest.approx(4, abs=1e-3)
     X, s, y = problem(60)
     few = [learner(eta=1.0, n_restarts=k).fit(X, y, sensitive_features=s) for k in (0, 2)]
     assert few[1].n_evaluations_ > few[0].n_evaluations_
@@ -295,7 +295,7 @@ def test_places_without_an_evidence_are_gone_around():
     options = {"bounds": [(-6.0, 6.0)], "tol": 1e-8, "max_iter": 50}
     with pytest.warns(ConvergenceWarning, match="not finite at"):
         found = maximise(broken, [np.array([-3.0])], **options)
-    assert 0 < found.place[0] <= 0.7
+    assert 0 < found.hyper[0] <= 0.7
     assert not found.converged
     with pytest.raises(ValueError, match="no finite evidence to start from: no evidence there"):
         maximise(broken, [np.array([2.0])], **options)
@@ -311,7 +311,7 @@ def test_a_maximum_is_one_though_rounding_ends_the_search(noise):
 
     free = [(None, None), (-1.0, 0.1)]
     found = maximise(rounded, [np.full(2, -0.9)], free, tol=1e-14, max_iter=50)
-    np.testing.assert_allclose(found.place, [0.3, 0.1], atol=1e-4)
+    np.testing.assert_allclose(found.hyper, [0.3, 0.1], atol=1e-4)
     assert found.converged
 
 

@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 from scalefair.losses import Logistic, OneVsRest
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
-from scalefair.solve.averaged import averaged_probability
-from scalefair.solve.laplace import find_mode
+from scalefair.solve.gp.averaged import averaged_probability
+from scalefair.solve.gp.laplace import find_mode
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import System
 from scalefair.statistics import RowMap, accumulate

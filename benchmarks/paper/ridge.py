@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.paper.data import gram
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.solve.exact import penalty_spectrum, weighted_rows
+from scalefair.solve.dense.ridge import penalty_spectrum, weighted_rows
 
 Factors = Mapping[str, Array]
 """V of every penalty, each of shape (n, r)."""

@@ -19,8 +19,8 @@ from scalefair.maps.crossed import features
 from scalefair.maps.units import units_of
 from scalefair.penalties.factors import DEFAULT_EPS, attribute_root
 from scalefair.penalties.share import share_of_block
+from scalefair.solve.dense.ridge import DualFit, fair_dual
 from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
-from scalefair.solve.exact import DualFit, fair_dual
 from scalefair.statistics import Moments
 
 

@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
-from sklearn.callback import with_callbacks
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._checks import check_flag
 from scalefair._typing import Array
-from scalefair.estimators import _gp_law
-from scalefair.estimators._base import all_or_nothing
-from scalefair.estimators._data import open_inputs, open_training
-from scalefair.estimators._gp_base import ProcessBase
-from scalefair.estimators._gp_checks import check_process, check_theta
-from scalefair.estimators._gp_fit import learn, relevance_table
+from scalefair.estimators._data import TrainingData, open_inputs, open_training
+from scalefair.estimators._exact import exact_rows
 from scalefair.estimators._maps import sample_size
-from scalefair.estimators._predict import predictions
+from scalefair.estimators.gp_base import (
+    Callbacks,
+    Process,
+    check_bounds,
+    check_positive_or_optimize,
+    given,
+)
+from scalefair.maps import Nystroem
+from scalefair.maps._moving import MovingNystroem
+from scalefair.solve.dense.process import ExactLaw, fit_dense
+from scalefair.solve.gp.distribution import (
+    Distribution,
+    FeatureLaw,
+    covariance_of,
+    draw,
+    mean_and_deviation,
+)
+from scalefair.solve.gp.evidence import MomentEvidence
+from scalefair.solve.gp.fit import GPFit, fit_features
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.spec import Spec
+from scalefair.solve.gp.system import GaussianSystem
+
+ROWS_IN_MEMORY = 65536
+"""Rows per chunk where all are wanted at once."""
 
 
-class FairGPRegressor(ProcessBase):
+class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Gaussian process regression whose predictions do not depend on sensitive attributes.
 
     y = ȳ + f(x) + N(0, σ²), where f is a Gaussian process of kernel a²k(x, x') that is conditioned
@@ -121,7 +145,7 @@ class FairGPRegressor(ProcessBase):
     Notes
     -----
     The evidence of length scales has several maxima and, where the best noise jumps from one to
-    another, kinks. A search whose line search fails there goes on from the same place; `n_restarts`
+    another, kinks. A search whose line search fails there goes on from there; `n_restarts`
     looks for other maxima.
 
     Examples
@@ -137,6 +161,12 @@ class FairGPRegressor(ProcessBase):
     >>> bool((std > 0).all())
     True
     """
+
+    noise_: float
+    _law: FeatureLaw | ExactLaw
+    _evidence: MomentEvidence | None = None
+    _setting: dict[str, Any]
+    _others = ("log amplitude", "log noise")
 
     def __init__(
         self,
@@ -195,39 +225,49 @@ class FairGPRegressor(ProcessBase):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @with_callbacks  # type: ignore[untyped-decorator]
-    def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
-    ) -> Self:
-        """Learn the hyperparameters and the law of f given y.
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_flag("learn_landmarks", self.learn_landmarks)
+        kind = self.feature_map
+        if self.learn_landmarks and isinstance(kind, str) and kind not in ("nystroem", "linear"):
+            raise ValueError(
+                "learn_landmarks=True needs feature_map='nystroem', which has landmarks; got "
+                f"feature_map={kind!r}"
+            )
+        check_positive_or_optimize("noise", self.noise)
+        check_bounds("noise_bounds", self.noise_bounds)
 
-        Parameters
-        ----------
-        X : array, data frame, dask collection, scan or batches of shape (n, d)
-            Inputs. Numbers are used as given; a frame with text, categories or missing values is
-            encoded. Rows that are not in memory (dask, :func:`scalefair.scan_parquet`,
-            :class:`scalefair.BatchSource`) are read chunk by chunk in every pass.
-        y : array-like of shape (n,) or (n, t)
-            Targets, columns of the same scan if X is one. Several share the hyperparameters.
-        sensitive_features : array, Series or frame of shape (n,) or (n, p), optional
-            Sensitive attributes: numbers, categories or both. Needed unless `sensitive_columns`
-            names them or `eta` is 0. `predict` does not need them.
-        sample_weight : array-like of shape (n,), optional
-            Weight 2 equals the row twice, in the evidence and in the penalty.
+    def _spec(self, data: TrainingData) -> Spec:
+        noise = given(self.noise)
+        return replace(super()._spec(data), noise=noise, noise_bounds=self.noise_bounds)
 
-        Returns
-        -------
-        self
-        """
-        with all_or_nothing(self):
-            check_process(self)
-            self._forget()
-            task = self._init_callback_context(max_subtasks=None)
-            task.call_on_fit_task_begin(estimator=self)
-            size = sample_size(self)
-            learn(self, open_training(self, X, y, sensitive_features, sample_weight, size))
-            task.call_on_fit_task_end(estimator=self)
-        return self
+    def _learn(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> None:
+        size = sample_size(self)
+        data = open_training(self, X, y, sensitive_features, sample_weight, size)
+        spec, progress = self._spec(data), Callbacks(self, data.n_rows)
+        if self._is_dual():
+            rows = exact_rows(self, data)
+            self._checked_psi(rows.psi)
+            fit = fit_dense(rows, spec, progress)
+        else:
+            row_map = self._row_map(data, MovingNystroem if self.learn_landmarks else Nystroem)
+            evidence = MomentEvidence(spec, data.source, row_map, progress)
+            fit = fit_features(evidence, data.sample)
+        self._store_regression(fit, data)
+
+    def _store_regression(self, fit: GPFit, data: TrainingData) -> None:
+        self._store(fit, data)
+        self.noise_, self._evidence = fit.noise, fit.evidence
+        self._n_targets, self._one_target = data.n_targets, data.one_target
+        self._setting = {"penalty": self.penalty, "eps": self.eps}
+        if fit.phi is None:
+            self.dual_coef_ = fit.coef[:, 0] if data.one_target else fit.coef
+        else:
+            self.coef_ = fit.coef[:, 0] if data.one_target else fit.coef.T
+
+    def _is_dual(self) -> bool:
+        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        return exact and self.unfairness is None
 
     def predict(
         self,
@@ -259,22 +299,24 @@ class FairGPRegressor(ProcessBase):
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
-        source, law, t = open_inputs(self, X), self._law, self._n_targets
-        start = _gp_law.Predictor(law, bool(return_std), bool(include_noise))
-        found = predictions(self, source, start)
-        mean = found[:, 0] if self._one_target else found[:, :t]
+        distribution, t = self._law, self._n_targets
+        function = distribution.mean
+        if return_std:
+            function = partial(mean_and_deviation, distribution, include_noise=bool(include_noise))
+        columns = self._predicted(X, function)
+        mean = columns[:, 0] if self._one_target else columns[:, :t]
         if return_std:
             # Indexed, not broadcast, so that a dask array stays one.
-            return mean, found[:, t] if self._one_target else found[:, [t] * t]
+            return mean, columns[:, t] if self._one_target else columns[:, [t] * t]
         if not return_cov:
             return mean
-        cov = _gp_law.covariance_of(law, self._in_memory(X), include_noise=include_noise)
+        cov = covariance_of(distribution, self._in_memory(X), include_noise=include_noise)
         return mean, cov if self._one_target else np.repeat(cov[:, :, None], t, axis=2)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, include_noise: bool = False
     ) -> Array:
-        """Draw functions from the law of f given y, jointly at all rows of X.
+        """Draw functions from the distribution of f given y, jointly at all rows of X.
 
         Parameters
         ----------
@@ -302,42 +344,45 @@ class FairGPRegressor(ProcessBase):
         check_is_fitted(self)
         return self._draws(self._prior(), X, n_samples, random_state, include_noise)
 
-    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
-        """Return the log evidence of the training rows, summed over the outputs.
+    def _evidence_at(self, theta: Array, gradient: bool) -> tuple[float, Array | None]:
+        if isinstance(self._law, ExactLaw):
+            process = self._law.at(theta)
+            return process.log_evidence, process.gradient if gradient else None
+        if not gradient and np.array_equal(theta[:-2], self.theta_[:-2]):
+            amplitude, noise = np.exp(theta[-2:])
+            return self._point(noise, amplitude).log_evidence, None
+        if self._evidence is None:
+            raise ValueError(
+                "other length scales and gradients need the training rows, which a saved model "
+                "does not hold; fit it again, or change noise and amplitude only"
+            )
+        return self._evidence.fixed(self.phi_, theta, self.eta_, gradient=gradient)
 
-        Parameters
-        ----------
-        theta : array of shape (n_hyper + 2,), optional
-            log length scales, log amplitude and log noise, in the order of `theta_`, which is the
-            default. `eta_` is held.
-        eval_gradient : bool
-            Return the gradient in theta, too.
+    def _point(self, noise: float, amplitude: float) -> GaussianPoint:
+        # What was fitted decides, not the parameters, which may have been set anew since.
+        system = GaussianSystem.build(self.moments_, **self._setting)
+        return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=self.eta_)
 
-        Returns
-        -------
-        float, or (float, array of shape (n_hyper + 2,))
+    def _prior(self) -> Distribution:
+        if isinstance(self._law, ExactLaw):
+            return self._law.before_data()
+        return self._law.with_weights(self._point(self.noise_, self.amplitude_).prior())
 
-        Notes
-        -----
-        Other length scales and gradients read the training rows again. A model that was saved or
-        pickled has left them behind, except in exact mode.
-        """
-        check_is_fitted(self)
-        if theta is None and not eval_gradient:
-            return self.log_marginal_likelihood_value_
-        at = check_theta(theta, self.theta_)
-        value, gradient = self._evidence_at(at, bool(eval_gradient))
-        return (value, gradient) if eval_gradient else value
+    def _draws(self, of: Distribution, X: Any, size: int, seed: Any, include_noise: bool) -> Array:
+        draws = draw(of, self._in_memory(X), size, seed, include_noise=include_noise)
+        return draws[:, 0] if self._one_target else draws
 
-    def relevance(self) -> Any:
-        """Return the length scales by input, and what the kernel sees of each.
+    def _in_memory(self, X: Any) -> Array:
+        chunks = open_inputs(self, X).chunks(ROWS_IN_MEMORY)
+        return np.concatenate([np.asarray(chunk.x, dtype=np.float64) for chunk in chunks])
 
-        Returns
-        -------
-        data frame with the columns
-            input : name; of the encoded columns where X was encoded
-            length_scale : θ_j
-            relevance : (sd_j/θ_j)², the squared spread of the input in units of its length scale
-        """
-        check_is_fitted(self)
-        return relevance_table(self)
+    def _at(self, eta: float) -> Any:
+        """Return a copy at another weight and the same hyperparameters, without the rows."""
+        other, law = copy(self), self._law
+        other.eta_, other.eta, other.unfairness = eta, eta, None
+        if isinstance(law, ExactLaw):
+            other._law = replace(law, eta=eta)
+        else:
+            point = other._point(self.noise_, self.amplitude_)
+            other._law = law.with_weights(point.posterior())
+        return other

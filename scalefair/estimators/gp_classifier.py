@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.callback import with_callbacks
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._typing import Array
-from scalefair.estimators._base import all_or_nothing
-from scalefair.estimators._data import open_inputs, open_training
-from scalefair.estimators._gp_base import Process
-from scalefair.estimators._gp_checks import check_process, check_theta
-from scalefair.estimators._gp_fit import relevance_table
-from scalefair.estimators._gpc_evidence import LaplaceEvidence
-from scalefair.estimators._gpc_fit import learn_classes, with_targets
-from scalefair.estimators._gpc_law import LatentLaw, LatentPredictor
-from scalefair.estimators._labels import check_classes, code_labels, decoded
+from scalefair.estimators._data import TrainingData, open_training
+from scalefair.estimators._labels import OneHotLabels, check_classes, code_labels, decoded
 from scalefair.estimators._maps import sample_size
-from scalefair.estimators._predict import predictions
+from scalefair.estimators.gp_base import Callbacks, Process
+from scalefair.solve.gp.classes import LaplaceEvidence, fit_classes
+from scalefair.solve.gp.distribution import LatentLaw
 
 
 class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
@@ -31,9 +27,9 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
     penalty measures it, are less likely by exp(−nη · penalty). In the features, the prior precision
     of β is I/a² + 2nηRRᵀ. Laplace's approximation: the mode of f given y is the fit of
     :class:`FairKernelClassifier` without intercept at alpha = 1/(2na²) and the same eta; about it f
-    is taken for normal. Probabilities are averaged over that law. Amplitude and length scales
-    maximise the evidence. Rows are read in passes, some ten for each set of hyperparameters that
-    is tried, so that their number does not matter.
+    is taken for normal. Probabilities are averaged over that distribution. Amplitude and length
+    scales maximise the evidence. Rows are read in passes, some ten for each set of hyperparameters
+    that is tried, so that their number does not matter.
 
     Parameters
     ----------
@@ -142,8 +138,9 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
     (200, 2)
     """
 
+    classes_: NDArray[Any]
     _law: LatentLaw
-    _evidence: LaplaceEvidence
+    _evidence: LaplaceEvidence | None = None
 
     def __init__(
         self,
@@ -196,48 +193,22 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @with_callbacks  # type: ignore[untyped-decorator]
-    def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
-    ) -> Self:
-        """Learn the hyperparameters and the law of f given y.
-
-        Parameters
-        ----------
-        X : array, data frame, dask collection, scan or batches of shape (n, d)
-            Inputs. Numbers are used as given; a frame with text, categories or missing values is
-            encoded. Rows that are not in memory (dask, :func:`scalefair.scan_parquet`,
-            :class:`scalefair.BatchSource`) are read chunk by chunk in every pass.
-        y : array-like of shape (n,)
-            Class labels of any kind; a column of the same scan if X is one.
-        sensitive_features : array, Series or frame of shape (n,) or (n, p), optional
-            Sensitive attributes: numbers, categories or both. Needed unless `sensitive_columns`
-            names them or `eta` is 0. Predictions do not need them.
-        sample_weight : array-like of shape (n,), optional
-            Weight 2 equals the row twice, in the evidence and in the penalty.
-
-        Returns
-        -------
-        self
-        """
-        with all_or_nothing(self):
-            check_process(self)
-            self._forget()
-            task = self._init_callback_context(max_subtasks=None)
-            task.call_on_fit_task_begin(estimator=self)
-            self._learn(X, y, sensitive_features, sample_weight)
-            task.call_on_fit_task_end(estimator=self)
-        return self
-
     def _learn(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> None:
         coded = code_labels(self, X, y, sample_weight)
-        if coded is not None:  # else what is wrong is said below
+        if coded is not None:
             check_classes(coded.classes)
-            y, self.classes_ = coded.y, coded.classes
+            y = coded.y
         size = sample_size(self)
         data = open_training(self, X, y, sensitive_features, sample_weight, size)
-        if coded is not None:
-            learn_classes(self, with_targets(data, coded.numbers))
+        if coded is None:  # then opening the rows has raised
+            return
+        data = _with_targets(data, coded.numbers)
+        progress = Callbacks(self, data.n_rows)
+        evidence = LaplaceEvidence(self._spec(data), data.source, self._row_map(data), progress)
+        fit = fit_classes(evidence)
+        self._store(fit, data)
+        self.classes_, self.coef_ = coded.classes, fit.distribution.coef.T
+        self.n_passes_, self._evidence = fit.n_passes, fit.evidence
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
         """Return the mean of f given y: log odds of the second class, or of each against the rest.
@@ -255,8 +226,9 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
             A dask array, not yet computed, for a dask collection; so is the deviation.
         std : array of the same shape, with `return_std`
         """
+        check_is_fitted(self)
         if not return_std:
-            return self._columns(self._predicted(X, "mean"), 0)
+            return self._columns(self._predicted(X, self._law.mean), 0)
         mean, variance = self.latent_mean_and_variance(X)
         return mean, np.sqrt(variance)
 
@@ -272,13 +244,14 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
         -------
         mean, variance : arrays of shape (k,) or (k, number of classes)
         """
-        found = self._predicted(X, "both")
-        return self._columns(found, 0), self._columns(found, self._law.coef.shape[1])
+        check_is_fitted(self)
+        both = self._predicted(X, self._law.mean_and_variance)
+        return self._columns(both, 0), self._columns(both, self._law.coef.shape[1])
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, averaged over f given y.
 
-        The integral of the logistic function over the normal law of f is exact to 1e-13.
+        The integral of the logistic function over the normal distribution of f is exact to 1e-13.
 
         Parameters
         ----------
@@ -290,7 +263,8 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
         array of shape (k, number of classes)
             In the order of `classes_`; a dask array, not yet computed, for a dask collection.
         """
-        return self._predicted(X, "probabilities")
+        check_is_fitted(self)
+        return self._predicted(X, self._law.probabilities)
 
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row.
@@ -305,59 +279,26 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
         array of shape (k,)
             A dask array, not yet computed, for a dask collection.
         """
-        codes = self._predicted(X, "codes")
-        return decoded(codes, self.classes_)
-
-    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
-        """Return Laplace's log evidence of the training rows, summed over one-vs-rest problems.
-
-        Parameters
-        ----------
-        theta : array of shape (n_hyper + 1,), optional
-            log length scales and log amplitude, in the order of `theta_`, which is the default.
-            `eta_` is held.
-        eval_gradient : bool
-            Return the gradient in theta, too.
-
-        Returns
-        -------
-        float, or (float, array of shape (n_hyper + 1,))
-
-        Notes
-        -----
-        All but the value at `theta_` reads the training rows again. A model that was saved or
-        pickled has left them behind.
-        """
         check_is_fitted(self)
-        at = check_theta(theta, self.theta_, ("log amplitude",))
-        if not eval_gradient and np.array_equal(at, self.theta_):
-            return self.log_marginal_likelihood_value_
-        if not hasattr(self, "_evidence"):
+        return decoded(self._predicted(X, self._law.codes), self.classes_)
+
+    def _evidence_at(self, theta: Array, gradient: bool) -> tuple[float, Array | None]:
+        if self._evidence is None:
             raise ValueError(
                 "other hyperparameters and gradients need the training rows, which a saved model "
                 "does not hold; fit it again"
             )
-        value, gradient = self._evidence.fixed(at, self.eta_, gradient=bool(eval_gradient))
-        return (value, gradient) if eval_gradient else value
+        return self._evidence.fixed(theta, self.eta_, gradient=gradient)
 
-    def relevance(self) -> Any:
-        """Return the length scales by input, and what the kernel sees of each.
-
-        Returns
-        -------
-        data frame with the columns
-            input : name; of the encoded columns where X was encoded
-            length_scale : θ_j
-            relevance : (sd_j/θ_j)², the squared spread of the input in units of its length scale
-        """
-        check_is_fitted(self)
-        return relevance_table(self, others=1)
-
-    def _predicted(self, X: Any, what: str) -> Any:
-        check_is_fitted(self)
-        return predictions(self, open_inputs(self, X), LatentPredictor(self._law, what))
-
-    def _columns(self, found: Any, start: int) -> Array:
+    def _columns(self, columns: Any, start: int) -> Array:
         """Return one number a row, or one for each class, from a column on."""
         k = self._law.coef.shape[1]
-        return found[:, start] if k == 1 else found[:, start : start + k]  # type: ignore[no-any-return]
+        return columns[:, start] if k == 1 else columns[:, start : start + k]  # type: ignore[no-any-return]
+
+
+def _with_targets(data: TrainingData, numbers: Array) -> TrainingData:
+    """Return the rows with y as 0 and 1, or as one-hots for more than two classes."""
+    k = len(numbers)
+    change = OneHotLabels(numbers, one_hot=k > 2)
+    source, sample = data.source.then(change), change(data.sample)
+    return replace(data, source=source, sample=sample, n_targets=1 if k == 2 else k)

@@ -11,7 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 
 from scalefair.penalties.share import share_of_block
-from scalefair.solve.exact import fair_dual
+from scalefair.solve.dense.ridge import fair_dual
 from scalefair.statistics import Moments
 from tests import naive
 from tests.naive import close, features, kernels, weights

@@ -1,9 +1,9 @@
-"""The logistic function averaged over a normal law: class probabilities with uncertainty.
+"""The logistic function averaged over a normal distribution: class probabilities with uncertainty.
 
 p = E σ(f), f ~ N(μ, v). The trapezoidal rule over the whole line converges exponentially for
 analytic functions, the faster the farther their poles are. Those of σ are at ±πi: in units of √v
-far away where v ≤ 1, and there the rule runs over the normal law. Beyond, p = P(t < f) for t of
-the logistic law, so that p = E Φ((μ − t)/√v), and the rule runs over that law. Both are within
+far away where v ≤ 1, and there the rule runs over the normal density. Beyond, p = P(t < f) for t of
+the logistic distribution, so that p = E Φ((μ − t)/√v), and the rule runs over that. Both are within
 1e-13 of the integral for every μ and v.
 """
 
@@ -33,10 +33,10 @@ def averaged_probability(mean: Array, variance: Array) -> Array:
         The value at −mean is the rest to 1.
     """
     mean, spread = np.asarray(mean), np.sqrt(variance)
-    found = np.empty(mean.shape)
+    result = np.empty(mean.shape)
     narrow = spread <= 1.0
     at, sd = mean[narrow], spread[narrow]
-    found[narrow] = expit(at[:, None] + sd[:, None] * NORMAL) @ NORMAL_WEIGHT
+    result[narrow] = expit(at[:, None] + sd[:, None] * NORMAL) @ NORMAL_WEIGHT
     at, sd = mean[~narrow], spread[~narrow]
-    found[~narrow] = ndtr((at[:, None] - LOGISTIC) / sd[:, None]) @ LOGISTIC_WEIGHT
-    return found
+    result[~narrow] = ndtr((at[:, None] - LOGISTIC) / sd[:, None]) @ LOGISTIC_WEIGHT
+    return result

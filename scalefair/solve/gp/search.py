@@ -1,30 +1,40 @@
-"""The search for the largest evidence: L-BFGS-B with restarts, and what to say of how it ended."""
+"""The search for the largest log evidence per row, −½(log|K| + yᵀK⁻¹y)/n: L-BFGS-B with restarts.
+
+Its variables are the logarithms of length scales and, where they are searched for, of amplitude and
+noise, and the landmarks in units of their spread.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
+from scalefair.solve.gp.spec import Progress, Spec
 
-Bounds = Sequence[tuple[float | None, float | None]]
-Evidence = Callable[[Array], tuple[float, Array, float]]
+Box = Sequence[tuple[float | None, float | None]]
+"""Bounds of the variables; equal ones hold a variable."""
+
+Objective = Callable[[Array], tuple[float, Array, float]]
 """Log evidence, its gradient, and the weight of all rows times the number of outputs."""
 
 ABNORMAL = 2
 """Status of L-BFGS-B where its line search fails, as it may at a kink."""
 
-FLAT = 1e-5
+MAX_FLAT_SLOPE = 1e-5
 """Slope per row, relative to the evidence per row, that rounding may hide from a line search."""
 
-CONTINUED = 3
+MAX_CONTINUED = 3
 """Times a search goes on from where its line search failed, with its memory of slopes wiped."""
+
+ELSEWHERE = np.log([0.3, 0.1, 3.0])
+"""Length scales, relative to the start, to look at where the evidence shows no signal there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +43,8 @@ class Search:
 
     Parameters
     ----------
-    place : array of shape (p,)
-        The best point of all starts.
+    hyper : array of shape (p,)
+        The best hyperparameters of all starts.
     value : float
         Log evidence there.
     converged : bool
@@ -47,7 +57,7 @@ class Search:
         Log evidence of every evaluation.
     """
 
-    place: Array
+    hyper: Array
     value: float
     converged: bool = True
     message: str = "nothing to search for"
@@ -58,32 +68,103 @@ class Search:
 
 @dataclass(eq=False)
 class _Objective:
-    """−log evidence per row; a place without a finite one is a wall to turn back from."""
+    """−log evidence per row; where it is not finite there is a wall to turn back from."""
 
-    evidence: Evidence
+    evidence: Objective
     scale: float = 1.0
     history: list[float] = field(default_factory=list)
     walls: int = 0
     reason: str = ""
 
-    def __call__(self, place: Array) -> tuple[float, Array]:
+    def __call__(self, hyper: Array) -> tuple[float, Array]:
         try:
-            value, gradient, self.scale = self.evidence(place)
+            value, gradient, self.scale = self.evidence(hyper)
             if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 raise ValueError(f"the log evidence is {value}")
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             if not self.history:
                 raise ValueError(f"no finite evidence to start from: {error}") from error
             self.walls, self.reason = self.walls + 1, str(error)
-            return 1.0 - min(self.history) / self.scale, np.zeros_like(place)
+            return 1.0 - min(self.history) / self.scale, np.zeros_like(hyper)
         self.history.append(float(value))
         return -value / self.scale, -gradient / self.scale
 
 
+class Evidence(Protocol):
+    """The log evidence as a function of hyperparameters."""
+
+    @property
+    def spec(self) -> Spec:
+        """What is asked for."""
+        ...
+
+    @property
+    def progress(self) -> Progress:
+        """Hears of every evaluation."""
+        ...
+
+    @property
+    def start(self) -> Array:
+        """Where the search starts, shape (p,)."""
+        ...
+
+    @property
+    def bounds(self) -> Box:
+        """Bounds of the search, p pairs."""
+        ...
+
+    def learning_eta(self) -> float:
+        """Return the finite η that hyperparameters are learnt with."""
+        ...
+
+    def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
+        """Return the log evidence, its gradient, and n times the number of outputs."""
+        ...
+
+
+def search(evidence: Evidence) -> Search:
+    """Search from the start and from random ones, as far as something is free."""
+    start, bounds, spec = evidence.start, evidence.bounds, evidence.spec
+    if not is_free(bounds):
+        return Search(start, np.nan)
+    eta = evidence.learning_eta()
+    with evidence.progress.evaluations() as step:
+
+        def value(hyper: Array) -> tuple[float, Array, float]:
+            result = evidence(hyper, eta)
+            step()
+            return result
+
+        starts, spare = _starts(start, bounds, spec.n_restarts, spec.seed)
+        return maximise(value, starts, bounds, tol=spec.tol, max_iter=spec.max_iter, spare=spare)
+
+
+def is_free(bounds: Box) -> bool:
+    """Return True if there is anything to search for."""
+    return any(low is None or low != high for low, high in bounds)
+
+
+def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[Array], list[Array]]:
+    """Return the start and random ones about it; and shorter and longer length scales.
+
+    All are within bounds. Landmarks, which have none, stay where they are.
+    """
+    low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
+    high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])
+    bounded = np.isfinite(low)
+    rng = np.random.default_rng(seed)
+    random = [bounded * rng.normal(size=len(start)) for _ in range(restarts)]
+    near, spare = [np.zeros(len(start)), *random], [bounded * step for step in ELSEWHERE]
+    return (
+        [np.clip(start + step, low, high) for step in near],
+        [np.clip(start + step, low, high) for step in spare],
+    )
+
+
 def maximise(
-    evidence: Evidence,
+    evidence: Objective,
     starts: Sequence[Array],
-    bounds: Bounds,
+    bounds: Box,
     *,
     tol: float,
     max_iter: int,
@@ -94,7 +175,7 @@ def maximise(
     Parameters
     ----------
     evidence : callable
-        Log evidence and gradient at a place, and what they are divided by.
+        Log evidence and gradient, and what they are divided by.
     starts : list of arrays of shape (p,)
     bounds : p pairs
     tol : float
@@ -106,7 +187,7 @@ def maximise(
     """
     objective = _Objective(evidence)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}
-    found = Search(starts[0], -np.inf)
+    result = Search(starts[0], -np.inf)
     iterations = 0
     for number, start in enumerate([*starts, *spare]):
         if number >= len(starts) and iterations > 0:
@@ -114,25 +195,25 @@ def maximise(
         run, used = _run(objective, start, bounds, options)
         iterations += used
         value = -float(run.fun) * objective.scale
-        if value > found.value:
-            found = Search(run.x, value, *_end(run, bounds))
+        if value > result.value:
+            result = Search(run.x, value, *_end(run, bounds))
     if objective.walls:
         warnings.warn(
-            f"the evidence was not finite at {objective.walls} places that the search turned back "
+            f"the evidence was not finite at {objective.walls} points that the search turned back "
             f"from ({objective.reason}); narrow length_scale_bounds if the result looks odd",
             ConvergenceWarning,
             stacklevel=2,
         )
     history = objective.history
-    return replace(found, n_iter=iterations, n_evaluations=len(history), history=history)
+    return replace(result, n_iter=iterations, n_evaluations=len(history), history=history)
 
 
 def _run(
-    objective: _Objective, start: Array, bounds: Bounds, options: Any
+    objective: _Objective, start: Array, bounds: Box, options: Any
 ) -> tuple[OptimizeResult, int]:
     """Run from one start, on and on where the line search fails but the run got somewhere."""
     used, last = 0, np.inf
-    for _ in range(1 + CONTINUED):
+    for _ in range(1 + MAX_CONTINUED):
         run = minimize(
             objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
@@ -143,7 +224,7 @@ def _run(
     return run, used
 
 
-def _end(run: OptimizeResult, bounds: Bounds) -> tuple[bool, str]:
+def _end(run: OptimizeResult, bounds: Box) -> tuple[bool, str]:
     """Return whether a run converged, and how it ended.
 
     A line search also fails where rounding hides what is left to gain: then the slope is small.
@@ -153,26 +234,19 @@ def _end(run: OptimizeResult, bounds: Bounds) -> tuple[bool, str]:
     low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin and fmax pass over
     way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
     slope = float(np.abs(way).max(initial=0.0))
-    flat = slope <= FLAT * max(1.0, abs(run.fun))
+    flat = slope <= MAX_FLAT_SLOPE * max(1.0, abs(run.fun))
     reason = "within rounding of the evidence" if flat else "too much to be at a maximum"
     return flat, f"the line search failed at a slope of {slope:.2g} per row, {reason}"
 
 
-def warn_of_end(search: Search, max_iter: int) -> None:
-    """Warn where the search stopped before it converged."""
-    if not search.converged:
-        warnings.warn(
-            f"the search for length scales stopped after {search.n_iter} iterations before it "
-            f"converged ({search.message}); raise max_iter={max_iter}, or tol",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-
-
-def warn_of_bounds(place: Array, bounds: Bounds, names: Sequence[str]) -> tuple[str, ...]:
-    """Warn of the length scales that ran to a bound; return the sentences."""
+def scale_sentences(search: Search, bounds: Box, scales: int, names: Sequence[str]) -> list[str]:
+    """Return what is to be said of the length scales, the first `scales`, that ran to a bound."""
+    if scales == 1:
+        names = ["all inputs"]
+    elif scales != len(names):
+        names = [f"theta[{i}]" for i in range(scales)]
     hits: dict[int, list[str]] = {0: [], 1: []}
-    for value, pair, name in zip(place, bounds, names, strict=False):
+    for value, pair, name in zip(search.hyper[:scales], bounds, names, strict=False):
         for end in (0, 1):
             bound = pair[end]
             if pair[0] != pair[1] and bound is not None and abs(value - bound) < 1e-6:
@@ -181,16 +255,13 @@ def warn_of_bounds(place: Array, bounds: Bounds, names: Sequence[str]) -> tuple[
         "the fit looks at single rows there, often for noise too small or rows that repeat",
         "such inputs hardly matter for the fit, or the fit is linear in them",
     )
-    sentences = tuple(
+    return [
         f"length scale of {_listed(hits[end])} ran to its {('lower', 'upper')[end]} bound: "
         f"{meaning[end]}; leave those inputs out, fix the length scale, or widen "
         "length_scale_bounds"
         for end in (0, 1)
         if hits[end]
-    )
-    for sentence in sentences:
-        warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
-    return sentences
+    ]
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

@@ -3,8 +3,8 @@
     k*(x, z) = k(x, z) − k_X(x)ᵀ N k_X(z),    N = (MK + (σ²/η) I)⁻¹ M
 
 with X the training rows, K = k(X, X) and M the penalty of their sensitive attributes
-(`scalefair.solve.exact_gp`). It is defined for every x and z: the sensitive attributes are needed
-at the training rows only.
+(`scalefair.solve.dense.prior`). It is defined for every x and z: the sensitive attributes are
+needed at the training rows only.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 from scalefair._typing import Array, Rows
 from scalefair.kernels import Kernel
 from scalefair.kernels.checks import LengthScale, as_adjoint, as_output, as_rows
-from scalefair.solve.exact import (
+from scalefair.solve.dense.prior import FairPrior, prior_of
+from scalefair.solve.dense.ridge import (
     Spectrum,
     WeightedRows,
     check_number,
     penalty_spectrum,
     weighted_rows,
 )
-from scalefair.solve.exact_gp import FairPrior, quickest_prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +74,10 @@ class SensitiveRows:
         inputs = as_rows(X, "X")
         rows = weighted_rows(len(inputs), weight)
         spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
-        kept = inputs[rows.index]
-        return cls(kept.astype(np.float64) if kept.dtype == np.float32 else kept, rows, spectrum)
+        counted = inputs[rows.index]
+        if counted.dtype == np.float32:
+            counted = counted.astype(np.float64)
+        return cls(counted, rows, spectrum)
 
     def __deepcopy__(self, memo: Any) -> SensitiveRows:
         # Nothing in it changes, and scikit-learn copies a kernel at every evaluation.
@@ -89,7 +91,7 @@ class SensitiveRows:
     def prior(self, gram: Array, *, eta: float, noise: float) -> FairPrior:
         """Return G with N = GGᵀ, rows scaled by v, and KG, from K = k(X, X)."""
         root = self.rows.root[:, None]
-        prior = quickest_prior(self.weighted(gram), self.spectrum, eta=eta, noise=noise)
+        prior = prior_of(self.weighted(gram), self.spectrum, eta=eta, noise=noise)
         return FairPrior(root * prior.factor, prior.train / root)
 
 

@@ -9,12 +9,12 @@ from sklearn.gaussian_process.kernels import Hyperparameter
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 
 from scalefair._typing import Array
-from scalefair.solve.exact import check_number
-from scalefair.solve.exact_gp import FairPrior
-from scalefair.solve.fair_kernel import SensitiveRows
+from scalefair.solve.dense.fair_kernel import SensitiveRows
+from scalefair.solve.dense.prior import FairPrior
+from scalefair.solve.dense.ridge import check_number
 
 
-class SklearnFairKernel(SklearnKernel):
+class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is untyped
     """The fair kernel k* of any scikit-learn kernel k, for its GaussianProcessRegressor.
 
     k*(x, z) = k(x, z) − k_X(x)ᵀ (MK + (σ²/η) I)⁻¹ M k_X(z), X the rows of `sensitive`, on which
@@ -54,8 +54,8 @@ class SklearnFairKernel(SklearnKernel):
     >>> fair = SklearnFairKernel(RBF(1.0), sensitive, eta=100.0, noise=0.1)
     >>> model = GaussianProcessRegressor(fair, alpha=0.1, optimizer=None).fit(X, y)
     >>> plain = GaussianProcessRegressor(RBF(1.0), alpha=0.1, optimizer=None).fit(X, y)
-    >>> found = [np.corrcoef(m.predict(X), X[:, 0])[0, 1] for m in (model, plain)]
-    >>> bool(abs(found[0]) < 0.2 < 0.8 < found[1])
+    >>> correlations = [np.corrcoef(m.predict(X), X[:, 0])[0, 1] for m in (model, plain)]
+    >>> bool(abs(correlations[0]) < 0.2 < 0.8 < correlations[1])
     True
     """
 

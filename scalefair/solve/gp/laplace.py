@@ -1,6 +1,6 @@
 """The fair Gaussian process of classes: Laplace's approximation at the mode, in weight space.
 
-METHOD.md section 6. f = Φβ with the prior β ~ N(0, P⁻¹), P = I/a² + 2nηRRᵀ, and −log p(y|f) = ΣV.
+f = Φβ with the prior β ~ N(0, P⁻¹), P = I/a² + 2nηRRᵀ, and −log p(y|f) = ΣV.
 The mode minimises J = 1/n ΣV + α|β|² + η|Rᵀβ|² with 2nα = 1/a²: η is held in the units of J, as a
 Gaussian process with noise has it, whose V is the squared error. With A = ΦᵀWΦ + P, W = V'',
 
@@ -26,9 +26,9 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_adjoint import pull, volume_slope
-from scalefair.solve.gaussian_system import GaussianSlice, GaussianSystem, sensitive_root
+from scalefair.solve.gp.adjoint import pull, volume_slope
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.system import GaussianSlice, GaussianSystem, sensitive_root
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.statistics.laplace import LaplaceAdjoint, Mode, skew_sums

@@ -1,5 +1,7 @@
 """The evidence maximised over noise and amplitude at fixed η and length scales, without a pass.
 
+    max over σ², a of log p(y | σ², a) = max over τ of −½(nt log 2πσ² + t log_det(τ) + misfit(τ)/σ²)
+
 At a ratio τ = σ²/a² the best noise is known, σ² = misfit/(nt), or the bound next to it. What is
 left is a smooth function of log τ alone. It is scanned, since it may have several maxima, and each
 is refined to a root of its exact slope.
@@ -14,10 +16,9 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_system import GaussianSlice, GaussianSystem
-
-Bounds = tuple[float, float]
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.spec import Bounds
+from scalefair.solve.gp.system import GaussianSlice, GaussianSystem
 
 NOISE_BOUNDS = (1e-8, 1e2)
 """Default bounds of σ², in units of the variance of y."""
@@ -29,11 +30,16 @@ PER_DECADE = 3
 """Points of the scan: the curve is made of sigmoids in log τ, two decades wide."""
 
 MEANING = {
-    ("noise", 0): "the features fit y almost exactly, or rows repeat; the variance is a guess",
-    ("noise", 1): "y varies more than its bounds allow",
-    ("amplitude", 0): "y shows no signal that these features follow; predictions are nearly flat",
-    ("amplitude", 1): "the features vary too little, usually for too large length scales",
+    "noise": (
+        "the features fit y almost exactly, or rows repeat; the variance is a guess",
+        "y varies more than its bounds allow",
+    ),
+    "amplitude": (
+        "y shows no signal that these features follow; predictions are nearly flat",
+        "the features vary too little, usually for too large length scales",
+    ),
 }
+"""What it means to run to the lower, and to the upper bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,12 +158,12 @@ class _Curve:
         steps = max(2, int(np.ceil(PER_DECADE * (high - low) / np.log(10))))
         grid = np.linspace(low, high, steps + 1) if low < high else np.array([low])
         slopes = np.array([self.slope(x) for x in grid])
-        found = [
+        valleys = [
             brentq(self.slope, grid[i], grid[i + 1], xtol=1e-12)
             for i in np.flatnonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
         ]
         ends = [*grid[:1][slopes[:1] >= 0], *grid[-1:][slopes[-1:] <= 0]]
-        return max((self.point(x) for x in [*found, *ends]), key=lambda point: point.log_evidence)
+        return max((self.point(x) for x in [*valleys, *ends]), key=lambda point: point.log_evidence)
 
     def point(self, log_ratio: float) -> GaussianPoint:
         """Return the process at τ and the best noise."""
@@ -193,8 +199,36 @@ def _sentences(point: GaussianPoint, box: _Box) -> tuple[str, ...]:
     ]
     if not hits and point.slice.ratio <= box.ratio[0] * (1 + 1e-6) < box.ratio[1]:
         hits = [("noise", 0)]
-    return tuple(
-        f"{name}={values[name]:.3g} ran to its {('lower', 'upper')[end]} bound: "
-        f"{MEANING[name, end]}; widen {name}_bounds, fix it, or look at the data"
-        for name, end in hits
+    return tuple(_sentence(name, values[name], end) for name, end in hits)
+
+
+def log_bounds(
+    given: float | None, bounds: Bounds | None, default: Bounds, unit: float = 1.0
+) -> Bounds:
+    """Return the bounds of a logarithm that is searched for; equal where the number is given."""
+    if given is not None:
+        bounds = given, given
+    low, high = np.log(bounds or (unit * default[0], unit * default[1]))
+    return float(low), float(high)
+
+
+def at_log_bounds(
+    name: str, value: float, bounds: Bounds, meaning: tuple[str, str] | None = None
+) -> list[str]:
+    """Return what is to be said of a logarithm that a search has brought to a bound.
+
+    An amplitude near its lower bound changes nothing, so that the search stops above it.
+    """
+    near = (np.log(10.0) if name == "amplitude" else 1e-6, 1e-6)
+    return [
+        _sentence(name, float(np.exp(value)), end, meaning)
+        for end in (0, 1)
+        if bounds[0] < bounds[1] and abs(value - bounds[end]) < near[end]
+    ]
+
+
+def _sentence(name: str, value: float, end: int, meaning: tuple[str, str] | None = None) -> str:
+    return (
+        f"{name}={value:.3g} ran to its {('lower', 'upper')[end]} bound: "
+        f"{(meaning or MEANING[name])[end]}; widen {name}_bounds, fix it, or look at the data"
     )

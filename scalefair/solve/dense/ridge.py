@@ -82,11 +82,11 @@ class WeightedRows:
                 f"{name} has shape {G.shape}, expected ({self.size}, {self.size}); "
                 "pass the Gram matrix of the training rows"
             )
-        kept = _finite(name, G[np.ix_(self.index, self.index)])
+        counted = _finite(name, G[np.ix_(self.index, self.index)])
         # eigh reads one triangle only and would silently accept anything in the other.
-        if not np.allclose(kept, kept.T, rtol=1e-8, atol=1e-10 * np.abs(kept).max()):
+        if not np.allclose(counted, counted.T, rtol=1e-8, atol=1e-10 * np.abs(counted).max()):
             raise ValueError(f"{name} is not symmetric; pass the kernel evaluated as k(X, X)")
-        return self.root[:, None] * kept * self.root
+        return self.root[:, None] * counted * self.root
 
     def values(self, name: str, a: Any) -> Array:
         """Return va for one value or one row of values per row, shape (k,) or (k, t)."""
@@ -265,7 +265,7 @@ def _fair_direction(eta: float, s: Array, F: Array, z: Array) -> Array:
 
 def _intercept(rows: WeightedRows, K: Any, y: Any, c: Array) -> Any:
     """Return the weighted mean of y − Kc."""
-    kept = np.asarray(K, dtype=np.float64)[np.ix_(rows.index, rows.index)]
-    residual = np.asarray(y, dtype=np.float64)[rows.index] - kept @ c[rows.index]
+    counted = np.asarray(K, dtype=np.float64)[np.ix_(rows.index, rows.index)]
+    residual = np.asarray(y, dtype=np.float64)[rows.index] - counted @ c[rows.index]
     mean = rows.root**2 @ residual / rows.total
     return float(mean) if mean.ndim == 0 else mean

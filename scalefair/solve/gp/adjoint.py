@@ -8,8 +8,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from scalefair._typing import Array
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_system import GaussianSlice
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.system import GaussianSlice
 from scalefair.statistics.gradient import RowAdjoint
 
 

@@ -1,6 +1,6 @@
 """The fair Gaussian process in weight space: one decomposition for all hyperparameters but θ.
 
-METHOD.md section 5. The features φ have an amplitude a, f(x) = ȳ + aφ(x)ᵀw with the prior
+The features φ have an amplitude a, f(x) = ȳ + aφ(x)ᵀw with the prior
 w ~ N(0, (I + (nη/σ²) a²RRᵀ)⁻¹), and y − ȳ has noise of variance σ². R is that of the features
 without amplitude. In β = aw, with the ratio τ = σ²/a²,
 
@@ -35,7 +35,7 @@ import numpy as np
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.penalties.factors import attribute_root
-from scalefair.solve.exact import EPS, check_number
+from scalefair.solve.dense.ridge import EPS, check_number
 from scalefair.solve.ridge.primal import NULL
 from scalefair.statistics import Moments
 
@@ -171,8 +171,8 @@ class GaussianSlice:
     @property
     def degrees(self) -> float:
         """tr(ΦᵀΦA⁻¹), the effective number of parameters."""
-        kept = 1.0 - np.sum(self.upper**2, axis=1)
-        return float(np.sum(self.system.values * self.scale**2 * kept))
+        left = 1.0 - np.sum(self.upper**2, axis=1)
+        return float(np.sum(self.system.values * self.scale**2 * left))
 
     @property
     def log_det_slopes(self) -> Array:

@@ -1,22 +1,37 @@
-"""The weight η of a fair Gaussian process under a limit on the explained share."""
+"""The weight η of a fair Gaussian process under a limit on the explained share.
+
+The least η with
+
+    share(ȳ + Φβ) ≤ limit,    β = (ΦᵀΦ + τI + nηRRᵀ)⁻¹Φᵀy,  τ = σ²/a².
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from scalefair.solve.gaussian import GaussianPoint
-from scalefair.solve.gaussian_profile import Profile
+import numpy as np
+
+from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.profile import Profile
 from scalefair.solve.limit import least_eta, not_on_path
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System
 from scalefair.statistics import Moments
 
-FIRM = 1e4
+MAX_LEARNING_ETA = 1e4
 """η, relative to the penalty, that is as good as ∞ for learning: the evidence jumps at ∞."""
 
-ROUNDS = 20
+MAX_ROUNDS = 20
 """Times that η and the noise are found for each other at most."""
+
+
+def largest_eta(penalty: str, moments: Moments) -> float:
+    """Return the largest η to learn with: relative to 1, or to the variance of ψ for `hsic`."""
+    if penalty == "normalized" or "psi" not in moments.blocks:
+        return MAX_LEARNING_ETA
+    largest = np.linalg.norm(moments.covariance("psi", "psi"), 2)
+    return MAX_LEARNING_ETA / (float(largest) or 1.0)
 
 
 def mean_system(moments: Moments, penalty: str, eps: float | None) -> System:
@@ -49,15 +64,15 @@ def limited(
     two are found in turn, without a pass. The last step is the weight, so that the limit holds.
     """
     eta = 0.0
-    for _ in range(ROUNDS):
-        found = profile(eta)
-        last, eta = eta, limiting_eta(found.point, eps, penalty, unfairness)
+    for _ in range(MAX_ROUNDS):
+        best = profile(eta)
+        last, eta = eta, limiting_eta(best.point, eps, penalty, unfairness)
         if eta == last or abs(eta - last) <= 1e-8 * last:
             break
-    point = found.point
+    point = best.point
     system = point.slice.system
     moved = GaussianPoint(system.slice(point.slice.ratio, eta), point.noise)
-    return replace(found, point=moved), eta
+    return replace(best, point=moved), eta
 
 
 def share_of(point: GaussianPoint) -> float:

@@ -1,6 +1,6 @@
 """The fair Gaussian process from moments alone: evidence, its gradient, prior and posterior.
 
-`scalefair.solve.gaussian_system` has the formulas. Noise, amplitude and η cost no pass over the
+`scalefair.solve.gp.system` has the formulas. Noise, amplitude and η cost no pass over the
 data and no O(m³) work.
 """
 
@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from scalefair._typing import Array, Rows
-from scalefair.solve.exact import check_number
-from scalefair.solve.gaussian_system import GaussianSlice, GaussianSystem
+from scalefair.solve.dense.ridge import check_number
+from scalefair.solve.gp.system import GaussianSlice, GaussianSystem
 from scalefair.statistics import Moments
 
 
@@ -73,12 +73,12 @@ class GaussianPoint:
         return self._function(np.zeros_like(at.coordinates), self.amplitude * root)
 
     def posterior(self) -> GaussianFunction:
-        """Return the law of f given y, cov β = σ²A⁻¹."""
+        """Return the distribution of f given y, cov β = σ²A⁻¹."""
         at = self.slice
         # I − Q₁Q₁ᵀ = (I − L(1 − κ)Lᵀ)², and Q₂ knows κ = √(1 − singular value²) to all digits.
         left, _, right = np.linalg.svd(at.upper, full_matrices=False)
-        kept = np.linalg.norm(at.lower @ right.T, axis=0)
-        root = np.eye(len(left)) - (left * (1.0 - kept)) @ left.T
+        rest = np.linalg.norm(at.lower @ right.T, axis=0)
+        root = np.eye(len(left)) - (left * (1.0 - rest)) @ left.T
         return self._function(at.coordinates, np.sqrt(self.noise) * at.scale[:, None] * root)
 
     def _function(self, coordinates: Array, root: Array) -> GaussianFunction:
@@ -120,11 +120,6 @@ class GaussianFunction:
         spread = Phi @ self.factor
         return np.asarray(spread @ spread.T)
 
-    def sample(self, Phi: Rows, size: int, rng: np.random.Generator) -> Array:
-        """Return `size` joint draws of f at rows of φ, shape (size, k, t)."""
-        white = rng.standard_normal((size, self.factor.shape[1], len(self.offset)))
-        return np.asarray(self.mean(Phi) + np.matmul(Phi @ self.factor, white))
-
 
 def log_evidence(
     moments: Moments,
@@ -161,6 +156,6 @@ def posterior(
     penalty: str = "normalized",
     eps: float | None = None,
 ) -> GaussianFunction:
-    """Law of f given y; parameters as in `log_evidence`."""
+    """Distribution of f given y; parameters as in `log_evidence`."""
     system = GaussianSystem.build(moments, penalty=penalty, eps=eps)
     return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=eta).posterior()

@@ -1,0 +1,333 @@
+"""What both Gaussian processes share: parameters to a specification, a fit to attributes."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from scalefair import _frames
+from scalefair._checks import (
+    FINITE,
+    MISSING_SENSITIVE,
+    TINY,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    check_penalty,
+    check_weight_or_limit,
+)
+from scalefair._typing import Array, FeatureMap
+from scalefair.estimators._base import all_or_nothing
+from scalefair.estimators._data import Preparation, TrainingData, open_inputs
+from scalefair.estimators._maps import check_maps, fitted_input_map, is_exact, sensitive_map
+from scalefair.estimators._predict import predictions
+from scalefair.estimators._progress import steps, watched
+from scalefair.maps import Nystroem
+from scalefair.maps._base import standard_deviation
+from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
+from scalefair.solve.gp.distribution import OnChunks
+from scalefair.solve.gp.fit import ProcessFit
+from scalefair.solve.gp.search import Search
+from scalefair.solve.gp.spec import Progress, Spec
+from scalefair.statistics import Moments, RowMap
+from scalefair.stream import ChunkSource
+
+JITTER = 1e-8
+"""Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ."""
+
+FULL_JITTER = 1e-10
+"""The same where every row is a landmark."""
+
+ONE_MODE = frozenset(["phi_", "moments_", "coef_", "dual_coef_"])
+"""Attributes that only some fits have: with features, or without."""
+
+
+@dataclass(frozen=True, eq=False)
+class Callbacks(Progress):
+    """Tells the callbacks of an estimator of the steps of its fit."""
+
+    estimator: Any
+    n_rows: int | None
+
+    def watched(self, source: ChunkSource, rows: int) -> AbstractContextManager[ChunkSource]:
+        """Give the source back for one pass; every chunk that is read is a step."""
+        return watched(self.estimator, source, rows, self.n_rows)
+
+    def evaluations(self) -> AbstractContextManager[Callable[[], None]]:
+        """Give a function to be called after every evaluation of the evidence."""
+        return steps(self.estimator, "evaluations", None)
+
+
+class Process(CallbackSupportMixin):
+    """A fair Gaussian process: `fit` learns a distribution of f, `_law`, which predicts."""
+
+    psi_: FeatureMap | None
+    phi_: FeatureMap
+    moments_: Moments
+    kernel_: Any
+    theta_: Array
+    amplitude_: float
+    eta_: float
+    diagnostics_: Diagnostics
+    n_features_in_: int
+    _preparation: Preparation
+    _input_names: list[str]
+    _input_scale: Array
+    _evidence: Any = None
+    """Evidence of the training rows; None in a model that was saved, which leaves them behind."""
+
+    _others: tuple[str, ...] = ("log amplitude",)
+    """Hyperparameters in `theta_` after the log length scales."""
+
+    @with_callbacks  # type: ignore[untyped-decorator]
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Learn the hyperparameters and the distribution of f given y.
+
+        Parameters
+        ----------
+        X : array, data frame, dask collection, scan or batches of shape (n, d)
+            Inputs. Numbers are used as given; a frame with text, categories or missing values is
+            encoded. Rows that are not in memory (dask, :func:`scalefair.scan_parquet`,
+            :class:`scalefair.BatchSource`) are read chunk by chunk in every pass.
+        y : array-like of shape (n,) or, for a regression, (n, t)
+            Targets, several of which share the hyperparameters, or class labels of any kind;
+            columns of the same scan if X is one.
+        sensitive_features : array, Series or frame of shape (n,) or (n, p), optional
+            Sensitive attributes: numbers, categories or both. Needed unless `sensitive_columns`
+            names them or `eta` is 0. Predictions do not need them.
+        sample_weight : array-like of shape (n,), optional
+            Weight 2 equals the row twice, in the evidence and in the penalty.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._check_parameters()
+            task = self._init_callback_context(max_subtasks=None)
+            task.call_on_fit_task_begin(estimator=self)
+            self._learn(X, y, sensitive_features, sample_weight)
+            task.call_on_fit_task_end(estimator=self)
+        return self
+
+    @abstractmethod
+    def _learn(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> None:
+        """Open the rows, fit, and store the fit."""
+
+    def _check_parameters(self) -> None:
+        """Raise ValueError or TypeError if a parameter is out of range."""
+        check_weight_or_limit(self.eta, self.unfairness)
+        check_penalty(self.penalty, self.eps)
+        check_choice("penalty", self.penalty, ("normalized", "hsic"))
+        check_maps(self)
+        check_flag("hide_sensitive", self.hide_sensitive)
+        for name, value in (("chunk_rows", self.chunk_rows), ("n_jobs", self.n_jobs)):
+            if value is not None:
+                check_count(name, value)
+        if self.optimizer is not None:
+            check_choice("optimizer", self.optimizer, ("l-bfgs-b",))
+        check_count("max_iter", self.max_iter)
+        check_number("tol", self.tol, TINY, 1.0)
+        if isinstance(self.n_restarts, bool) or self.n_restarts != 0:
+            check_count("n_restarts", self.n_restarts)
+        check_positive_or_optimize("amplitude", self.amplitude)
+        check_bounds("length_scale_bounds", self.length_scale_bounds)
+        check_bounds("amplitude_bounds", self.amplitude_bounds)
+
+    def _spec(self, data: TrainingData) -> Spec:
+        """Return what is asked for."""
+        eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
+        return Spec(
+            eta, unfairness, self.penalty, self.eps, amplitude=given(self.amplitude),
+            amplitude_bounds=self.amplitude_bounds, length_scale_bounds=self.length_scale_bounds,
+            learn_scales=self.optimizer is not None, n_restarts=self.n_restarts,
+            max_iter=self.max_iter, tol=self.tol, seed=data.seed, chunk_rows=self.chunk_rows,
+            inputs=tuple(self._names_of_inputs(data.preparation)),
+        )  # fmt: skip
+
+    def _names_of_inputs(self, preparation: Preparation) -> list[str]:
+        """Return the names of the inputs as the kernel sees them: encoded, none that is hidden."""
+        if preparation.encoder is not None:
+            return [str(name) for name in preparation.encoder.get_feature_names_out()]
+        hidden = set(preparation.sensitive_columns or []) if preparation.hide_sensitive else set()
+        names = _check_feature_names_in(self)
+        return [str(name) for i, name in enumerate(names) if i not in hidden]
+
+    def _row_map(self, data: TrainingData, nystroem: type[Nystroem] = Nystroem) -> RowMap:
+        """Return the maps where the search starts, learnt on the sample."""
+        jitter = FULL_JITTER if is_exact(self) else JITTER
+        phi = fitted_input_map(self, data, nystroem, whitening="cholesky", cutoff=jitter)
+        psi = self._checked_psi(sensitive_map(self, data))
+        key = data.preparation.key
+        return RowMap(phi, psi, data.n_targets, whiten_rows=True, preparation=key)
+
+    def _checked_psi(self, psi: FeatureMap | None) -> FeatureMap | None:
+        if psi is None and not self._is_ordinary():
+            raise ValueError(MISSING_SENSITIVE)
+        return psi
+
+    def _store(self, fit: ProcessFit, data: TrainingData) -> None:
+        """Set the attributes of a fit, and warn of what is wrong with it."""
+        for name in ONE_MODE.intersection(vars(self)):
+            delattr(self, name)
+        self._preparation = data.preparation
+        self._input_names = self._names_of_inputs(data.preparation)
+        sample = data.sample
+        weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
+        self._input_scale = standard_deviation(np.asarray(sample.x), weight)
+        self._law, self.psi_, self.kernel_ = fit.distribution, fit.psi, fit.kernel
+        if fit.phi is not None and fit.moments is not None:
+            self.phi_, self.moments_ = fit.phi, fit.moments
+        self.theta_, self.amplitude_, self.eta_ = fit.theta, fit.amplitude, fit.eta
+        self.log_marginal_likelihood_value_ = fit.log_evidence
+        self.explained_share_, self.n_samples_seen_ = fit.share, fit.n_rows
+        self.diagnostics_, self.at_bounds_ = fit.diagnostics, fit.at_bounds
+        search = fit.search
+        self.converged_, self.n_iter_ = search.converged, search.n_iter
+        self.n_evaluations_, self.optimizer_message_ = search.n_evaluations, search.message
+        self.evidence_history_ = np.array(search.history)
+        warn_of_few_digits(fit.diagnostics, type(self).__name__)
+        for sentence in [*fit.at_bounds, *_end_sentences(search, self.max_iter)]:
+            warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
+
+    def relevance(self) -> Any:
+        """Return the length scales by input, and what the kernel sees of each.
+
+        Returns
+        -------
+        data frame with the columns
+            input : name; of the encoded columns where X was encoded
+            length_scale : θ_j
+            relevance : (sd_j/θ_j)², the squared spread of the input in units of its length scale
+        """
+        check_is_fitted(self)
+        names, theta = self._input_names, np.exp(self.theta_[: -len(self._others)])
+        if theta.size not in (1, len(names)):
+            raise ValueError(
+                f"relevance needs one length scale per input or one for all; this kernel has "
+                f"{theta.size} for {len(names)} inputs"
+            )
+        scales = np.broadcast_to(theta, len(names))
+        relevance = (self._input_scale / scales) ** 2
+        return _frames.make_frame({"input": names, "length_scale": scales, "relevance": relevance})
+
+    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
+        """Return the log evidence of the training rows, summed over outputs or classes.
+
+        That of classes is Laplace's approximation, of one class against the rest where there are
+        more than two.
+
+        Parameters
+        ----------
+        theta : array of the shape of `theta_`, optional
+            Hyperparameters in the order of `theta_`, which is the default. `eta_` is held.
+        eval_gradient : bool
+            Return the gradient in theta, too.
+
+        Returns
+        -------
+        float, or (float, array of the shape of `theta_`)
+
+        Notes
+        -----
+        Other hyperparameters than `theta_` and gradients read the training rows again, except for
+        noise and amplitude of a regression. A model that was saved or pickled has left the rows
+        behind, unless ``feature_map="exact"`` is a regression's.
+        """
+        check_is_fitted(self)
+        at = self._checked_theta(theta)
+        if not eval_gradient and np.array_equal(at, self.theta_):
+            return self.log_marginal_likelihood_value_
+        value, gradient = self._evidence_at(at, bool(eval_gradient))
+        return (value, gradient) if eval_gradient else value
+
+    @abstractmethod
+    def _evidence_at(self, theta: Array, gradient: bool) -> tuple[float, Array | None]:
+        """Return the log evidence and, if so asked, its gradient."""
+
+    def _predicted(self, X: Any, function: Callable[[Array], Array]) -> Any:
+        """Return a function of the rows of X; a dask array for a dask collection."""
+        return predictions(self, open_inputs(self, X), OnChunks(function))
+
+    def _checked_theta(self, theta: Any) -> Array:
+        """Return hyperparameters as in `theta_`, which are the default."""
+        if theta is None:
+            return self.theta_
+        try:
+            at = np.asarray(theta, dtype=np.float64)
+        except (TypeError, ValueError):
+            at = np.array(np.nan)
+        size = len(self.theta_)
+        if at.shape != (size,) or not np.isfinite(at).all():
+            raise ValueError(
+                f"theta={theta!r} must be {size} finite numbers: {size - len(self._others)} log "
+                f"length scales, then {' and '.join(self._others)}, as in theta_"
+            )
+        return at
+
+    @property
+    def _joins_sensitive(self) -> bool:
+        """ψ(s) never joins φ(x): its prior would need an amplitude of its own."""
+        return False
+
+    def _is_ordinary(self) -> bool:
+        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
+
+    def __getstate__(self) -> Any:
+        # The evidence holds the training rows, which may be anywhere.
+        return {key: value for key, value in super().__getstate__().items() if key != "_evidence"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = False
+        return tags
+
+
+def _end_sentences(search: Search, max_iter: int) -> list[str]:
+    """Return what is to be said of a search that stopped before it converged."""
+    if search.converged:
+        return []
+    return [
+        f"the search for length scales stopped after {search.n_iter} iterations before it "
+        f"converged ({search.message}); raise max_iter={max_iter}, or tol"
+    ]
+
+
+def given(value: Any) -> float | None:
+    """Return a number that was given; None for "optimize"."""
+    return None if isinstance(value, str) else float(value)
+
+
+def check_positive_or_optimize(name: str, value: Any) -> None:
+    """Raise ValueError or TypeError unless a value is positive or "optimize"."""
+    if isinstance(value, str):
+        check_choice(name, value, ("optimize",))
+    else:
+        check_number(name, value, TINY, FINITE)
+
+
+def check_bounds(name: str, value: Any) -> None:
+    """Raise ValueError unless a value is None or two positive numbers, the smaller first."""
+    if value is None:
+        return
+    try:
+        low, high = (float(bound) for bound in value)
+    except (TypeError, ValueError):
+        low, high = np.nan, np.nan
+    if not 0 < low <= high < np.inf:
+        raise ValueError(
+            f"{name}={value!r} must be two positive numbers, the smaller first, or None"
+        )

@@ -1,0 +1,385 @@
+"""The dense (n×n) fair Gaussian process: posterior, evidence, and its gradient.
+
+y = f + N(0, σ²/w), f ~ GP(0, k*), k* = k − gᵀg, g = Gᵀk_X (`scalefair.solve.dense.prior`). With
+K* = k*(X, X), LLᵀ = K* + σ²I and a = (LLᵀ)⁻¹y, in the weighted coordinates of the ridge,
+
+    mean k_Xᵀc,  c = a − Gg_Xᵀa          covariance k* − k*_Xᵀ(LLᵀ)⁻¹k*_X
+    log evidence = −½(t(n log 2πσ² + log|LLᵀ/σ²|) + yᵀa)
+
+n the sum of the weights, which makes weight 2 the row twice. As dK* = BᵀdKB with B = I − Gg_Xᵀ, the
+adjoint A = ∂ log evidence/∂K = −½B(t(LLᵀ)⁻¹ − aaᵀ)Bᵀ gives every derivative,
+
+    ∂/∂log θ_l = Σ_ij A_ij ∂K_ij/∂log θ_l      ∂/∂log amplitude = 2 Σ_ij A_ij K_ij
+    ∂/∂log σ² = −½(tn − yᵀa) − Σ_ij A_ij K_ij
+
+the last, because K*/σ² depends on K/σ² and η alone: noise acts through the prior, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from scalefair._typing import Array
+from scalefair.kernels import Kernel
+from scalefair.solve.dense.prior import FairPrior, prior_of
+from scalefair.solve.dense.ridge import (
+    Spectrum,
+    WeightedRows,
+    check_number,
+    penalty_spectrum,
+    weighted_rows,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class FairGP:
+    """Posterior of f given y = f(X) + N(0, σ²), from Gram matrices.
+
+    Parameters
+    ----------
+    rows : WeightedRows
+        Which training rows count.
+    gram : array of shape (k, k)
+        K in weighted coordinates.
+    target : array of shape (k,) or (k, t)
+        y in weighted coordinates.
+    noise : float
+        σ².
+    prior : FairPrior
+        k* in weighted coordinates.
+    cholesky : array of shape (k, k)
+        L, lower.
+    """
+
+    rows: WeightedRows
+    gram: Array
+    target: Array
+    noise: float
+    prior: FairPrior
+    cholesky: Array
+
+    @classmethod
+    def of(
+        cls,
+        rows: WeightedRows,
+        gram: Array,
+        target: Array,
+        spectrum: Spectrum,
+        *,
+        eta: float,
+        noise: float,
+    ) -> FairGP:
+        """Factorise K* + σ²I; all in weighted coordinates."""
+        prior = prior_of(gram, spectrum, eta=eta, noise=noise)
+        return cls(rows, gram, target, noise, prior, _cholesky(prior.gram(gram), noise))
+
+    @cached_property
+    def _solved(self) -> Array:
+        """a."""
+        return np.asarray(cho_solve((self.cholesky, True), self.target, check_finite=False))
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs t."""
+        return int(self.target[0].size)
+
+    @property
+    def misfit(self) -> float:
+        """yᵀ(K* + σ²I)⁻¹y, summed over the outputs."""
+        return float(np.sum(self.target * self._solved))
+
+    @property
+    def log_evidence(self) -> float:
+        """log N(y | 0, K* + σ²I), summed over the outputs."""
+        n, k = self.rows.total, len(self.gram)
+        log_det = 2.0 * float(np.sum(np.log(np.diag(self.cholesky))))
+        volume = n * np.log(2 * np.pi) + (n - k) * np.log(self.noise) + log_det
+        return float(-0.5 * (self.outputs * volume + self.misfit))
+
+    @cached_property
+    def dual_coef(self) -> Array:
+        """c of the mean k(x, X) c, zero for rows of weight zero: it needs the plain kernel only."""
+        a = self._solved
+        return self.rows.scatter(a - self.prior.factor @ (self.prior.train.T @ a))
+
+    def mean(self, K_new: Array) -> Array:
+        """Return E f at new points from K_new = k(X_new, X), shape (p,) or (p, t)."""
+        return np.asarray(K_new @ self.dual_coef)
+
+    def covariance(self, K_new: Array, K_new_new: Array) -> Array:
+        """Return k*(·,·) − k*_X(·)ᵀ (K* + σ²I)⁻¹ k*_X(·), shape (p, p)."""
+        spread = self._spread(K_new)
+        return np.asarray(K_new_new - spread @ spread.T)
+
+    def variance(self, K_new: Array, diagonal: Array) -> Array:
+        """Return the diagonal of `covariance` from k(x, x) at the new points, shape (p,)."""
+        return np.asarray(np.maximum(diagonal - np.sum(self._spread(K_new) ** 2, axis=1), 0.0))
+
+    def prior_covariance(self, K_new: Array, K_new_new: Array) -> Array:
+        """Return k* at any points, before y is seen, shape (p, p)."""
+        g = self._scaled(K_new) @ self.prior.factor
+        return np.asarray(K_new_new - g @ g.T)
+
+    def _scaled(self, K_new: Array) -> Array:
+        return np.asarray(K_new[:, self.rows.index] * self.rows.root)
+
+    def _spread(self, K_new: Array) -> Array:
+        """g and k*_Xᵀ L⁻ᵀ side by side, shape (p, r + k): the covariance is k − their square."""
+        scaled = self._scaled(K_new)
+        g = scaled @ self.prior.factor
+        fair = scaled - g @ self.prior.train.T
+        solved = solve_triangular(self.cholesky, fair.T, lower=True, check_finite=False).T
+        return np.hstack([g, solved])
+
+    def adjoint(self) -> Array:
+        """A with d log evidence = Σ_ij A_ij dK_ij for symmetric dK, shape (k, k)."""
+        lower = dpotri(self.cholesky, lower=1)[0]
+        W = lower + lower.T
+        W[np.diag_indices_from(W)] /= 2
+        a = self._solved.reshape(len(W), -1)
+        W *= -0.5 * self.outputs
+        W += 0.5 * a @ a.T
+        W -= self.prior.factor @ (self.prior.train.T @ W)
+        W -= (W @ self.prior.train) @ self.prior.factor.T
+        return np.asarray(W)
+
+
+def fair_gp(
+    K: Any,
+    L: Any,
+    y: Any,
+    *,
+    eta: float,
+    noise: float,
+    eps: float = 1e-6,
+    penalty: str = "normalized",
+    weight: Any = None,
+) -> FairGP:
+    """Fair GP regression: an ordinary GP with the kernel k*, which depends on η/σ².
+
+    Parameters
+    ----------
+    K, L : array of shape (n, n)
+        Gram matrices of inputs (amplitude included) and sensitive attributes.
+    y : array of shape (n,) or (n, t)
+        Targets, centred by the caller; outputs are independent and share the covariance.
+    eta, noise, eps, penalty
+        As in `fair_prior`.
+    weight : array of shape (n,) or None
+        Row weights: the noise variance of a row is σ²/w, and the evidence counts a row of weight 2
+        as two rows with that target.
+    """
+    rows = weighted_rows(len(np.atleast_1d(y)), weight)
+    gram, target = rows.gram("K", K), rows.values("y", y)
+    spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+    return FairGP.of(rows, gram, target, spectrum, eta=eta, noise=noise)
+
+
+@dataclass(frozen=True, eq=False)
+class ExactProblem:
+    """What the evidence of an exact fair process does not change: rows, targets and penalty.
+
+    Parameters
+    ----------
+    X : array of shape (k, d)
+        Inputs of the rows of positive weight.
+    rows : WeightedRows
+        Which rows these are.
+    target : array of shape (k,) or (k, t)
+        y in weighted coordinates.
+    spectrum : Spectrum or None
+        Of the penalty M; None without sensitive attributes.
+    """
+
+    X: Any
+    rows: WeightedRows
+    target: Array
+    spectrum: Spectrum | None
+
+    @classmethod
+    def build(
+        cls,
+        X: Any,
+        L: Any,
+        y: Any,
+        *,
+        penalty: str = "normalized",
+        eps: float = 1e-6,
+        weight: Any = None,
+    ) -> ExactProblem:
+        """Decompose the penalty once; parameters as in `ExactGP.fit`."""
+        inputs = np.asarray(X)
+        if inputs.ndim != 2:
+            raise ValueError(
+                f"X has shape {inputs.shape}, expected (rows, columns); "
+                "reshape one column with X.reshape(-1, 1)"
+            )
+        rows = weighted_rows(len(inputs), weight)
+        spectrum = None if L is None else penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+        return cls(_checked(inputs[rows.index]), rows, rows.values("y", y), spectrum)
+
+    def at(
+        self, kernel: Kernel, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
+    ) -> ExactGP:
+        """Return the process at these hyperparameters; as in `ExactGP.fit`."""
+        check_number("noise", noise)
+        check_number("amplitude", amplitude)
+        check_number("eta", eta, positive=False, finite=False)
+        if self.spectrum is None and eta != 0:
+            raise ValueError(
+                f"eta={eta} needs the Gram matrix L of the sensitive attributes, got None; "
+                "pass L, or eta=0 for an ordinary Gaussian process"
+            )
+        gram = self.weighted(np.asarray(kernel(self.X), dtype=np.float64))
+        gram *= float(amplitude) ** 2
+        spectrum = self.spectrum or Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
+        # A constant s has no direction to punish: then the ordinary process, whatever eta.
+        eta = float(eta) if len(spectrum.values) else 0.0
+        counted = WeightedRows(len(gram), np.arange(len(gram)), self.rows.root)
+        gp = FairGP.of(counted, gram, self.target, spectrum, eta=eta, noise=float(noise))
+        return ExactGP(self, kernel, float(amplitude), eta, gp)
+
+    def weighted(self, matrix: Array) -> Array:
+        """vGv, in place: of the kernel matrix, and of its adjoint."""
+        if self.rows.weighs:
+            matrix *= self.rows.root[:, None]
+            matrix *= self.rows.root
+        return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class ExactGP:
+    """`FairGP` of a kernel: predictions from inputs, and the gradient in its length scales.
+
+    Made by `ExactGP.fit`, or by `ExactProblem.at` where many hyperparameters are tried.
+
+    Parameters
+    ----------
+    problem : ExactProblem
+    kernel : Kernel
+        k, without the amplitude.
+    amplitude : float
+        The kernel of f before fairness is k times its square.
+    eta : float
+        η; 0 where the sensitive attributes are constant.
+    gp : FairGP
+    """
+
+    problem: ExactProblem
+    kernel: Kernel
+    amplitude: float
+    eta: float
+    gp: FairGP
+
+    @classmethod
+    def fit(
+        cls,
+        kernel: Kernel,
+        X: Any,
+        L: Any,
+        y: Any,
+        *,
+        noise: float,
+        amplitude: float = 1.0,
+        eta: float = 0.0,
+        penalty: str = "normalized",
+        eps: float = 1e-6,
+        weight: Any = None,
+    ) -> ExactGP:
+        """Condition the fair process on y.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            k; one length scale, or one per input (ARD).
+        X : array of shape (n, d)
+            Inputs.
+        L : array of shape (n, n) or None
+            Gram matrix of the sensitive attributes; None only with ``eta=0``.
+        y, noise, eta, penalty, eps, weight
+            As in `fair_gp`.
+        amplitude : float
+            The kernel of f before fairness is k times its square.
+        """
+        problem = ExactProblem.build(X, L, y, penalty=penalty, eps=eps, weight=weight)
+        return problem.at(kernel, noise=noise, amplitude=amplitude, eta=eta)
+
+    @property
+    def noise(self) -> float:
+        """σ²."""
+        return self.gp.noise
+
+    @property
+    def log_evidence(self) -> float:
+        """log N(y | 0, k*(X, X) + σ²I), summed over the outputs."""
+        return self.gp.log_evidence
+
+    @cached_property
+    def gradient(self) -> Array:
+        """∂ log evidence/∂(log θ, log amplitude, log σ²), shape (n_hyper + 2,), at fixed η."""
+        gp, adjoint = self.gp, self.gp.adjoint()
+        volume = float(np.vdot(adjoint, gp.gram))
+        plain = self.problem.weighted(adjoint)
+        in_scale = self.amplitude**2 * self.kernel.gradient(self.problem.X, None, plain)
+        spent = gp.outputs * gp.rows.total - gp.misfit
+        return np.concatenate([in_scale, [2.0 * volume, -0.5 * spent - volume]])
+
+    @property
+    def dual_coef(self) -> Array:
+        """c of the mean k(x, X) c, amplitude included; (n,) or (n, t), zero at weight zero."""
+        full = np.zeros((self.problem.rows.size, *self.gp.dual_coef.shape[1:]))
+        full[self.problem.rows.index] = self.amplitude**2 * self.gp.dual_coef
+        return full
+
+    def mean(self, X_new: Any) -> Array:
+        """Return E f at new points, shape (p,) or (p, t)."""
+        return self.gp.mean(self._gram(X_new, self.problem.X))
+
+    def variance(self, X_new: Any) -> Array:
+        """Return var f at new points without noise, the same for every output, shape (p,)."""
+        prior = self.amplitude**2 * np.asarray(self.kernel.diag(_wide(X_new)), dtype=np.float64)
+        return self.gp.variance(self._gram(X_new, self.problem.X), prior)
+
+    def covariance(self, X_new: Any) -> Array:
+        """Return cov f at new points without noise, shape (p, p)."""
+        return self.gp.covariance(self._gram(X_new, self.problem.X), self._gram(X_new))
+
+    def prior_covariance(self, X_new: Any) -> Array:
+        """Return the fair prior k* at any points, before y is seen, shape (p, p)."""
+        return self.gp.prior_covariance(self._gram(X_new, self.problem.X), self._gram(X_new))
+
+    def _gram(self, A: Any, B: Any = None) -> Array:
+        """Return amplitude² k(A, B)."""
+        return self.amplitude**2 * np.asarray(self.kernel(_wide(A), B), dtype=np.float64)
+
+
+def _cholesky(gram: Array, noise: float) -> Array:
+    """Return the lower factor of K + σ²I; raise ValueError if σ² drowns in rounding error."""
+    noisy = gram.copy()
+    noisy[np.diag_indices_from(noisy)] += noise
+    # The transpose of a symmetric matrix is the matrix itself in LAPACK's order, without a copy.
+    factor, info = dpotrf(noisy.T, lower=1, clean=1, overwrite_a=1)
+    if info:
+        raise ValueError(
+            f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
+            f"{np.trace(gram):.3g}; use a larger noise variance"
+        )
+    return np.asarray(factor)
+
+
+def _wide(X: Any) -> Any:
+    """Return X with float32 widened: an evidence needs all digits of its kernel."""
+    array = np.asarray(X)
+    return array.astype(np.float64) if array.dtype == np.float32 else array
+
+
+def _checked(X: Any) -> Any:
+    if X.dtype.kind in "fc" and not np.all(np.isfinite(X)):
+        raise ValueError("X contains NaN or infinity; give those rows weight 0 or remove them")
+    return _wide(X)

@@ -1,0 +1,258 @@
+"""A fit of the dense n×n process, for validation and small n: what is learnt, and predictions.
+
+    log N(y − ȳ | 0, K* + σ²I),    K* = K − K(MK + (σ²/η)I)⁻¹MK,  K = a²k(X, X)
+
+is maximised over log θ, log a and log σ² together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from scalefair._linalg import positive_eigh
+from scalefair._typing import Array, FeatureMap
+from scalefair.kernels import Kernel
+from scalefair.solve.dense.gp import ExactGP, ExactProblem
+from scalefair.solve.diagnostics import of_eigenvalues
+from scalefair.solve.gp.distribution import positive_part
+from scalefair.solve.gp.fit import GPFit, checked, scaled
+from scalefair.solve.gp.limit import MAX_LEARNING_ETA
+from scalefair.solve.gp.profile import (
+    AMPLITUDE_BOUNDS,
+    NOISE_BOUNDS,
+    at_log_bounds,
+    check_target,
+    log_bounds,
+)
+from scalefair.solve.gp.search import Box, scale_sentences, search
+from scalefair.solve.gp.spec import Bounds, Progress, Spec
+
+START_NOISE = 0.1
+"""σ² where the search starts, in units of the variance of y; a starts at its deviation."""
+
+
+class DenseRows(Protocol):
+    """Training rows and their kernels."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """k on the inputs."""
+        ...
+
+    @property
+    def psi(self) -> FeatureMap | None:
+        """The map whose kernel is l on the sensitive attributes; None without them."""
+        ...
+
+    @property
+    def x(self) -> Array:
+        """Inputs, shape (n, d)."""
+        ...
+
+    @property
+    def y(self) -> Array:
+        """Targets, shape (n, t)."""
+        ...
+
+    @property
+    def weight(self) -> Array | None:
+        """Row weights; None: one each."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of positive weight."""
+        ...
+
+    def attributes(self, penalty: str, eps: float | None) -> tuple[Array, float, str]:
+        """Return L of the sensitive attributes, and the ε and the penalty to use it with."""
+        ...
+
+    def explained_share(self, f: Array) -> float:
+        """Return the explained share of predictions; NaN without sensitive attributes."""
+        ...
+
+
+def offset_of(rows: DenseRows) -> Array:
+    """Return ȳ, shape (t,)."""
+    return np.asarray(np.average(rows.y, axis=0, weights=rows.weight))
+
+
+def problem_of(rows: DenseRows, penalty: str, eps: float | None) -> ExactProblem:
+    """Return the rows with y centred and the penalty decomposed."""
+    L, ridge, kind = rows.attributes(penalty, eps)
+    return ExactProblem.build(
+        rows.x, None if rows.psi is None else L, rows.y - offset_of(rows), penalty=kind, eps=ridge,
+        weight=rows.weight,
+    )  # fmt: skip
+
+
+def process_at(problem: ExactProblem, kernel: Kernel, theta: Array, eta: float) -> ExactGP:
+    """Return the process at [log θ, log a, log σ²]."""
+    amplitude, noise = np.exp(theta[-2:])
+    if len(theta) > 2:
+        kernel = kernel.with_length_scale(np.exp(theta[:-2]))
+    return problem.at(kernel, noise=float(noise), amplitude=float(amplitude), eta=eta)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseEvidence:
+    """log θ, log a and log σ² are searched for together; those that are given stay.
+
+    Parameters
+    ----------
+    spec : Spec
+    kernel : Kernel
+        Where the search starts.
+    problem : ExactProblem
+    variance : float
+        Of y, the mean over the outputs.
+    progress : Progress
+        Hears of every evaluation.
+    """
+
+    spec: Spec
+    kernel: Kernel
+    problem: ExactProblem
+    variance: float
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def start(self) -> Array:
+        """log θ, log a and log σ² where the search starts."""
+        log_variance = np.log(self.variance or 1.0)  # 0 only where both are given
+        amplitude = np.clip(log_variance / 2, *self.amplitude_bounds)
+        noise = np.clip(log_variance + np.log(START_NOISE), *self.noise_bounds)
+        return np.concatenate([np.log(self.kernel.theta), [amplitude, noise]])
+
+    @property
+    def amplitude_bounds(self) -> Bounds:
+        """Bounds of log a; equal where it is given."""
+        unit = float(np.sqrt(self.variance))
+        return log_bounds(self.spec.amplitude, self.spec.amplitude_bounds, AMPLITUDE_BOUNDS, unit)
+
+    @property
+    def noise_bounds(self) -> Bounds:
+        """Bounds of log σ²; equal where it is given."""
+        return log_bounds(self.spec.noise, self.spec.noise_bounds, NOISE_BOUNDS, self.variance)
+
+    @property
+    def bounds(self) -> Box:
+        """Bounds of the search."""
+        scales = [self.spec.scale_bounds(at) for at in np.log(self.kernel.theta)]
+        return [*scales, self.amplitude_bounds, self.noise_bounds]
+
+    def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
+        """Return the log evidence, its gradient, and n·t."""
+        process = process_at(self.problem, self.kernel, hyper, eta)
+        scale = process.gp.outputs * process.gp.rows.total
+        return process.log_evidence, process.gradient, scale
+
+    def learning_eta(self) -> float:
+        """Return the finite η that length scales are learnt with."""
+        if np.isfinite(self.spec.eta) or self.problem.spectrum is None:
+            return self.spec.eta
+        largest = float(self.problem.spectrum.values.max(initial=0.0))
+        return MAX_LEARNING_ETA / (largest or 1.0)
+
+    def at_bounds(self, hyper: Array) -> tuple[str, ...]:
+        """Return what is to be said of an amplitude and a noise that ran to a bound."""
+        amplitude, noise = hyper[-2:]
+        return (
+            *at_log_bounds("amplitude", amplitude, self.amplitude_bounds),
+            *at_log_bounds("noise", noise, self.noise_bounds),
+        )
+
+
+def fit_dense(rows: DenseRows, spec: Spec, progress: Progress) -> GPFit:
+    """Learn the hyperparameters, and return the process there."""
+    problem, offset = problem_of(rows, spec.penalty, spec.eps), offset_of(rows)
+    squares = np.average((rows.y - offset) ** 2, axis=0, weights=rows.weight)
+    variance = float(np.mean(squares))
+    if spec.noise is None or spec.amplitude is None:
+        check_target(variance, float(np.mean(offset**2)))
+    evidence = DenseEvidence(spec, rows.kernel, problem, variance, progress)
+    result = search(evidence)
+    process = process_at(problem, rows.kernel, result.hyper, spec.eta)
+    kernel, noise, amplitude = process.kernel, process.noise, process.amplitude
+    scales = np.log(kernel.theta)
+    gram = process.gp.gram / amplitude**2
+    fit = GPFit(
+        distribution=ExactLaw(rows, kernel, noise, amplitude, spec.eta, spec.eps, spec.penalty),
+        psi=rows.psi, kernel=scaled(kernel, amplitude),
+        theta=np.append(scales, np.log([amplitude, noise])), amplitude=amplitude, eta=spec.eta,
+        log_evidence=process.log_evidence,
+        share=rows.explained_share(offset + process.mean(rows.x)), n_rows=rows.n_rows,
+        diagnostics=of_eigenvalues(positive_eigh(gram)[0], noise / amplitude**2), search=result,
+        at_bounds=evidence.at_bounds(result.hyper), phi=None, moments=None, noise=noise,
+        coef=process.dual_coef, evidence=None,
+    )  # fmt: skip
+    return checked(fit, scale_sentences(result, evidence.bounds, len(scales), spec.inputs))
+
+
+@dataclass(frozen=True, eq=False)
+class ExactLaw:
+    """The distribution of f; the n×n process is made again from the rows where it is needed.
+
+    Parameters
+    ----------
+    rows : DenseRows
+        The training rows.
+    kernel : Kernel
+    noise, amplitude, eta, eps : float
+    penalty : str
+    prior : bool
+        Whether y is not looked at.
+    """
+
+    rows: DenseRows
+    kernel: Kernel
+    noise: float
+    amplitude: float
+    eta: float
+    eps: float | None
+    penalty: str
+    prior: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "process"}
+
+    def before_data(self) -> ExactLaw:
+        """Return the prior."""
+        return replace(self, prior=True)
+
+    @cached_property
+    def process(self) -> ExactGP:
+        """The posterior of f − ȳ."""
+        problem = problem_of(self.rows, self.penalty, self.eps)
+        hyper = {"noise": self.noise, "amplitude": self.amplitude, "eta": self.eta}
+        return problem.at(self.kernel, **hyper)
+
+    def at(self, theta: Array) -> ExactGP:
+        """Return the posterior at [log θ, log a, log σ²]."""
+        return process_at(self.process.problem, self.kernel, theta, self.eta)
+
+    @property
+    def offset(self) -> Array:
+        """ȳ, shape (t,)."""
+        return offset_of(self.rows)
+
+    def mean(self, x: Array) -> Array:
+        """Return E f, shape (k, t)."""
+        if self.prior:
+            return np.tile(self.offset, (len(x), 1))
+        return self.offset + self.process.mean(x)
+
+    def variances(self, x: Array) -> tuple[Array, Array]:
+        """Return var f and the noise, both of shape (k,)."""
+        variance = np.diagonal(self.covariance(x)) if self.prior else self.process.variance(x)
+        return variance, np.full(len(x), self.noise)
+
+    def covariance(self, x: Array) -> Array:
+        """Return cov f, shape (k, k)."""
+        of = self.process.prior_covariance if self.prior else self.process.covariance
+        return positive_part(of(x))

@@ -1,0 +1,1 @@
+"""Fair Gaussian processes of explicit features: evidence, its gradient, search, posterior."""

@@ -1,0 +1,238 @@
+"""The distribution of f at new rows: mean, deviation, covariance, draws, class probabilities.
+
+A Nyström map φ of m landmarks sees the prior variance |φ(x)|² of the kernel's k(x, x). What is
+missing, r(x) = a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the landmarks, and
+it goes to all of a²k(x, x) far from them. It is added to the variance of f, and the covariance
+a²(k − φᵀφ) to that of several rows, as in the deterministic training conditional and FITC. Under
+the fair prior nothing changes: the penalty looks at f on the training rows, where the model takes
+φ(x)ᵀβ for f; the rest of f is independent of β and has mean zero, so that the mean stays as fair
+as it is, and the exact fair process, whose rest is punished, too, has no more variance.
+
+A noise variance σ² that was learnt fits y about φ(x)ᵀβ on the training rows, and so contains what
+is missing there; adding both would count it twice. With c, which r exceeds on 5 % of the training
+rows, and κ = min(1, σ²/c), the rest of f is given the variance κ min(r, c) + (r − c)₊:
+no more than the data leave for it on rows like those fitted, and all the excess elsewhere. New y
+has the variance of φᵀβ plus σ² + (r − c)₊. A noise that was given is taken at its word: c = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from scalefair._linalg import positive_eigh
+from scalefair._typing import Array, Chunk, FeatureMap, Rows
+from scalefair.maps import Nystroem
+from scalefair.solve.gp.averaged import averaged_probability
+from scalefair.solve.gp.gaussian import GaussianFunction
+from scalefair.statistics.rows import whitened
+
+
+def missing_variance(phi: FeatureMap, amplitude: float) -> float:
+    """Return a² for a Nyström map, whose residual it multiplies; 0 for maps that miss nothing."""
+    return amplitude**2 if isinstance(phi, Nystroem) else 0.0
+
+
+def residual(phi: Any, x: Array, Phi: Rows) -> Array:
+    """Return k(x, x) − |φ(x)|² of rows and their features, shape (k,)."""
+    return np.asarray(np.maximum(phi.kernel_.diag(x) - np.sum(Phi**2, axis=1), 0.0))
+
+
+class Distribution(Protocol):
+    """The distribution of f, prior or posterior; rows x are arrays of shape (k, d)."""
+
+    def mean(self, x: Array) -> Array:
+        """Return E f, shape (k, t)."""
+        ...
+
+    def variances(self, x: Array) -> tuple[Array, Array]:
+        """Return var f and what the noise adds to it, both of shape (k,)."""
+        ...
+
+    def covariance(self, x: Array) -> Array:
+        """Return cov f, shape (k, k), the same for every output."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureLaw:
+    """f(x) = ȳ + φ(x)ᵀβ, and what the features miss of the kernel.
+
+    Parameters
+    ----------
+    phi : FeatureMap
+    law : GaussianFunction
+        Of β.
+    missing : float
+        a² for a Nyström map, whose residual k(x, x) − |φ(x)|² it multiplies; 0 for the others.
+    contained : float
+        c, up to which the noise contains the residual.
+    """
+
+    phi: FeatureMap
+    law: GaussianFunction
+    missing: float
+    contained: float
+
+    def with_weights(self, weights: GaussianFunction) -> FeatureLaw:
+        """Return the same with another distribution of β."""
+        return replace(self, law=weights)
+
+    def mean(self, x: Array) -> Array:
+        """Return E f, shape (k, t)."""
+        return np.asarray(self.law.offset + self.phi.raw(_wide(x)) @ self._raw_coef)
+
+    @cached_property
+    def _raw_coef(self) -> Array:
+        """Coefficients of the raw rows, which saves the linear part."""
+        linear, coef = self.phi.linear_, self.law.coef
+        return coef if linear is None else linear @ coef
+
+    def variances(self, x: Array) -> tuple[Array, Array]:
+        """Return var f and what the noise adds to it, both of shape (k,)."""
+        x = _wide(x)
+        Phi = whitened(self.phi, x)
+        missed, noise = self._missed(x, Phi), self.law.noise
+        inside = self._share * np.minimum(missed, self.contained)
+        excess = np.maximum(missed - self.contained, 0.0)
+        return self.law.variance(Phi) + inside + excess, noise - inside
+
+    def covariance(self, x: Array) -> Array:
+        """Return cov f, shape (k, k)."""
+        x = _wide(x)
+        Phi = whitened(self.phi, x)
+        covariance = self.law.covariance(Phi)
+        if self.missing:
+            kernel: Any = self.phi.kernel_  # type: ignore[attr-defined]
+            missed = self._missed(x, Phi)
+            reported = self._share * np.minimum(missed, self.contained)
+            reported += np.maximum(missed - self.contained, 0.0)
+            # Correlated as the kernel says, with the variances that are reported.
+            root = np.sqrt(self.missing * reported / np.where(missed > 0, missed, 1.0))
+            rest = positive_part(kernel(x) - Phi @ Phi.T)
+            covariance = covariance + root[:, None] * rest * root
+        return covariance
+
+    @property
+    def _share(self) -> float:
+        """κ."""
+        return min(1.0, self.law.noise / self.contained) if self.contained else 1.0
+
+    def _missed(self, x: Array, Phi: Rows) -> Array:
+        return self.missing * residual(self.phi, x, Phi) if self.missing else np.zeros(len(x))
+
+
+@dataclass(frozen=True, eq=False)
+class LatentLaw:
+    """f(x) = φ(x)ᵀβ, β ~ N(coef, FFᵀ) for each score, and what the features miss of the kernel.
+
+    A Nyström map sees |φ(x)|² of the kernel's k(x, x). The rest of f is independent of β, has mean
+    zero and the variance a²(k(x, x) − |φ(x)|²), which is added, as in `FairGPRegressor`.
+
+    Parameters
+    ----------
+    phi : FeatureMap
+    coef : array of shape (m, k)
+    factors : array of shape (k, m, m)
+    missing : float
+        a² for a Nyström map; 0 for the others.
+    """
+
+    phi: FeatureMap
+    coef: Array
+    factors: Array
+    missing: float
+
+    def mean(self, x: Array) -> Array:
+        """Return E f, shape (rows, k)."""
+        return np.asarray(whitened(self.phi, _wide(x)) @ self.coef)
+
+    def mean_and_variance(self, x: Array) -> Array:
+        """Return E f and var f side by side, shape (rows, 2k)."""
+        return np.hstack(self.both(x))
+
+    def both(self, x: Array) -> tuple[Array, Array]:
+        """Return E f and var f, shape (rows, k) each."""
+        x = _wide(x)
+        Phi = whitened(self.phi, x)
+        variance = np.stack([np.sum((Phi @ F) ** 2, axis=1) for F in self.factors], axis=1)
+        if self.missing:
+            variance += self.missing * residual(self.phi, x, Phi)[:, None]
+        return Phi @ self.coef, variance
+
+    def probabilities(self, x: Array) -> Array:
+        """Return the probabilities of the classes, averaged over f; shape (rows, classes)."""
+        mean, variance = self.both(x)
+        if mean.shape[1] == 1:
+            # Each by itself: 1 − p would lose the digits of a small probability.
+            return averaged_probability(np.hstack([-mean, mean]), np.hstack([variance] * 2))
+        p = np.maximum(averaged_probability(mean, variance), np.finfo(float).tiny)
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def codes(self, x: Array) -> Array:
+        """Return the position of the most likely class, shape (rows,)."""
+        if self.coef.shape[1] == 1:
+            # Averaging moves a probability towards ½, but never across.
+            return np.asarray(self.mean(x)[:, 0] > 0, dtype=np.float64)
+        return np.asarray(np.argmax(self.probabilities(x), axis=1), dtype=np.float64)
+
+
+def covariance_of(distribution: Distribution, x: Array, *, include_noise: bool) -> Array:
+    """Return the covariance of f, or of new y, at rows x; shape (k, k)."""
+    covariance = distribution.covariance(x)
+    if include_noise:
+        covariance = covariance + np.diag(distribution.variances(x)[1])
+    return covariance
+
+
+def draw(
+    distribution: Distribution, x: Array, size: int, seed: Any, *, include_noise: bool
+) -> Array:
+    """Return joint draws of f, or of new y, at rows x; shape (k, t, size)."""
+    values, vectors = positive_eigh(covariance_of(distribution, x, include_noise=include_noise))
+    mean = distribution.mean(x)
+    white = np.random.default_rng(seed).standard_normal((mean.shape[1], len(x), size))
+    draws = np.matmul(vectors * np.sqrt(values), white)
+    return np.asarray(mean[:, :, None] + np.swapaxes(draws, 0, 1))
+
+
+def mean_and_deviation(distribution: Distribution, x: Array, *, include_noise: bool) -> Array:
+    """Return E f and, as a last column, the deviation of f or of new y; shape (k, t + 1)."""
+    variance, noise = distribution.variances(x)
+    total = variance + noise if include_noise else variance
+    return np.column_stack([distribution.mean(x), np.sqrt(total)])
+
+
+@dataclass(frozen=True, eq=False)
+class OnChunks:
+    """Makes the function of chunks that predictions run, for ``source.map``.
+
+    Parameters
+    ----------
+    function : callable
+        Of rows x.
+    """
+
+    function: Callable[[Array], Array]
+
+    def __call__(self) -> Callable[[Chunk], Array]:
+        """Return the function of chunks."""
+        return self.run
+
+    def run(self, chunk: Chunk) -> Array:
+        """Return the function of the rows of a chunk."""
+        return self.function(chunk.x)
+
+
+def positive_part(matrix: Array) -> Array:
+    """Return the symmetric positive semi-definite matrix that rounding has moved it from."""
+    values, vectors = positive_eigh((matrix + matrix.T) / 2)
+    return np.asarray((vectors * values) @ vectors.T)
+
+
+def _wide(x: Array) -> Array:
+    return np.asarray(x, dtype=np.float64)
