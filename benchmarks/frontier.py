@@ -92,7 +92,7 @@ def curve(name: str, split: Split, hide: bool, quick: bool) -> tuple[list[dict[s
     points = []
     for limit in LIMITS[name]:
         try:
-            fair = model.path_.limited(limit)
+            fair = model.path_.at(unfairness=limit)
         except ValueError:
             continue
         points.append({"limit": limit, **scores(split, fair.predict(split.X_test))})

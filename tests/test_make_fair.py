@@ -186,7 +186,7 @@ def test_a_path_gives_estimators_under_a_limit():
     X, y = problem()
     model = FairKernelRidge(n_components=20, sensitive_columns=[4], eta=1.0, random_state=0)
     path = model.fit(X, y).path()
-    limited = path.limited(0.02)
+    limited = path.at(unfairness=0.02)
     same = FairKernelRidge(n_components=20, sensitive_columns=[4], unfairness=0.02, random_state=0)
     np.testing.assert_allclose(limited.predict(X), same.fit(X, y).predict(X), atol=1e-10)
-    assert path.limited(0.05, alpha=1.0).alpha == 1.0
+    assert model.path(alphas=[1.0]).at(unfairness=0.05).alpha == 1.0

@@ -30,7 +30,7 @@ def curve(model: Any, task: Task) -> Points:
     model.fit(split.X, split.y)
     for limit in LIMITS_OF.get(split.name, LIMITS):
         try:
-            fair = model.path_.limited(limit)
+            fair = model.path_.at(unfairness=limit)
         except ValueError:  # below what the features can reach
             continue
         yield limit, fair.predict(split.X_test)

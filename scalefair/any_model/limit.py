@@ -162,7 +162,7 @@ def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
 
 
 def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array]:
-    found = {"eta=0": estimator.path().estimator(estimator._ridges()["phi"], 0.0).predict(X)}
+    found = {"eta=0": estimator.path().at(eta=0.0).predict(X)}
     if estimator.base_estimator_ is not None:
         found["base_estimator"] = predictions(estimator.base_estimator_, chunk.x, "probability")[
             :, 0
@@ -182,7 +182,7 @@ def _fair_points(estimator: Any, X: Any) -> list[Point]:
     made = []
     for limit in LIMITS:
         try:
-            model = path.limited(limit)
+            model = path.at(unfairness=limit)
         except ValueError:  # below what these features can reach
             continue
         made.append(Point("model", limit, np.asarray(model.predict(X))))
@@ -220,7 +220,7 @@ def _learnt(estimator: Any, best: str) -> Centring:
     if best == "base_estimator":
         first = np.eye(moments.blocks["base"])[0]
         return Centring.of_moments(moments, ("base",), first)
-    plain = estimator.path().estimator(estimator._ridges()["phi"], 0.0)
+    plain = estimator.path().at(eta=0.0)
     found = Centring.of_moments(moments, plain._features, plain.coef_)
     mean_psi, mean_h, mean_y = found.means
     return replace(found, means=(mean_psi, mean_h + plain.intercept_, mean_y))

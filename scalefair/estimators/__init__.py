@@ -1,14 +1,13 @@
 """scikit-learn estimators: parameters in, the flow, attributes out."""
 
 from scalefair.estimators.classifier import FairKernelClassifier
-from scalefair.estimators.fair_path import FairPath
+from scalefair.estimators.fair_path import FairPath, LossPath
 from scalefair.estimators.gp import FairGPRegressor
 from scalefair.estimators.gp_classifier import FairGPClassifier
 from scalefair.estimators.gp_kernel import SklearnFairKernel
 from scalefair.estimators.kernel import FairKernelRidge
 from scalefair.estimators.kernel_cv import FairKernelRidgeCV
 from scalefair.estimators.linear import FairRidge
-from scalefair.estimators.loss_path import LossPath
 from scalefair.estimators.regressor import FairKernelRegressor
 
 __all__ = [

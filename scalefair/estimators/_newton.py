@@ -37,8 +37,7 @@ from scalefair.estimators._output import (
 )
 from scalefair.estimators._predict import PREDICT_ROWS, predictions
 from scalefair.estimators._progress import steps, watched
-from scalefair.estimators.fair_path import default_etas
-from scalefair.estimators.loss_path import LossPath
+from scalefair.estimators.fair_path import LossPath, default_etas
 from scalefair.losses import Loss
 from scalefair.solve.diagnostics import diagnose, rounding_of, warn_of_few_digits
 from scalefair.solve.newton import Goal, NewtonFit, newton

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,7 +24,7 @@ from scalefair.estimators._output import check_output_kernel, solve_with_output_
 from scalefair.estimators.fair_path import FairPath, default_etas
 from scalefair.penalties.factors import DEFAULT_EPS
 from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of, warn_of_few_digits
-from scalefair.solve.limited_ridge import solve_under_limit
+from scalefair.solve.limited_ridge import rescale, solve_under_limit
 from scalefair.solve.output_nocco import solve_output_nocco
 from scalefair.solve.primal import judged_primal, ridged
 from scalefair.solve.system import Solution, System
@@ -181,6 +182,13 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         """Solve again, under a limit."""
         self.set_params(eta=None, unfairness=unfairness)
         self._solve()
+        return self
+
+    def _rescaled(self) -> Self:
+        """Take the scale of least error on the training rows, which changes no share."""
+        system = self._system()
+        coef = rescale(system, np.atleast_2d(self.coef_).T)
+        self._set_solution(system.solution(coef))
         return self
 
     def _with_state_of(self, fitted: FairRidgeBase) -> Self:

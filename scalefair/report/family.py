@@ -88,7 +88,7 @@ def _from_moments(estimator: Any, etas: list[float]) -> dict[float, Any] | None:
         path = estimator.path(etas=etas)
     except ValueError:  # a penalty without a closed form
         return None
-    return {eta: path.estimator(float(path.alphas[0]), eta) for eta in etas}
+    return {eta: path.at(eta=eta) for eta in etas}
 
 
 def _from_rows(estimator: Any, train: Sample, etas: list[float]) -> dict[float, Any]:
@@ -98,7 +98,7 @@ def _from_rows(estimator: Any, train: Sample, etas: list[float]) -> dict[float, 
         except ValueError:  # an output kernel has no path
             pass
         else:
-            return {eta: path.estimator(eta) for eta in etas}
+            return {eta: path.at(eta=eta) for eta in etas}
     return {eta: _refitted(_settled(estimator), train, eta) for eta in etas}
 
 

@@ -210,7 +210,7 @@ def _how(estimator: Any) -> str:
 def _plain(path: Any) -> Any:
     """Return the model of a path without penalty."""
     row = _unpenalized(path.table)
-    return path.estimator(float(row["alpha"].iloc[0]), float(row["eta"].iloc[0]))
+    return path.at(alpha=float(row["alpha"].iloc[0]), eta=float(row["eta"].iloc[0]))
 
 
 def _unpenalized(table: pd.DataFrame) -> pd.DataFrame:
