@@ -76,6 +76,16 @@ class Column:
             return _as_floats(series.dt.timestamp("us")) / _MICROSECONDS_PER_DAY
         return _as_floats(series)
 
+    @property
+    def is_integer(self) -> bool:
+        """Whether the values are stored as whole numbers."""
+        if isinstance(self.values, np.ndarray):
+            return self.values.dtype.kind in "iu"
+        native = self.values.to_native()
+        if self.kind == "numeric" and getattr(native, "dtype", None) == np.dtype(object):
+            return bool(_pandas().api.types.infer_dtype(native, skipna=True) == "integer")
+        return bool(self.values.dtype.is_integer())
+
     def finite(self) -> Array:
         """Return `floats()`, in which infinity is a ValueError, and all that is nearly so."""
         x = self.floats()

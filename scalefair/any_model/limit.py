@@ -18,6 +18,7 @@ from scalefair import _frames
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
 from scalefair.any_model.centring import SHRINKAGES, Centring
+from scalefair.encoding import asked_before
 from scalefair.estimators._base_model import predictions
 from scalefair.estimators._cross_fit import SUSPICIOUS
 from scalefair.measures import explained_share
@@ -230,7 +231,8 @@ def _share(point: Point, s: Any) -> float:
     shares = []
     for rows in point.apart:
         some = s if isinstance(rows, slice) else _frames.take_rows(s, rows)
-        shares.append(explained_share(point.f[rows], some))
+        with asked_before():
+            shares.append(explained_share(point.f[rows], some))
     return float(np.mean(shares))
 
 

@@ -16,6 +16,7 @@ from scalefair._checks import check_number
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
 from scalefair.auditing import Audit, audit
+from scalefair.encoding import asked_before
 from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
 from scalefair.estimators._base_model import is_fitted, name_of, predictions
 from scalefair.estimators._rows import is_stream
@@ -155,7 +156,8 @@ def make_fair(
         )
         test = test[~alone]
         rows = Held.of(estimator, X, y, apart, test)
-    return _judged(model, rows, unfairness, test)
+    with asked_before():
+        return _judged(model, rows, unfairness, test)
 
 
 def _check(X: Any, test_size: Any, unfairness: Any) -> None:

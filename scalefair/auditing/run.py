@@ -16,6 +16,7 @@ from scalefair.auditing.dependence import (
     dependence,
 )
 from scalefair.auditing.result import Audit, ModelAudit
+from scalefair.encoding import numbers_or_codes
 from scalefair.measures._columns import TooFineError
 from scalefair.measures.grouping.frames import group_frames
 from scalefair.measures.grouping.judged import Judged, Settings, judge
@@ -95,9 +96,10 @@ def audit(
     Warns
     -----
     UserWarning
-        Groups of fewer than 30 rows, by name; measures that an attribute does not allow, whose
-        value is NaN; attributes that are not judged together, because their intersections are more
-        than a thousand or most rows are alone in theirs.
+        Whole numbers with few levels as attributes: numbers or codes of groups? Groups of fewer
+        than 30 rows, by name; measures that an attribute does not allow, whose value is NaN;
+        attributes that are not judged together, because their intersections are more than a
+        thousand or most rows are alone in theirs.
 
     Examples
     --------
@@ -119,6 +121,9 @@ def audit(
     judged = judge(rows, settings)
     _check_varies(judged)
     names, notes = _possible(chosen, judged, asked=measures is not None)
+    if sensitive_kernel == "auto":
+        columns = [attribute.column for attribute in judged.survey.attributes]
+        notes += filter(None, [numbers_or_codes(columns, judged.survey.n_kept)])
     models = [_audit_model(judged, m, kernels, names, notes) for m in range(len(rows.models))]
     notes = [*dict.fromkeys(notes), *_small_groups(models[0].gaps)]
     for note in notes:

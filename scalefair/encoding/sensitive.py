@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
@@ -14,6 +18,11 @@ from scalefair._frames import Column, Kind, as_table, column_names, columns
 from scalefair._typing import Array
 from scalefair.encoding._codes import set_columns_in, unknown_level
 from scalefair.encoding._statistics import ColumnStatistics, TableStatistics, sensitive_statistics
+
+MIN_ROWS_PER_CODE = 10
+"""Whole numbers that fewer rows share, on average, are hardly codes of groups."""
+
+NUMBERS_OR_CODES = "numbers or codes?"
 
 
 class SensitiveEncoder(TransformerMixin, BaseEstimator):
@@ -113,6 +122,37 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
         if strange := [level for level in found if level not in position]:
             raise ValueError(unknown_level(name, strange[0], position))
         return np.array([position[level] for level in found], dtype=np.float64)[codes]
+
+
+def numbers_or_codes(columns: Iterable[ColumnStatistics], n_rows: int) -> str:
+    """Return a warning of whole numbers with so few levels that they may be codes; "" if none.
+
+    Two levels are the same either way.
+    """
+    codes = {column.name: len(column.codes or ()) for column in columns}
+    few = {n: k for n, k in codes.items() if k > 2 and k * MIN_ROWS_PER_CODE <= n_rows}
+    if not few:
+        return ""
+    names = ", ".join(f"{name!r} ({count} levels)" for name, count in few.items())
+    return (
+        f"sensitive column{'s' * (len(few) > 1)} {names}: whole numbers, taken as numbers, not as "
+        f"groups; {NUMBERS_OR_CODES} Convert codes of groups to text or categories, as by "
+        "astype(str), and numbers to floats, as by astype(float)"
+    )
+
+
+def warn_of_codes(statistics: TableStatistics) -> None:
+    """Warn of sensitive attributes that may be codes of groups, once for all columns."""
+    if message := numbers_or_codes(statistics.columns, statistics.n_rows):
+        warnings.warn(message, UserWarning, stacklevel=3)
+
+
+@contextmanager
+def asked_before() -> Iterator[None]:
+    """Silence `warn_of_codes` for attributes that the same call has warned of already."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=f".*{re.escape(NUMBERS_OR_CODES)}")
+        yield
 
 
 class ControlEncoder(SensitiveEncoder):

@@ -16,6 +16,7 @@ from scalefair.encoding import (
     SensitiveEncoder,
     TableStatistics,
     sensitive_statistics,
+    warn_of_codes,
 )
 
 MOST_GROUPS = 1000
@@ -90,11 +91,13 @@ class Variable:
     span: Array
 
     @classmethod
-    def learnt(cls, facts: Facts) -> Variable:
-        """Return the variable, or say why it cannot be judged."""
+    def learnt(cls, facts: Facts, *, sensitive: bool = False) -> Variable:
+        """Return the variable, or say why it cannot be judged; `sensitive`: codes are warned of."""
         for column in facts.columns.columns:
             _check_column(facts.name, column, facts.columns)
         encoder = SensitiveEncoder().finish(facts.columns)
+        if sensitive and not facts.groups.every:
+            warn_of_codes(facts.columns)
         groups = None
         if facts.groups.rows is not None:
             groups = np.asarray(encoder.transform(facts.groups.rows))

@@ -135,7 +135,7 @@ def _open_memory(a: Any, b: Any, weight: Any, asked: _Asked) -> Pair:
     check_lengths(dict(zip(names, tables, strict=True)))
     w = check_weight(weight, _frames.n_rows(tables[0]))
     first, second = (
-        Variable.learnt(Facts.of(name, table, w, every=flag))
+        Variable.learnt(Facts.of(name, table, w, every=flag), sensitive=name == names[1])
         for name, table, flag in zip(names, tables, asked.every, strict=True)
     )
     x, s = first.numbers(tables[0]), second.numbers(tables[1])
@@ -252,7 +252,7 @@ def _open_stream(a: Any, b: Any, weight: Any, asked: _Asked) -> Pair:
         raise ValueError(f"{names[0]} has no rows; give at least a few")
     if learned.weight == 0:
         raise ValueError("sample_weight is zero for every row; at least one must be positive")
-    first, second = Variable.learnt(learned.a), Variable.learnt(learned.b)
+    first, second = Variable.learnt(learned.a), Variable.learnt(learned.b, sensitive=True)
     numeric = source.then(partial(_numbers, first, second))
     sample = _numbers(first, second, learned.sample.chunk())
     return Pair(numeric, first, second, learned.n_rows, learned.weight, False, asked.seed, sample)
