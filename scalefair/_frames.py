@@ -81,8 +81,8 @@ class Column:
         """Whether the values are stored as whole numbers."""
         if isinstance(self.values, np.ndarray):
             return self.values.dtype.kind in "iu"
-        native = self.values.to_native()
-        if self.kind == "numeric" and getattr(native, "dtype", None) == np.dtype(object):
+        if _is_object(self.values):
+            native = self.values.to_native()
             return bool(_pandas().api.types.infer_dtype(native, skipna=True) == "integer")
         return bool(self.values.dtype.is_integer())
 
@@ -327,7 +327,7 @@ def _from_array(array: NDArray[Any], one_column: bool) -> Any:
 
 def _kind(name: str, series: nw.Series[Any]) -> Kind:
     dtype = series.dtype
-    if getattr(series.to_native(), "dtype", None) == np.dtype(object):
+    if _is_object(series):
         return _object_kind(name, series)
     if dtype.is_numeric():
         return "numeric"
@@ -345,6 +345,11 @@ def _kind(name: str, series: nw.Series[Any]) -> Kind:
     )
 
 
+def _is_object(series: nw.Series[Any]) -> bool:
+    """Return True if pandas holds the values as Python objects."""
+    return bool(getattr(series.to_native(), "dtype", None) == np.dtype(object))
+
+
 def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
     found = _pandas().api.types.infer_dtype(series.to_native(), skipna=True)
     if found not in _OBJECT_KINDS:
@@ -357,7 +362,7 @@ def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
 
 def _without_objects(series: nw.Series[Any], kind: Kind) -> nw.Series[Any]:
     native = series.to_native()
-    if getattr(native, "dtype", None) != np.dtype(object):
+    if not _is_object(series):
         return series
     if kind == "datetime":
         return nw.from_native(_pandas().to_datetime(native, utc=True), series_only=True)

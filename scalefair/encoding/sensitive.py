@@ -69,7 +69,7 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def check_present(cls, statistics: TableStatistics) -> None:
-        """Complain of missing values, in a stream chunk by chunk, while their place is known."""
+        """Raise ValueError if values are missing; in a stream chunk by chunk, to name where."""
         for column in statistics.columns:
             _check_missing(cls.role, column.name, column.kind, column.n_missing)
 
@@ -116,12 +116,12 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
             x = column.finite()
             _check_missing(self.role, name, kind, int(np.isnan(x).sum()))
             return x
-        codes, found = column.codes()
+        codes, present = column.codes()
         _check_missing(self.role, name, kind, int((codes < 0).sum()))
         position = {level: i for i, level in enumerate(self.levels_[name])}
-        if strange := [level for level in found if level not in position]:
+        if strange := [level for level in present if level not in position]:
             raise ValueError(unknown_level(name, strange[0], position))
-        return np.array([position[level] for level in found], dtype=np.float64)[codes]
+        return np.array([position[level] for level in present], dtype=np.float64)[codes]
 
 
 def numbers_or_codes(columns: Iterable[ColumnStatistics], n_rows: int) -> str:

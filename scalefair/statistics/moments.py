@@ -219,7 +219,7 @@ class Moments:
         return moments
 
     def check_shapes(self) -> None:
-        """Complain of arrays that do not fit the blocks, and of a weight that is none."""
+        """Raise ValueError if arrays do not fit the blocks, or the weight is no weight."""
         width = sum(self.blocks.values())
         arrays = (self.shift, self.offset, self.scatter)
         shapes = [part.shape for part in arrays]
