@@ -76,16 +76,6 @@ class Column:
             return _as_floats(series.dt.timestamp("us")) / _MICROSECONDS_PER_DAY
         return _as_floats(series)
 
-    @property
-    def is_integer(self) -> bool:
-        """Whether the values are stored as whole numbers."""
-        if isinstance(self.values, np.ndarray):
-            return self.values.dtype.kind in "iu"
-        if _is_object(self.values):
-            native = self.values.to_native()
-            return bool(_pandas().api.types.infer_dtype(native, skipna=True) == "integer")
-        return bool(self.values.dtype.is_integer())
-
     def finite(self) -> Array:
         """Return `floats()`, in which infinity is a ValueError, and all that is nearly so."""
         x = self.floats()
@@ -327,7 +317,7 @@ def _from_array(array: NDArray[Any], one_column: bool) -> Any:
 
 def _kind(name: str, series: nw.Series[Any]) -> Kind:
     dtype = series.dtype
-    if _is_object(series):
+    if getattr(series.to_native(), "dtype", None) == np.dtype(object):
         return _object_kind(name, series)
     if dtype.is_numeric():
         return "numeric"
@@ -345,11 +335,6 @@ def _kind(name: str, series: nw.Series[Any]) -> Kind:
     )
 
 
-def _is_object(series: nw.Series[Any]) -> bool:
-    """Return True if pandas holds the values as Python objects."""
-    return bool(getattr(series.to_native(), "dtype", None) == np.dtype(object))
-
-
 def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
     found = _pandas().api.types.infer_dtype(series.to_native(), skipna=True)
     if found not in _OBJECT_KINDS:
@@ -362,7 +347,7 @@ def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
 
 def _without_objects(series: nw.Series[Any], kind: Kind) -> nw.Series[Any]:
     native = series.to_native()
-    if not _is_object(series):
+    if getattr(native, "dtype", None) != np.dtype(object):
         return series
     if kind == "datetime":
         return nw.from_native(_pandas().to_datetime(native, utc=True), series_only=True)

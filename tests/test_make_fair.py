@@ -56,7 +56,7 @@ def test_a_classifier_keeps_its_labels():
 
 def test_columns_by_name_and_a_fitted_model():
     X, y = table(400)
-    numbers = X.drop(columns="group").assign(group=pd.factorize(X["group"])[0])
+    numbers = X.drop(columns="group").assign(group=pd.factorize(X["group"])[0] * 1.0)
     fitted = LinearRegression().fit(numbers[:100], y[:100])
     with pytest.warns(UserWarning, match="already fitted"):
         made = make_fair(fitted, numbers, y, "group", n_components=10, random_state=0)

@@ -98,7 +98,7 @@ class ColumnStatistics:
             absent = np.isnan(x)
             counted = ~absent & (weight > 0)
             spread = Spread.of(x[counted], weight[counted])
-            codes = _few_levels(x[counted]) if column.is_integer else None
+            codes = _few_levels(x[counted]) if _is_integer(column) else None
         kind: Kind = "empty" if absent.all() else column.kind
         missing, n_missing = float(weight[absent].sum()), int(absent.sum())
         return cls(column.name, kind, spread, levels, missing, n_missing, codes)._checked()
@@ -190,6 +190,13 @@ def _check_weight(weight: Any, n: int) -> Array:
         raise ValueError("sample_weight must be finite and not negative; set such rows to 0")
     check_finite("sample_weight", w)
     return w
+
+
+def _is_integer(column: Column) -> bool:
+    """Return True if the values are stored as integers."""
+    if isinstance(column.values, np.ndarray):
+        return column.values.dtype.kind in "iu"
+    return bool(column.values.dtype.is_integer())
 
 
 def _few_levels(x: Array) -> Codes:

@@ -11,12 +11,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._frames import Column, Kind, as_table, column_names, columns
 from scalefair._typing import Array
-from scalefair.encoding._codes import set_columns_in, unknown_level
+from scalefair.encoding._codes import ColumnEncoder, unknown_level
 from scalefair.encoding._statistics import ColumnStatistics, TableStatistics, sensitive_statistics
 
 MIN_ROWS_PER_CODE = 10
@@ -25,7 +24,7 @@ MIN_ROWS_PER_CODE = 10
 NUMBERS_OR_CODES = "numbers or codes?"
 
 
-class SensitiveEncoder(TransformerMixin, BaseEstimator):
+class SensitiveEncoder(ColumnEncoder):
     """Turn sensitive attributes into numbers: numbers as given, categories as integer codes.
 
     Text, categories and booleans are replaced by the position of their level among the sorted
@@ -53,7 +52,7 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
 
     def finish(self, statistics: TableStatistics) -> Self:
         """Become fitted from the (summed) `sensitive_statistics` of the rows."""
-        set_columns_in(self, statistics)
+        self._set_columns(statistics)
         self.check_present(statistics)
         for column in statistics.columns:
             _check_column(column, self.role)
