@@ -90,9 +90,9 @@ def curve(name: str, split: Split, hide: bool, quick: bool) -> tuple[list[dict[s
     model = estimator(name, split, hide, quick).fit(split.X, split.y)
     seconds = perf_counter() - start
     points = []
-    for limit in LIMITS[name]:
+    for limit in (0.0, *LIMITS[name]):
         try:
-            fair = model.path_.limited(limit)
+            fair = model.path_.at(unfairness=limit)
         except ValueError:
             continue
         points.append({"limit": limit, **scores(split, fair.predict(split.X_test))})

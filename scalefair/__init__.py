@@ -69,12 +69,17 @@ _HOMES = {
 }
 
 
+_MODULES = ("datasets", "kernels", "losses", "maps", "measures", "plots", "report")
+
+
 def __getattr__(name: str) -> Any:
     # Loaded when first used: scikit-learn alone would import pandas with the package.
+    if name in _MODULES:
+        return import_module(f"scalefair.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'scalefair' has no attribute {name!r}")
     return getattr(import_module(_HOMES.get(name, "scalefair.estimators")), name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_MODULES, "__version__"]

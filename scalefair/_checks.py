@@ -37,7 +37,7 @@ def check_count(name: str, value: Any) -> int:
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Complain unless `value` is one of the choices."""
+    """Raise ValueError unless `value` is one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
 
@@ -92,7 +92,7 @@ def check_alpha(alpha: Any) -> dict[str, float]:
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Complain unless `value` is True or False: any text, even "no", would count as True."""
+    """Raise ValueError unless `value` is True or False: any text, even "no", would count as True."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give True or False")
 
@@ -125,7 +125,7 @@ def check_penalty(penalty: Any, eps: Any) -> None:
 
 
 def check_closed_form(penalty: str, what: str) -> None:
-    """Complain where a path or a limit is asked of a penalty that has no closed form."""
+    """Raise ValueError where a path or a limit is asked of a penalty that has no closed form."""
     if penalty == "nocco_output":
         raise ValueError(
             f"penalty='nocco_output' has no closed form, which {what} needs; use 'normalized', "

@@ -141,7 +141,7 @@ def as_table(X: Any, *, one_column: bool = False) -> Any:
 
 
 def is_frame(X: Any) -> bool:
-    """Say whether `X` is a data frame, or an array or nested list that is not plain numbers."""
+    """Return True if `X` is a data frame, or an array or nested list that is not plain numbers."""
     if is_into_dataframe(X) or isinstance(X, nw.DataFrame):
         return True
     if isinstance(X, list | tuple):
@@ -174,7 +174,7 @@ def column_kinds(X: Any, prefix: str = "x") -> dict[str, Kind]:
 
 
 def is_all_numeric(X: Any) -> bool:
-    """Say whether every column is numeric or boolean and nothing is missing."""
+    """Return True if every column is numeric or boolean and nothing is missing."""
     found = columns(X)
     if any(column.kind not in ("numeric", "boolean") for column in found):
         return False

@@ -174,7 +174,7 @@ def test_cross_validation_uses_its_own_folds():
     ).fit(X, y)
     h = cross_val_predict(clone(TREES).set_params(random_state=0), X, y, cv=splits)
     np.testing.assert_allclose(model.moments_.mean("base"), h.mean(), rtol=1e-12)
-    assert model.path_.estimator(1e-3, 1.0).predict(X).shape == (300,)
+    assert model.path_.at(alpha=1e-3, eta=1.0).predict(X).shape == (300,)
 
 
 def test_weight_zero_is_no_row_and_weights_reach_the_base():

@@ -170,21 +170,25 @@ def test_the_path_meets_its_fits_and_picks():
     X, y, s = table(3)
     fit = model(eta=1.0).fit(X, y, sensitive_features=s)
     path = fit.path(X, y, [0.0, 0.1, 1.0, 10.0, np.inf], sensitive_features=s)
-    np.testing.assert_allclose(path.estimator(1.0).coef_, fit.coef_, atol=1e-6)
+    np.testing.assert_allclose(path.at(eta=1.0).coef_, fit.coef_, atol=1e-6)
     table_ = path.table
     assert (np.diff(table_["loss"]) > 0).all()
     assert (np.diff(table_["explained_share"]) < 0).all()
     assert table_["passes"].sum() <= 25
     assert len(path.front()) == 5
-    p = path.estimator(0.1).predict_proba(X)
+    p = path.at(eta=0.1).predict_proba(X)
     assert table_["loss"][1] == pytest.approx(log_loss(y, p), rel=1e-6)
-    chosen = path.select(unfairness=table_["explained_share"][2])
+    chosen = path.at(unfairness=table_["explained_share"][2])
     assert chosen.eta_ == 1.0
     assert fit.path(X, y, sensitive_features=s).etas[-1] == np.inf
-    with pytest.raises(ValueError, match="no point of the path"):
-        fit.path(X, y, [0.0], sensitive_features=s).select(unfairness=0.0)
+    with pytest.raises(
+        ValueError, match="no fit of the path is within the limit, the least share is"
+    ):
+        fit.path(X, y, [0.0], sensitive_features=s).at(unfairness=0.0)
     with pytest.raises(ValueError, match=r"eta=3\.0 is not on the path"):
-        path.estimator(3.0)
+        path.at(eta=3.0)
+    with pytest.raises(ValueError, match="give eta alone"):
+        path.at(alpha=1.0, eta=1.0)
     with pytest.raises(ValueError, match=r"class 7.*did not know"):
         fit.path(X, np.where(y == 0, 7, y), [0.0], sensitive_features=s)
 

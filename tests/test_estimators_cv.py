@@ -172,7 +172,9 @@ def test_joined_attributes_get_their_own_ridge_and_the_refit_is_the_plain_estima
     assert np.corrcoef(f, expected)[0, 1] == pytest.approx(1, abs=1e-9)
     if unfairness is None:
         naive.close(f, expected, 1e-8)
-    at = model.path_.estimator(model.alpha_, model.eta_)
+    else:
+        naive.close(model.path_.at(unfairness=unfairness).predict(frame), f, 1e-10)
+    at = model.path_.at(alpha=model.alpha_, eta=model.eta_)
     naive.close(at.predict(frame), expected, 1e-8)
     assert isinstance(at, FairKernelRidge)
 
@@ -268,7 +270,7 @@ def test_a_path_is_what_refitting_gives(name):
     ]
     Psi = onehot(groups)
     for row in table.itertuples():
-        at = path.estimator(row.alpha, row.eta)
+        at = path.at(alpha=row.alpha, eta=row.eta)
         alpha = row.alpha if name != "blocks" else {"phi": row.alpha, "psi": 30 * row.alpha}
         assert at.get_params()["unfairness"] is None
         fresh = type(model)(**{**model.get_params(), "unfairness": None})
@@ -285,7 +287,7 @@ def test_a_path_is_what_refitting_gives(name):
 
 
 def test_the_front_and_the_selection_of_a_path():
-    model, *_ = fitted("linear")
+    model, data, y, *_ = fitted("linear")
     path = model.path(alphas=[1e-2, 0.1, 1.0])
     table, front = path.table, path.front()
     assert len(path.etas) == 25
@@ -303,13 +305,26 @@ def test_the_front_and_the_selection_of_a_path():
         for row in table.itertuples()
     ]
     assert all(beaten)
+    assert list(front) == ["explained_share", "mse", "r2", "alpha", "eta", "hsic"]
     for limit in (0.02, 0.1):
-        allowed = table[table.explained_share <= limit]
-        assert path.select(unfairness=limit).mse == allowed.mse.min()
-    with pytest.raises(ValueError, match=r"unfairness=0\.001: no point .* least is"):
-        model.path(etas=[0.0, 1.0]).select(unfairness=0.001)
+        fit = path.at(unfairness=limit)
+        assert fit.explained_share_ == pytest.approx(limit, rel=1e-6) or fit.eta_ == 0
+        assert fit.explained_share_ <= limit * (1 + 1e-6)
+        assert (
+            np.mean((y - fit.predict(data)) ** 2) <= table[table.explained_share <= limit].mse.min()
+        )
     with pytest.raises(ValueError, match=r"unfairness=1\.5"):
-        path.select(unfairness=1.5)
+        path.at(unfairness=1.5)
+    for wrong in (
+        {},
+        {"alpha": 1.0},
+        {"unfairness": 0.1, "eta": 1.0},
+        {"alpha": 1, "unfairness": 0},
+    ):
+        with pytest.raises(ValueError, match=r"give either unfairness=.* or eta="):
+            path.at(**wrong)
+    with pytest.raises(ValueError, match=r"alpha is missing, and the path has 3"):
+        path.at(eta=1.0)
     assert "<table" in path._repr_html_()
 
 
@@ -330,8 +345,8 @@ def test_paths_without_sensitive_attributes_or_moments():
     assert path.table.explained_share.isna().all()
     for ask in (
         lambda: model.path(etas=[0, 1]),
-        lambda: path.estimator(0.1, 5.0),
-        lambda: path.select(unfairness=0.1),
+        lambda: path.at(alpha=0.1, eta=5.0),
+        lambda: path.at(unfairness=0.1),
         lambda: model.set_params(eta=3.0).partial_fit(X, y),
     ):
         with pytest.raises(ValueError, match="sensitive attributes are missing"):

@@ -119,5 +119,5 @@ def test_held_out_scores_do_not_outlive_their_rows(pay):
     fitted.solve_from(half)
     assert not {"explained_share_cv_", "explained_share_cv_error_", "cv_results_"} & {*vars(fitted)}
     assert not [name for name in fitted.path_.table if "_cv" in name]
-    at = fitted.path_.estimator(fitted.alpha_, fitted.eta_)
+    at = fitted.path_.at(alpha=fitted.alpha_, eta=fitted.eta_)
     np.testing.assert_allclose(at.predict(pay.data), fitted.predict(pay.data), rtol=1e-7)

@@ -81,7 +81,7 @@ def test_equals_the_dense_reference(penalty, eta):
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_equals_the_definitions(penalty):
-    """The formulas of METHOD.md, and the normal density of y under the fair prior."""
+    """The formulas of the weight-space form, and the normal density of y under the fair prior."""
     Phi, Psi, y = features()
     new, centred = features(seed=9, n=6)[0], y - y.mean()
     mean, covariance, evidence = naive.weight_space_gp(

@@ -115,7 +115,7 @@ def test_the_limit_holds_or_is_refused(seed, unfairness, log_alpha, penalty, fit
 
 
 def non_monotone():
-    """Moments of METHOD.md section 4(a): C = diag(16, 1), R = (2.423, .789), C_φy = (3, 1)."""
+    """A share that is not monotone in η: C = diag(16, 1), R = (2.423, .789), C_φy = (3, 1)."""
     C, R, c = np.diag([16.0, 1.0]), np.array([2.423, 0.789]), np.array([3.0, 1.0])
     of_y = R @ np.linalg.solve(C, c)
     scatter = np.block([

@@ -56,7 +56,7 @@ def test_a_classifier_keeps_its_labels():
 
 def test_columns_by_name_and_a_fitted_model():
     X, y = table(400)
-    numbers = X.drop(columns="group").assign(group=pd.factorize(X["group"])[0])
+    numbers = X.drop(columns="group").assign(group=pd.factorize(X["group"])[0] * 1.0)
     fitted = LinearRegression().fit(numbers[:100], y[:100])
     with pytest.warns(UserWarning, match="already fitted"):
         made = make_fair(fitted, numbers, y, "group", n_components=10, random_state=0)
@@ -186,7 +186,7 @@ def test_a_path_gives_estimators_under_a_limit():
     X, y = problem()
     model = FairKernelRidge(n_components=20, sensitive_columns=[4], eta=1.0, random_state=0)
     path = model.fit(X, y).path()
-    limited = path.limited(0.02)
+    limited = path.at(unfairness=0.02)
     same = FairKernelRidge(n_components=20, sensitive_columns=[4], unfairness=0.02, random_state=0)
     np.testing.assert_allclose(limited.predict(X), same.fit(X, y).predict(X), atol=1e-10)
-    assert path.limited(0.05, alpha=1.0).alpha == 1.0
+    assert model.path(alphas=[1.0]).at(unfairness=0.05).alpha == 1.0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from threading import Barrier, Thread
 
 import numpy as np
@@ -109,7 +108,7 @@ def test_any_merge_tree(data, offset):
 def test_days_that_drift_merge_exactly():
     """Means of the parts far apart against the deviation inside each."""
     parts = [problem(20, seed, 1e3 * seed)[:3] for seed in range(5)]
-    total = reduce(add, [moments_of(*part) for part in parts])
+    total = sum(moments_of(*part) for part in parts)
     together = [np.concatenate(column) for column in zip(*parts, strict=True)]
     assert_same(total, reference(*together))
 
@@ -170,7 +169,9 @@ def test_folds_are_the_moments_of_their_rows_and_add_up(rows, n_threads, weighte
 
     for k, part in enumerate(parts):
         assert_same(part, of(fold == k))
-    assert_same(reduce(add, parts), of(fold >= 0))
+    assert_same(sum(parts), of(fold >= 0))
+    for one, twice in zip(parts, sum([parts, parts]), strict=True):
+        assert_same(twice, one + one)
 
 
 def test_a_fold_without_rows_is_empty():
@@ -190,6 +191,8 @@ def test_only_equal_blocks_and_keys_add():
         moments + Moments.empty(PSI, "b")
     with pytest.raises(TypeError):
         moments + 1
+    with pytest.raises(TypeError):
+        1 + moments
     assert (moments + Moments.empty(PSI, "a")).key == "a"
 
 

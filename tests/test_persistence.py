@@ -73,8 +73,8 @@ def test_the_cross_validated_path_comes_back(pay, tmp_path):
     scalefair.save(model, tmp_path / "m")
     back = scalefair.load(tmp_path / "m")
     assert back.path_.table.equals(model.path_.table)
-    again = back.path_.estimator(1e-3, 2.0).predict(pay.data)
-    np.testing.assert_array_equal(again, model.path_.estimator(1e-3, 2.0).predict(pay.data))
+    again = back.path_.at(alpha=1e-3, eta=2.0).predict(pay.data)
+    np.testing.assert_array_equal(again, model.path_.at(alpha=1e-3, eta=2.0).predict(pay.data))
 
 
 def test_another_process_predicts_the_same_bits(pay, tmp_path):

@@ -100,7 +100,7 @@ def test_a_path_comes_back(name, tmp_path):
     scalefair.save(path, tmp_path / "p")
     back = scalefair.load(tmp_path / "p")
     assert back.table.equals(path.table)
-    one, other = (each.estimator(1e-3, 1.0).predict(rows(name)) for each in (path, back))
+    one, other = (each.at(alpha=1e-3, eta=1.0).predict(rows(name)) for each in (path, back))
     np.testing.assert_array_equal(one, other)
 
 

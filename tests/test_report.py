@@ -224,10 +224,10 @@ def test_too_few_rows_are_refused():
 
 
 def test_before_is_the_best_fit_without_penalty(fitted):
-    table = fitted.table
-    free = table[table["eta"] == 0]
+    free = fitted.table.query("eta == 0")
     row = free.loc[free["mse_cv"].idxmin()]
-    expected = fitted.estimator.path_.estimator(row["alpha"], 0.0).predict(fitted.problem.test.X)
+    plain = fitted.estimator.path_.at(alpha=row["alpha"], eta=0.0)
+    expected = plain.predict(fitted.problem.test.X)
     np.testing.assert_allclose(fitted.before, expected)
     np.testing.assert_allclose(fitted.after, fitted.estimator.predict(fitted.problem.test.X))
     assert fitted.seconds > 0

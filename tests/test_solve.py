@@ -75,7 +75,7 @@ def test_primal_minimises_the_objective(penalty, fit_intercept, weighted, output
 @pytest.mark.parametrize("fit_intercept", INTERCEPT)
 @pytest.mark.parametrize("penalty", NAMES)
 def test_no_step_from_the_solution_lowers_the_objective(penalty, fit_intercept):
-    """Of J as METHOD.md states it, which shares no code with the normal equations."""
+    """Of J by its definition, which shares no code with the normal equations."""
     Phi, Psi, y = features()
     options = {"penalty": penalty, "eps": 1e-2}
     b, coef = solved(system_of(Phi, Psi, y, fit_intercept=fit_intercept, **options), 1e-2, 2.0)

@@ -301,7 +301,7 @@ def test_path_table_is_what_the_predictions_say(fit_intercept):
     assert list(path.table["eta"]) == [0.0, 0.5, 0.5, np.inf] * 2
     assert list(path.table["alpha"]) == [1e-3] * 4 + [1e-1] * 4
     for row in path.table.itertuples():
-        f = path.estimator(row.alpha, row.eta).predict(Phi)
+        f = path.at(alpha=row.alpha, eta=row.eta).predict(Phi)
         np.testing.assert_allclose(row.mse, mean_squared_error(y, f), rtol=1e-9)
         np.testing.assert_allclose(row.r2, r2_score(y, f), rtol=1e-9)
         share = naive.share(f, Psi, eps=1e-6 * np.var(Psi, axis=0))
@@ -316,7 +316,7 @@ def held_out_scores(seed):
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-def test_front_is_sorted_and_undominated_and_select_is_on_it(seed):
+def test_front_is_sorted_and_undominated(seed):
     scores = None if seed is None else held_out_scores(seed)
     *_, path = fitted_path(scores=scores)
     suffix = "" if seed is None else "_cv"
@@ -325,11 +325,38 @@ def test_front_is_sorted_and_undominated_and_select_is_on_it(seed):
     expected = [p for p in points if not any((q <= p).all() and (q < p).any() for q in points)]
     front = path.front()
     np.testing.assert_array_equal(front[[share, error]], sorted(set(map(tuple, expected))))
-    for limit in (points[:, 0].min(), 0.1, 0.3, 1.0):
-        allowed = points[points[:, 0] <= limit]
-        if len(allowed):
-            assert path.select(limit)[error] == allowed[:, 1].min()
-            assert path.select(limit)[share] <= limit
+    assert list(front)[:2] == [share, error]
+    assert {*front} == {*path.table}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_limit_on_a_cross_validated_path_holds_on_the_folds(seed):
+    """The least mean error whose mean share, with half its standard error, is at most u."""
+    scores = held_out_scores(seed)
+    Phi, _, y, path = fitted_path(scores=scores)
+    table = path.table
+    sums = table["explained_share_cv"] + table["explained_share_cv_error"] / 2
+    for limit in (sums.min(), 0.5, 1.0):
+        allowed = table[sums <= limit]
+        best = allowed.loc[allowed["mse_cv"].idxmin()]
+        fit, plain = path.at(unfairness=limit), path.at(alpha=best["alpha"], eta=best["eta"])
+        f, g = fit.predict(Phi), plain.predict(Phi)
+        g -= g.mean(axis=0)
+        scale = 1.0 if best["eta"] == 0 else np.sum(g * (y - y.mean(axis=0))) / np.sum(g**2)
+        np.testing.assert_allclose(f - f.mean(axis=0), scale * g, atol=1e-10)
+        assert fit.explained_share_ == pytest.approx(plain.explained_share_, rel=1e-10)
+    with pytest.raises(ValueError, match=f"half its standard error is {sums.min():.4g}"):
+        path.at(unfairness=0.99 * sums.min())
+
+
+def test_no_share_on_a_cross_validated_path_is_the_infinite_weight():
+    scores = held_out_scores(0)
+    *_, path = fitted_path(outputs=1, scores=scores)
+    fit, best = path.at(unfairness=0.0), int(np.argmin(scores.mse.mean(axis=0)[:, -1]))
+    assert (fit.alpha, fit.unfairness) == (path.alphas[best], 0.0)
+    assert fit.explained_share_ <= 1e-10
+    with pytest.raises(ValueError, match="no fit of the path is within the limit"):
+        FairPath(fit, path.alphas, [0.0, 1.0, 2.0, 3.0], scores).at(unfairness=0.0)
 
 
 def test_held_out_columns_are_means_and_errors_of_the_folds():
@@ -339,14 +366,6 @@ def test_held_out_columns_are_means_and_errors_of_the_folds():
     for name, folds in flat.items():
         np.testing.assert_allclose(path.table[name], np.maximum(folds.mean(axis=0), 0))
         np.testing.assert_allclose(path.table[f"{name}_error"], folds.std(axis=0, ddof=1) / 3**0.5)
-
-
-def test_select_says_what_the_least_share_is():
-    Phi, Psi, y = features()
-    model = FairRidge(sensitive_kernel="linear").fit(Phi, y, sensitive_features=Psi)
-    path = model.path(etas=[0.0, 1.0])
-    with pytest.raises(ValueError, match=f"{path.table['explained_share'].min():.4g}"):
-        path.select(0.0)
 
 
 def test_share_of_a_constant_prediction_is_undefined():

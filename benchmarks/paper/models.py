@@ -75,7 +75,7 @@ def low_rank_ridge(
     return {
         name: np.column_stack(
             [
-                fits[i].path_.estimator(float(alphas[a]), float(eta)).predict(X_new)
+                fits[i].path_.at(alpha=float(alphas[a]), eta=float(eta)).predict(X_new)
                 for (i, a), eta in zip(pairs, etas, strict=True)
             ]
         )

@@ -28,9 +28,9 @@ def curve(model: Any, task: Task) -> Points:
     """Fit once; every limit follows from the moments."""
     split = task.split
     model.fit(split.X, split.y)
-    for limit in LIMITS_OF.get(split.name, LIMITS):
+    for limit in (0.0, *LIMITS_OF.get(split.name, LIMITS)):
         try:
-            fair = model.path_.limited(limit)
+            fair = model.path_.at(unfairness=limit)
         except ValueError:  # below what the features can reach
             continue
         yield limit, fair.predict(split.X_test)

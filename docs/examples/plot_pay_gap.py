@@ -97,7 +97,7 @@ _ = FairPathDisplay.from_estimator(fair)
 # the share is whatever the others happen to know. With a limit it is what was asked for, up to the
 # error of a sample.
 
-before = fair.path_.estimator(fair.alpha_, 0.0).predict(X[test])
+before = fair.path_.at(alpha=fair.alpha_, eta=0.0).predict(X[test])
 after = fair.predict(X[test])
 models = {
     "all columns, no limit": before,

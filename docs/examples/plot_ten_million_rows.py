@@ -77,7 +77,7 @@ import pandas as pd
 from scalefair.measures import explained_share
 
 new = make_biased_income(50_000, random_state=10_000_000)
-ordinary = model.path_.estimator(model.alpha_, 0.0)
+ordinary = model.path_.at(alpha=model.alpha_, eta=0.0)
 rows = {}
 for name, estimator in {"ordinary fit": ordinary, "limit of 1 %": model}.items():
     f = estimator.predict(new.data)

@@ -17,6 +17,7 @@ import numpy as np
 from scalefair import _frames
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
+from scalefair.encoding import asked_before
 from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.estimators._base_model import predictions
 from scalefair.estimators._cross_fit import SUSPICIOUS
@@ -238,7 +239,7 @@ def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array
 
 
 def _at_eta_0(estimator: Any) -> Any:
-    return estimator.path().estimator(estimator._ridges()["phi"], 0.0)
+    return estimator.path().at(eta=0.0)
 
 
 def _fair_points(estimator: Any, X: Any) -> list[CurvePoint]:
@@ -246,7 +247,7 @@ def _fair_points(estimator: Any, X: Any) -> list[CurvePoint]:
     points = []
     for limit in LIMITS:
         try:
-            model = path.limited(limit)
+            model = path.at(unfairness=limit)
         except NotAttainableError:
             continue
         points.append(CurvePoint("model", limit, np.asarray(model.predict(X))))
@@ -294,7 +295,8 @@ def _share_of(point: CurvePoint, s: Any) -> float:
     shares = []
     for rows in point.apart:
         some = s if isinstance(rows, slice) else _frames.take_rows(s, rows)
-        shares.append(explained_share(point.f[rows], some))
+        with asked_before():
+            shares.append(explained_share(point.f[rows], some))
     return float(np.mean(shares))
 
 

@@ -17,6 +17,7 @@ from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
 from scalefair.auditing import Audit, audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS
+from scalefair.encoding import asked_before
 from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
 from scalefair.estimators._base_model import is_fitted, name_of, predictions
 from scalefair.estimators._rows import is_stream
@@ -155,7 +156,8 @@ def make_fair(
         )
         test = test[~alone]
         rows = UnseenRows.of(estimator, X, y, apart, test)
-    return _compare(model, rows, unfairness, test)
+    with asked_before():
+        return _compare(model, rows, unfairness, test)
 
 
 def _check_arguments(X: Any, test_size: Any, unfairness: Any) -> None:

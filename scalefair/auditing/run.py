@@ -22,6 +22,7 @@ from scalefair.auditing.dependence import (
     subjects,
 )
 from scalefair.auditing.result import Audit, ModelAudit
+from scalefair.encoding import numbers_or_codes
 from scalefair.errors import CannotJudgeError
 from scalefair.measures._pair import TooFineError
 from scalefair.measures.grouping.attributes import Missing
@@ -103,9 +104,10 @@ def audit(
     Warns
     -----
     UserWarning
-        Groups of fewer than 30 rows, by name; measures that an attribute does not allow, whose
-        value is NaN; attributes that are not judged together, because their intersections are more
-        than a thousand or most rows are alone in theirs.
+        Whole numbers with few levels as attributes: numbers or codes of groups? Groups of fewer
+        than 30 rows, by name; measures that an attribute does not allow, whose value is NaN;
+        attributes that are not judged together, because their intersections are more than a
+        thousand or most rows are alone in theirs.
 
     Notes
     -----
@@ -135,6 +137,9 @@ def audit(
     )  # fmt: skip
     _check_predictions(prepared)
     names, notes = _possible(chosen, prepared, asked=measures is not None)
+    if sensitive_kernel == "auto":
+        columns = prepared.survey.parts["s"].columns.columns
+        notes += filter(None, [numbers_or_codes(columns, prepared.survey.n_present)])
     sets, too_fine = attribute_sets(prepared, kernels)
     everyone = subjects(prepared, sets, kernels, names)
     crossed, moments = second_pass(prepared, everyone)

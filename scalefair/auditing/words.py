@@ -40,7 +40,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def explain(measure: str, value: float, attribute: str) -> str:
-    """Say what a measure of dependence means."""
+    """Return what a measure of dependence means."""
     together = attribute.replace(" × ", ", ")
     *first, last = together.split(", ")
     who = f"{', '.join(first)} and {last} together explain" if first else f"{last} explains"
@@ -75,7 +75,7 @@ def metric_words(metric: str) -> str:
 
 
 def difference_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
-    """Say which groups differ most, and by how much."""
+    """Return which groups differ most, and by how much."""
     places = frame.extremes(metric)
     if places is None:
         return f"{metric_words(metric)} is not known for two groups"
@@ -88,7 +88,7 @@ def difference_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
 
 
 def ratio_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
-    """Say what the smallest ratio between groups is."""
+    """Return what the smallest ratio between groups is."""
     places = frame.extremes(metric)
     if places is None or not gap.value >= 0:
         return f"{metric_words(metric)} has no ratio between groups"

@@ -167,7 +167,7 @@ def _at_options(model: Any, options: dict[str, Any]) -> Any:
         limit = model.unfairness
         eta = None if limit is not None else model.eta_
     if isinstance(model, FairKernelRidgeCV):
-        model = model.path_.estimator(model.alpha_, model.eta_)
+        model = model.path_.at(alpha=model.alpha_, eta=model.eta_)
     return model.set_params(
         alpha=model.alpha if alpha is None else alpha, unfairness=limit, eta=eta
     )

@@ -13,7 +13,13 @@ from scalefair.encoding._statistics import (
     table_statistics,
 )
 from scalefair.encoding.groups import Groups
-from scalefair.encoding.sensitive import ControlEncoder, SensitiveEncoder
+from scalefair.encoding.sensitive import (
+    ControlEncoder,
+    SensitiveEncoder,
+    asked_before,
+    numbers_or_codes,
+    warn_of_codes,
+)
 from scalefair.encoding.table import TableEncoder
 from scalefair.errors import UselessColumnError
 
@@ -28,6 +34,9 @@ __all__ = [
     "TableEncoder",
     "TableStatistics",
     "UselessColumnError",
+    "asked_before",
+    "numbers_or_codes",
     "sensitive_statistics",
     "table_statistics",
+    "warn_of_codes",
 ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from scalefair._frames import Column, Kind
 from scalefair._typing import Rows
@@ -105,22 +106,25 @@ def refuse_missing(name: str, count: int) -> None:
         )
 
 
-def set_columns_in(encoder: Any, statistics: TableStatistics) -> None:
-    """Set `n_features_in_` and `feature_names_in_`; refuse a table without columns or rows."""
-    names = statistics.names
-    if not names:
-        raise ValueError(
-            f"0 feature(s) (shape=({statistics.n_rows}, 0)) while a minimum of 1 is required."
-        )
-    if not statistics.weight:
-        raise ValueError(
-            f"none of {statistics.n_rows} rows has a positive weight: pass rows, or a "
-            "sample_weight that is not zero everywhere"
-        )
-    encoder.n_features_in_ = len(names)
-    vars(encoder).pop("feature_names_in_", None)
-    if statistics.named:
-        encoder.feature_names_in_ = np.array(names, dtype=object)
+class ColumnEncoder(TransformerMixin, BaseEstimator):
+    """An encoder, which remembers the columns that it was fitted with."""
+
+    def _set_columns(self, statistics: TableStatistics) -> None:
+        """Set `n_features_in_` and `feature_names_in_`; refuse a table without columns or rows."""
+        names = statistics.names
+        if not names:
+            raise ValueError(
+                f"0 feature(s) (shape=({statistics.n_rows}, 0)) while a minimum of 1 is required."
+            )
+        if not statistics.weight:
+            raise ValueError(
+                f"none of {statistics.n_rows} rows has a positive weight: pass rows, or a "
+                "sample_weight that is not zero everywhere"
+            )
+        self.n_features_in_ = len(names)
+        self.__dict__.pop("feature_names_in_", None)
+        if statistics.named:
+            self.feature_names_in_ = np.array(names, dtype=object)
 
 
 def unknown_level(name: str, level: str, levels: Iterable[str]) -> str:

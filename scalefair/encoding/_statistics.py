@@ -16,6 +16,12 @@ from scalefair._typing import Array
 _LEVEL_LIMIT = 1_000_000
 """A column with more levels is an identifier, and would fill the memory of a long fold."""
 
+MAX_CODES = 20
+"""Whole numbers with more levels are no codes of groups."""
+
+Codes = tuple[float, ...] | None
+"""The levels of whole numbers, sorted; None for other numbers, and beyond `MAX_CODES` levels."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -66,7 +72,8 @@ class ColumnStatistics:
     """What a pass learns of a column: the spread of its numbers, or the weight of each level.
 
     `missing` is the weight of the rows without a value, `n_missing` their number. A column of
-    which no value was seen is "empty" and merges with every kind.
+    which no value was seen is "empty" and merges with every kind. `codes` are the few levels of
+    whole numbers, which may be codes of groups.
     """
 
     name: str
@@ -75,23 +82,26 @@ class ColumnStatistics:
     levels: Mapping[str, float] = field(default_factory=dict)
     missing: float = 0.0
     n_missing: int = 0
+    codes: Codes = ()
 
     @classmethod
     def of(cls, column: Column, weight: Array) -> Self:
         """Return the statistics of one column under weights of shape (n,)."""
         spread, levels = Spread(), dict[str, float]()
+        codes: Codes = ()
         if column.kind == "categorical":
-            codes, names = column.codes()
-            absent = codes < 0
-            levels = _sum_by_level(names, np.bincount(codes[~absent], weight[~absent], len(names)))
+            level, names = column.codes()
+            absent = level < 0
+            levels = _sum_by_level(names, np.bincount(level[~absent], weight[~absent], len(names)))
         else:
             x = column.finite()
             absent = np.isnan(x)
             counted = ~absent & (weight > 0)
             spread = Spread.of(x[counted], weight[counted])
+            codes = _few_levels(x[counted]) if _is_integer(column) else None
         kind: Kind = "empty" if absent.all() else column.kind
         missing, n_missing = float(weight[absent].sum()), int(absent.sum())
-        return cls(column.name, kind, spread, levels, missing, n_missing)._checked()
+        return cls(column.name, kind, spread, levels, missing, n_missing, codes)._checked()
 
     def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
         if self.name != other.name:
@@ -109,6 +119,7 @@ class ColumnStatistics:
             _sum_by_level(names, [*weights, *other.levels.values()]),
             self.missing + other.missing,
             self.n_missing + other.n_missing,
+            _joined_codes(self.codes, other.codes),
         )._checked()
 
     def _checked(self) -> Self:
@@ -179,6 +190,27 @@ def _check_weight(weight: Any, n: int) -> Array:
         raise ValueError("sample_weight must be finite and not negative; set such rows to 0")
     check_finite("sample_weight", w)
     return w
+
+
+def _is_integer(column: Column) -> bool:
+    """Return True if the values are stored as integers."""
+    if isinstance(column.values, np.ndarray):
+        return column.values.dtype.kind in "iu"
+    return bool(column.values.dtype.is_integer())
+
+
+def _few_levels(x: Array) -> Codes:
+    # A glance at some rows spares most columns the sorting.
+    if len(np.unique(x[:: max(len(x) // 512, 1)])) > MAX_CODES:
+        return None
+    return _joined_codes(tuple(np.unique(x).tolist()), ())
+
+
+def _joined_codes(first: Codes, second: Codes) -> Codes:
+    if first is None or second is None:
+        return None
+    both = {*first, *second}
+    return tuple(sorted(both)) if len(both) <= MAX_CODES else None
 
 
 def _sum_by_level(levels: Iterable[str], weights: Iterable[float]) -> dict[str, float]:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._frames import Column, Kind, as_table, column_names, columns
 from scalefair._typing import Array
-from scalefair.encoding._codes import set_columns_in, unknown_level
+from scalefair.encoding._codes import ColumnEncoder, unknown_level
 from scalefair.encoding._statistics import ColumnStatistics, TableStatistics, sensitive_statistics
 from scalefair.errors import UselessColumnError
 
+MIN_ROWS_PER_CODE = 10
+"""Whole numbers that fewer rows share, on average, are hardly codes of groups."""
 
-class SensitiveEncoder(TransformerMixin, BaseEstimator):
+NUMBERS_OR_CODES = "numbers or codes?"
+
+
+class SensitiveEncoder(ColumnEncoder):
     """Turn sensitive attributes into numbers: numbers as given, categories as integer codes.
 
     Text, categories and booleans are replaced by the position of their level among the sorted
@@ -45,7 +53,7 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
 
     def finish(self, statistics: TableStatistics) -> Self:
         """Become fitted from the (summed) `sensitive_statistics` of the rows."""
-        set_columns_in(self, statistics)
+        self._set_columns(statistics)
         self.check_present(statistics)
         for column in statistics.columns:
             _check_column(column, self.role)
@@ -61,7 +69,7 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def check_present(cls, statistics: TableStatistics) -> None:
-        """Complain of missing values, in a stream chunk by chunk, while their place is known."""
+        """Raise ValueError if values are missing; in a stream chunk by chunk, to name where."""
         for column in statistics.columns:
             _check_missing(cls.role, column.name, column.kind, column.n_missing)
 
@@ -108,12 +116,43 @@ class SensitiveEncoder(TransformerMixin, BaseEstimator):
             x = column.finite()
             _check_missing(self.role, name, kind, int(np.isnan(x).sum()))
             return x
-        codes, found = column.codes()
+        codes, present = column.codes()
         _check_missing(self.role, name, kind, int((codes < 0).sum()))
         position = {level: i for i, level in enumerate(self.levels_[name])}
-        if strange := [level for level in found if level not in position]:
+        if strange := [level for level in present if level not in position]:
             raise ValueError(unknown_level(name, strange[0], position))
-        return np.array([position[level] for level in found], dtype=np.float64)[codes]
+        return np.array([position[level] for level in present], dtype=np.float64)[codes]
+
+
+def numbers_or_codes(columns: Iterable[ColumnStatistics], n_rows: int) -> str:
+    """Return a warning of whole numbers with so few levels that they may be codes; "" if none.
+
+    Two levels are the same either way.
+    """
+    codes = {column.name: len(column.codes or ()) for column in columns}
+    few = {n: k for n, k in codes.items() if k > 2 and k * MIN_ROWS_PER_CODE <= n_rows}
+    if not few:
+        return ""
+    names = ", ".join(f"{name!r} ({count} levels)" for name, count in few.items())
+    return (
+        f"sensitive column{'s' * (len(few) > 1)} {names}: whole numbers, taken as numbers, not as "
+        f"groups; {NUMBERS_OR_CODES} Convert codes of groups to text or categories, as by "
+        "astype(str), and numbers to floats, as by astype(float)"
+    )
+
+
+def warn_of_codes(statistics: TableStatistics) -> None:
+    """Warn of sensitive attributes that may be codes of groups, once for all columns."""
+    if message := numbers_or_codes(statistics.columns, statistics.n_rows):
+        warnings.warn(message, UserWarning, stacklevel=3)
+
+
+@contextmanager
+def asked_before() -> Iterator[None]:
+    """Silence `warn_of_codes` for attributes that the same call has warned of already."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=f".*{re.escape(NUMBERS_OR_CODES)}")
+        yield
 
 
 class ControlEncoder(SensitiveEncoder):

@@ -9,23 +9,22 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from scalefair._frames import as_table, columns, n_rows, resolve_columns
 from scalefair.encoding._codes import (
+    ColumnEncoder,
     LevelCode,
     MissingRule,
     NumberCode,
     refuse_missing,
-    set_columns_in,
 )
 from scalefair.encoding._statistics import ColumnStatistics, TableStatistics, table_statistics
 from scalefair.errors import UselessColumnError
 
 
-class TableEncoder(TransformerMixin, BaseEstimator):
+class TableEncoder(ColumnEncoder):
     """Turn a table of mixed columns into a matrix of numbers.
 
     Numbers and dates (days since 1970) become (x − mean) / deviation, weighted; constant columns
@@ -111,7 +110,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._validate_params()
         if np.dtype(self.dtype) not in (np.dtype(np.float64), np.dtype(np.float32)):
             raise ValueError(f"dtype={self.dtype!r}: expected float64 or float32")
-        set_columns_in(self, statistics)
+        self._set_columns(statistics)
         kept = set(resolve_columns(self.keep, statistics.names, len(statistics.columns)))
         self.pooled_: dict[str, tuple[str, ...]] = {}
         self.capped_: list[str] = []

@@ -146,7 +146,7 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
 
     @abstractmethod
     def _check_parameters(self) -> None:
-        """Complain of parameters out of range."""
+        """Raise ValueError for parameters out of range."""
 
     def _forget(self) -> None:
         """Drop what an earlier fit has learnt: one in another mode sets other attributes."""
@@ -187,7 +187,7 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
         return self._ridges()["phi"]
 
     def _row_map(self, n_rows: int | None) -> RowMap:
-        # Whitening moments loses digits as machine precision over the cut-off (METHOD.md 7).
+        # Whitening moments loses digits as machine precision over the cut-off.
         width = self.phi_.n_raw_
         small = n_rows is not None and n_rows * width**2 <= FEW
         fine = getattr(self.phi_, "cutoff", 1.0) < 1e-8 or self._least_alpha() <= 1e-8

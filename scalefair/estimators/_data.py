@@ -14,7 +14,14 @@ from scalefair._checks import MISSING_SENSITIVE
 from scalefair._digest import digest
 from scalefair._linalg import check_finite
 from scalefair._typing import LARGEST_SINGLE, Array, Chunk
-from scalefair.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, TableStatistics
+from scalefair.encoding import (
+    ControlEncoder,
+    SensitiveEncoder,
+    TableEncoder,
+    TableStatistics,
+    sensitive_statistics,
+    warn_of_codes,
+)
 from scalefair.estimators import _rows
 from scalefair.estimators._base_model import BaseModel, whole_change
 from scalefair.estimators._learn import Learned, Learner, named_place
@@ -205,6 +212,8 @@ def open_training(  # noqa: PLR0917
     if learned.c.columns and not learned.s.columns:
         raise ValueError(ONLY_CONTROL)
     preparation = _with_encoders(preparation, rows, learned)
+    if plain_name(estimator.sensitive_kernel) == "auto":
+        _warn_of_codes(X, rows, preparation, learned)
     split_sample = learned.sample.chunk()
     sample = preparation.encode(split_sample)
     source = _narrowed(estimator, preparation.applied_to(rows.source))
@@ -215,6 +224,14 @@ def open_training(  # noqa: PLR0917
         learned.sample.smallest(SAMPLE_ROWS),
         _numeric(learned.control_groups.rows, preparation.control_encoder),
     )  # fmt: skip
+
+
+def _warn_of_codes(X: Any, rows: Rows, preparation: Preparation, learned: Learned) -> None:
+    columns, statistics = preparation.sensitive_columns, learned.s
+    if columns is not None and not (rows.table or _rows.is_stream(X)):
+        # scikit-learn's checks have made floats of them.
+        statistics = sensitive_statistics(_frames.take_columns(_frames.as_table(X), columns))
+    warn_of_codes(statistics)
 
 
 def _numeric(groups: Any, encoder: SensitiveEncoder | None) -> Array | None:

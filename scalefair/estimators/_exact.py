@@ -132,7 +132,7 @@ class ExactRows:
         return Moments.of_rows(blocks, weight[at], {"psi": units_of(self.psi)})
 
     def diagnostics(self, alpha: float) -> Diagnostics:
-        """Say what rounding has left of the solution of K + nαI."""
+        """Return what rounding has left of the solution of K + nαI."""
         weight = np.ones(len(self.x)) if self.weight is None else self.weight
         at = np.flatnonzero(weight)
         root = np.sqrt(weight[at])

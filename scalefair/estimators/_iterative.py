@@ -23,7 +23,7 @@ SOLVERS = ("auto", "direct", "iterative")
 
 
 def is_iterative(solver: str, width: int) -> bool:
-    """Say whether to solve by conjugate gradients."""
+    """Return True if to solve by conjugate gradients."""
     return solver == "iterative" or (solver == "auto" and width >= WIDE)
 
 

@@ -220,7 +220,7 @@ def _taken(codes: Array, classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_classes(classes: NDArray[Any]) -> None:
-    """Complain of a single class."""
+    """Raise ValueError for a single class."""
     if len(classes) < 2:
         only = f"one class only ({classes.tolist()[0]!r})" if len(classes) else "no class"
         raise ValueError(

@@ -26,7 +26,7 @@ from scalefair.stream import Sample, Sampler
 
 @contextmanager
 def named_place(chunk: Chunk) -> Iterator[None]:
-    """Say in a ValueError which file or partition the rows come from."""
+    """Name in a ValueError which file or partition the rows come from."""
     try:
         yield
     except ValueError as error:

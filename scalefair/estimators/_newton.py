@@ -37,8 +37,7 @@ from scalefair.estimators._output import (
 )
 from scalefair.estimators._predict import PREDICT_ROWS, predictions
 from scalefair.estimators._progress import steps, watched
-from scalefair.estimators.fair_path import default_etas
-from scalefair.estimators.loss_path import LossPath
+from scalefair.estimators.fair_path import LossPath, default_etas
 from scalefair.losses import Loss
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit, Spec
@@ -261,7 +260,7 @@ def _joined(chunks: Iterable[Chunk], n_rows: int) -> dict[str, Any]:
 
 
 def check_loss(loss: Any, names: tuple[str, ...]) -> None:
-    """Complain unless `loss` is one of the names, or a loss object."""
+    """Raise ValueError unless `loss` is one of the names, or a loss object."""
     if isinstance(loss, str):
         check_choice("loss", loss, names)
         return

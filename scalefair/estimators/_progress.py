@@ -31,7 +31,7 @@ def watched(
 
 
 def _has_listeners(estimator: Any) -> bool:
-    """Say whether callbacks listen: they do so during `fit` only, not to `path` or `collect`."""
+    """Return True if callbacks listen: they do so during `fit` only, not to `path` or `collect`."""
     return bool(getattr(estimator, "_skl_callbacks", None)) and hasattr(
         estimator, "_callback_fit_ctx"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,6 +25,7 @@ from scalefair.estimators.fair_path import FairPath, default_etas
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit, Spec
 from scalefair.solve.ridge.direct import fit_ridge
+from scalefair.solve.ridge.limited import rescale
 from scalefair.statistics import (
     Moments,
 )
@@ -153,6 +155,14 @@ class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):
         """Solve again, under a limit."""
         self.set_params(eta=None, unfairness=unfairness)
         self._solve()
+        return self
+
+    def _rescaled(self) -> Self:
+        """Take the scale of least error on the training rows, which changes no share."""
+        system = self._system()
+        coef = rescale(system, np.atleast_2d(self.coef_).T)
+        share = system.explained_share(coef)
+        self._assign(RidgeFit(system.solution(coef), self.eta_, share, self.diagnostics_))
         return self
 
     def _with_state_of(self, fitted: FairRidgeBase) -> Self:

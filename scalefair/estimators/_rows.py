@@ -47,7 +47,7 @@ class Rows:
 
 
 def is_stream(X: Any) -> bool:
-    """Say whether the rows of X are not in memory."""
+    """Return True if the rows of X are not in memory."""
     return is_dask(X) or isinstance(X, Scan | BatchSource)
 
 
@@ -134,7 +134,7 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
 
 
 def _is_table(preparation: Any, X: Any) -> bool:
-    """Say whether X keeps its container.
+    """Return True if X keeps its container.
 
     It is encoded, or a base model sees it as it is, or its hidden columns may be no numbers.
     """

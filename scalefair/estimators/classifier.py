@@ -290,6 +290,11 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         """
         return self._predictions(X, partial(_probabilities, getattr(self, "loss_", None)))
 
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of :meth:`predict_proba`; −∞ where a probability is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row.
 

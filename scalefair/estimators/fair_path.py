@@ -1,7 +1,10 @@
-"""The accuracy–fairness frontier of a fitted estimator, from its stored moments."""
+"""Accuracy–fairness frontiers: a closed form has one in its moments, a general loss in fits."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +14,6 @@ import numpy as np
 from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE, check_number
 from scalefair._typing import Array
-from scalefair.estimators._notebook import path_html
 from scalefair.penalties import hsic
 from scalefair.penalties.share import (
     ShareEstimate,
@@ -20,15 +22,92 @@ from scalefair.penalties.share import (
     size_of_block,
     variance_of,
 )
+from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import Spectrum, grid
+from scalefair.solve.ridge.selection import best_within_limit, best_without_share
 from scalefair.solve.ridge.system import System
 from scalefair.solve.ridge.validation import GridScores, squared_errors
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MAX_NOTEBOOK_ROWS = 12
+HELD_OUT_SUM = "held-out share with half its standard error"
 
-class FairPath:
+
+class PathBase(ABC):
+    """What every path has: a table of fits, its front, estimators and a picture."""
+
+    @cached_property
+    @abstractmethod
+    def table(self) -> pd.DataFrame:
+        """The fits as a data frame, one row each."""
+
+    @property
+    @abstractmethod
+    def _criteria(self) -> tuple[str, str]:
+        """Columns of the share and of the error that fits are compared by."""
+
+    def front(self) -> pd.DataFrame:
+        """Return the rows that no other row beats in both error and share, by increasing share.
+
+        Held-out numbers are compared where there are any. They come first, then the other columns.
+        """
+        share, error = self._criteria
+        rows = self.table.sort_values([share, error], kind="stable")
+        best = rows[error].cummin().shift(fill_value=np.inf)
+        first = [share, error, *(["r2"] if error == "mse" else [])]
+        order = [*first, *(name for name in rows if name not in first)]
+        return rows.loc[rows[error] < best, order].reset_index(drop=True)
+
+    def at(
+        self, *, unfairness: float | None = None, alpha: float | None = None,
+        eta: float | None = None,
+    ) -> Any:  # fmt: skip
+        """Return a fitted estimator of the path: under a limit on the share, or at a weight.
+
+        Parameters
+        ----------
+        unfairness : float in [0, 1], optional
+            Largest explained share.
+        alpha : float, optional
+            Ridge, beside `eta`; not needed where the path has but one.
+        eta : float, optional
+            Weight of the penalty.
+        """
+        if (unfairness is None) == (eta is None) or (alpha is not None and eta is None):
+            raise ValueError(
+                f"at(unfairness={unfairness!r}, alpha={alpha!r}, eta={eta!r}): give either "
+                "unfairness=, a limit on the share, or eta=, a weight, with alpha="
+            )
+        if eta is not None:
+            return self._at_weight(alpha, eta)
+        return self._at_limit(check_number("unfairness", unfairness, 0.0, 1.0))
+
+    @abstractmethod
+    def _at_weight(self, alpha: float | None, eta: float) -> Any: ...
+
+    @abstractmethod
+    def _at_limit(self, unfairness: float) -> Any: ...
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the path; return its display."""
+        from scalefair.plots import FairPathDisplay
+
+        return FairPathDisplay(self.table, self.front()).plot(ax=ax)
+
+    def _repr_html_(self) -> str:
+        """A picture where matplotlib is there, and the front as a table."""
+        front = self.front()
+        title = (
+            f"<b>{type(self).__name__}</b>: {len(self.table):,} fits, {len(front):,} on the front"
+        )
+        rows = front.to_html(index=False, max_rows=MAX_NOTEBOOK_ROWS, float_format="{:.4g}".format)
+        picture = _picture(self) if front["explained_share"].notna().any() else ""
+        return f"<div><p>{title}</p>{picture}{rows}</div>"
+
+
+class FairPath(PathBase):
     """Every (alpha, eta) of a grid, solved and judged without looking at the data again.
 
     Parameters
@@ -46,6 +125,14 @@ class FairPath:
         One row per (alpha, eta) with mse, r2, explained_share and hsic on the training rows, and
         with cross-validation mse_cv, mse_cv_error, explained_share_cv, explained_share_cv_error:
         means over the folds and their standard errors.
+
+    Notes
+    -----
+    ``at(alpha=, eta=)`` takes any numbers, on the grid or not. ``at(unfairness=u)`` is the fit
+    whose share on the training rows is u, or less without a penalty. After cross-validation it is
+    the point of the grid with the least held-out error whose held-out share, with half its standard
+    error, is at most u. Under a limit the predictions are rescaled to the least error on the
+    training rows, which changes no share.
     """
 
     def __init__(
@@ -69,75 +156,144 @@ class FairPath:
             columns |= held_out_columns(self._scores)
         return _frames.make_frame(columns)
 
-    def front(self) -> pd.DataFrame:
-        """Return the rows that no other row beats in both error and share, by increasing share.
-
-        Held-out numbers are compared where there are any.
-        """
-        share, error = self._criteria()
-        rows = self.table.sort_values([share, error], kind="stable")
-        best = rows[error].cummin().shift(fill_value=np.inf)
-        return rows[rows[error] < best].reset_index(drop=True)
-
-    def select(self, unfairness: float) -> pd.Series:
-        """Return the row of least error whose share is at most `unfairness`."""
-        check_number("unfairness", unfairness, 0.0, 1.0)
-        if self._estimator.psi_ is None:
-            raise ValueError(MISSING_SENSITIVE)
-        share, error = self._criteria()
-        allowed = self.table[self.table[share] <= unfairness]
-        if allowed.empty:
-            raise ValueError(
-                f"unfairness={unfairness!r}: no point of the path has a share that small, the "
-                f"least is {self.table[share].min():.4g}; use a finer or longer grid of etas"
-            )
-        return allowed.iloc[int(np.argmin(allowed[error]))]
-
-    def estimator(self, alpha: float, eta: float) -> Any:
-        """Return a fitted estimator at (alpha, eta), from the same moments."""
-        return self._estimator._at(alpha=alpha, eta=eta)
-
-    def limited(self, unfairness: float, alpha: float | None = None) -> Any:
-        """Return a fitted estimator under a limit on the share, from the same moments.
-
-        Parameters
-        ----------
-        unfairness : float in [0, 1]
-            The limit; eta is found, and the scale of the predictions is the best one.
-        alpha : float, optional
-            Ridge; by default the one of least error at that share, along the path of each.
-        """
-        check_number("unfairness", unfairness, 0.0, 1.0)
-        if self._estimator.psi_ is None:
-            raise ValueError(MISSING_SENSITIVE)
-        if alpha is None:
-            alpha = self._best_alpha(unfairness)
-        return self._estimator._at(alpha=alpha, eta=0.0)._limited(unfairness)
-
-    def _best_alpha(self, unfairness: float) -> float:
-        """α of least error at a share, along the curve of each: their etas meet other shares."""
-        shape = len(self.alphas), len(self.etas)
-        shares, errors = (self.table[name].to_numpy().reshape(shape) for name in self._criteria())
-        found = [_error_at(*curve, unfairness) for curve in zip(shares, errors, strict=True)]
-        if not np.isfinite(found).any():
-            return float(self.alphas[int(np.argmin(np.nanmin(shares, axis=1)))])
-        return float(self.alphas[int(np.nanargmin(found))])
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the path; return its display."""
-        from scalefair.plots import FairPathDisplay
-
-        return FairPathDisplay(self.table, self.front()).plot(ax=ax)
-
+    @property
     def _criteria(self) -> tuple[str, str]:
         held_out = self._scores is not None
         return ("explained_share_cv", "mse_cv") if held_out else ("explained_share", "mse")
 
+    def _at_weight(self, alpha: float | None, eta: float) -> Any:
+        if alpha is None:
+            if len(self.alphas) > 1:
+                raise ValueError(
+                    f"alpha is missing, and the path has {len(self.alphas)}; give one, such as "
+                    f"at(alpha={self.alphas[0]:.4g}, eta={eta!r})"
+                )
+            alpha = float(self.alphas[0])
+        return self._estimator._at(alpha=alpha, eta=eta)
+
+    def _at_limit(self, unfairness: float) -> Any:
+        if self._estimator.psi_ is None:
+            raise ValueError(MISSING_SENSITIVE)
+        if self._scores is not None:
+            return self._held_out_limit(self._scores, unfairness)
+        return self._estimator._at(alpha=self._best_alpha(unfairness), eta=0.0)._limited(unfairness)
+
+    def _held_out_limit(self, scores: GridScores, unfairness: float) -> Any:
+        """The fit of least held-out error whose held-out share is within the limit."""
+        if unfairness == 0:
+            choice = best_without_share(scores, self.etas)
+        else:
+            choice = best_within_limit(scores, unfairness)
+        if choice is None:
+            share = ShareEstimate.of(scores.share)
+            raise not_within(unfairness, share.value + share.error / 2, HELD_OUT_SUM)
+        alpha, eta = float(self.alphas[choice.alpha]), float(self.etas[choice.eta])
+        fit = self._estimator._at(alpha=alpha, eta=0.0 if unfairness == 0 else eta)
+        if unfairness == 0:
+            return fit._limited(unfairness)
+        return fit if eta == 0 else fit._rescaled()
+
+    def _best_alpha(self, unfairness: float) -> float:
+        """α of least error at a share, along the curve of each: their etas meet other shares."""
+        shape = len(self.alphas), len(self.etas)
+        shares, errors = (self.table[name].to_numpy().reshape(shape) for name in self._criteria)
+        at_limit = [_error_at(*curve, unfairness) for curve in zip(shares, errors, strict=True)]
+        if not np.isfinite(at_limit).any():
+            return float(self.alphas[int(np.argmin(np.nanmin(shares, axis=1)))])
+        return float(self.alphas[int(np.nanargmin(at_limit))])
+
     def __repr__(self) -> str:
         return f"<FairPath: {len(self.alphas)} alphas × {len(self.etas)} etas>"
 
-    def _repr_html_(self) -> str:
-        return path_html(self)
+
+class LossPath(PathBase):
+    """Fits of one model at increasing weights of the penalty.
+
+    Parameters
+    ----------
+    estimators : list of fitted estimators
+        One for each eta, in increasing order.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per eta with the mean loss, the explained share of the scores, and the passes over
+        the rows that the fit took.
+
+    Notes
+    -----
+    ``at`` returns one of these fits: the one at ``eta=``, or the one of least loss whose share is
+    at most ``unfairness=``. All have the same alpha.
+    """
+
+    etas: Array
+
+    def __init__(self, estimators: Sequence[Any]) -> None:
+        self._estimators = list(estimators)
+        self.etas = np.array([estimator.eta_ for estimator in estimators])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The path as a data frame."""
+        fits = self._estimators
+        return _frames.make_frame(
+            {
+                "eta": self.etas,
+                "loss": np.array([fit.mean_loss_ for fit in fits]),
+                "explained_share": np.array([fit.explained_share_ for fit in fits]),
+                "passes": np.array([fit.n_passes_ for fit in fits]),
+            }
+        )
+
+    @property
+    def _criteria(self) -> tuple[str, str]:
+        return "explained_share", "loss"
+
+    def _at_weight(self, alpha: float | None, eta: float) -> Any:
+        if alpha is not None:
+            raise ValueError(
+                f"alpha={alpha!r}: all fits of this path have the same; give eta alone"
+            )
+        same = np.flatnonzero(self.etas == eta)
+        if not len(same):
+            raise ValueError(f"eta={eta!r} is not on the path; its etas are {self.etas.tolist()}")
+        return self._estimators[int(same[0])]
+
+    def _at_limit(self, unfairness: float) -> Any:
+        share = self.table["explained_share"].to_numpy()
+        allowed = np.flatnonzero(share <= unfairness)
+        if not len(allowed):
+            raise not_within(unfairness, share)
+        loss = self.table["loss"].to_numpy()[allowed]
+        return self._estimators[int(allowed[np.argmin(loss)])]
+
+    def __repr__(self) -> str:
+        return f"<LossPath: {len(self.etas)} etas>"
+
+
+def not_within(unfairness: float, shares: Array, what: str = "share") -> NotAttainableError:
+    """Return the error of a limit that no fit of a path is within."""
+    least = np.nanmin(shares, initial=np.inf)
+    return NotAttainableError(
+        f"unfairness={unfairness!r}: no fit of the path is within the limit, the least {what} is "
+        f"{least:.4g}; allow more, or use a finer or longer grid of etas"
+    )
+
+
+def _picture(path: PathBase) -> str:
+    try:
+        from scalefair.plots import make_figure, to_svg
+
+        figure, ax = make_figure(5.0, 3.6)
+        path.plot(ax)
+        svg = to_svg(figure)
+    except ImportError:  # no matplotlib
+        return ""
+    # An image of its own, on white: dark notebooks do not lend it their colours.
+    source = "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
+    alt = "Accuracy against the explained share; the table below has the numbers of the front"
+    style = "background:#fff;max-width:100%;width:30rem"
+    return f'<img alt="{alt}" style="{style}" src="{source}">'
 
 
 def _error_at(shares: Array, errors: Array, limit: float) -> float:

@@ -181,7 +181,7 @@ def check_count(name: str, value: Any) -> int:
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Complain unless `value` is one of the `choices`."""
+    """Raise ValueError unless `value` is one of the `choices`."""
     if value not in choices:
         raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
 

@@ -16,7 +16,12 @@ from scalefair._frames import Kind
 from scalefair._typing import Array, Chunk
 from scalefair.data import Look, OpenedRows, PartSurvey, open_rows, survey_rows
 from scalefair.data.survey import named, present
-from scalefair.encoding import ColumnStatistics, SensitiveEncoder, TableStatistics
+from scalefair.encoding import (
+    ColumnStatistics,
+    SensitiveEncoder,
+    TableStatistics,
+    warn_of_codes,
+)
 from scalefair.errors import CannotJudgeError
 from scalefair.maps.mixed import SAMPLE_ROWS
 from scalefair.stream import ArraySource, ChunkSource, Sample
@@ -239,6 +244,8 @@ def open_pair(
         )
     parts = [survey.parts[part] for part in "xs"]
     encoders = [fitted_encoder(part) for part in parts]
+    if not every[1]:
+        warn_of_codes(parts[1].columns)
     first, second = (Variable.of(part, e) for part, e in zip(parts, encoders, strict=True))
     change = partial(_numbers, names, encoders)
     source, sample = _numeric(rows, change), None

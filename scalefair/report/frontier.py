@@ -229,7 +229,7 @@ def _unpenalized(path: Any) -> Any:
     table = path.table
     least = table[table["eta"] == table["eta"].min()]
     row = least.iloc[int(np.argmin(least["mse_cv"]))]
-    return path.estimator(float(row["alpha"]), float(row["eta"]))
+    return path.at(alpha=float(row["alpha"]), eta=float(row["eta"]))
 
 
 def _r2(y: Array, f: Array) -> float:
@@ -290,10 +290,10 @@ def _at_weights(estimator: Any, train: Sample, etas: list[float]) -> dict[float,
         return {eta: estimator._at(eta) for eta in etas}
     if has_closed_form_path(estimator):
         path = estimator.path(etas=etas)
-        return {eta: path.estimator(float(path.alphas[0]), eta) for eta in etas}
+        return {eta: path.at(eta=eta) for eta in etas}
     if has_loss_path(estimator):
         path = estimator.path(train.X, train.y, etas, **fit_arguments(estimator, train))
-        return {eta: path.estimator(eta) for eta in etas}
+        return {eta: path.at(eta=eta) for eta in etas}
     return {eta: _refitted(_settled(estimator), train, eta) for eta in etas}
 
 

@@ -108,10 +108,10 @@ def refit_code(frontier: Frontier) -> str:
     ]
     if frontier.test_table is None:
         lines += [
-            "est.path_.table            # every fit of this page, as a data frame",
-            "est.path_.select(unfairness=0.02)          # another limit, without the data",
+            "est.path_.table                 # every fit of this page, as a data frame",
+            "est.path_.at(unfairness=0.02)   # another limit, without the data",
         ]
-    return "\n".join([*lines, "est.predict(X)             # never needs S"])
+    return "\n".join([*lines, "est.predict(X)                  # never needs S"])
 
 
 def load_code(frontier: Frontier, name: str) -> str:

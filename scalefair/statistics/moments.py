@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class Moments:
     -----
     `a + b` is Chan's pairwise update: with δ = mean_b − mean_a,
     scatter = scatter_a + scatter_b + (w_a w_b / w) δδᵀ. It is exact, commutative up to rounding,
-    and `Moments.empty(blocks)` is its neutral element.
+    and `Moments.empty(blocks)` is its neutral element. `sum(parts)` adds up many.
     """
 
     blocks: Mapping[str, int]
@@ -94,6 +94,10 @@ class Moments:
         add_outer(scatter, delta, delta * (self.weight * other.weight / weight))
         offset = self.offset + delta * (other.weight / weight)
         return self._joined(other, offset, scatter)
+
+    def __radd__(self, zero: Literal[0]) -> Self:
+        """Begin `sum(parts)`, which starts at 0."""
+        return self if zero == 0 else NotImplemented
 
     def _joined(self, other: Moments, offset: Array, scatter: Array) -> Self:
         """Return what the rows of both have in these sums, with all counts added up."""
@@ -217,7 +221,7 @@ class Moments:
         return moments
 
     def check_shapes(self) -> None:
-        """Complain of arrays that do not fit the blocks, and of a weight that is none."""
+        """Raise ValueError if arrays do not fit the blocks, or the weight is no weight."""
         width = sum(self.blocks.values())
         arrays = (self.shift, self.offset, self.scatter)
         shapes = [part.shape for part in arrays]
@@ -265,3 +269,7 @@ class FoldMoments(tuple[Moments, ...]):
 
     def __add__(self, other: Any) -> FoldMoments:
         return FoldMoments(a + b for a, b in zip(self, other, strict=True))
+
+    def __radd__(self, zero: Literal[0]) -> Self:
+        """Begin `sum(parts)`, which starts at 0."""
+        return self if zero == 0 else NotImplemented

@@ -108,7 +108,7 @@ class _Batch:
         return _frames.n_rows(self.parts[0])
 
     def check_like(self, first: _Batch) -> None:
-        """Complain where parts or columns differ from those of the first batch."""
+        """Raise ValueError where parts or columns differ from those of the first batch."""
         for name, part, other in zip(_KEYS, self.parts, first.parts, strict=True):
             if _layout(part) != _layout(other):
                 raise ValueError(

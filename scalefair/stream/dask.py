@@ -51,7 +51,7 @@ FAN_IN = 8
 
 
 def is_dask(X: Any) -> bool:
-    """Say whether `X` is a dask collection; dask is not imported to find out."""
+    """Return True if `X` is a dask collection; dask is not imported to find out."""
     return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
 
 

@@ -250,7 +250,7 @@ class _Descent:
             self._rounds += 1
 
     def _is_flat(self, local: Local) -> bool:
-        """Say whether rounding error hides what J could fall.
+        """Return True if rounding error hides what J could fall.
 
         Not so where a step is short for its damping alone, as with a gradient that is wrong.
         """
@@ -276,7 +276,7 @@ class _Descent:
         return self._pass(zero, Local(zero, zero, np.empty((0, 0))))[0], True
 
     def _is_near(self, decrement: float) -> bool:
-        """Say whether the next step is good enough to be taken unseen.
+        """Return True if the next step is good enough to be taken unseen.
 
         With a new second derivative it leaves the square of what it removes; with an old one, as
         large a part as the last step left.

@@ -95,7 +95,7 @@ class CsvFiles(Files):
         raise ValueError(no_rows(self.found.names))
 
     def _check_delimiter(self, number: int) -> None:
-        """Complain of a header that is one cell only because another delimiter separates it."""
+        """Raise ValueError for a header that is one cell only because another delimiter separates it."""
         path, fs = self.found.paths[number], arrow_filesystem(self.found.filesystem)
         with explained(self.found.names[number], self.expected), fs.open_input_stream(path) as file:
             header = file.read(_BLOCK).partition(b"\n")[0].decode(errors="replace")
@@ -181,7 +181,7 @@ def _held(where: str, field: pa.Field) -> pa.DataType:
 
 
 def refuse_bytes(where: str, field: pa.Field) -> None:
-    """Complain of text that is not UTF-8, which pyarrow reads as bytes without a word."""
+    """Raise ValueError for text that is not UTF-8, which pyarrow reads as bytes without a word."""
     if pa.types.is_binary(field.type):
         raise ValueError(f"{where}: column {field.name!r} is not UTF-8; convert the file to UTF-8")
 
