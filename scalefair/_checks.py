@@ -92,7 +92,7 @@ def check_alpha(alpha: Any) -> dict[str, float]:
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raise ValueError unless `value` is True or False: any text, even "no", would count as True."""
+    """Raise TypeError unless `value` is True or False: any text, even "no", is true."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give True or False")
 

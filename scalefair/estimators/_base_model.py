@@ -90,7 +90,7 @@ def _methods(model: Any) -> list[str]:
 
 
 def is_fitted(model: Any) -> bool:
-    """Return True if a model is to be used as it is: it is fitted, or cannot be copied and fitted."""
+    """Return True if a model is used as it is: it is fitted, or cannot be copied and fitted."""
     if not hasattr(model, "fit") or not hasattr(model, "get_params"):
         return True
     try:
@@ -174,7 +174,7 @@ def container(x: Any) -> Any:
 
 
 def check_varies(model: Any, folds: list[Array]) -> None:
-    """Raise ValueError for a model whose prediction is the same number for every row it has not seen."""
+    """Raise ValueError if a model predicts the same number for every row it has not seen."""
     judged = [h for h in folds if len(h) > 1]
     if judged and all(np.ptp(h, axis=0).max() == 0 for h in judged):
         raise ValueError(

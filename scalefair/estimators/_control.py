@@ -39,7 +39,7 @@ def control_maps(
 
 
 def check_left(moments: Moments) -> None:
-    """Raise ValueError for a control that tells the group of every row: then a fit punishes nothing."""
+    """Raise ValueError if a control tells the group of every row: nothing is left to punish."""
     if "xi" not in moments.blocks:
         return
     left = np.trace(partial_covariance(moments, "xi", "xi"))

@@ -138,7 +138,7 @@ def sensitive_map(estimator: Any, data: TrainingData) -> FeatureMap | None:
 
 
 def _check_groups(data: TrainingData, coded: NDArray[np.bool_]) -> None:
-    """Raise ValueError where the categories tell all rows apart: then any prediction depends on them."""
+    """Raise ValueError if categories tell all rows apart: any prediction depends on them."""
     n = 0 if data.groups is None else len(data.groups)
     if n >= data.n_present:
         raise ValueError(

@@ -48,11 +48,8 @@ class MovingNystroem(Nystroem):
 
     def settled(self) -> Nystroem:
         """Return the map with its landmarks where they are, as an ordinary one."""
-        names = self.get_params(deep=False)
-        plain = Nystroem(**names)
-        for name, value in vars(self).items():
-            if name not in names and name != "unit_":
-                setattr(plain, name, value)
+        plain = Nystroem(**self.get_params(deep=False))
+        vars(plain).update({name: value for name, value in vars(self).items() if name != "unit_"})
         return plain
 
     def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:

@@ -112,7 +112,7 @@ class LeafMap(BaseMap):
 
 
 def check_ensemble(ensemble: Any, width: int) -> None:
-    """Raise ValueError for an ensemble without leaves, that is not fitted, or fitted on other columns."""
+    """Raise ValueError if an ensemble has no leaves, is not fitted, or has other columns."""
     name = type(ensemble).__name__
     # Of the class: LightGBM's own `booster_` is not there before it is fitted.
     if not hasattr(ensemble, "apply") and not hasattr(type(ensemble), "booster_"):

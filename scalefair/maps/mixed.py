@@ -126,7 +126,7 @@ class _Attributes:
         if linear:
             return ConcatMap([*zip((OneHot(), smooth), columns, strict=True)])
         if self.most is not None:
-            self._narrow(smooth, self.most)
+            smooth = self._narrow(smooth, self.most)
         # A product of whitened parts is narrower than a whitened product of raw ones.
         return ProductMap([*zip((OneHot(), smooth), columns, strict=True)], whiten="rows")
 
@@ -137,8 +137,10 @@ class _Attributes:
             kernel, length_scale = "rbf", standardized_scale(length_scale, rows, weight)
         return Nystroem(fitted_kernel(kernel, length_scale, rows, weight, seed), **options)
 
-    def _narrow(self, smooth: Nystroem, most: int) -> None:
-        """Raise the cut-off of the numbers until they and the groups make at most `most` columns.
+    def _narrow(self, smooth: Nystroem, most: int) -> Nystroem:
+        """Return the map of the numbers whose product with the groups has at most `most` columns.
+
+        Its cut-off is raised.
 
         The directions of largest eigenvalue stay, in every group the same ones, however rare it
         is; the first is nearly constant, an indicator of the group.
@@ -147,9 +149,11 @@ class _Attributes:
         groups = OneHot().fit(self.rows[:, coded], sample_weight=self.weight).n_raw_
         fitted = clone(smooth).fit(self.rows[:, ~coded], sample_weight=self.weight)
         size, values = max(LEAST_DIRECTIONS, most // groups), fitted.eigenvalues_
-        if fitted.rank_ > size:
-            # Between two eigenvalues, where rounding decides nothing.
-            smooth.cutoff = float(np.sqrt(values[size - 1] * values[size]) / values[0])
+        if fitted.rank_ <= size:
+            return smooth
+        # Between two eigenvalues, where rounding decides nothing.
+        cutoff = float(np.sqrt(values[size - 1] * values[size]) / values[0])
+        return clone(smooth).set_params(cutoff=cutoff)  # type: ignore[no-any-return]
 
 
 def standardized_scale(length_scale: Any, numeric: Array, weight: Array) -> Any:

@@ -64,7 +64,8 @@ class RowMap:
         float64, or float32 for rows (sums are float64 in any case).
     whiten_rows : bool
         Apply the linear part of φ to every row instead of to the moments: n·m² more work, no
-        digits lost: the moments lose them as machine precision over the cut-off. That of ψ is always applied to the rows: it is narrow,
+        digits lost (the moments lose them as machine precision over the cut-off). That of ψ is
+        always applied to the rows: it is narrow,
         and the penalty divides by its smallest eigenvalues.
     preparation : str
         Fingerprints of what happens to the data before the maps see it.

@@ -95,7 +95,7 @@ class CsvFiles(Files):
         raise ValueError(no_rows(self.found.names))
 
     def _check_delimiter(self, number: int) -> None:
-        """Raise ValueError for a header that is one cell only because another delimiter separates it."""
+        """Raise ValueError if a header is one cell only because another delimiter separates it."""
         path, fs = self.found.paths[number], arrow_filesystem(self.found.filesystem)
         with explained(self.found.names[number], self.expected), fs.open_input_stream(path) as file:
             header = file.read(_BLOCK).partition(b"\n")[0].decode(errors="replace")

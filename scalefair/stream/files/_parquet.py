@@ -120,7 +120,7 @@ def _with_categories(schema: pa.Schema) -> pa.Schema:
 
 
 def is_index(name: str) -> bool:
-    """Return True if a column is the nameless index of a pandas or dask frame, so that no input is."""
+    """Return True if a column is the nameless index of a pandas or dask frame: no input is."""
     return re.fullmatch(r"__index_level_\d+__|__null_dask_index__", name) is not None
 
 
