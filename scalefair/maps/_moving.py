@@ -49,7 +49,9 @@ class MovingNystroem(Nystroem):
     def settled(self) -> Nystroem:
         """Return the map with its landmarks where they are, as an ordinary one."""
         plain = Nystroem(**self.get_params(deep=False))
-        vars(plain).update({name: value for name, value in vars(self).items() if name != "unit_"})
+        plain.__dict__.update(
+            {name: value for name, value in vars(self).items() if name != "unit_"}
+        )
         return plain
 
     def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
