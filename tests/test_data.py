@@ -36,7 +36,7 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def frame():
-    return people(900).assign(few=np.arange(900) % 3)
+    return people(900).assign(few=np.arange(900) % 3.0)
 
 
 def surveyed(frame, *, drop=False, rows=None, **parts):
@@ -74,7 +74,7 @@ def combinations(survey, columns):
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=4), st.randoms())
 def test_surveys_merge_in_any_order(cuts, random):
-    frame = people(200, seed=3).assign(few=np.arange(200) % 3)
+    frame = people(200, seed=3).assign(few=np.arange(200) % 3.0)
     whole, parts = surveyed(frame), []
     for first, stop in zip([0, *sorted(cuts)], [*sorted(cuts), 200], strict=True):
         part = frame.iloc[first:stop]
@@ -102,7 +102,7 @@ def test_a_survey_counts_what_pandas_counts(frame):
 
 
 def test_numbers_with_more_values_than_a_chunk_shows_are_no_categories(frame):
-    ordered = frame.assign(few=np.arange(900) // 100)
+    ordered = frame.assign(few=np.arange(900) // 100.0)
     whole, cut = surveyed(ordered), surveyed(ordered, rows=100)
     assert whole.parts["s"].values[2] is None
     check_same(cut, whole)
