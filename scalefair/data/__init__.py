@@ -6,6 +6,8 @@
 from scalefair.data.open import OpenedRows, in_memory_parts, is_stream, open_rows, table_of
 from scalefair.data.survey import (
     MAX_LEVELS_OF_NUMBERS,
+    SURVEY_ROWS,
+    WEIGHTS,
     Look,
     Numbers,
     PartSurvey,
@@ -17,6 +19,8 @@ from scalefair.data.together import Sums, Together
 
 __all__ = [
     "MAX_LEVELS_OF_NUMBERS",
+    "SURVEY_ROWS",
+    "WEIGHTS",
     "Look",
     "Numbers",
     "OpenedRows",
