@@ -17,10 +17,8 @@ from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, Chunk
 from scalefair.data import WEIGHTS, Look, Survey, survey_rows
 from scalefair.data.survey import located
 from scalefair.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, TableStatistics
-from scalefair.estimators import _rows
 from scalefair.estimators._base_model import BaseModel, whole_change
-from scalefair.estimators._rows import open_rows
-from scalefair.estimators._validate import positions
+from scalefair.estimators._validate import open_fit_rows, open_predict_rows, positions
 from scalefair.kernels.named import plain_name
 from scalefair.maps._base import seed_of
 from scalefair.maps.mixed import SAMPLE_ROWS
@@ -186,16 +184,14 @@ def open_training(  # noqa: PLR0917
     size : int or None
         Rows to sample; None: all.
     """
-    given = sensitive_features is not None or _rows.brought(X, "s") is not None
-    rows = open_rows(
-        estimator, X, y, sensitive_features, sample_weight, control_features=control_features,
-        reset=True,
-    )  # fmt: skip
-    preparation = _sensitive_columns(estimator, given=given)
+    rows = open_fit_rows(
+        estimator, X, y, sensitive_features, sample_weight, control_features, reset=True
+    )
+    preparation = _sensitive_columns(estimator, given=rows.has_sensitive)
     seed = seed_of(estimator.random_state)
     split = rows.source.then(preparation.split)
     every = plain_name(estimator.sensitive_kernel) == "categorical"
-    survey = _survey(split, size, seed, table=rows.table, every=every)
+    survey = _survey(split, size, seed, table=rows.is_table, every=every)
     preparation = _with_encoders(preparation, survey)
     split_sample = survey.sample.chunk()
     sample = preparation.encode(split_sample)
@@ -266,14 +262,12 @@ def open_batch(  # noqa: PLR0917
     """Return the numeric chunks of a later `partial_fit`, prepared as the first batch was."""
     preparation: Preparation = estimator._preparation
     apart = preparation.sensitive_encoder is not None and preparation.sensitive_columns is None
-    s, c = (_rows.brought(X, name) is not None for name in "sc")
     controlled = preparation.control_encoder is not None
-    _check_as_before("sensitive_features", apart, now=s or sensitive_features is not None)
-    _check_as_before("control_features", controlled, now=c or control_features is not None)
-    rows = open_rows(
-        estimator, X, y, sensitive_features, sample_weight, control_features=control_features,
-        reset=False,
-    )  # fmt: skip
+    rows = open_fit_rows(
+        estimator, X, y, sensitive_features, sample_weight, control_features, reset=False
+    )
+    _check_as_before("sensitive_features", apart, now=rows.has_sensitive)
+    _check_as_before("control_features", controlled, now=rows.has_control)
     source = _narrowed(estimator, preparation.applied_to(rows.source))
     n_targets = next(rows.source.chunks(1)).y.shape[1]
     if n_targets != estimator._n_targets:
@@ -298,7 +292,7 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
     if not estimator._joins_sensitive:
         # Then s is not needed, and may be missing or of a level never seen.
         preparation = replace(preparation, sensitive_encoder=None)
-    return _narrowed(estimator, preparation.applied_to(_rows.open_inputs(estimator, X)))
+    return _narrowed(estimator, preparation.applied_to(open_predict_rows(estimator, X)))
 
 
 def _narrowed(estimator: Any, source: ChunkSource) -> ChunkSource:

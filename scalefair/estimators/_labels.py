@@ -14,11 +14,8 @@ from sklearn.utils.validation import _check_y
 
 from scalefair import _frames
 from scalefair._typing import Array, Chunk
-from scalefair.estimators._rows import is_stream, stream_source
+from scalefair.data import SURVEY_ROWS, is_stream, open_rows
 from scalefair.stream import BatchSource, ChunkSource, Scan, is_dask
-
-LABEL_ROWS = 65536
-"""Rows per chunk where only labels are read."""
 
 
 class Coded(NamedTuple):
@@ -114,7 +111,7 @@ def code_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Coded | N
     is read once and kept as two bytes a row.
     """
     if isinstance(X, BatchSource):
-        classes = X.fold(partial(LabelReader, _y_of), LABEL_ROWS).classes()
+        classes = X.fold(partial(LabelReader, _y_of), SURVEY_ROWS).classes()
         return Coded(classes, classes.astype(np.float64), None)
     if y is None:
         return None
@@ -143,8 +140,9 @@ def _with_weight(codes: NDArray[np.intp], sample_weight: Any) -> NDArray[np.intp
 
 
 def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
-    source = stream_source(_two_dimensional(y), None, None, sample_weight, n_threads)
-    classes = source.fold(partial(LabelReader, _x_of), LABEL_ROWS).classes()
+    names = {"x": "y"}
+    source = open_rows(y, weight=sample_weight, names=names, n_threads=n_threads).source
+    classes = source.fold(partial(LabelReader, _x_of), SURVEY_ROWS).classes()
     if isinstance(y, Scan) and classes.dtype.kind != "U":
         return Coded(classes, classes.astype(np.float64), y)
     codes = numbered(source, classes)
@@ -169,15 +167,9 @@ def known_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[An
     return coded.y, numbers
 
 
-def _two_dimensional(y: Any) -> Any:
-    if isinstance(y, Scan) or y.ndim == 2:
-        return y
-    return y.to_frame() if hasattr(y, "to_frame") else y[:, None]
-
-
 def numbered(source: ChunkSource, classes: NDArray[Any]) -> Any:
     """Return the position of each label in `classes`, of the rows of x: an array, or dask's."""
-    return source.map(partial(partial, _positions, classes), LABEL_ROWS)
+    return source.map(partial(partial, _positions, classes), SURVEY_ROWS)
 
 
 def _positions(classes: NDArray[Any], chunk: Chunk) -> Array:
