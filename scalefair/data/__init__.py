@@ -7,7 +7,6 @@ from scalefair.data.open import OpenedRows, in_memory_parts, is_stream, open_row
 from scalefair.data.survey import (
     MAX_LEVELS_OF_NUMBERS,
     SURVEY_ROWS,
-    WEIGHTS,
     Look,
     Numbers,
     PartSurvey,
@@ -20,7 +19,6 @@ from scalefair.data.together import Sums, Together
 __all__ = [
     "MAX_LEVELS_OF_NUMBERS",
     "SURVEY_ROWS",
-    "WEIGHTS",
     "Look",
     "Numbers",
     "OpenedRows",

@@ -3,7 +3,7 @@
 Containers are arrays, lists, frames and Series of any library, scans of files, dask collections,
 and batches that a program hands over. The kind of `x` decides: where it is in memory everything
 beside it is read into memory, too; where it is a scan or in dask, the rest may be the same or in
-memory, and beside a scan what is in dask is computed.
+memory.
 """
 
 from __future__ import annotations
@@ -166,8 +166,6 @@ def _memory(
 def _stream(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ChunkSource:
-    if isinstance(tables["x"], Scan):
-        tables = {part: in_memory(table) for part, table in tables.items()}
     x, s, y, weight, c = (tables[part] for part in GIVEN)
     for part in GIVEN[1:]:
         _check_beside(names[part], tables[part], names["x"], x)

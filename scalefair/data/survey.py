@@ -15,6 +15,7 @@ from scalefair import _frames
 from scalefair._frames import Column
 from scalefair._linalg import check_finite
 from scalefair._typing import Array, Chunk
+from scalefair.data.open import ARGUMENTS
 from scalefair.encoding import ColumnStatistics, Spread, TableStatistics
 from scalefair.encoding.groups import first_rows
 from scalefair.stream import ChunkSource, Sample, Sampler
@@ -24,9 +25,6 @@ MAX_LEVELS_OF_NUMBERS = 8
 
 SURVEY_ROWS = 65536
 """Rows per chunk where no features are computed."""
-
-WEIGHTS = {"weight": "sample_weight"}
-"""What users call the weights."""
 
 Values = frozenset[float] | None
 """The values of a column of numbers; None where there are too many, or nobody asked."""
@@ -237,8 +235,8 @@ class Surveyor:
         Whether rows in which a sensitive attribute is missing do not count.
     all_rows : bool
         Whether columns are surveyed in all rows, those of weight 0 too: an encoder will meet them.
-    finite : dict of str to str
-        Parts that are arrays of finite numbers in all rows, and what the user calls them.
+    finite : sequence of str
+        Parts that are arrays, of which all rows must be finite.
     """
 
     def __init__(
@@ -249,7 +247,7 @@ class Surveyor:
         *,
         drop: bool = False,
         all_rows: bool = False,
-        finite: Mapping[str, str] = WEIGHTS,
+        finite: Sequence[str] = ("weight",),
     ) -> None:
         self._looks, self._drop, self._all_rows, self._finite = looks, drop, all_rows, finite
         self._sampler = Sampler(sys.maxsize if size is None else size, seed)
@@ -262,9 +260,9 @@ class Surveyor:
                 self._add(chunk)
 
     def _add(self, chunk: Chunk) -> None:
-        for part, name in self._finite.items():
+        for part in self._finite:
             if (numbers := getattr(chunk, part)) is not None:
-                check_finite(name, np.asarray(numbers))
+                check_finite(ARGUMENTS[part], np.asarray(numbers))
         positive = chunk.n_rows if chunk.weight is None else int(np.sum(chunk.weight > 0))
         chunk = without_gaps(chunk) if self._drop else chunk
         index = present(chunk)

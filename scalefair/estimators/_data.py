@@ -14,7 +14,7 @@ from scalefair._checks import MISSING_SENSITIVE
 from scalefair._digest import digest
 from scalefair._linalg import check_finite
 from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, Chunk
-from scalefair.data import WEIGHTS, Look, Survey, survey_rows
+from scalefair.data import Look, Survey, survey_rows
 from scalefair.data.survey import located
 from scalefair.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, TableStatistics
 from scalefair.estimators._base_model import BaseModel, whole_change
@@ -204,9 +204,7 @@ def open_training(  # noqa: PLR0917
     )  # fmt: skip
 
 
-def _survey(
-    split: ChunkSource, size: int | None, seed: int, *, table: bool, every: bool
-) -> Survey:  # fmt: skip
+def _survey(split: ChunkSource, size: int | None, seed: int, *, table: bool, every: bool) -> Survey:
     """Make the first pass; arrays of inputs are checked, the columns of frames surveyed.
 
     `every` says whether numeric sensitive attributes are categories, too.
@@ -216,11 +214,9 @@ def _survey(
         "s": Look("", groups=True, every=every, check=SensitiveEncoder.check_present),
         "c": Look("", groups=True, check=ControlEncoder.check_present),
     }
-    finite = {"y": "y", **WEIGHTS}
     if table:
         looks = {"x": Look("", prefix="x"), **looks}
-    else:
-        finite = {"x": "X", **finite}
+    finite = ("y", "weight") if table else ("x", "y", "weight")
     survey = survey_rows(split, looks, size=size, seed=seed, all_rows=True, finite=finite)
     _check_survey(survey)
     return survey

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_y
 from scalefair import _frames
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS, is_stream, open_rows
-from scalefair.stream import BatchSource, ChunkSource, Scan, is_dask
+from scalefair.stream import BatchSource, ChunkSource, Scan, in_memory, is_dask
 
 
 class Coded(NamedTuple):
@@ -140,8 +140,8 @@ def _with_weight(codes: NDArray[np.intp], sample_weight: Any) -> NDArray[np.intp
 
 
 def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
-    names = {"x": "y"}
-    source = open_rows(y, weight=sample_weight, names=names, n_threads=n_threads).source
+    weight = in_memory(sample_weight) if isinstance(y, Scan) else sample_weight
+    source = open_rows(y, weight=weight, names={"x": "y"}, n_threads=n_threads).source
     classes = source.fold(partial(LabelReader, _x_of), SURVEY_ROWS).classes()
     if isinstance(y, Scan) and classes.dtype.kind != "U":
         return Coded(classes, classes.astype(np.float64), y)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 from scalefair import _frames
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS, in_memory_parts, is_stream, open_rows
-from scalefair.stream import ArraySource, BatchSource, ChunkSource, Scan, is_dask
+from scalefair.stream import ArraySource, BatchSource, ChunkSource, Scan, in_memory, is_dask
 
 
 class FitRows(NamedTuple):
@@ -66,8 +66,10 @@ def open_fit_rows(  # noqa: PLR0917
 
 
 def _open_stream(estimator: Any, given: Chunk, *, reset: bool) -> FitRows:
-    x, s, y, weight, c = given.x, given.s, given.y, given.weight, given.c
-    source = open_rows(x, s, y, weight, c, n_threads=estimator.n_jobs).source
+    parts = (given.s, given.y, given.weight, given.c)
+    if isinstance(given.x, Scan):
+        parts = tuple(map(in_memory, parts))
+    source = open_rows(given.x, *parts, n_threads=estimator.n_jobs).source
     first = _first_batch(given)
     if first.y is None:
         raise ValueError("y is None; give the targets, one for each row of X")
@@ -97,8 +99,8 @@ def _open_memory(estimator: Any, given: Chunk, *, reset: bool) -> FitRows:
     if not reset:
         is_table = _keeps_container(estimator._preparation, given.x)
     parts = in_memory_parts({"y": given.y, "weight": given.weight})
-    X, y = validated(estimator, given.x, parts["y"], table=is_table, reset=reset)
-    weight = weights(parts["weight"], X)
+    X, y = _validated(estimator, given.x, parts["y"], table=is_table, reset=reset)
+    weight = _weights(parts["weight"], X)
     source = open_rows(X, given.s, y, weight, given.c, n_threads=estimator.n_jobs).source
     return FitRows(source, is_table, y.ndim == 1, given.s is not None, given.c is not None)
 
@@ -148,7 +150,7 @@ def _refuse_lazy(X: Any) -> None:
         _frames.as_table(X)  # raises TypeError
 
 
-def validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:
+def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:
     """Return X and y, checked; a table that will be encoded keeps its container."""
     if table:
         validate_data(estimator, X, skip_check_array=True, reset=reset)
@@ -174,7 +176,7 @@ def _target(y: Any) -> Array:
         ) from None
 
 
-def weights(sample_weight: Any, X: Any) -> Array | None:
+def _weights(sample_weight: Any, X: Any) -> Array | None:
     """Return the weights, finite, not negative and not all zero; None for None."""
     if sample_weight is None:
         return None
