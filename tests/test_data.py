@@ -239,3 +239,15 @@ def test_fits_of_scans_compute_what_is_in_dask(frame, model, tmp_path):
     streamed = model.fit(scan[x], scan[y], **options).predict(frame[x])
     options = {"sensitive_features": frame["sex"], "sample_weight": frame["weight"]}
     np.testing.assert_allclose(streamed, model.fit(frame[x], frame[y], **options).predict(frame[x]))
+
+
+def test_targets_and_weights_of_a_scan_beside_rows_in_memory(frame, tmp_path):
+    frame.to_parquet(tmp_path / "people.parquet")
+    scan, x = scalefair.scan_parquet(tmp_path), frame[["score", "age"]]
+    model = FairRidge().fit(
+        x, scan["truth"], sensitive_features=scan["sex"], sample_weight=scan["weight"]
+    )
+    expected = FairRidge().fit(
+        x, frame["truth"], sensitive_features=frame["sex"], sample_weight=frame["weight"]
+    )
+    np.testing.assert_array_equal(model.predict(x), expected.predict(x))

@@ -82,7 +82,7 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartSurvey:
-    """What is known of x, s, y or c; `+` joins what different chunks tell.
+    """What is known of x, s, y or c; `+` joins the surveys of different chunks.
 
     Parameters
     ----------
@@ -108,9 +108,9 @@ class PartSurvey:
         """Survey some rows; `listed` is False where other rows had too many values to list."""
         columns = _frames.columns(table, look.prefix)
         listed = [look.values] * len(columns) if listed is None else listed
-        found = tuple(ColumnStatistics.of(column, weight) for column in columns)
+        each = tuple(ColumnStatistics.of(column, weight) for column in columns)
         named = _frames.column_names(table) is not None
-        statistics = TableStatistics(found, float(weight.sum()), len(weight), named)
+        statistics = TableStatistics(each, float(weight.sum()), len(weight), named)
         values = tuple(_listed(c) if few else None for c, few in zip(columns, listed, strict=True))
         if look.groups and not weight.all():
             table = _frames.as_table(_frames.take_rows(table, np.flatnonzero(weight)))
@@ -175,7 +175,7 @@ def _union(first: Values, second: Values) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What the first pass tells of the rows; `+` joins what different chunks tell.
+    """What is known of the rows after the first pass; `+` joins the surveys of different chunks.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ class Surveyor:
             return survey
 
     def result(self) -> Survey:
-        """Return what all rows seen have told."""
+        """Return the survey of all rows seen."""
         return replace(self._total, sample=self._sampler.result())
 
 

@@ -114,7 +114,7 @@ class Preparation:
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Training rows, and what the first pass over them found.
+    """Training rows, and the results of the first pass over them.
 
     Parameters
     ----------
@@ -315,12 +315,12 @@ def _sensitive_columns(estimator: Any, *, given: bool) -> Preparation:
             "X or pass the attributes apart, not both"
         )
     width = estimator.n_features_in_
-    found = positions(columns, getattr(estimator, "feature_names_in_", None), width)
-    if hide and len(found) == width:
+    at = positions(columns, getattr(estimator, "feature_names_in_", None), width)
+    if hide and len(at) == width:
         raise ValueError(
             "hide_sensitive=True leaves no input: every column of X is in sensitive_columns"
         )
-    return Preparation(None, None, found, hide)
+    return Preparation(None, None, at, hide)
 
 
 def _with_encoders(preparation: Preparation, survey: Survey) -> Preparation:

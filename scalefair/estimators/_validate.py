@@ -98,11 +98,18 @@ def _open_memory(estimator: Any, given: Chunk, *, reset: bool) -> FitRows:
     )
     if not reset:
         is_table = _keeps_container(estimator._preparation, given.x)
-    parts = in_memory_parts({"y": given.y, "weight": given.weight})
-    X, y = _validated(estimator, given.x, parts["y"], table=is_table, reset=reset)
-    weight = _weights(parts["weight"], X)
+    X, y = _validated(estimator, given.x, _read(given.y), table=is_table, reset=reset)
+    weight = _weights(_read(given.weight), X)
     source = open_rows(X, given.s, y, weight, given.c, n_threads=estimator.n_jobs).source
     return FitRows(source, is_table, y.ndim == 1, given.s is not None, given.c is not None)
+
+
+def _read(part: Any) -> Any:
+    """Return targets or weights in memory; a column of a scan has one dimension."""
+    table = in_memory_parts({"part": part})["part"]
+    if isinstance(part, Scan) and len(part.columns) == 1:
+        return _frames.to_numpy(table)[:, 0]
+    return table
 
 
 def open_predict_rows(estimator: Any, X: Any) -> ChunkSource:
@@ -125,8 +132,9 @@ def _keeps_container(preparation: Any, X: Any) -> bool:
 
     It is encoded, or a base model sees it as it is, or its hidden columns may be no numbers.
     """
-    kept = preparation.hide_sensitive or preparation.base is not None
-    return preparation.encoder is not None or (kept and is_into_dataframe(X))
+    if preparation.encoder is not None:
+        return True
+    return (preparation.hide_sensitive or preparation.base is not None) and is_into_dataframe(X)
 
 
 def _check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
@@ -191,12 +199,12 @@ def positions(columns: Any, names: Any, width: int) -> list[int]:
     """Return the positions of `sensitive_columns`, in errors called by that name."""
     names = None if names is None else list(names)
     try:
-        found = _frames.resolve_columns(columns, names, width)
+        at = _frames.resolve_columns(columns, names, width)
     except (TypeError, ValueError) as error:
         raise type(error)(f"sensitive_columns={columns!r}: {error}") from None
-    if not found or len(set(found)) < len(found):
+    if not at or len(set(at)) < len(at):
         raise ValueError(
             f"sensitive_columns={columns!r} must name at least one column of X, and none twice; "
             "for an ordinary fit use sensitive_columns=None and eta=0"
         )
-    return found
+    return at
