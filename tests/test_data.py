@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalefair
-from scalefair import audit
+from scalefair import FairKernelClassifier, FairRidge, audit
 from scalefair._typing import Chunk
 from scalefair.data import Look, Surveyor, open_rows, survey_rows
+from scalefair.encoding import SensitiveEncoder
 from scalefair.measures import explained_share, group_gaps, hsic
 from scalefair.stream import BatchSource, FileSource
 from tests.groups import people
@@ -194,3 +195,59 @@ def test_rows_of_weight_0_do_not_count_whatever_they_hold(frame):
         assert with_gaps == pytest.approx(filled, rel=1e-12)
     without = hsic(frame["score"][present], s[present], sample_weight=frame["weight"][present])
     assert hsic(frame["score"], s, sample_weight=frame["weight"]) == pytest.approx(without)
+
+
+def test_an_encoder_knows_rows_of_weight_zero_and_groups_do_not(frame):
+    s = frame["sex"].astype(str).where(frame.index > 0, "only here")
+    weight = np.where(frame.index > 0, 1.0, 0.0)
+    rows = open_rows(frame[["score"]], s, frame["truth"], weight).source
+    looks = {"s": Look("", groups=True)}
+    survey = survey_rows(rows, looks, size=None, seed=3, all_rows=True)
+    (column,) = survey.parts["s"].columns.columns
+    assert column.levels["only here"] == 0.0
+    assert set(survey.parts["s"].groups["sex"]) == set(s[1:])
+    assert (survey.n_rows, survey.n_present, len(survey.sample.rows)) == (900, 899, 899)
+
+
+def test_a_survey_says_where_numbers_are_not_finite_and_attributes_missing(frame):
+    x, s = frame[["score"]].to_numpy(), frame["sex"].astype(str)
+    infinite, gap = np.where(np.arange(900)[:, None] == 800, np.inf, x), s.where(s.index != 5)
+    looks = {"s": Look("", check=SensitiveEncoder.check_present)}
+    batches = [
+        ("batches 0 to 1: X has 1 value.*infinite", [(infinite[:300], None, s[:300]),
+                                                     (infinite[300:], None, s[300:])]),
+        ("batch 0: .*1 missing", [(x, None, gap)]),
+    ]  # fmt: skip
+    for match, batch in batches:
+        with pytest.raises(ValueError, match=match):
+            survey_rows(BatchSource(batch), looks, size=5, seed=3, finite=("x", "weight"))
+
+
+def test_weights_beside_dask_in_memory_or_as_a_frame(frame):
+    data = dd.from_pandas(frame, npartitions=3)
+    for weight in (frame["weight"], frame["weight"].tolist(), data[["weight"]]):
+        source = open_rows(data[["score"]], data[S], data["truth"], weight).source
+        check_same(survey_rows(source, LOOKS, size=50, seed=3), surveyed(frame))
+
+
+@pytest.mark.parametrize("model", [FairRidge(), FairKernelClassifier(random_state=0)])
+def test_fits_of_scans_compute_what_is_in_dask(frame, model, tmp_path):
+    frame.to_parquet(tmp_path / "people.parquet")
+    scan, lazy = scalefair.scan_parquet(tmp_path), dd.from_pandas(frame, npartitions=3)
+    x, y = ["score", "age"], "truth"
+    options = {"sensitive_features": lazy["sex"], "sample_weight": lazy["weight"]}
+    streamed = model.fit(scan[x], scan[y], **options).predict(frame[x])
+    options = {"sensitive_features": frame["sex"], "sample_weight": frame["weight"]}
+    np.testing.assert_allclose(streamed, model.fit(frame[x], frame[y], **options).predict(frame[x]))
+
+
+def test_targets_and_weights_of_a_scan_beside_rows_in_memory(frame, tmp_path):
+    frame.to_parquet(tmp_path / "people.parquet")
+    scan, x = scalefair.scan_parquet(tmp_path), frame[["score", "age"]]
+    model = FairRidge().fit(
+        x, scan["truth"], sensitive_features=scan["sex"], sample_weight=scan["weight"]
+    )
+    expected = FairRidge().fit(
+        x, frame["truth"], sensitive_features=frame["sex"], sample_weight=frame["weight"]
+    )
+    np.testing.assert_array_equal(model.predict(x), expected.predict(x))

@@ -16,12 +16,10 @@ from scalefair._checks import check_number
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
 from scalefair.auditing import Audit, audit
-from scalefair.data import MAX_LEVELS_OF_NUMBERS
+from scalefair.data import MAX_LEVELS_OF_NUMBERS, is_stream, open_rows
 from scalefair.encoding import asked_before
 from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
 from scalefair.estimators._base_model import is_fitted, name_of, predictions
-from scalefair.estimators._rows import is_stream
-from scalefair.estimators._validate import check_lengths
 from scalefair.maps._base import seed_of
 from scalefair.measures import explained_share
 
@@ -143,7 +141,7 @@ def make_fair(
     estimator = kind(**(options | parameters))
     apart = sensitive_features if columns is None else None
     if apart is not None:
-        check_lengths(X, sensitive_features=apart)
+        open_rows(X, apart)  # compares their lengths
     check_consistent_length(X, y)
     estimator.fit(_frames.take_rows(X, train), y[train], **_rows_of(apart, train))
     rows = UnseenRows.of(estimator, X, y, apart, test)

@@ -6,6 +6,7 @@
 from scalefair.data.open import OpenedRows, in_memory_parts, is_stream, open_rows, table_of
 from scalefair.data.survey import (
     MAX_LEVELS_OF_NUMBERS,
+    SURVEY_ROWS,
     Look,
     Numbers,
     PartSurvey,
@@ -17,6 +18,7 @@ from scalefair.data.together import Sums, Together
 
 __all__ = [
     "MAX_LEVELS_OF_NUMBERS",
+    "SURVEY_ROWS",
     "Look",
     "Numbers",
     "OpenedRows",

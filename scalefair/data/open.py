@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from scalefair import _frames
@@ -128,7 +129,8 @@ def table_of(name: str, part: Any) -> Any:
 
 
 def _two_dimensional(part: Any) -> Any:
-    if part.ndim == 2:
+    # What is no table, such as a bag, DaskSource refuses.
+    if getattr(part, "ndim", 0) != 1:
         return part
     return part.to_frame() if hasattr(part, "to_frame") else part[:, None]
 
@@ -156,7 +158,9 @@ def _memory(
     if not n:
         raise ValueError(f"{names['x']} has no rows; expected at least two")
     y, weight = targets(tables["y"], names["y"], 0), weights(tables["weight"], "in memory", 0)
-    return ArraySource(tables["x"], tables["s"], y, weight, tables["c"], n_threads=n_threads)
+    # As given: models of the user see these rows.
+    x, s, c = (nw.to_native(tables[part], pass_through=True) for part in "xsc")
+    return ArraySource(x, s, y, weight, c, n_threads=n_threads)
 
 
 def _stream(
@@ -193,6 +197,6 @@ def _width(part: Any) -> int:
 
 def _flat(weight: Any) -> Any:
     """DaskSource takes weights of one dimension."""
-    if weight is None:
-        return None
+    if not is_dask(weight):
+        return weights(weight, "in memory", 0)
     return weight[weight.columns[0]] if hasattr(weight, "columns") else weight[:, 0]

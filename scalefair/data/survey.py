@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from scalefair import _frames
 from scalefair._frames import Column
 from scalefair._linalg import check_finite
 from scalefair._typing import Array, Chunk
+from scalefair.data.open import ARGUMENTS
 from scalefair.encoding import ColumnStatistics, Spread, TableStatistics
 from scalefair.encoding.groups import first_rows
 from scalefair.stream import ChunkSource, Sample, Sampler
@@ -34,7 +36,7 @@ class Look(NamedTuple):
     Parameters
     ----------
     name : str
-        What the user calls the part, for errors.
+        What the user calls the part, for errors; "" where errors name it without.
     values : bool
         Whether the values of numbers are listed while there are at most `MAX_LEVELS_OF_NUMBERS`.
     groups : bool
@@ -44,6 +46,11 @@ class Look(NamedTuple):
         Whether all numbers are.
     bins : dict of str to sequence of float, optional
         Edges by which the numbers of some columns are cut into categories.
+    prefix : str
+        Columns without a name are called prefix0, prefix1, ...
+    check : callable, optional
+        Raises ValueError if a chunk's TableStatistics will not do; asked of chunks whose file,
+        partition or batch is known, to be named in the error.
     """
 
     name: str
@@ -51,6 +58,8 @@ class Look(NamedTuple):
     groups: bool = False
     every: bool = False
     bins: Mapping[str, Sequence[float]] | None = None
+    prefix: str = "s"
+    check: Callable[[TableStatistics], None] | None = None
 
 
 class Numbers(NamedTuple):
@@ -73,14 +82,14 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartSurvey:
-    """What is known of x, s, y or c; `+` joins what different chunks tell.
+    """What is known of x, s, y or c; `+` joins the surveys of different chunks.
 
     Parameters
     ----------
     look : Look
         What was looked for.
     columns : TableStatistics
-        Of the rows that count.
+        Of the rows that count, or of all.
     values : tuple of Values
         Of each column.
     groups : frame, array or None
@@ -97,12 +106,15 @@ class PartSurvey:
         cls, look: Look, table: Any, weight: Array, listed: Sequence[bool] | None = None
     ) -> PartSurvey:
         """Survey some rows; `listed` is False where other rows had too many values to list."""
-        columns = _frames.columns(table, "s")
+        columns = _frames.columns(table, look.prefix)
         listed = [look.values] * len(columns) if listed is None else listed
-        found = tuple(ColumnStatistics.of(column, weight) for column in columns)
+        each = tuple(ColumnStatistics.of(column, weight) for column in columns)
         named = _frames.column_names(table) is not None
-        statistics = TableStatistics(found, float(weight.sum()), len(weight), named)
+        statistics = TableStatistics(each, float(weight.sum()), len(weight), named)
         values = tuple(_listed(c) if few else None for c, few in zip(columns, listed, strict=True))
+        if look.groups and not weight.all():
+            table = _frames.as_table(_frames.take_rows(table, np.flatnonzero(weight)))
+            columns = _frames.columns(table, look.prefix)
         return cls(look, statistics, values, _groups(look, table, columns, values))
 
     def __add__(self, other: PartSurvey) -> PartSurvey:
@@ -163,7 +175,7 @@ def _union(first: Values, second: Values) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What the first pass tells of the rows; `+` joins what different chunks tell.
+    """What is known of the rows after the first pass; `+` joins the surveys of different chunks.
 
     Parameters
     ----------
@@ -171,13 +183,13 @@ class Survey:
         All rows, and those that count: of positive weight and, where so asked, with all sensitive
         attributes.
     n_missing : int
-        OpenedRows that do not count because an attribute is missing.
+        Rows that do not count because an attribute is missing.
     weight, heaviest : float
         Sum of the weights of the rows that count, and the largest of them.
     sample : Sample
-        OpenedRows that count, chosen by their number.
+        Rows that count, chosen by their number.
     parts : dict of str to PartSurvey
-        What was looked for in "x", "s", "y" or "c"; nothing where no row counts.
+        What was looked for in "x", "s", "y" or "c"; nothing where no row is surveyed.
     """
 
     n_rows: int
@@ -215,15 +227,30 @@ class Surveyor:
     ----------
     looks : dict of str to Look
         What is looked for in which parts of a chunk; parts that chunks lack are passed over.
-    size, seed : int
+    size : int or None
+        Of the sample; None: all rows that count.
+    seed : int
         Of the sample.
     drop : bool
         Whether rows in which a sensitive attribute is missing do not count.
+    all_rows : bool
+        Whether columns are surveyed in all rows, those of weight 0 too: an encoder will meet them.
+    finite : sequence of str
+        Parts that are arrays, of which all rows must be finite.
     """
 
-    def __init__(self, looks: Mapping[str, Look], size: int, seed: int, *, drop: bool) -> None:
-        self._looks, self._drop = looks, drop
-        self._sampler = Sampler(size, seed)
+    def __init__(
+        self,
+        looks: Mapping[str, Look],
+        size: int | None,
+        seed: int,
+        *,
+        drop: bool = False,
+        all_rows: bool = False,
+        finite: Sequence[str] = ("weight",),
+    ) -> None:
+        self._looks, self._drop, self._all_rows, self._finite = looks, drop, all_rows, finite
+        self._sampler = Sampler(sys.maxsize if size is None else size, seed)
         self._total = Survey(0, 0, 0, 0.0, 0.0, Sampler(1, 0).result())
 
     def add(self, chunk: Chunk) -> None:
@@ -233,15 +260,17 @@ class Surveyor:
                 self._add(chunk)
 
     def _add(self, chunk: Chunk) -> None:
-        if chunk.weight is not None:
-            check_finite("sample_weight", np.asarray(chunk.weight))
+        for part in self._finite:
+            if (numbers := getattr(chunk, part)) is not None:
+                check_finite(ARGUMENTS[part], np.asarray(numbers))
         positive = chunk.n_rows if chunk.weight is None else int(np.sum(chunk.weight > 0))
         chunk = without_gaps(chunk) if self._drop else chunk
         index = present(chunk)
+        surveyed = np.arange(chunk.n_rows) if self._all_rows else index
         parts = {
-            part: self._part(part, look, chunk, index)
+            part: self._part(part, look, chunk, surveyed)
             for part, look in self._looks.items()
-            if getattr(chunk, part) is not None and len(index)
+            if getattr(chunk, part) is not None and len(surveyed)
         }
         weight = _weight(chunk, index)
         self._sampler.add(chunk)
@@ -257,18 +286,21 @@ class Surveyor:
         before = self._total.parts.get(part)
         listed = None if before is None else [values is not None for values in before.values]
         with named(look.name):
-            return PartSurvey.of(look, table, _weight(chunk, index), listed)
+            survey = PartSurvey.of(look, table, _weight(chunk, index), listed)
+            if look.check is not None and chunk.where:
+                look.check(survey.columns)
+            return survey
 
     def result(self) -> Survey:
-        """Return what all rows seen have told."""
+        """Return the survey of all rows seen."""
         return replace(self._total, sample=self._sampler.result())
 
 
 def survey_rows(
-    source: ChunkSource, looks: Mapping[str, Look], *, size: int, seed: int, drop: bool = False
+    source: ChunkSource, looks: Mapping[str, Look], *, size: int | None, seed: int, **options: Any
 ) -> Survey:
     """Make the first pass over the rows; arguments as in `Surveyor`."""
-    survey: Survey = source.fold(lambda: Surveyor(looks, size, seed, drop=drop), SURVEY_ROWS)
+    survey: Survey = source.fold(lambda: Surveyor(looks, size, seed, **options), SURVEY_ROWS)
     return survey
 
 

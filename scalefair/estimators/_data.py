@@ -13,7 +13,9 @@ from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE
 from scalefair._digest import digest
 from scalefair._linalg import check_finite
-from scalefair._typing import LARGEST_SINGLE, Array, Chunk
+from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, Chunk
+from scalefair.data import Look, Survey, is_stream, survey_rows
+from scalefair.data.survey import located
 from scalefair.encoding import (
     ControlEncoder,
     SensitiveEncoder,
@@ -22,18 +24,12 @@ from scalefair.encoding import (
     sensitive_statistics,
     warn_of_codes,
 )
-from scalefair.estimators import _rows
 from scalefair.estimators._base_model import BaseModel, whole_change
-from scalefair.estimators._learn import Learned, Learner, named_place
-from scalefair.estimators._rows import Rows, open_rows
-from scalefair.estimators._validate import positions
+from scalefair.estimators._validate import open_fit_rows, open_predict_rows, positions
 from scalefair.kernels.named import plain_name
 from scalefair.maps._base import seed_of
 from scalefair.maps.mixed import SAMPLE_ROWS
 from scalefair.stream import ChunkSource
-
-LEARN_ROWS = 65536
-"""Rows per chunk where no features are computed."""
 
 ONLY_CONTROL = (
     "control_features are given without sensitive attributes, so there is nothing to control; pass "
@@ -91,7 +87,7 @@ class Preparation:
 
     def encode(self, chunk: Chunk) -> Chunk:
         """Turn x, s and c of a split chunk into numbers; an error says where they come from."""
-        with named_place(chunk):
+        with located(chunk):
             return self._encoded(chunk)
 
     def _encoded(self, chunk: Chunk) -> Chunk:
@@ -125,7 +121,7 @@ class Preparation:
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Training rows, and what the first pass over them found.
+    """Training rows, and the results of the first pass over them.
 
     Parameters
     ----------
@@ -195,47 +191,79 @@ def open_training(  # noqa: PLR0917
     size : int or None
         Rows to sample; None: all.
     """
-    given = sensitive_features is not None or _rows.brought(X, "s") is not None
-    rows = open_rows(
-        estimator, X, y, sensitive_features, sample_weight, control_features=control_features,
-        reset=True,
-    )  # fmt: skip
-    preparation = _sensitive_columns(estimator, given=given)
+    rows = open_fit_rows(
+        estimator, X, y, sensitive_features, sample_weight, control_features, reset=True
+    )
+    preparation = _sensitive_columns(estimator, given=rows.has_sensitive)
     seed = seed_of(estimator.random_state)
     split = rows.source.then(preparation.split)
     every = plain_name(estimator.sensitive_kernel) == "categorical"
-    learned: Learned = split.fold(
-        lambda: Learner(size, seed, encode=rows.table, checked=rows.checked, every=every),
-        LEARN_ROWS,
-    )
-    learned.check()
-    if learned.c.columns and not learned.s.columns:
-        raise ValueError(ONLY_CONTROL)
-    preparation = _with_encoders(preparation, rows, learned)
-    if plain_name(estimator.sensitive_kernel) == "auto":
-        _warn_of_codes(X, rows, preparation, learned)
-    split_sample = learned.sample.chunk()
+    survey = _survey(split, size, seed, table=rows.is_table, every=every)
+    preparation = _with_encoders(preparation, survey)
+    if plain_name(estimator.sensitive_kernel) == "auto" and "s" in survey.parts:
+        _warn_of_codes(X, preparation, survey.parts["s"].columns, table=rows.is_table)
+    split_sample = survey.sample.chunk()
     sample = preparation.encode(split_sample)
     source = _narrowed(estimator, preparation.applied_to(rows.source))
     return TrainingData(
         source, preparation, sample.y.shape[1], rows.one_target,
-        learned.n_rows, learned.n_present, seed, sample,
-        _numeric(learned.groups.rows, preparation.sensitive_encoder), rows.source, split_sample,
-        learned.sample.smallest(SAMPLE_ROWS),
-        _numeric(learned.control_groups.rows, preparation.control_encoder),
+        survey.n_rows, survey.n_present, seed, sample,
+        _groups(survey, "s", preparation.sensitive_encoder), rows.source, split_sample,
+        survey.sample.smallest(SAMPLE_ROWS), _groups(survey, "c", preparation.control_encoder),
     )  # fmt: skip
 
 
-def _warn_of_codes(X: Any, rows: Rows, preparation: Preparation, learned: Learned) -> None:
-    columns, statistics = preparation.sensitive_columns, learned.s
-    if columns is not None and not (rows.table or _rows.is_stream(X)):
+def _warn_of_codes(
+    X: Any, preparation: Preparation, statistics: TableStatistics, *, table: bool
+) -> None:
+    columns = preparation.sensitive_columns
+    if columns is not None and not (table or is_stream(X)):
         # scikit-learn's checks have made floats of them.
         statistics = sensitive_statistics(_frames.take_columns(_frames.as_table(X), columns))
     warn_of_codes(statistics)
 
 
-def _numeric(groups: Any, encoder: SensitiveEncoder | None) -> Array | None:
-    return None if groups is None or encoder is None else np.asarray(encoder.transform(groups))
+def _survey(split: ChunkSource, size: int | None, seed: int, *, table: bool, every: bool) -> Survey:
+    """Make the first pass; arrays of inputs are checked, the columns of frames surveyed.
+
+    `every` says whether numeric sensitive attributes are categories, too.
+    """
+    looks = {
+        "y": Look("y", prefix="y"),
+        "s": Look("", groups=True, every=every, check=SensitiveEncoder.check_present),
+        "c": Look("", groups=True, check=ControlEncoder.check_present),
+    }
+    if table:
+        looks = {"x": Look("", prefix="x"), **looks}
+    finite = ("y", "weight") if table else ("x", "y", "weight")
+    survey = survey_rows(split, looks, size=size, seed=seed, all_rows=True, finite=finite)
+    _check_survey(survey)
+    return survey
+
+
+def _check_survey(survey: Survey) -> None:
+    """Raise ValueError if rows are too few, or none counts, or y cannot be squared."""
+    if survey.n_rows < 2:
+        raise ValueError(f"X has {survey.n_rows} sample(s), at least 2 are needed to fit")
+    if not survey.n_present:
+        raise ValueError("sample_weight is zero for every row; at least one must be positive")
+    if "c" in survey.parts and "s" not in survey.parts:
+        raise ValueError(ONLY_CONTROL)
+    for j, (spread, _) in enumerate(survey.parts["y"].numbers):
+        size = spread.high - spread.low or abs(spread.high)
+        # Too large numbers are refused chunk by chunk.
+        if 0 < size < 1 / LARGEST:
+            raise ValueError(
+                f"column {j} of y spreads over {size:.3g}, too little to compute with squares of "
+                f"it; rescale y, to at least {1 / LARGEST:g}"
+            )
+
+
+def _groups(survey: Survey, part: str, encoder: SensitiveEncoder | None) -> Array | None:
+    """Return the combinations of categories in s or c as numbers."""
+    if encoder is None or (groups := survey.parts[part].groups) is None:
+        return None
+    return np.asarray(encoder.transform(groups))
 
 
 def open_batch(  # noqa: PLR0917
@@ -249,14 +277,12 @@ def open_batch(  # noqa: PLR0917
     """Return the numeric chunks of a later `partial_fit`, prepared as the first batch was."""
     preparation: Preparation = estimator._preparation
     apart = preparation.sensitive_encoder is not None and preparation.sensitive_columns is None
-    s, c = (_rows.brought(X, name) is not None for name in "sc")
     controlled = preparation.control_encoder is not None
-    _check_as_before("sensitive_features", apart, now=s or sensitive_features is not None)
-    _check_as_before("control_features", controlled, now=c or control_features is not None)
-    rows = open_rows(
-        estimator, X, y, sensitive_features, sample_weight, control_features=control_features,
-        reset=False,
-    )  # fmt: skip
+    rows = open_fit_rows(
+        estimator, X, y, sensitive_features, sample_weight, control_features, reset=False
+    )
+    _check_as_before("sensitive_features", apart, now=rows.has_sensitive)
+    _check_as_before("control_features", controlled, now=rows.has_control)
     source = _narrowed(estimator, preparation.applied_to(rows.source))
     n_targets = next(rows.source.chunks(1)).y.shape[1]
     if n_targets != estimator._n_targets:
@@ -281,7 +307,7 @@ def open_inputs(estimator: Any, X: Any) -> ChunkSource:
     if not estimator._joins_sensitive:
         # Then s is not needed, and may be missing or of a level never seen.
         preparation = replace(preparation, sensitive_encoder=None)
-    return _narrowed(estimator, preparation.applied_to(_rows.open_inputs(estimator, X)))
+    return _narrowed(estimator, preparation.applied_to(open_predict_rows(estimator, X)))
 
 
 def _narrowed(estimator: Any, source: ChunkSource) -> ChunkSource:
@@ -308,25 +334,26 @@ def _sensitive_columns(estimator: Any, *, given: bool) -> Preparation:
             "X or pass the attributes apart, not both"
         )
     width = estimator.n_features_in_
-    found = positions(columns, getattr(estimator, "feature_names_in_", None), width)
-    if hide and len(found) == width:
+    at = positions(columns, getattr(estimator, "feature_names_in_", None), width)
+    if hide and len(at) == width:
         raise ValueError(
             "hide_sensitive=True leaves no input: every column of X is in sensitive_columns"
         )
-    return Preparation(None, None, found, hide)
+    return Preparation(None, None, at, hide)
 
 
-def _with_encoders(preparation: Preparation, rows: Rows, learned: Learned) -> Preparation:
-    if rows.table and not _all_numeric(learned.x):
+def _with_encoders(preparation: Preparation, survey: Survey) -> Preparation:
+    statistics = {part: survey.parts[part].columns for part in "xsc" if part in survey.parts}
+    if "x" in statistics and not _all_numeric(statistics["x"]):
         # Rare groups of people are never pooled. By position: not every frame has names.
         keep = () if preparation.hide_sensitive else tuple(preparation.sensitive_columns or ())
-        encoder = TableEncoder(keep=keep).finish(learned.x)
+        encoder = TableEncoder(keep=keep).finish(statistics["x"])
         preparation = replace(preparation, encoder=encoder)
-    if learned.s.columns:
-        encoder = SensitiveEncoder().finish(learned.s)
+    if "s" in statistics:
+        encoder = SensitiveEncoder().finish(statistics["s"])
         preparation = replace(preparation, sensitive_encoder=encoder)
-    if learned.c.columns:
-        control = ControlEncoder().finish(learned.c)
+    if "c" in statistics:
+        control = ControlEncoder().finish(statistics["c"])
         preparation = replace(preparation, control_encoder=control)
     return preparation
 

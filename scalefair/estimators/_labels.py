@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +15,8 @@ from sklearn.utils.validation import _check_y
 
 from scalefair import _frames
 from scalefair._typing import Array, Chunk
-from scalefair.estimators._rows import is_stream, stream_source
-from scalefair.stream import BatchSource, ChunkSource, Scan, is_dask
-
-LABEL_ROWS = 65536
-"""Rows per chunk where only labels are read."""
+from scalefair.data import SURVEY_ROWS, is_stream, open_rows
+from scalefair.stream import BatchSource, ChunkSource, Scan, in_memory, is_dask
 
 
 class Coded(NamedTuple):
@@ -52,9 +50,9 @@ class LabelSet:
         """Return them sorted: whole numbers as integers, text as text."""
         if len({isinstance(value, str) for value in self.values}) > 1:
             raise ValueError("y has text labels in some rows and numbers in others; use one kind")
-        found = np.array(sorted(self.values))
-        whole = found.dtype.kind == "f" and (found == np.round(found)).all()
-        return found.astype(np.int64) if whole else found
+        labels = np.array(sorted(self.values))
+        whole = labels.dtype.kind == "f" and (labels == np.round(labels)).all()
+        return labels.astype(np.int64) if whole else labels
 
 
 class LabelReader:
@@ -62,7 +60,7 @@ class LabelReader:
 
     def __init__(self, of: Callable[[Chunk], Any]) -> None:
         self._of = of
-        self._found = LabelSet()
+        self._labels = LabelSet()
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
@@ -70,19 +68,11 @@ class LabelReader:
         if chunk.weight is not None:
             codes = codes[np.asarray(chunk.weight) > 0]
         present = np.unique(codes)
-        self._found = self._found + LabelSet(frozenset(levels[code] for code in present))
+        self._labels = self._labels + LabelSet(frozenset(levels[code] for code in present))
 
     def result(self) -> LabelSet:
         """Return the labels of all rows seen."""
-        return self._found
-
-
-def _x_of(chunk: Chunk) -> Any:
-    return chunk.x
-
-
-def _y_of(chunk: Chunk) -> Any:
-    return chunk.y
+        return self._labels
 
 
 def label_codes(table: Any) -> tuple[NDArray[np.int64], list[Any]]:
@@ -99,8 +89,8 @@ def label_codes(table: Any) -> tuple[NDArray[np.int64], list[Any]]:
     values = column.floats()
     if not np.isfinite(values).all():
         raise ValueError(_missing(int((~np.isfinite(values)).sum())))
-    found, codes = np.unique(values, return_inverse=True)
-    return codes.astype(np.int64), found.tolist()
+    labels, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int64), labels.tolist()
 
 
 def _missing(count: int) -> str:
@@ -111,10 +101,10 @@ def code_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Coded | N
     """Find the classes of the rows that count, and return the labels as numbers; None for None.
 
     Labels in a dask collection become a dask array that is computed when needed. Text in a file
-    is read once and kept as two bytes a row.
+    is read once and stored as two bytes a row.
     """
     if isinstance(X, BatchSource):
-        classes = X.fold(partial(LabelReader, _y_of), LABEL_ROWS).classes()
+        classes = X.fold(partial(LabelReader, attrgetter("y")), SURVEY_ROWS).classes()
         return Coded(classes, classes.astype(np.float64), None)
     if y is None:
         return None
@@ -135,7 +125,7 @@ def _in_memory(estimator: Any, y: Any, sample_weight: Any) -> Coded:
 
 
 def _with_weight(codes: NDArray[np.intp], sample_weight: Any) -> NDArray[np.intp]:
-    """Return the codes that rows of positive weight have; bad weights are complained of later."""
+    """Return the codes that rows of positive weight have; bad weights are refused later."""
     weight = None if sample_weight is None else np.asarray(sample_weight)
     if weight is None or weight.shape != codes.shape or not (weight > 0).any():
         return np.unique(codes)
@@ -143,8 +133,9 @@ def _with_weight(codes: NDArray[np.intp], sample_weight: Any) -> NDArray[np.intp
 
 
 def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
-    source = stream_source(_two_dimensional(y), None, None, sample_weight, n_threads)
-    classes = source.fold(partial(LabelReader, _x_of), LABEL_ROWS).classes()
+    weight = in_memory(sample_weight) if isinstance(y, Scan) else sample_weight
+    source = open_rows(y, weight=weight, names={"x": "y"}, n_threads=n_threads).source
+    classes = source.fold(partial(LabelReader, attrgetter("x")), SURVEY_ROWS).classes()
     if isinstance(y, Scan) and classes.dtype.kind != "U":
         return Coded(classes, classes.astype(np.float64), y)
     codes = numbered(source, classes)
@@ -169,15 +160,9 @@ def known_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[An
     return coded.y, numbers
 
 
-def _two_dimensional(y: Any) -> Any:
-    if isinstance(y, Scan) or y.ndim == 2:
-        return y
-    return y.to_frame() if hasattr(y, "to_frame") else y[:, None]
-
-
 def numbered(source: ChunkSource, classes: NDArray[Any]) -> Any:
     """Return the position of each label in `classes`, of the rows of x: an array, or dask's."""
-    return source.map(partial(partial, _positions, classes), LABEL_ROWS)
+    return source.map(partial(partial, _positions, classes), SURVEY_ROWS)
 
 
 def _positions(classes: NDArray[Any], chunk: Chunk) -> Array:
@@ -185,8 +170,8 @@ def _positions(classes: NDArray[Any], chunk: Chunk) -> Array:
     if not levels:
         return np.empty(0)
     # Labels that no row of positive weight has get a number, too: it does not count.
-    place = np.minimum(np.searchsorted(classes, np.array(levels)), len(classes) - 1)
-    return place.astype(np.float64)[codes]
+    number = np.minimum(np.searchsorted(classes, np.array(levels)), len(classes) - 1)
+    return number.astype(np.float64)[codes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +186,8 @@ class OneHotLabels:
         y = np.asarray(chunk.y)[:, 0]
         # Labels that do not count, for lack of weight, need not be among the numbers.
         present = np.flatnonzero(~np.isnan(self.numbers))
-        place = np.searchsorted(self.numbers[present], y)
-        codes = present[np.minimum(place, len(present) - 1)]
+        at = np.searchsorted(self.numbers[present], y)
+        codes = present[np.minimum(at, len(present) - 1)]
         if self.one_hot:
             return replace(chunk, y=np.eye(len(self.numbers))[codes])
         return replace(chunk, y=codes.astype(np.float64)[:, None])
@@ -220,7 +205,7 @@ def _taken(codes: Array, classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_classes(classes: NDArray[Any]) -> None:
-    """Raise ValueError for a single class."""
+    """Raise ValueError if there is but one class."""
     if len(classes) < 2:
         only = f"one class only ({classes.tolist()[0]!r})" if len(classes) else "no class"
         raise ValueError(
@@ -251,7 +236,7 @@ def class_weights(class_weight: Any, classes: NDArray[Any], share: Array) -> Arr
             f"class_weight names the class {unknown[0]!r}, but the classes are "
             f"{classes.tolist()}; remove it"
         )
-    found = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
-    if not ((found > 0) & np.isfinite(found)).all():
+    weights = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not ((weights > 0) & np.isfinite(weights)).all():
         raise ValueError(f"class_weight={class_weight!r} must have positive, finite weights")
-    return found
+    return weights

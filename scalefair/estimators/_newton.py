@@ -25,9 +25,10 @@ from scalefair._checks import (
     check_weight_or_limit,
 )
 from scalefair._typing import Array, Chunk
+from scalefair.data import SURVEY_ROWS
 from scalefair.estimators._base import FairBase
 from scalefair.estimators._base_model import FromArray
-from scalefair.estimators._data import LEARN_ROWS, TrainingData, open_batch, open_inputs
+from scalefair.estimators._data import TrainingData, open_batch, open_inputs
 from scalefair.estimators._kernel_inputs import KernelInputsMixin
 from scalefair.estimators._output import (
     check_finite_weight,
@@ -241,7 +242,7 @@ def held(data: TrainingData) -> TrainingData:
     few = 8 * data.n_rows * width <= HELD
     if not isinstance(source, ArraySource) or data.preparation.encoder is None or not few:
         return data
-    parts = _joined(source.chunks(LEARN_ROWS), data.n_rows)
+    parts = _joined(source.chunks(SURVEY_ROWS), data.n_rows)
     h = parts.pop("h", None)
     rows = ArraySource(**parts, n_threads=source.n_threads)
     return replace(data, source=rows if h is None else rows.then(FromArray(h)))

@@ -11,9 +11,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
 from scalefair._typing import Array
+from scalefair.data import is_stream
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._newton import FairNewtonBase, check_row_targets
-from scalefair.estimators._rows import is_stream
 from scalefair.losses import LOSSES, Gamma, Loss, Poisson
 
 
