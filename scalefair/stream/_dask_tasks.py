@@ -249,7 +249,7 @@ def _report(topic: str, row: int) -> None:
 
 @contextmanager
 def explained(client: Any) -> Iterator[None]:
-    """Say in our errors what happened to the cluster; those of the tasks pass as they are."""
+    """Name in errors of the cluster what happened to it; those of the tasks pass as they are."""
     if client is None:
         yield
         return
