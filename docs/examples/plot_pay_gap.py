@@ -16,7 +16,7 @@ used.
 # %%
 # The table
 # ---------
-# Occupations beyond the forty most frequent are pooled, and so are races below 2 % of the rows.
+# Occupations beyond the forty most frequent are pooled, and so are races below 5 % of the rows.
 
 import os
 from pathlib import Path
@@ -41,7 +41,7 @@ def read_acs(path):
     table = pd.read_parquet(path, columns=[*INPUTS, "Income"]).sample(ROWS, random_state=0)
     table = table.reset_index(drop=True)
     shares = table["Race"].value_counts(normalize=True)
-    table["Race"] = pooled(table["Race"], shares.index[shares >= 0.02])
+    table["Race"] = pooled(table["Race"], shares.index[shares >= 0.05])
     table["Occupation"] = pooled(table["Occupation"], table["Occupation"].value_counts().index[:40])
     return table[INPUTS], np.log(table["Income"]), ["Gender", "Race", "Age"]
 
