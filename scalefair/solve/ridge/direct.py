@@ -27,11 +27,17 @@ def fit_ridge(system: System, spec: Spec) -> RidgeFit:
 
 
 def ridge_fit(
-    system: System, coef: Array, eta: float, diagnostics: Diagnostics, **more: float
+    system: System,
+    coef: Array,
+    eta: float,
+    diagnostics: Diagnostics,
+    *,
+    n_iter: int | None = None,
+    output_share: float | None = None,
 ) -> RidgeFit:
     """Return a fit from its coefficients: the intercept and the share follow."""
-    share = system.explained_share(coef)
-    return RidgeFit(system.solution(coef), eta, share, diagnostics, **more)  # type: ignore[arg-type]
+    solution, share = system.solution(coef), system.explained_share(coef)
+    return RidgeFit(solution, eta, share, diagnostics, n_iter, output_share)
 
 
 def diagnosed(system: System, spec: Spec) -> Diagnostics:
