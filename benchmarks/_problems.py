@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks._measure import size
 from scalefair._linalg import rank_k_update
+from scalefair.data.sources._threads import available_threads, run_lanes
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
-from scalefair.stream._threads import available_threads, run_lanes
 
 N_ROWS = size(200_000, 4_000)
 N_INPUTS = 50

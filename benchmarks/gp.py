@@ -25,14 +25,15 @@ from scipy.stats import norm
 
 from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair import FairGPRegressor
+from scalefair.data.sources import ArraySource
 from scalefair.datasets import load_adult, make_toy1
+from scalefair.features.design import Design
 from scalefair.maps import Nystroem, OneHot
+from scalefair.moments import accumulate
+from scalefair.moments.gradient import length_scale_gradient
 from scalefair.solve.gp.adjoint import row_adjoint
 from scalefair.solve.gp.profile import profile_noise
 from scalefair.solve.gp.system import GaussianSystem
-from scalefair.statistics import RowMap, accumulate
-from scalefair.statistics.gradient import length_scale_gradient
-from scalefair.stream import ArraySource
 
 ACS = "acs_income_2018_regression/acs-income-2018-holdout.parquet"
 
@@ -71,19 +72,19 @@ def evidence_over_moments(n: int, d: int, m: int, rounds: int) -> tuple[float, f
     s = (X[:, :1] > 0).astype(float)
     y = np.sin(X[:, :1]) + X[:, 1:2] + 0.1 * rng.standard_normal((n, 1))
     phi = Nystroem("rbf", [d**0.5] * d, n_components=m, whitening="cholesky", random_state=0)
-    row_map = RowMap(phi.fit(X[: 4 * m]), OneHot().fit(s), whiten_rows=True)
+    design = Design(phi.fit(X[: 4 * m]), OneHot().fit(s), whiten_rows=True)
     source = ArraySource(X, s, y)
 
     def whole() -> Any:
-        (moments,) = accumulate(source, row_map)
+        (moments,) = accumulate(source, design)
         point = profile_noise(GaussianSystem.build(moments), 1.0, warn=False).point
-        return length_scale_gradient(source, row_map, row_adjoint(point))
+        return length_scale_gradient(source, design, row_adjoint(point))
 
     whole()
     ratios, times = [], []
     for _ in range(rounds):
         start = perf_counter()
-        accumulate(source, row_map)
+        accumulate(source, design)
         middle = perf_counter()
         whole()
         times.append(perf_counter() - middle)

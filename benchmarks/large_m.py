@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from scalefair.data.sources import ArraySource
+from scalefair.features.design import Design
 from scalefair.maps import OneHot, RandomFourier
+from scalefair.moments import accumulate
+from scalefair.moments.products import stream_moments
 from scalefair.solve.ridge.iterative import solve_iterative
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.streamed import RANK, StreamedSystem
 from scalefair.solve.ridge.system import System
-from scalefair.statistics import RowMap, accumulate
-from scalefair.statistics.products import stream_moments
-from scalefair.stream import ArraySource
 
 ETAS = np.array([0.0, 1.0, 1e8, np.inf])
 
@@ -38,10 +39,10 @@ def table(n: int, d: int, seed: int = 0) -> tuple[Any, Any, Any]:
     return X, s[:, None], y[:, None]
 
 
-def problem(n: int, d: int, m: int) -> tuple[ArraySource, RowMap]:
+def problem(n: int, d: int, m: int) -> tuple[ArraySource, Design]:
     X, s, y = table(n, d)
     phi = RandomFourier(n_components=m, length_scale="median", random_state=0).fit(X[:2000])
-    return ArraySource(X, s, y), RowMap(phi, OneHot().fit(s))
+    return ArraySource(X, s, y), Design(phi, OneHot().fit(s))
 
 
 def peak_gigabytes() -> float:
@@ -51,12 +52,12 @@ def peak_gigabytes() -> float:
 
 def compare(n: int, d: int, m: int, alpha: float, rank: int) -> None:
     """Largest difference of held-out predictions, relative to their spread, for each eta."""
-    source, row_map = problem(n, d, m)
-    (moments,) = accumulate(source, row_map)
-    system = StreamedSystem.stream(*stream_moments(source, row_map))
+    source, design = problem(n, d, m)
+    (moments,) = accumulate(source, design)
+    system = StreamedSystem.stream(*stream_moments(source, design))
     fit = solve_iterative(system, alpha, sketch=system.sketch(rank))
     direct = Spectrum.of(System.build(moments)).at(alpha)
-    Phi = row_map.phi.transform(table(2000, d, seed=1)[0])
+    Phi = design.phi.transform(table(2000, d, seed=1)[0])
     print(f"\ncheck at n = {n:,}, m = {m:,}: {fit.n_iter} iterations, residual {fit.residual:.1e}")
     print(f"{'eta':>8} {'predictions':>12} {'coefficients':>13} {'share':>9}   (differences)")
     for i, eta in enumerate(ETAS):
@@ -84,9 +85,9 @@ def solve(n: int, d: int, m: int, alpha: float, rank: int) -> None:
     """Solve the large problem and judge it on rows it has not seen."""
     print(f"\nn = {n:,}, d = {d}, m = {m:,}, alpha = {alpha:g}")
     clock = Clock()
-    source, row_map = problem(n, d, m)
+    source, design = problem(n, d, m)
     clock.line("data and map")
-    streamed = stream_moments(source, row_map)
+    streamed = stream_moments(source, design)
     system = StreamedSystem.stream(*streamed)
     clock.line("moments but the m×m block (1 pass)")
     sketch = system.sketch(rank)
@@ -98,7 +99,7 @@ def solve(n: int, d: int, m: int, alpha: float, rank: int) -> None:
     clock.line("every eta")
     print(f"{'total':42} {clock.last - clock.start:8.1f} s; residual {fit.residual:.1e}")
     X, _, y = table(5000, d, seed=1)
-    Phi = row_map.phi.transform(X)
+    Phi = design.phi.transform(X)
     print(f"{'eta':>8} {'share':>10} {'R2 on new rows':>15}")
     for eta, coef, share in zip(ETAS, coefs, shares, strict=True):
         f = Phi @ coef + system.solution(coef).intercept

@@ -27,15 +27,16 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks._frontier_data import DATA
 from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair import FairKernelClassifier
+from scalefair.data.encoding import TableEncoder
+from scalefair.data.sources import ArraySource
 from scalefair.datasets import load_adult
-from scalefair.encoding import TableEncoder
+from scalefair.features.design import Design
 from scalefair.losses import Logistic
 from scalefair.maps import Nystroem, OneHot
+from scalefair.moments import accumulate
 from scalefair.solve.newton.descent import STEPS
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import System
-from scalefair.statistics import RowMap, accumulate
-from scalefair.stream import ArraySource
 
 ALPHAS = (1e-4, 1e-6)
 PARTS = ("passes", "lbfgs", "adult", "acs")
@@ -94,12 +95,12 @@ def pass_costs(data: Split, features: int, keep: Callable[..., None]) -> None:
     s = pd.factorize(data.train[data.sensitive])[0][:, None].astype(float)
     phi = Nystroem(n_components=features, random_state=0).fit(x[: 4 * features])
     source = ArraySource(x, s, np.asarray(data.y_train, dtype=float)[:, None])
-    row_map = RowMap(phi, OneHot().fit(s))
-    (moments,) = accumulate(source, row_map)
-    problem = Problem(source, row_map, Logistic(), System.build(moments))
+    design = Design(phi, OneHot().fit(s))
+    (moments,) = accumulate(source, design)
+    problem = Problem(source, design, Logistic(), System.build(moments))
     start = problem.start()
     runs = {
-        "moments": lambda: accumulate(source, row_map),
+        "moments": lambda: accumulate(source, design),
         "full": lambda: problem.evaluate(start.theta, start, STEPS),
         "light": lambda: problem.evaluate(start.theta, start, STEPS, light=True),
     }
@@ -156,7 +157,7 @@ import sys
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from benchmarks.losses import adult, model
-from scalefair.encoding import TableEncoder
+from scalefair.data.encoding import TableEncoder
 from scalefair.maps import Nystroem
 features, ours = int(sys.argv[1]), sys.argv[2] == "ours"
 data = adult()

@@ -17,12 +17,13 @@ import numpy as np
 from scipy.linalg import LinAlgError, qr, solve_triangular
 
 from benchmarks._measure import RESULTS
+from scalefair.data.sources import ArraySource
+from scalefair.features.design import Design
 from scalefair.maps import Identity
+from scalefair.moments import accumulate
 from scalefair.solve.diagnostics import rounding_of
 from scalefair.solve.ridge.primal import judged_primal
 from scalefair.solve.ridge.system import System
-from scalefair.statistics import RowMap, accumulate
-from scalefair.stream import ArraySource
 
 N, M = 4000, 60
 
@@ -49,7 +50,7 @@ def by_qr(Phi, y, alpha):
 def by_moments(Phi, y, alpha, dtype):
     """The same from moments, as the library does."""
     source = ArraySource(Phi, None, y[:, None])
-    (moments,) = accumulate(source, RowMap(Identity().fit(Phi), dtype=dtype), rows=500)
+    (moments,) = accumulate(source, Design(Identity().fit(Phi), dtype=dtype), rows=500)
     system = System.build(moments)
     coef, told = judged_primal(system, alpha, 0.0, rounding_of(dtype, N))
     coef, intercept = system.solution(coef)

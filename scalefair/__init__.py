@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scalefair.any_model import limit_gap, make_fair
     from scalefair.auditing import Audit, audit
+    from scalefair.data.sources import BatchSource, scan_csv, scan_parquet
     from scalefair.estimators import (
         FairGPClassifier,
         FairGPRegressor,
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
         SklearnFairKernel,
     )
     from scalefair.exporting import to_onnx
+    from scalefair.moments import Moments
     from scalefair.persistence import load, save
     from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
-    from scalefair.statistics import Moments
-    from scalefair.stream import BatchSource, scan_csv, scan_parquet
 
 __version__ = "0.1.0.dev0"
 
@@ -54,17 +54,17 @@ __all__ = [
 
 _HOMES = {
     "Audit": "scalefair.auditing",
-    "BatchSource": "scalefair.stream",
+    "BatchSource": "scalefair.data.sources",
     "FairKernel": "scalefair.solve.dense.fair_kernel",
-    "Moments": "scalefair.statistics",
+    "Moments": "scalefair.moments",
     "SensitiveRows": "scalefair.solve.dense.fair_kernel",
     "audit": "scalefair.auditing",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",
     "make_fair": "scalefair.any_model",
     "save": "scalefair.persistence",
-    "scan_csv": "scalefair.stream",
-    "scan_parquet": "scalefair.stream",
+    "scan_csv": "scalefair.data.sources",
+    "scan_parquet": "scalefair.data.sources",
     "to_onnx": "scalefair.exporting",
 }
 

@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _files, encoding, estimators, kernels, losses, maps
+from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._digest import attributes
-from scalefair.encoding import _statistics
+from scalefair.data import encoding
+from scalefair.data.encoding import _statistics
 from scalefair.errors import UnsavableError
 from scalefair.estimators import _base_model, _curve, _data, _exact
-from scalefair.maps import crossed
+from scalefair.features import crossed
+from scalefair.moments import Moments
+from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
 from scalefair.solve.dense.process import ExactLaw
@@ -29,8 +32,6 @@ from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.gp import distribution
 from scalefair.solve.gp.gaussian import GaussianFunction
 from scalefair.solve.ridge.validation import GridScores
-from scalefair.statistics import Moments
-from scalefair.statistics.products import CrossMoments
 
 CLASSES: dict[str, type] = {
     cls.__name__: cls

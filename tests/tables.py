@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scalefair import _frames
 from scalefair._typing import Chunk
-from scalefair.stream import ArraySource
-from scalefair.stream.files import FileSource, scan_parquet
+from scalefair.data import frames
+from scalefair.data.sources import ArraySource
+from scalefair.data.sources.files import FileSource, scan_parquet
 
 INPUTS = ["age", "count", "text", "level", "flag", "day", "time"]
 
@@ -66,7 +66,7 @@ class Total:
         self.total = np.zeros(7)
 
     def add(self, chunk: Chunk):
-        numbers = [c for c in _frames.columns(chunk.x) if c.kind != "categorical"]
+        numbers = [c for c in frames.columns(chunk.x) if c.kind != "categorical"]
         columns = [np.nan_to_num(c.floats()) for c in numbers] + [chunk.y[:, 0]]
         lengths = [len(text or "") for text in chunk.s["level"].to_pylist()]
         self.total += chunk.weight @ np.column_stack([*columns, lengths])

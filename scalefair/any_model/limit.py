@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalefair import _frames
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
-from scalefair.encoding import asked_before
+from scalefair.data import frames
+from scalefair.data.encoding import asked_before
 from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.estimators._base_model import predictions
 from scalefair.estimators._cross_fit import SUSPICIOUS
-from scalefair.maps.units import Units
+from scalefair.features.units import Units
 from scalefair.measures import explained_share
+from scalefair.moments import Moments
 from scalefair.penalties.factors import DEFAULT_EPS, FunctionSpace
 from scalefair.solve.limit import NotAttainableError
-from scalefair.statistics import Moments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +164,7 @@ def limit_gap(
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
     points = [*_fair_points(estimator, X), *_limit_points(estimator, chunk.s, best, candidates, y)]
-    table = _frames.make_frame(
+    table = frames.make_frame(
         {
             "curve": [point.curve for point in points],
             "parameter": [point.parameter for point in points],
@@ -294,7 +294,7 @@ def _learnt(estimator: Any, best: str) -> Centring:
 def _share_of(point: CurvePoint, s: Any) -> float:
     shares = []
     for rows in point.apart:
-        some = s if isinstance(rows, slice) else _frames.take_rows(s, rows)
+        some = s if isinstance(rows, slice) else frames.take_rows(s, rows)
         with asked_before():
             shares.append(explained_share(point.f[rows], some))
     return float(np.mean(shares))

@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length
 
-from scalefair import _frames
 from scalefair._checks import check_number
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
 from scalefair.auditing import Audit, audit
-from scalefair.data import MAX_LEVELS_OF_NUMBERS, is_stream, open_rows
-from scalefair.encoding import asked_before
+from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames, is_stream, open_rows
+from scalefair.data.encoding import asked_before
 from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
 from scalefair.estimators._base_model import is_fitted, name_of, predictions
-from scalefair.maps._base import seed_of
+from scalefair.features._base import seed_of
 from scalefair.measures import explained_share
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def make_fair(
     X = X if hasattr(X, "shape") else np.asarray(X)
     columns = _named_columns(X, sensitive_features)
     seed = seed_of(random_state)
-    tested = hash_uniform(seed, np.arange(_frames.n_rows(X))) < test_size
+    tested = hash_uniform(seed, np.arange(frames.n_rows(X))) < test_size
     train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
     y = np.asarray(y)
     options = {
@@ -143,7 +142,7 @@ def make_fair(
     if apart is not None:
         open_rows(X, apart)  # compares their lengths
     check_consistent_length(X, y)
-    estimator.fit(_frames.take_rows(X, train), y[train], **_rows_of(apart, train))
+    estimator.fit(frames.take_rows(X, train), y[train], **_rows_of(apart, train))
     rows = UnseenRows.of(estimator, X, y, apart, test)
     alone = _alone(rows.split().s)
     if alone.any():
@@ -177,13 +176,13 @@ def _named_columns(X: Any, sensitive: Any) -> Any:
     if not isinstance(sensitive, list | tuple) or not sensitive:
         return None
     named = all(isinstance(name, str | int | np.integer) for name in sensitive)
-    return list(sensitive) if named and len(sensitive) < _frames.n_rows(X) else None
+    return list(sensitive) if named and len(sensitive) < frames.n_rows(X) else None
 
 
 def _alone(s: Any) -> NDArray[np.bool_]:
     """Rows that are the only ones of a level of an attribute, which no audit can judge."""
-    columns = _frames.columns(_frames.as_table(s, one_column=True), "s")
-    alone = np.zeros(_frames.n_rows(s), dtype=bool)
+    columns = frames.columns(frames.as_table(s, one_column=True), "s")
+    alone = np.zeros(frames.n_rows(s), dtype=bool)
     for column in columns:
         codes, levels = column.codes()
         if column.kind in ("categorical", "boolean") or len(levels) <= MAX_LEVELS_OF_NUMBERS:
@@ -193,7 +192,7 @@ def _alone(s: Any) -> NDArray[np.bool_]:
 
 
 def _rows_of(s: Any, rows: NDArray[np.int64]) -> dict[str, Any]:
-    return {} if s is None else {"sensitive_features": _frames.take_rows(s, rows)}
+    return {} if s is None else {"sensitive_features": frames.take_rows(s, rows)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +207,7 @@ class UnseenRows:
     @classmethod
     def of(cls, estimator: Any, X: Any, y: Any, apart: Any, rows: NDArray[np.int64]) -> UnseenRows:
         """Take some rows of the data."""
-        return cls(estimator, _frames.take_rows(X, rows), y[rows], _rows_of(apart, rows))
+        return cls(estimator, frames.take_rows(X, rows), y[rows], _rows_of(apart, rows))
 
     def split(self) -> Chunk:
         """The rows as the base model sees them, and the sensitive attributes."""
@@ -254,7 +253,7 @@ def _compare(model: Any, rows: UnseenRows, unfairness: float, test: NDArray[np.i
     options: dict[str, Any] = {"threshold": 0.5} if rows.labelled else {}
     options |= {"sensitive_features": chunk.s, "y_true": target}
     audits = {name: audit(f, **options) for name, f in outputs.items()}
-    table = _frames.make_frame(
+    table = frames.make_frame(
         {
             "model": list(outputs),
             "explained_share": [explained_share(f, chunk.s) for f in outputs.values()],

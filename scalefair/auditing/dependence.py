@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scalefair import _frames
 from scalefair._distinct import distinct
 from scalefair._typing import Accumulator, Array, Chunk
-from scalefair.data import Together
+from scalefair.data import Together, frames
+from scalefair.data.sources import ArraySource
 from scalefair.data.together import View
 from scalefair.measures import (
     conditional_hsic_test,
@@ -34,9 +34,8 @@ from scalefair.measures.grouping.judged import PASS_ROWS, SURVEY_SAMPLE_ROWS, Ju
 from scalefair.measures.independence import alignment_of, hsic_of, nocco_of
 from scalefair.measures.share import estimate_of, opened, share_columns, share_interval
 from scalefair.measures.testing import pvalue_of
+from scalefair.moments import FoldMoments, Moments
 from scalefair.penalties.share import share_of_block
-from scalefair.statistics import FoldMoments, Moments
-from scalefair.stream import ArraySource
 
 NEIGHBOUR_ROWS = SURVEY_SAMPLE_ROWS
 """Mutual information looks for neighbours among at most so many rows."""
@@ -373,7 +372,7 @@ def _conditional(judged: Judged, subject: Subject, kernels: Kernels) -> Measurem
 def _written(judged: Judged, columns: tuple[int, ...], numbers: Array) -> Any:
     """Numbers as numbers, codes as the text of their levels."""
     chosen = zip([judged.attributes[j] for j in columns], numbers.T, strict=True)
-    return _frames.make_frame(
+    return frames.make_frame(
         {
             a.name: np.array(sorted(a.levels), dtype=object)[x.astype(np.int64)]
             if a.is_coded

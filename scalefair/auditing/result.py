@@ -8,7 +8,6 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from scalefair import _frames
 from scalefair.auditing.dependence import Measurement
 from scalefair.auditing.words import (
     dependence_columns,
@@ -17,6 +16,7 @@ from scalefair.auditing.words import (
     group_rows,
     listed,
 )
+from scalefair.data import frames
 from scalefair.measures.groups import GroupGaps, records, stacked
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Audit:
                 parts.append(dependence_columns(model.name, attribute, found, self._confidence))
             for frame in model.gaps.frames.values():
                 parts += [gap_rows(model.name, frame), equalized_odds(model.name, frame)]
-        return _frames.make_frame(stacked(parts))
+        return frames.make_frame(stacked(parts))
 
     @cached_property
     def groups(self) -> pd.DataFrame:
@@ -97,7 +97,7 @@ class Audit:
         """One row per model: its metrics over all rows."""
         rows = [group_rows(model.name, model.gaps) for model in self.models.values()]
         names = list(dict.fromkeys(name for row in rows for name in row))
-        return _frames.make_frame({name: [row.get(name) for row in rows] for name in names})
+        return frames.make_frame({name: [row.get(name) for row in rows] for name in names})
 
     def compare(self, measure: str | None = None) -> pd.DataFrame:
         """Return the values with one column per model.
@@ -168,7 +168,7 @@ class Audit:
                 table = getattr(model.gaps, name)
                 columns = {column: list(table[column]) for column in table}
                 parts.append({"model": [model.name] * len(table), **columns})
-        return _frames.make_frame(stacked(parts))
+        return frames.make_frame(stacked(parts))
 
     def __str__(self) -> str:
         return self.summary

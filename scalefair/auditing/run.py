@@ -22,7 +22,7 @@ from scalefair.auditing.dependence import (
     subjects,
 )
 from scalefair.auditing.result import Audit, ModelAudit
-from scalefair.encoding import numbers_or_codes
+from scalefair.data.encoding import numbers_or_codes
 from scalefair.errors import CannotJudgeError
 from scalefair.measures._pair import TooFineError
 from scalefair.measures.grouping.attributes import Missing

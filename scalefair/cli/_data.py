@@ -43,13 +43,13 @@ class Data:
     @property
     def in_memory(self) -> bool:
         """Whether the rows are in memory."""
-        from scalefair.stream import Scan
+        from scalefair.data.sources import Scan
 
         return not isinstance(self.table, Scan)
 
     def find(self, argument: str, names: Sequence[str]) -> list[str]:
         """Return columns that exist: "a,b" is two unless a column has just that name."""
-        from scalefair._frames import resolve_columns
+        from scalefair.data.frames import resolve_columns
         from scalefair.errors import located
 
         columns = list(dict.fromkeys(split_names(names, self.columns)))
@@ -61,13 +61,13 @@ class Data:
         """Return a table of some columns to take X, y and the rest from; dask's on a cluster."""
         if self.client is None:
             return self.table[list(names)]
-        from scalefair.stream._dask_files import dask_frame
+        from scalefair.data.sources._dask_files import dask_frame
 
         return dask_frame(self.table[list(names)])
 
     def chunks(self, names: Sequence[str], others: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield chunks of the columns `names` as x and of `others`, if any, as s."""
-        from scalefair.stream import ArraySource, FileSource
+        from scalefair.data.sources import ArraySource, FileSource
 
         x, s = self.table[list(names)], self.table[list(others)] if others else None
         source = ArraySource(x, s) if self.in_memory else FileSource(x, s)
@@ -75,7 +75,7 @@ class Data:
 
     def kind(self, name: str) -> str:
         """Return what a column holds: numeric, categorical, boolean, datetime or empty."""
-        from scalefair._frames import column_kinds
+        from scalefair.data.frames import column_kinds
 
         column = self.table[[name]]
         return str((column_kinds(column) if self.in_memory else column.kinds)[name])
@@ -87,14 +87,14 @@ class Data:
         """
         import numpy as np
 
-        from scalefair import _frames
+        from scalefair.data import frames
 
         if self.kind(name) != "categorical":
             return None
         parts: list[Any] = []
         levels: dict[str, int] = {}
         for chunk in self.chunks([name], [], 2**16):
-            (column,) = _frames.columns(chunk.x)
+            (column,) = frames.columns(chunk.x)
             codes, names = column.codes()
             if (codes < 0).any():
                 raise ValueError(f"{argument}: column {name!r} is missing in some rows; fill it in")
@@ -105,20 +105,20 @@ class Data:
 
     def identifiers(self, names: Sequence[str]) -> list[str]:
         """Return the columns of text that are different in each of the first rows."""
-        from scalefair import _frames
+        from scalefair.data import frames
 
         text = [name for name in names if self.kind(name) == "categorical"]
         if not text:
             return []
         first = next(iter(self.chunks(text, [], HEAD_ROWS)))
-        levels = {column.name: len(column.codes()[1]) for column in _frames.columns(first.x)}
+        levels = {column.name: len(column.codes()[1]) for column in frames.columns(first.x)}
         return [name for name, n in levels.items() if n == first.n_rows >= MIN_HEAD_ROWS]
 
     def is_classes(self, target: str) -> bool:
         """Return True if a column holds classes: text, booleans, or two numbers."""
         import numpy as np
 
-        from scalefair import _frames
+        from scalefair.data import frames
 
         kind = self.kind(target)
         if kind in ("categorical", "boolean"):
@@ -129,7 +129,7 @@ class Data:
             )
         numbers: set[float] = set()
         for chunk in self.chunks([target], [], 2**16):
-            values = _frames.to_numpy(chunk.x)[:, 0]
+            values = frames.to_numpy(chunk.x)[:, 0]
             numbers.update(values[~np.isnan(values)].tolist())
             if len(numbers) > MAX_NUMBER_CLASSES:
                 return False
@@ -181,14 +181,14 @@ def open_data(
         if client is not None:
             raise ValueError("--scheduler needs DATA, files that the workers can read: name them")
         return _adult(subset)
-    from scalefair.stream import scan_parquet
+    from scalefair.data.sources import scan_parquet
 
     scan = _open_csv(data, text, delimiter) if is_csv(data) else scan_parquet(data)
     return Data(data, scan, scan.columns, client)
 
 
 def _open_csv(data: str, text: Sequence[str], delimiter: str) -> Any:
-    from scalefair.stream import scan_csv
+    from scalefair.data.sources import scan_csv
 
     scan = scan_csv(data, delimiter=delimiter)
     if not text:
@@ -200,8 +200,8 @@ def _open_csv(data: str, text: Sequence[str], delimiter: str) -> Any:
 
 def is_csv(data: str) -> bool:
     """Return True if DATA is csv: by its name, or for a folder by what is in it."""
-    from scalefair.stream.files._csv import CSV_ENDINGS
-    from scalefair.stream.files._parquet import PARQUET_ENDINGS
+    from scalefair.data.sources.files._csv import CSV_ENDINGS
+    from scalefair.data.sources.files._parquet import PARQUET_ENDINGS
 
     name, path = data.lower(), Path(data)
     if name.endswith((*CSV_ENDINGS, *PARQUET_ENDINGS)):
@@ -258,7 +258,7 @@ class Reading:
         present = [name for name in (*names, *self.text) if name in table.columns]
         if table.in_memory or not present or not is_csv(table.name):
             return table
-        from scalefair.stream import scan_csv
+        from scalefair.data.sources import scan_csv
 
         types = dict.fromkeys(present, "string")
         scan = scan_csv(table.name, delimiter=self.delimiter, column_types=types)
@@ -271,7 +271,7 @@ def cluster(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    from scalefair.stream.dask import connect
+    from scalefair.data.sources.dask import connect
 
     with connect(address) as client:
         if not client.nthreads():

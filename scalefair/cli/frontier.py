@@ -62,7 +62,7 @@ def frontier(
     scalefair frontier 'pay/*.csv' --target pay --sensitive sex --unfairness 0.01 --json
     scalefair frontier loans.csv --target repaid --sensitive race --model classifier
     """
-    from scalefair.encoding import UselessColumnError
+    from scalefair.data.encoding import UselessColumnError
     from scalefair.report import as_record, fit_frontier, headline, write_report
 
     check_folder(out)
@@ -154,7 +154,7 @@ def _python_of(reading: Reading, table: Data, left_out: list[str]) -> str:
 
 
 def _adult_problem(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -> Problem:
-    from scalefair._frames import drop_columns, take_columns
+    from scalefair.data.frames import drop_columns, take_columns
     from scalefair.datasets import load_adult
     from scalefair.report import Problem, Sample
 

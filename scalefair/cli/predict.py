@@ -50,7 +50,7 @@ class TablePredictor:
 
     def __call__(self, x: Any, s: Any) -> Any:
         """Return an arrow table of the carried columns `s` and the predictions for `x`."""
-        from scalefair.stream.files import beside
+        from scalefair.data.sources.files import beside
 
         return beside(s, self._predictions(x))
 
@@ -64,7 +64,7 @@ class TablePredictor:
 
 def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
     """Read a piece of the files on a worker, and predict it."""
-    from scalefair.stream.files import read_piece
+    from scalefair.data.sources.files import read_piece
 
     predictor, scan = shared
     table = read_piece(scan, piece)
@@ -123,8 +123,8 @@ def tables(predictor: TablePredictor, data: Data) -> Iterator[Any]:
         for chunk in data.chunks(predictor.inputs, predictor.carried, ROWS):
             yield predictor(chunk.x, chunk.s)
         return
-    from scalefair.stream._dask_files import in_order
-    from scalefair.stream.files import pieces_of
+    from scalefair.data.sources._dask_files import in_order
+    from scalefair.data.sources.files import pieces_of
 
     scan = data.table[list(dict.fromkeys([*predictor.inputs, *predictor.carried]))]
     yield from in_order(data.client, predict_piece, pieces_of(scan), (predictor, scan))
@@ -174,7 +174,7 @@ def _check_out(out: Path, as_json: bool) -> None:
         if as_json:
             raise ValueError("--out - writes the predictions to stdout; leave out --json")
         return
-    from scalefair.stream.files import check_ending
+    from scalefair.data.sources.files import check_ending
 
     check_ending(out)
     check_file(out)
@@ -185,6 +185,6 @@ def _length(data: Data) -> int | None:
 
 
 def _write_predictions(out: Path, parts: Iterator[Any]) -> int:
-    from scalefair.stream.files import write_csv, write_tables
+    from scalefair.data.sources.files import write_csv, write_tables
 
     return write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)

@@ -15,8 +15,8 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from scalefair import _frames
-from scalefair.stream import (
+from scalefair.data import frames
+from scalefair.data.sources import (
     ArraySource,
     BatchSource,
     ChunkSource,
@@ -26,7 +26,7 @@ from scalefair.stream import (
     in_memory,
     is_dask,
 )
-from scalefair.stream._parts import targets, weights
+from scalefair.data.sources._parts import targets, weights
 
 READ_ROWS = 65536
 """Rows per chunk where a scan is read into memory."""
@@ -113,14 +113,14 @@ def table_of(name: str, part: Any) -> Any:
     if is_dask(part):
         return _two_dimensional(part)
     if isinstance(part, Mapping):
-        return _frames.make_frame(part)
+        return frames.make_frame(part)
     if isinstance(part, str) or not hasattr(part, "__len__") or np.shape(part) == ():
         raise TypeError(
             f"{name}={part!r} is a {type(part).__name__}; give an array, a Series, a frame, a scan "
             "or a dask collection with one row for each person"
         )
     try:
-        table = _frames.as_table(part, one_column=True)
+        table = frames.as_table(part, one_column=True)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     if table.shape[1] == 0:
@@ -138,7 +138,7 @@ def _two_dimensional(part: Any) -> Any:
 def in_memory_parts(tables: Mapping[str, Any]) -> dict[str, Any]:
     """Return parts with scans read and dask collections computed."""
     return {
-        part: _frames.stack_rows([chunk.x for chunk in FileSource(table).chunks(READ_ROWS)])
+        part: frames.stack_rows([chunk.x for chunk in FileSource(table).chunks(READ_ROWS)])
         if isinstance(table, Scan)
         else in_memory(table)
         for part, table in tables.items()
@@ -148,11 +148,11 @@ def in_memory_parts(tables: Mapping[str, Any]) -> dict[str, Any]:
 def _memory(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ArraySource:
-    n = _frames.n_rows(tables["x"])
+    n = frames.n_rows(tables["x"])
     for part, table in tables.items():
-        if table is not None and _frames.n_rows(table) != n:
+        if table is not None and frames.n_rows(table) != n:
             raise ValueError(
-                f"{names[part]} has {_frames.n_rows(table)} rows but {names['x']} has {n}; give "
+                f"{names[part]} has {frames.n_rows(table)} rows but {names['x']} has {n}; give "
                 "one row each, in the same order"
             )
     if not n:

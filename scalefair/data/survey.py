@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _frames
-from scalefair._frames import Column
 from scalefair._linalg import check_finite
 from scalefair._typing import Array, Chunk
+from scalefair.data import frames
+from scalefair.data.encoding import ColumnStatistics, Spread, TableStatistics
+from scalefair.data.encoding.groups import first_rows
+from scalefair.data.frames import Column
 from scalefair.data.open import ARGUMENTS
-from scalefair.encoding import ColumnStatistics, Spread, TableStatistics
-from scalefair.encoding.groups import first_rows
-from scalefair.stream import ChunkSource, Sample, Sampler
+from scalefair.data.sources import ChunkSource, Sample, Sampler
 
 MAX_LEVELS_OF_NUMBERS = 8
 """Numbers with at most this many values may be levels of groups."""
@@ -106,15 +106,15 @@ class PartSurvey:
         cls, look: Look, table: Any, weight: Array, listed: Sequence[bool] | None = None
     ) -> PartSurvey:
         """Survey some rows; `listed` is False where other rows had too many values to list."""
-        columns = _frames.columns(table, look.prefix)
+        columns = frames.columns(table, look.prefix)
         listed = [look.values] * len(columns) if listed is None else listed
         each = tuple(ColumnStatistics.of(column, weight) for column in columns)
-        named = _frames.column_names(table) is not None
+        named = frames.column_names(table) is not None
         statistics = TableStatistics(each, float(weight.sum()), len(weight), named)
         values = tuple(_listed(c) if few else None for c, few in zip(columns, listed, strict=True))
         if look.groups and not weight.all():
-            table = _frames.as_table(_frames.take_rows(table, np.flatnonzero(weight)))
-            columns = _frames.columns(table, look.prefix)
+            table = frames.as_table(frames.take_rows(table, np.flatnonzero(weight)))
+            columns = frames.columns(table, look.prefix)
         return cls(look, statistics, values, _groups(look, table, columns, values))
 
     def __add__(self, other: PartSurvey) -> PartSurvey:
@@ -123,8 +123,8 @@ class PartSurvey:
         tables = [part for part in (self.groups, other.groups) if part is not None]
         if not tables:
             return PartSurvey(self.look, columns, values)
-        table = _frames.as_table(_frames.stack_rows(tables))
-        groups = _groups(self.look, table, _frames.columns(table), values)
+        table = frames.as_table(frames.stack_rows(tables))
+        groups = _groups(self.look, table, frames.columns(table), values)
         return PartSurvey(self.look, columns, values, groups)
 
     @property
@@ -136,7 +136,7 @@ class PartSurvey:
 
 def _groups(look: Look, table: Any, columns: list[Column], values: tuple[Values, ...]) -> Any:
     """First rows of the combinations of categories."""
-    if not look.groups or not _frames.n_rows(table):
+    if not look.groups or not frames.n_rows(table):
         return None
     codes = [
         _binned(column, look.bins[column.name])
@@ -148,7 +148,7 @@ def _groups(look: Look, table: Any, columns: list[Column], values: tuple[Values,
         or column.kind in ("categorical", "boolean")
         or column.name in (look.bins or ())
     ]
-    return _frames.take_rows(table, first_rows(codes)) if codes else None
+    return frames.take_rows(table, first_rows(codes)) if codes else None
 
 
 def _binned(column: Column, edges: Sequence[float]) -> NDArray[np.int64]:
@@ -280,9 +280,9 @@ class Surveyor:
         )  # fmt: skip
 
     def _part(self, part: str, look: Look, chunk: Chunk, index: NDArray[np.int64]) -> PartSurvey:
-        table = _frames.as_table(getattr(chunk, part), one_column=True)
+        table = frames.as_table(getattr(chunk, part), one_column=True)
         if len(index) < chunk.n_rows:
-            table = _frames.as_table(_frames.take_rows(table, index))
+            table = frames.as_table(frames.take_rows(table, index))
         before = self._total.parts.get(part)
         listed = None if before is None else [values is not None for values in before.values]
         with named(look.name):
@@ -329,7 +329,7 @@ def present(chunk: Chunk) -> NDArray[np.int64]:
 
 def without_gaps(chunk: Chunk) -> Chunk:
     """Give weight 0 to rows in which a sensitive attribute is missing; they keep their number."""
-    columns = _frames.columns(_frames.as_table(chunk.s, one_column=True), "s")
+    columns = frames.columns(frames.as_table(chunk.s, one_column=True), "s")
     gaps = np.any([_missing(column) for column in columns], axis=0)
     return replace(chunk, weight=np.where(gaps, 0.0, _weight(chunk, slice(None))))
 

@@ -12,8 +12,8 @@ from scipy.special import ndtri
 
 from scalefair._checks import check_count
 from scalefair._typing import Array
+from scalefair.data.sources import made_rows
 from scalefair.datasets._base import check_seed, make_bunch
-from scalefair.stream import made_rows
 
 if TYPE_CHECKING:
     import pandas as pd

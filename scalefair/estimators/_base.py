@@ -22,6 +22,7 @@ from scalefair._checks import (
     check_weight_or_limit,
 )
 from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.data.sources import ChunkSource
 from scalefair.estimators._base_model import check_base
 from scalefair.estimators._blocks import Blocks
 from scalefair.estimators._control import check_left, control_blocks, control_maps
@@ -36,19 +37,11 @@ from scalefair.estimators._data import (
 from scalefair.estimators._maps import check_maps, sample_size, sensitive_map
 from scalefair.estimators._predict import predictions, start_predicting
 from scalefair.estimators._progress import watched
-from scalefair.maps.crossed import Crossed
+from scalefair.features.crossed import Crossed
+from scalefair.features.design import Design
+from scalefair.moments import ALL_ROWS, Checkpoint, FoldMoments, Folds, Moments, accumulate
+from scalefair.moments.kept import KeptFeatures
 from scalefair.solve.ridge.system import System
-from scalefair.statistics import (
-    ALL_ROWS,
-    Checkpoint,
-    FoldMoments,
-    Folds,
-    Moments,
-    RowMap,
-    accumulate,
-)
-from scalefair.statistics.kept import KeptFeatures
-from scalefair.stream import ChunkSource
 
 FEW = 2e10
 """Rows × features² that are whitened row by row: a fraction of a second."""
@@ -186,13 +179,13 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
     def _least_alpha(self) -> float:
         return self._ridges()["phi"]
 
-    def _row_map(self, n_rows: int | None) -> RowMap:
+    def _row_map(self, n_rows: int | None) -> Design:
         # Whitening moments loses digits as machine precision over the cut-off.
         width = self.phi_.n_raw_
         small = n_rows is not None and n_rows * width**2 <= FEW
         fine = getattr(self.phi_, "cutoff", 1.0) < 1e-8 or self._least_alpha() <= 1e-8
         single = np.dtype(self.dtype) == np.float32
-        return RowMap(
+        return Design(
             self.phi_, self.psi_, self._n_targets, self.dtype,
             whiten_rows=small or fine or single, preparation=self._preparation.key,
             beside=(
@@ -214,12 +207,12 @@ class FairBase(Blocks, CallbackSupportMixin, BaseEstimator):
         folds: Folds = ALL_ROWS,
         kept: KeptFeatures | None = None,
     ) -> FoldMoments:
-        row_map, path = self._row_map(n_rows), getattr(self, "checkpoint", None)
+        design, path = self._row_map(n_rows), getattr(self, "checkpoint", None)
         checkpoint = None if path is None else Checkpoint(Path(path))
-        rows = self.chunk_rows or row_map.chunk_rows
+        rows = self.chunk_rows or design.chunk_rows
         with watched(self, source, rows, n_rows) as told:
             return accumulate(
-                told, row_map, folds=folds, rows=rows, checkpoint=checkpoint, kept=kept
+                told, design, folds=folds, rows=rows, checkpoint=checkpoint, kept=kept
             )
 
     def _system_options(self, moments: Moments, ratio: float, eps: float | None) -> dict[str, Any]:

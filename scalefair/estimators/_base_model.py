@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from scalefair._checks import check_choice, check_count
 from scalefair._typing import Array, Chunk
-from scalefair.stream import ArraySource, ChunkSource
+from scalefair.data.sources import ArraySource, ChunkSource
 
 LEAST_PROBABILITY = 1e-4
 """How far probabilities are kept from 0 and 1, whose log-odds are infinite: forests say both."""

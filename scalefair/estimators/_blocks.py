@@ -10,7 +10,7 @@ from scalefair._typing import Array, FeatureMap
 from scalefair.estimators._cross_fit import FOLDS
 from scalefair.estimators._data import Preparation, TrainingData
 from scalefair.estimators._folds import make_folds
-from scalefair.statistics import Folds, Moments
+from scalefair.moments import Folds, Moments
 
 
 class Blocks:

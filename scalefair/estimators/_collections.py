@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from scalefair.data.sources._dask_rows import without_columns
 from scalefair.estimators._base_model import name_of, weight_name
 from scalefair.estimators._data import TrainingData
-from scalefair.statistics import Folds
-from scalefair.stream._dask_rows import without_columns
+from scalefair.moments import Folds
 
 
 def fold_of(folds: Folds, numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,12 +10,12 @@ import numpy as np
 from scalefair._digest import digest
 from scalefair._typing import Chunk, FeatureMap, Rows
 from scalefair.estimators._data import TrainingData
-from scalefair.maps.crossed import Crossed, features, n_features
-from scalefair.maps.mixed import CROSSED, mixed_map
-from scalefair.maps.units import units_of
+from scalefair.features.crossed import Crossed, features, n_features
+from scalefair.features.design import Block, counted_rows
+from scalefair.features.mixed import CROSSED, mixed_map
+from scalefair.features.units import units_of
+from scalefair.moments import Moments
 from scalefair.penalties import CUTOFF, partial_covariance
-from scalefair.statistics import Block, Moments
-from scalefair.statistics.rows import counted_rows
 
 
 def control_maps(

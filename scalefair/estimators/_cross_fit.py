@@ -16,9 +16,11 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from threadpoolctl import threadpool_limits
 
-from scalefair import _frames
 from scalefair._digest import digest
 from scalefair._typing import Array, Chunk
+from scalefair.data import frames
+from scalefair.data.sources import ArraySource, DaskSource, Sampler
+from scalefair.data.sources._threads import available_threads, run_lanes
 from scalefair.estimators._base_model import (
     BaseModel,
     FromArray,
@@ -33,9 +35,8 @@ from scalefair.estimators._base_model import (
 from scalefair.estimators._collections import CollectionTasks, fold_of
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
-from scalefair.statistics import Block, Folds
-from scalefair.stream import ArraySource, DaskSource, Sampler
-from scalefair.stream._threads import available_threads, run_lanes
+from scalefair.features.design import Block
+from scalefair.moments import Folds
 
 FOLDS = 5
 """Folds of the cross-fitting where no cross-validation asks for others."""
@@ -76,7 +77,7 @@ class OutOfFold:
         h = np.empty((chunk.n_rows, self.base.width))
         for k in np.unique(fold):
             at = np.flatnonzero(fold == k)
-            h[at] = predictions(self.models[k], _frames.take_rows(chunk.x, at), self.base.scale)
+            h[at] = predictions(self.models[k], frames.take_rows(chunk.x, at), self.base.scale)
         return replace(chunk, h=h)
 
 
@@ -156,8 +157,8 @@ def _error_ratio(model: Any, chunk: Chunk) -> float | None:
     seen, unseen = np.arange(0, n, 2), np.arange(1, n, 2)
     x, y = container(chunk.x), chunk.y[:, 0]
     try:
-        copy = clone(model).fit(_frames.take_rows(x, seen), y[seen])
-        rows = _frames.take_rows(x, unseen)
+        copy = clone(model).fit(frames.take_rows(x, seen), y[seen])
+        rows = frames.take_rows(x, unseen)
         errors = [
             np.mean((y[unseen] - predictions(tried, rows, "probability")[:, 0]) ** 2)
             for tried in (model, copy)
@@ -202,7 +203,7 @@ class _Tasks:
         model = self._fitted(train)
         held = np.flatnonzero(self._fold == k)
         if len(held):
-            x = _frames.take_rows(self._rows.chunk.x, held)
+            x = frames.take_rows(self._rows.chunk.x, held)
             self.out_of_fold[k] = predictions(model, x, self._scale)
         tell()
         return model
@@ -211,7 +212,7 @@ class _Tasks:
         options = {}
         if self._weight is not None and self._weight_name is not None:
             options = {self._weight_name: self._weight[train]}
-        x = container(_frames.take_rows(self._rows.chunk.x, train))
+        x = container(frames.take_rows(self._rows.chunk.x, train))
         try:
             return clone(self._model).fit(x, self._rows.y[train], **options)
         except Exception as error:

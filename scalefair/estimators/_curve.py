@@ -14,11 +14,10 @@ import numpy as np
 from scalefair._digest import digest
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.estimators._data import TrainingData
-from scalefair.maps import Nystroem
-from scalefair.maps._base import standard_deviation
-from scalefair.maps.crossed import Crossed, features, n_features
-from scalefair.statistics import Block
-from scalefair.statistics.rows import counted_rows
+from scalefair.features import Nystroem
+from scalefair.features._base import standard_deviation
+from scalefair.features.crossed import Crossed, features, n_features
+from scalefair.features.design import Block, counted_rows
 
 LANDMARKS = 16
 MOST = 400

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE
 from scalefair._digest import digest
 from scalefair._linalg import check_finite
 from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, Chunk
-from scalefair.data import Look, Survey, is_stream, survey_rows
-from scalefair.data.survey import located
-from scalefair.encoding import (
+from scalefair.data import Look, Survey, frames, is_stream, survey_rows
+from scalefair.data.encoding import (
     ControlEncoder,
     SensitiveEncoder,
     TableEncoder,
@@ -24,12 +22,13 @@ from scalefair.encoding import (
     sensitive_statistics,
     warn_of_codes,
 )
+from scalefair.data.sources import ChunkSource
+from scalefair.data.survey import located
 from scalefair.estimators._base_model import BaseModel, whole_change
 from scalefair.estimators._validate import open_fit_rows, open_predict_rows, positions
+from scalefair.features._base import seed_of
+from scalefair.features.mixed import SAMPLE_ROWS
 from scalefair.kernels.named import plain_name
-from scalefair.maps._base import seed_of
-from scalefair.maps.mixed import SAMPLE_ROWS
-from scalefair.stream import ChunkSource
 
 ONLY_CONTROL = (
     "control_features are given without sensitive attributes, so there is nothing to control; pass "
@@ -79,10 +78,10 @@ class Preparation:
         """Take the sensitive attributes from the columns of x, and hide them if so asked."""
         if self.sensitive_columns is None:
             return chunk
-        s = _frames.take_columns(chunk.x, self.sensitive_columns)
+        s = frames.take_columns(chunk.x, self.sensitive_columns)
         x = chunk.x
         if self.hide_sensitive:
-            x = _frames.drop_columns(x, self.sensitive_columns)
+            x = frames.drop_columns(x, self.sensitive_columns)
         return replace(chunk, x=x, s=s)
 
     def encode(self, chunk: Chunk) -> Chunk:
@@ -95,8 +94,8 @@ class Preparation:
         if self.encoder is not None:
             x = np.asarray(self.encoder.transform(x))
         else:
-            names = _frames.column_names(x)
-            x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else _frames.to_numpy(x)
+            names = frames.column_names(x)
+            x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else frames.to_numpy(x)
             # Rows of a stream, or next to hidden columns, nobody has looked at yet.
             check_finite("X", x, names=names)
         if s is not None:
@@ -219,7 +218,7 @@ def _warn_of_codes(
     columns = preparation.sensitive_columns
     if columns is not None and not (table or is_stream(X)):
         # scikit-learn's checks have made floats of them.
-        statistics = sensitive_statistics(_frames.take_columns(_frames.as_table(X), columns))
+        statistics = sensitive_statistics(frames.take_columns(frames.as_table(X), columns))
     warn_of_codes(statistics)
 
 

@@ -13,15 +13,15 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, FeatureMap
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._maps import input_kernel, sensitive_map
+from scalefair.features import ConcatMap, Identity, ProductMap
+from scalefair.features.crossed import features
+from scalefair.features.units import units_of
 from scalefair.kernels import Kernel
-from scalefair.maps import ConcatMap, Identity, ProductMap
-from scalefair.maps.crossed import features
-from scalefair.maps.units import units_of
+from scalefair.moments import Moments
 from scalefair.penalties.factors import DEFAULT_EPS, attribute_root
 from scalefair.penalties.share import share_of_block
 from scalefair.solve.dense.ridge import DualFit, fair_dual
 from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
-from scalefair.statistics import Moments
 
 
 def gram(feature_map: Any, S: Array, T: Array) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
 from scalefair._hash import balanced_fold
-from scalefair.statistics import Folds
+from scalefair.moments import Folds
 
 
 def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:

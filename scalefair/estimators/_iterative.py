@@ -8,13 +8,13 @@ import numpy as np
 
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
+from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.solve.diagnostics import judged, rounding_of
 from scalefair.solve.fit import RidgeFit, Spec
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.iterative import solve_iterative
 from scalefair.solve.ridge.limited import limited
 from scalefair.solve.ridge.streamed import StreamedSystem
-from scalefair.statistics.products import CrossMoments, stream_moments
 
 WIDE = 8000
 """Features from which on the m×m eigenproblem is out of reach."""
@@ -30,8 +30,8 @@ def is_iterative(solver: str, width: int) -> bool:
 def fit_streamed(estimator: Any, data: TrainingData, spec: Spec) -> tuple[CrossMoments, RidgeFit]:
     """Return the moments and the fit of maps that are learnt, by passes over the rows."""
     _check_streamed(estimator)
-    row_map = estimator._row_map(None)
-    moments, gram = stream_moments(data.source, row_map, rows=estimator.chunk_rows)
+    design = estimator._row_map(None)
+    moments, gram = stream_moments(data.source, design, rows=estimator.chunk_rows)
     options = estimator._system_options(moments, estimator._ridges()["psi"], spec.eps)
     system = StreamedSystem.stream(moments, gram, **options)
     with steps(estimator, "iterations", None) as progress:

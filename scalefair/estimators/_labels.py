@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y
 
-from scalefair import _frames
 from scalefair._typing import Array, Chunk
-from scalefair.data import SURVEY_ROWS, is_stream, open_rows
-from scalefair.stream import BatchSource, ChunkSource, Scan, in_memory, is_dask
+from scalefair.data import SURVEY_ROWS, frames, is_stream, open_rows
+from scalefair.data.sources import BatchSource, ChunkSource, Scan, in_memory, is_dask
 
 
 class Coded(NamedTuple):
@@ -77,7 +76,7 @@ class LabelReader:
 
 def label_codes(table: Any) -> tuple[NDArray[np.int64], list[Any]]:
     """Return (codes, labels) of a table of one column: row i holds labels[codes[i]]."""
-    columns = _frames.columns(_frames.as_table(table, one_column=True), "y")
+    columns = frames.columns(frames.as_table(table, one_column=True), "y")
     if len(columns) != 1:
         raise ValueError(f"y has {len(columns)} columns; give one column of class labels")
     column = columns[0]

@@ -11,11 +11,11 @@ from sklearn.base import clone
 from scalefair._checks import check_choice, check_count
 from scalefair._typing import FeatureMap
 from scalefair.estimators._data import TrainingData
+from scalefair.features import Identity, Nystroem, OneHot, RandomFourier
+from scalefair.features._base import fitted_kernel
+from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
 from scalefair.kernels import Kernel
 from scalefair.kernels.named import NAMES
-from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
-from scalefair.maps._base import fitted_kernel
-from scalefair.maps.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
 
 FEATURE_MAPS = ("nystroem", "fourier", "exact", "linear")
 

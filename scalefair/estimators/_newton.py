@@ -26,6 +26,8 @@ from scalefair._checks import (
 )
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS
+from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.data.sources._source import PARTS
 from scalefair.estimators._base import FairBase
 from scalefair.estimators._base_model import FromArray
 from scalefair.estimators._data import TrainingData, open_batch, open_inputs
@@ -39,15 +41,13 @@ from scalefair.estimators._output import (
 from scalefair.estimators._predict import PREDICT_ROWS, predictions
 from scalefair.estimators._progress import steps, watched
 from scalefair.estimators.fair_path import LossPath, default_etas
+from scalefair.features.design import chunk_rows
 from scalefair.losses import Loss
+from scalefair.moments.kept import KeptFeatures
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit, Spec
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Problem
-from scalefair.statistics import chunk_rows
-from scalefair.statistics.kept import KeptFeatures
-from scalefair.stream import ArraySource, ChunkSource
-from scalefair.stream._source import PARTS
 
 HELD = 2**28
 """Bytes of encoded rows that are kept rather than encoded anew for every pass."""
@@ -134,9 +134,9 @@ class FairNewtonBase(KernelInputsMixin, FairBase):
     def _problem(
         self, source: ChunkSource, n_rows: int | None, kept: KeptFeatures | None
     ) -> Problem:
-        row_map = self._row_map(n_rows)
-        rows = self.chunk_rows or chunk_rows(row_map.blocks["phi"], row_map.dtype)
-        return Problem(source, row_map, self._solved_loss, self._system(), rows, kept)
+        design = self._row_map(n_rows)
+        rows = self.chunk_rows or chunk_rows(design.blocks["phi"], design.dtype)
+        return Problem(source, design, self._solved_loss, self._system(), rows, kept)
 
     def _assign(self, fit: LossFit) -> None:
         """Set the attributes of a fit."""

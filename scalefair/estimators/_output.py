@@ -11,7 +11,9 @@ import numpy as np
 from scalefair._typing import Array
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._progress import steps
+from scalefair.features.design import chunk_rows
 from scalefair.kernels import RBF
+from scalefair.moments.output_features import OutputKernel, OutputPass, OutputRows
 from scalefair.penalties import whitening
 from scalefair.solve.fit import LossFit, RidgeFit, Spec
 from scalefair.solve.limit import check_attainable
@@ -25,8 +27,6 @@ from scalefair.solve.ridge.limited import rescale
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.primal import solve_primal
 from scalefair.solve.ridge.system import System
-from scalefair.statistics import chunk_rows
-from scalefair.statistics.output_features import OutputKernel, OutputPass, OutputRows
 
 PENALTIES = ("normalized", "nocco_output")
 
@@ -82,13 +82,13 @@ def output_objective(
     estimator: Any, data: TrainingData, system: System, kernel: OutputKernel, loss: Any = None
 ) -> OutputObjective:
     """Return J with a kernel on f, over the rows of a fit whose moments are there."""
-    row_map = estimator._row_map(data.n_rows)
+    design = estimator._row_map(data.n_rows)
     names, whiten = whitening(system.moments, estimator.eps)
     mean = system.moments.mean(*names)
-    rows_of = OutputRows(row_map, system.features, names, mean, whiten)
-    rows = estimator.chunk_rows or chunk_rows(rows_of.width, row_map.dtype)
-    phi = row_map.phi.linear_
-    width = row_map.phi.n_raw_
+    rows_of = OutputRows(design, system.features, names, mean, whiten)
+    rows = estimator.chunk_rows or chunk_rows(rows_of.width, design.dtype)
+    phi = design.phi.linear_
+    width = design.phi.n_raw_
 
     def linear(coef: Array) -> Array:
         return (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap
-from scalefair.statistics import RowMap
-from scalefair.stream._source import ChunkSource, cut_chunk
+from scalefair.data.sources._source import ChunkSource, cut_chunk
+from scalefair.features.design import Design
 
 PREDICT_ROWS = 512
 """Rows whose features the cache holds."""
@@ -68,7 +68,7 @@ def start_predicting(
 
 def _dense(phi: FeatureMap, coef: Array) -> Callable[[Any], Array]:
     buffer = np.empty((PREDICT_ROWS, phi.n_raw_), coef.dtype)
-    raw = RowMap(phi, dtype=buffer.dtype).start_phi()
+    raw = Design(phi, dtype=buffer.dtype).start_phi()
 
     def along(x: Any) -> Array:
         Phi = buffer[: len(x)]

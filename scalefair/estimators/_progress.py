@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from scalefair._typing import Chunk
-from scalefair.stream import ChunkSource, DaskSource, FileSource
+from scalefair.data.sources import ChunkSource, DaskSource, FileSource
 
 
 @contextmanager

@@ -22,13 +22,13 @@ from scalefair.estimators._base import STATE, FairBase, all_or_nothing
 from scalefair.estimators._data import TrainingData, open_batch
 from scalefair.estimators._output import check_output_kernel, fit_with_output_kernel
 from scalefair.estimators.fair_path import FairPath, default_etas
+from scalefair.moments import (
+    Moments,
+)
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit, Spec
 from scalefair.solve.ridge.direct import fit_ridge
 from scalefair.solve.ridge.limited import rescale
-from scalefair.statistics import (
-    Moments,
-)
 
 
 class FairRidgeBase(MultiOutputMixin, RegressorMixin, FairBase):

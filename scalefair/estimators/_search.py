@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array
+from scalefair.moments import Moments
 from scalefair.penalties.share import ShareEstimate, chance_of, group_counts
 from scalefair.solve.ridge.selection import (
     Choice,
@@ -18,7 +19,6 @@ from scalefair.solve.ridge.selection import (
     largest_eta_within_one_error,
 )
 from scalefair.solve.ridge.validation import FoldFits, GridScores
-from scalefair.statistics import Moments
 
 REFINE = 16
 """How many more etas are tried beside the best one under a limit."""

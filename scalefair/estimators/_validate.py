@@ -14,10 +14,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from scalefair import _frames
 from scalefair._typing import Array, Chunk
-from scalefair.data import SURVEY_ROWS, in_memory_parts, is_stream, open_rows
-from scalefair.stream import ArraySource, BatchSource, ChunkSource, Scan, in_memory, is_dask
+from scalefair.data import SURVEY_ROWS, frames, in_memory_parts, is_stream, open_rows
+from scalefair.data.sources import ArraySource, BatchSource, ChunkSource, Scan, in_memory, is_dask
 
 
 class FitRows(NamedTuple):
@@ -93,8 +92,7 @@ def _is_one_target(first: Chunk) -> bool:
 def _open_memory(estimator: Any, given: Chunk, *, reset: bool) -> FitRows:
     _refuse_lazy(given.x)
     is_table = is_into_dataframe(given.x) and (
-        getattr(estimator, "base_estimator", None) is not None
-        or not _frames.is_all_numeric(given.x)
+        getattr(estimator, "base_estimator", None) is not None or not frames.is_all_numeric(given.x)
     )
     if not reset:
         is_table = _keeps_container(estimator._preparation, given.x)
@@ -108,7 +106,7 @@ def _read(part: Any) -> Any:
     """Return targets or weights in memory; a column of a scan has one dimension."""
     table = in_memory_parts({"part": part})["part"]
     if isinstance(part, Scan) and len(part.columns) == 1:
-        return _frames.to_numpy(table)[:, 0]
+        return frames.to_numpy(table)[:, 0]
     return table
 
 
@@ -145,17 +143,17 @@ def _check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
             "X.to_frame() for one feature"
         )
     lazy = is_stream(X) and hasattr(X, "columns")
-    names = list(X.columns) if lazy else _frames.column_names(X)
+    names = list(X.columns) if lazy else frames.column_names(X)
     if names is None:
-        alike: Any = np.empty((0, _frames.n_columns(X)))
+        alike: Any = np.empty((0, frames.n_columns(X)))
     else:
-        alike = _frames.make_frame({name: np.empty(0) for name in names})
+        alike = frames.make_frame({name: np.empty(0) for name in names})
     validate_data(estimator, alike, skip_check_array=True, reset=reset)
 
 
 def _refuse_lazy(X: Any) -> None:
-    if isinstance(_frames.from_native(X), nw.LazyFrame):
-        _frames.as_table(X)  # raises TypeError
+    if isinstance(frames.from_native(X), nw.LazyFrame):
+        frames.as_table(X)  # raises TypeError
 
 
 def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:
@@ -189,7 +187,7 @@ def _weights(sample_weight: Any, X: Any) -> Array | None:
     if sample_weight is None:
         return None
     weight = _check_sample_weight(
-        sample_weight, np.empty((_frames.n_rows(X), 1)), dtype=np.float64,
+        sample_weight, np.empty((frames.n_rows(X), 1)), dtype=np.float64,
         ensure_non_negative=True, allow_all_zero_weights=True,
     )  # fmt: skip
     return np.asarray(weight)
@@ -199,7 +197,7 @@ def positions(columns: Any, names: Any, width: int) -> list[int]:
     """Return the positions of `sensitive_columns`, in errors called by that name."""
     names = None if names is None else list(names)
     try:
-        at = _frames.resolve_columns(columns, names, width)
+        at = frames.resolve_columns(columns, names, width)
     except (TypeError, ValueError) as error:
         raise type(error)(f"sensitive_columns={columns!r}: {error}") from None
     if not at or len(set(at)) < len(at):

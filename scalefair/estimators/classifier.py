@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from scalefair._typing import Array
+from scalefair.data.sources import ChunkSource
 from scalefair.estimators._data import TrainingData, open_batch
 from scalefair.estimators._labels import (
     OneHotLabels,
@@ -22,7 +23,6 @@ from scalefair.estimators._labels import (
 )
 from scalefair.estimators._newton import FairNewtonBase, check_row_targets
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
-from scalefair.stream import ChunkSource
 
 
 class FairKernelClassifier(ClassifierMixin, FairNewtonBase):

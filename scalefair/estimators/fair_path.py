@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalefair import _frames
 from scalefair._checks import MISSING_SENSITIVE, check_number
 from scalefair._typing import Array
+from scalefair.data import frames
 from scalefair.penalties import hsic
 from scalefair.penalties.share import (
     ShareEstimate,
@@ -154,7 +154,7 @@ class FairPath(PathBase):
         }
         if self._scores is not None:
             columns |= held_out_columns(self._scores)
-        return _frames.make_frame(columns)
+        return frames.make_frame(columns)
 
     @property
     def _criteria(self) -> tuple[str, str]:
@@ -236,7 +236,7 @@ class LossPath(PathBase):
     def table(self) -> pd.DataFrame:
         """The path as a data frame."""
         fits = self._estimators
-        return _frames.make_frame(
+        return frames.make_frame(
             {
                 "eta": self.etas,
                 "loss": np.array([fit.mean_loss_ for fit in fits]),

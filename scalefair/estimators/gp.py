@@ -23,8 +23,8 @@ from scalefair.estimators.gp_base import (
     check_positive_or_optimize,
     given,
 )
-from scalefair.maps import Nystroem
-from scalefair.maps._moving import MovingNystroem
+from scalefair.features import Nystroem
+from scalefair.features._moving import MovingNystroem
 from scalefair.solve.dense.process import ExactLaw, fit_dense
 from scalefair.solve.gp.distribution import (
     Distribution,
@@ -250,8 +250,8 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._checked_psi(rows.psi)
             fit = fit_dense(rows, spec, progress)
         else:
-            row_map = self._row_map(data, MovingNystroem if self.learn_landmarks else Nystroem)
-            evidence = MomentEvidence(spec, data.source, row_map, progress)
+            design = self._row_map(data, MovingNystroem if self.learn_landmarks else Nystroem)
+            evidence = MomentEvidence(spec, data.source, design, progress)
             fit = fit_features(evidence, data.sample)
         self._store_regression(fit, data)
 

@@ -14,7 +14,6 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from scalefair import _frames
 from scalefair._checks import (
     FINITE,
     MISSING_SENSITIVE,
@@ -27,20 +26,22 @@ from scalefair._checks import (
     check_weight_or_limit,
 )
 from scalefair._typing import Array, FeatureMap
+from scalefair.data import frames
+from scalefair.data.sources import ChunkSource
 from scalefair.estimators._base import all_or_nothing
 from scalefair.estimators._data import Preparation, TrainingData, open_inputs
 from scalefair.estimators._maps import check_maps, fitted_input_map, is_exact, sensitive_map
 from scalefair.estimators._predict import predictions
 from scalefair.estimators._progress import steps, watched
-from scalefair.maps import Nystroem
-from scalefair.maps._base import standard_deviation
+from scalefair.features import Nystroem
+from scalefair.features._base import standard_deviation
+from scalefair.features.design import Design
+from scalefair.moments import Moments
 from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
 from scalefair.solve.gp.distribution import OnChunks
 from scalefair.solve.gp.fit import ProcessFit
 from scalefair.solve.gp.search import Search
 from scalefair.solve.gp.spec import Progress, Spec
-from scalefair.statistics import Moments, RowMap
-from scalefair.stream import ChunkSource
 
 JITTER = 1e-8
 """Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ."""
@@ -165,13 +166,13 @@ class Process(CallbackSupportMixin):
         names = _check_feature_names_in(self)
         return [str(name) for i, name in enumerate(names) if i not in hidden]
 
-    def _row_map(self, data: TrainingData, nystroem: type[Nystroem] = Nystroem) -> RowMap:
+    def _row_map(self, data: TrainingData, nystroem: type[Nystroem] = Nystroem) -> Design:
         """Return the maps where the search starts, learnt on the sample."""
         jitter = FULL_JITTER if is_exact(self) else JITTER
         phi = fitted_input_map(self, data, nystroem, whitening="cholesky", cutoff=jitter)
         psi = self._checked_psi(sensitive_map(self, data))
         key = data.preparation.key
-        return RowMap(phi, psi, data.n_targets, whiten_rows=True, preparation=key)
+        return Design(phi, psi, data.n_targets, whiten_rows=True, preparation=key)
 
     def _checked_psi(self, psi: FeatureMap | None) -> FeatureMap | None:
         if psi is None and not self._is_ordinary():
@@ -221,7 +222,7 @@ class Process(CallbackSupportMixin):
             )
         scales = np.broadcast_to(theta, len(names))
         relevance = (self._input_scale / scales) ** 2
-        return _frames.make_frame({"input": names, "length_scale": scales, "relevance": relevance})
+        return frames.make_frame({"input": names, "length_scale": scales, "relevance": relevance})
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """Return the log evidence of the training rows, summed over outputs or classes.

@@ -18,6 +18,7 @@ from scalefair._checks import (
     check_number,
     check_penalty,
 )
+from scalefair.data.sources import ArraySource
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._folds import make_folds
 from scalefair.estimators._kernel_inputs import KernelInputsMixin
@@ -26,13 +27,12 @@ from scalefair.estimators._ridge import FairRidgeBase
 from scalefair.estimators._search import FoldedMoments, SearchResult, check_judgeable, search
 from scalefair.estimators.fair_path import FairPath, default_alphas, default_etas
 from scalefair.estimators.kernel import FairKernelRidge
+from scalefair.moments import Folds, Moments
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.limited import rescale
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System
-from scalefair.statistics import Folds, Moments
-from scalefair.stream import ArraySource
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)

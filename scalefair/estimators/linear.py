@@ -7,7 +7,7 @@ from typing import Any
 from scalefair._typing import FeatureMap
 from scalefair.estimators._data import TrainingData
 from scalefair.estimators._ridge import BatchRidgeBase
-from scalefair.maps import Identity
+from scalefair.features import Identity
 
 
 class FairRidge(BatchRidgeBase):

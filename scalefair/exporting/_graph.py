@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array
+from scalefair.features import ConcatMap, Identity, Nystroem, OneHot, ProductMap, RandomFourier
 from scalefair.kernels import RBF, Categorical, Laplace, Linear, Matern, Product, Scaled, Sum
-from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, ProductMap, RandomFourier
 
 OPSET, MACHINE_LEARNING, FORMAT = 18, 3, 9
 """Versions that runtimes of 2023 and later read."""

@@ -13,15 +13,15 @@ from scipy.linalg import solve_triangular
 
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Accumulator, Array, Chunk, FeatureMap, Rows
-from scalefair.maps._base import check_count
-from scalefair.maps.landmarks import distinct_rows
-from scalefair.maps.mixed import coded_columns, mixed_map, with_rare_groups
-from scalefair.maps.units import units_of
+from scalefair.data.sources._source import cut_chunk
+from scalefair.features._base import check_count
+from scalefair.features.design import whitened
+from scalefair.features.landmarks import distinct_rows
+from scalefair.features.mixed import coded_columns, mixed_map, with_rare_groups
+from scalefair.features.units import units_of
 from scalefair.measures._kernels import check_kernel, gram_of
 from scalefair.measures._pair import Pair, Variable
-from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
-from scalefair.statistics.rows import whitened
-from scalefair.stream._source import cut_chunk
+from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 
 TOLERANCE = 1e-9
 """Landmarks are added until so much of the trace of the sample's Gram matrix is left."""

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._typing import Array
+from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.features._base import check_choice, fitted_kernel
 from scalefair.kernels import Categorical, Kernel
 from scalefair.kernels.named import NAMES, plain_name
-from scalefair.maps._base import check_choice, fitted_kernel
 from scalefair.measures._pair import Variable
-from scalefair.stream._threads import available_threads, run_lanes
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from scipy.stats import random_table
 from scalefair import _jit
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.statistics import Moments
-from scalefair.stream._threads import available_threads, run_lanes
+from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.moments import Moments
 
 NEGLIGIBLE_VARIANCE = 1e-6
 """Part of the variance whose weights are merged into one of the same mean and variance."""

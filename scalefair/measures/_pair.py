@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _frames
-from scalefair._frames import Kind
 from scalefair._typing import Array, Chunk
-from scalefair.data import Look, OpenedRows, PartSurvey, open_rows, survey_rows
-from scalefair.data.survey import named, present
-from scalefair.encoding import (
+from scalefair.data import Look, OpenedRows, PartSurvey, frames, open_rows, survey_rows
+from scalefair.data.encoding import (
     ColumnStatistics,
     SensitiveEncoder,
     TableStatistics,
     warn_of_codes,
 )
+from scalefair.data.frames import Kind
+from scalefair.data.sources import ArraySource, ChunkSource, Sample
+from scalefair.data.survey import named, present
 from scalefair.errors import CannotJudgeError
-from scalefair.maps.mixed import SAMPLE_ROWS
-from scalefair.stream import ArraySource, ChunkSource, Sample
+from scalefair.features.mixed import SAMPLE_ROWS
 
 MAX_GROUPS = 1000
 """Combinations of categories beyond which groups are too small, or the column an identifier."""
@@ -280,11 +279,11 @@ def _numbers(names: Sequence[str], encoders: Sequence[SensitiveEncoder], chunk: 
 
 def _encoded(name: str, encoder: SensitiveEncoder, part: Any, index: NDArray[np.int64]) -> Array:
     """Numbers and codes of the rows that count; 0 in the others, whose levels nobody knows."""
-    table = _frames.as_table(part, one_column=True)
-    n = _frames.n_rows(table)
+    table = frames.as_table(part, one_column=True)
+    n = frames.n_rows(table)
     with named(name):
         if len(index) == n:
             return np.asarray(encoder.transform(table))
         out = np.zeros((n, encoder.n_features_in_))
-        out[index] = encoder.transform(_frames.take_rows(table, index))
+        out[index] = encoder.transform(frames.take_rows(table, index))
         return out

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _frames
 from scalefair._distinct import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.data import Look, PartSurvey, is_stream, table_of
-from scalefair.maps._base import check_choice, check_count, seed_of
+from scalefair.data import Look, PartSurvey, frames, is_stream, table_of
+from scalefair.features._base import check_choice, check_count, seed_of
 from scalefair.measures._features import pivot_map
 from scalefair.measures._kernels import Gram, gram_of
 from scalefair.measures._null import mixture_sf, permuted_statistics
@@ -123,9 +122,9 @@ def conditional_hsic_test(
 
 def _control(c: Any, n: int) -> tuple[Variable, Array]:
     table = table_of("c", c)
-    if _frames.n_rows(table) != n:
+    if frames.n_rows(table) != n:
         raise ValueError(
-            f"c has {_frames.n_rows(table)} rows but a and b have {n}; give one row each, in the "
+            f"c has {frames.n_rows(table)} rows but a and b have {n}; give one row each, in the "
             "same order"
         )
     part = PartSurvey.of(Look("c", groups=True), table, np.ones(n))

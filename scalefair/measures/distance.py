@@ -11,13 +11,13 @@ from scipy.stats import rankdata
 
 from scalefair import _jit
 from scalefair._typing import Array, Chunk
-from scalefair.maps._base import check_choice, check_count, seed_of
-from scalefair.maps.landmarks import distinct_rows
+from scalefair.features._base import check_choice, check_count, seed_of
+from scalefair.features.landmarks import distinct_rows
 from scalefair.measures._features import FeaturePair, PivotMap, pivot_map
 from scalefair.measures._kernels import PairSums, centred, pair_sums
 from scalefair.measures._pair import Pair, UndefinedError, Variable, open_pair
 from scalefair.measures.independence import PAIR_METHODS, squared_covariances
-from scalefair.statistics import Moments
+from scalefair.moments import Moments
 
 MAX_EXACT_DISTANCE_ROWS = 10_000
 """Up to so many rows of several columns, method="auto" compares every pair."""

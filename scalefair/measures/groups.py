@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.data import frames
 from scalefair.measures.grouping.attributes import Missing
 from scalefair.measures.grouping.frames import GroupFrame, Method, group_frames
 from scalefair.measures.grouping.judged import GroupSettings, Judged, judge, prepare
@@ -69,12 +69,12 @@ class GroupGaps:
     @property
     def table(self) -> pd.DataFrame:
         """One row per attribute, group and metric: count, weight, value, low, high, small."""
-        return _frames.make_frame(stacked([group_columns(f) for f in self.frames.values()]))
+        return frames.make_frame(stacked([group_columns(f) for f in self.frames.values()]))
 
     @property
     def gaps(self) -> pd.DataFrame:
         """One row per attribute and metric: difference and ratio with their intervals."""
-        return _frames.make_frame(stacked([gap_columns(f) for f in self.frames.values()]))
+        return frames.make_frame(stacked([gap_columns(f) for f in self.frames.values()]))
 
     def to_frame(self) -> pd.DataFrame:
         """Return `table`."""

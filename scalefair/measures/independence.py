@@ -9,8 +9,8 @@ import numpy as np
 
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array, Chunk
+from scalefair.features._base import check_choice, seed_of
 from scalefair.kernels.named import plain_name
-from scalefair.maps._base import check_choice, seed_of
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import (
     PairSums,
@@ -22,7 +22,7 @@ from scalefair.measures._kernels import (
     unbiased_of,
 )
 from scalefair.measures._pair import Pair, open_pair
-from scalefair.statistics import Moments
+from scalefair.moments import Moments
 
 MAX_EXACT_HSIC_ROWS = 4000
 """Up to so many rows in memory, method="auto" compares every pair."""

@@ -12,7 +12,7 @@ from scipy.special import digamma
 
 from scalefair._distinct import distinct
 from scalefair._typing import Array
-from scalefair.maps._base import check_count, seed_of
+from scalefair.features._base import check_count, seed_of
 from scalefair.measures._pair import UndefinedError, Variable, open_pair
 
 Counts = NDArray[np.int64]

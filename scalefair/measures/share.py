@@ -13,15 +13,15 @@ from scipy.special import ndtri
 
 from scalefair._hash import balanced_fold
 from scalefair._typing import Array
-from scalefair.maps import Identity, OneHot
-from scalefair.maps._base import check_count, seed_of
-from scalefair.maps.mixed import SAMPLE_ROWS
+from scalefair.features import Identity, OneHot
+from scalefair.features._base import check_count, seed_of
+from scalefair.features.mixed import SAMPLE_ROWS
 from scalefair.measures._features import ColumnsBeside, FeaturePair, model_map
 from scalefair.measures._kernels import check_kernel
 from scalefair.measures._pair import Pair, TooFineError, open_pair
+from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.penalties.factors import FunctionSpace
 from scalefair.penalties.share import share_of_block, share_of_variance, size_of_block
-from scalefair.statistics import ALL_ROWS, FoldMoments, Folds, Moments
 
 SHARE_RIDGES = np.logspace(-9, -1, 17)
 """What eps="auto" chooses from."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from scalefair._distinct import distinct
 from scalefair._typing import Array, FeatureMap
-from scalefair.maps._base import check_choice, check_count, seed_of
+from scalefair.features._base import check_choice, check_count, seed_of
+from scalefair.features.design import whitened
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import check_kernel, gram_of
 from scalefair.measures._null import (
@@ -23,8 +24,7 @@ from scalefair.measures._null import (
     spectral_sf,
 )
 from scalefair.measures._pair import Pair, open_pair
-from scalefair.statistics import Moments
-from scalefair.statistics.rows import whitened
+from scalefair.moments import Moments
 
 TEST_METHODS = ("auto", "permutation", "gamma", "spectral", "features")
 

@@ -3,7 +3,7 @@
     θ(f) = Cov(f, g) / Var f,    g the best function of s in the span of ψ
 
 For groups that is the between-group share of the variance. For numbers g is a ridge fit, with εκ
-on its coefficients (κ: `scalefair.maps.units`), and Cov(f, g) is meant, never Var g. The ε of a
+on its coefficients (κ: `scalefair.features.units`), and Cov(f, g) is meant, never Var g. The ε of a
 penalty plays no part: measured with it, a large ε would hide what it leaves unpunished.
 
 - In sample there is no correction for chance, and ε is 1e-6 for numbers, none for groups.
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
+from scalefair.moments import Moments
 from scalefair.penalties.factors import (
     CONTROL_EPS,
     Features,
@@ -31,7 +32,6 @@ from scalefair.penalties.factors import (
     normalized,
     partial_covariance,
 )
-from scalefair.statistics import Moments
 
 HELD_OUT_EPS = (1e-6, 1e-4, 1e-2)
 """Ridges of g that held-out rows are judged with; the largest share counts."""

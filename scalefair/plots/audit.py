@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from scalefair import _frames
+from scalefair.data import frames
 from scalefair.measures.groups import group_gaps
 from scalefair.plots.figures import COLORS, MARKERS, Display, predicted
 
@@ -104,7 +104,7 @@ class AuditDisplay(Display):
             rows = table[table["metric"] == metric]
             labels = rows["attribute"] + ": " + rows["group"]
             parts.append(rows[["value", "low", "high"]].assign(label=labels, model=name))
-        return cls(_frames.stack_rows(parts), metric).plot(ax)
+        return cls(frames.stack_rows(parts), metric).plot(ax)
 
     @classmethod
     def from_estimator(

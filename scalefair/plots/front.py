@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from matplotlib.axes import Axes
 
-from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.data import frames
 from scalefair.measures import explained_share
 from scalefair.plots.figures import (
     COLORS,
@@ -69,7 +69,7 @@ class FrontDisplay(Display):
         parts = [_front_columns(name, model) for name, model in estimators.items()]
         sampled = [part.pop("held_out") for part in parts]
         where = "held-out" if all(sampled) else "in the sample"
-        return cls(_frames.make_frame(_stack_columns(parts)), where).plot(ax)
+        return cls(frames.make_frame(_stack_columns(parts)), where).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -115,7 +115,7 @@ class FrontDisplay(Display):
         }
         fits = [_fit_of(y, f) for f in predictions.values()]
         points |= {"r2": [r2 for r2, _ in fits], "r2_error": [error for _, error in fits]}
-        return cls(_frames.make_frame(points)).plot(ax)
+        return cls(frames.make_frame(points)).plot(ax)
 
     @classmethod
     def from_models(

@@ -13,8 +13,8 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import roc_auc_score
 
-from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.data import frames
 from scalefair.estimators import (
     FairGPClassifier,
     FairGPRegressor,
@@ -24,12 +24,12 @@ from scalefair.estimators import (
     FairKernelRidgeCV,
     FairRidge,
 )
+from scalefair.moments.products import CrossMoments
 from scalefair.plots import row_at
 from scalefair.plots.figures import predicted
 from scalefair.report.groups import Groups, Share, between_share, cross, share_and_error
 from scalefair.report.independence import independence
 from scalefair.report.problem import Problem, Sample
-from scalefair.statistics.products import CrossMoments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -345,7 +345,7 @@ def _refitted(estimator: Any, train: Sample, eta: float) -> Any:
 def compare(models: dict[float, Any], test: Sample, groups: Groups) -> pd.DataFrame:
     """Return error and share of each model on the held-out rows, with their standard errors."""
     rows = [_compared_row(eta, model, test, groups) for eta, model in models.items()]
-    return _frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
+    return frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
 
 
 def _compared_row(eta: float, model: Any, test: Sample, groups: Groups) -> dict[str, float]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.data import frames
 from scalefair.measures.grouping.attributes import Crossing as Groups
 from scalefair.measures.grouping.attributes import cross
 from scalefair.penalties.share import corrected, share_of_variance
@@ -38,7 +38,7 @@ def group_table(groups: Groups, y: Array, before: Array, after: Array) -> pd.Dat
 
 
 def _by_size(groups: Groups, columns: dict[str, Any]) -> pd.DataFrame:
-    table = _frames.make_frame({"group": groups.names, "rows": groups.counts, **columns})
+    table = frames.make_frame({"group": groups.names, "rows": groups.counts, **columns})
     return table.sort_values("rows", ascending=False, kind="stable").reset_index(drop=True)
 
 

@@ -6,9 +6,9 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from scalefair import _frames
 from scalefair._typing import Array
 from scalefair.auditing import audit
+from scalefair.data import frames
 from scalefair.errors import CannotJudgeError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _beside(table: pd.DataFrame) -> pd.DataFrame:
             values = {name: float(by.loc[name, "value"]) for name in ("before", "after")}
             n = int(by["rows"].iloc[0])
             rows.append({"attribute": attribute, "measure": measure, **values, "rows": n})
-    return _frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
+    return frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
 
 
 def verdict(table: pd.DataFrame, names: str) -> str:

@@ -12,9 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from sklearn.base import clone
 
-from scalefair import __version__, _frames
+from scalefair import __version__
 from scalefair._files import write_atomically
 from scalefair.auditing.words import listed
+from scalefair.data import frames
 from scalefair.errors import UnsavableError
 from scalefair.persistence import save
 from scalefair.plots import (
@@ -110,7 +111,7 @@ def make_report(
     train, test, held_out = hold_out(X, numbers, S, random_state)
     code = "# X, y, S: inputs, target and sensitive attributes"
     problem = Problem(
-        source, target, _frames.column_names(S) or [], train, test, held_out, levels, code
+        source, target, frames.column_names(S) or [], train, test, held_out, levels, code
     )
     result = fit_frontier(problem, clone(estimator))
     write_report(result, out, __version__)
@@ -128,15 +129,15 @@ def _sensitive(estimator: Any, X: Any, given: Any) -> Any:
             "sensitive_features is missing; give them here, or name columns of X with "
             "sensitive_columns"
         )
-    table = given if columns is None else _frames.take_columns(X, columns)
-    names = _frames.column_names(table)
+    table = given if columns is None else frames.take_columns(X, columns)
+    names = frames.column_names(table)
     if names is not None:
         return table
-    columns = _frames.columns(_frames.as_table(table, one_column=True), "s")
-    return _frames.make_frame({c.name or f"s{i}": _cells(c) for i, c in enumerate(columns)})
+    columns = frames.columns(frames.as_table(table, one_column=True), "s")
+    return frames.make_frame({c.name or f"s{i}": _cells(c) for i, c in enumerate(columns)})
 
 
-def _cells(column: _frames.Column) -> Any:
+def _cells(column: frames.Column) -> Any:
     if column.kind != "categorical":
         return column.floats()
     codes, levels = column.codes()
@@ -145,10 +146,10 @@ def _cells(column: _frames.Column) -> Any:
 
 def _target_table(y: Any, target: str) -> Any:
     """Return y as a table of one column of that name."""
-    (column,) = _frames.columns(_frames.as_table(y, one_column=True), "y")
+    (column,) = frames.columns(frames.as_table(y, one_column=True), "y")
     if column.kind in ("numeric", "boolean", "empty"):
-        return _frames.make_frame({target: column.floats()})
-    return _frames.make_frame({target: _cells(column)})
+        return frames.make_frame({target: column.floats()})
+    return frames.make_frame({target: _cells(column)})
 
 
 def write_report(frontier: Frontier, folder: str | os.PathLike[str], version: str) -> Path:

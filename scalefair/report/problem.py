@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _frames
 from scalefair._hash import smallest_hash
 from scalefair._typing import Array
+from scalefair.data import frames
+from scalefair.data.sources import FileSource, Scan
 from scalefair.errors import located
-from scalefair.stream import FileSource, Scan
 
 HELD_OUT = 0.2
 MAX_HELD_OUT = 50_000
@@ -74,7 +74,7 @@ class Problem:
     @property
     def sees_sensitive(self) -> bool:
         """Whether the sensitive attributes are among the inputs."""
-        return {*self.sensitive} <= {*(_frames.column_names(self.test.X) or ())}
+        return {*self.sensitive} <= {*(frames.column_names(self.test.X) or ())}
 
     @property
     def is_binary(self) -> bool:
@@ -112,7 +112,7 @@ def from_table(
     sensitive = list(dict.fromkeys(sensitive))
     check_roles(table, target, sensitive)
     y, levels = read_target(table, target)
-    X, S = _frames.drop_columns(table, target), _frames.take_columns(table, sensitive)
+    X, S = frames.drop_columns(table, target), frames.take_columns(table, sensitive)
     train, test, held_out = hold_out(X, y, S, seed)
     if np.ptp(train.y) == 0:
         raise ValueError(
@@ -171,15 +171,15 @@ def _rows_at(scan: Scan, rows: Any) -> Any:
     for chunk in FileSource(scan).chunks(_CHUNK):
         low, high = np.searchsorted(rows, [chunk.row, chunk.row + chunk.n_rows])
         if high > low:
-            parts.append(_frames.take_rows(chunk.x, rows[low:high] - chunk.row))
-    return _frames.stack_rows(parts)
+            parts.append(frames.take_rows(chunk.x, rows[low:high] - chunk.row))
+    return frames.stack_rows(parts)
 
 
 def _zeros_and_ones(column: Scan, levels: tuple[str, str]) -> Any:
     """Return a column of two levels as 0 and 1, one byte a row."""
     parts = []
     for chunk in FileSource(column).chunks(_CHUNK):
-        (values,) = _frames.columns(chunk.x)
+        (values,) = frames.columns(chunk.x)
         codes, names = values.codes()
         strange = [name for name in names if name not in levels]
         if strange or (codes < 0).any():
@@ -194,7 +194,7 @@ def _zeros_and_ones(column: Scan, levels: tuple[str, str]) -> Any:
 
 def read_target(table: Any, target: str) -> tuple[Array, tuple[str, str] | None]:
     """Return the target as numbers, and the two text levels that became 0 and 1, if any."""
-    (column,) = _frames.columns(_frames.take_columns(table, target))
+    (column,) = frames.columns(frames.take_columns(table, target))
     levels = None
     if column.kind in ("numeric", "boolean"):
         y = column.floats()
@@ -213,7 +213,7 @@ def read_target(table: Any, target: str) -> tuple[Array, tuple[str, str] | None]
     return y, levels
 
 
-def _two_levels(column: _frames.Column) -> tuple[Array, tuple[str, str]]:
+def _two_levels(column: frames.Column) -> tuple[Array, tuple[str, str]]:
     codes, levels = column.codes()
     if len(levels) != 2:
         shown = ", ".join(map(repr, sorted(levels)[:5])) + ", ..." * (len(levels) > 5)
@@ -230,7 +230,7 @@ def check_roles(table: Any, target: str, sensitive: Sequence[str]) -> None:
     """Raise ValueError if a table lacks columns, or if they have two roles."""
     for argument, chosen in (("target", [target]), ("sensitive", sensitive)):
         with located(argument):
-            _frames.column_positions(table, chosen)
+            frames.column_positions(table, chosen)
     if not sensitive:
         raise ValueError("sensitive: no column given; name at least one")
     if target in sensitive:
@@ -264,7 +264,7 @@ def hold_out(X: Any, y: Array, S: Any, seed: int) -> tuple[Sample, Sample, str]:
         )
     tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
     train, test = (
-        Sample(_frames.take_rows(X, rows), y[rows], _frames.take_rows(S, rows))
+        Sample(frames.take_rows(X, rows), y[rows], frames.take_rows(S, rows))
         for rows in (np.delete(np.arange(n), tested), tested)
     )
     return train, test, f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"

@@ -9,9 +9,9 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from scalefair import _frames
 from scalefair._typing import Array
 from scalefair.auditing.words import listed
+from scalefair.data import frames
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.kernels import Product, Sum
 from scalefair.plots import path_points, target_variance
@@ -54,7 +54,7 @@ def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
     chosen = frontier.chosen
     if frontier.test_table is None and chosen is not None and not frontier.is_on_front:
         both = {str(name): [*rows[name], *chosen[name]] for name in rows}
-        rows = _frames.make_frame(both).sort_values("explained_share_cv", kind="stable")
+        rows = frames.make_frame(both).sort_values("explained_share_cv", kind="stable")
     is_chosen = np.zeros(len(rows), dtype=bool)
     if chosen is not None:
         names = [name for name in ("alpha", "eta") if name in rows]
@@ -121,7 +121,7 @@ def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
     for name, table in (("before", plain), ("after", fair)):
         columns[name] = table.loc[order, "length_scale"].to_numpy()
         columns[f"{name}_relevance"] = table.loc[order, "relevance"].to_numpy()
-    return _frames.make_frame(columns)
+    return frames.make_frame(columns)
 
 
 def _has_scales_of_inputs(model: Any) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from scalefair import _frames
 from scalefair._files import plain
 from scalefair.auditing.words import listed
+from scalefair.data import frames
 from scalefair.report.frontier import Frontier, Scores
 from scalefair.report.groups import Share, group_table
 from scalefair.report.problem import Problem
@@ -131,7 +131,7 @@ def load_code(frontier: Frontier, name: str) -> str:
 
 def names_of_inputs(problem: Problem) -> list[str]:
     """Return the names of the inputs, none for arrays."""
-    return _frames.column_names(problem.test.X) or []
+    return frames.column_names(problem.test.X) or []
 
 
 def _parameter(estimator: Any, name: str) -> Any:

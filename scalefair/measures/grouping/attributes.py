@@ -10,12 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _frames
-from scalefair._frames import Column, Kind
 from scalefair._typing import Array
-from scalefair.data import MAX_LEVELS_OF_NUMBERS, Survey
+from scalefair.data import MAX_LEVELS_OF_NUMBERS, Survey, frames
+from scalefair.data.encoding import ColumnStatistics
+from scalefair.data.frames import Column, Kind
 from scalefair.data.survey import Values
-from scalefair.encoding import ColumnStatistics
 from scalefair.errors import CannotJudgeError
 
 MAX_LEVELS = 1000
@@ -208,9 +207,9 @@ def cross(sensitive: Any) -> Crossing:
     Categories and numbers with at most eight values keep their values; other numbers are cut at
     their quartiles. A missing value is a level of its own.
     """
-    table = _frames.as_table(sensitive, one_column=True)
-    columns = _frames.columns(table, prefix="s")
-    codes = np.zeros(_frames.n_rows(table), dtype=np.int64)
+    table = frames.as_table(sensitive, one_column=True)
+    columns = frames.columns(table, prefix="s")
+    codes = np.zeros(frames.n_rows(table), dtype=np.int64)
     names, cut = [""], []
     for column in columns:
         level_codes, levels, was_cut = _crossed_levels(column)

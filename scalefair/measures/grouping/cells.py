@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import pdtr
 
-from scalefair import _frames
-from scalefair._frames import Column
 from scalefair._hash import hash_uniform, row_hash
 from scalefair._typing import Array, Chunk
-from scalefair.data import Sums
+from scalefair.data import Sums, frames
+from scalefair.data.frames import Column
 from scalefair.data.survey import present, without_gaps
 from scalefair.errors import CannotJudgeError
 from scalefair.measures.grouping.attributes import Attribute, Missing
@@ -73,22 +72,22 @@ class Plan:
         """Return the rows of a chunk that count."""
         chunk = without_gaps(chunk) if self.missing == "drop" else chunk
         index = present(chunk)
-        x, s = np.asarray(chunk.x, np.float64), _frames.as_table(chunk.s, one_column=True)
+        x, s = np.asarray(chunk.x, np.float64), frames.as_table(chunk.s, one_column=True)
         weight = np.ones(len(x)) if chunk.weight is None else np.asarray(chunk.weight, np.float64)
         if len(index) < len(x):
-            x, weight, s = x[index], weight[index], _frames.take_rows(s, index)
+            x, weight, s = x[index], weight[index], frames.take_rows(s, index)
         truth = None if chunk.y is None else np.asarray(chunk.y, np.float64)[index, 0]
-        return CountedRows(x, _frames.columns(s, "s"), truth, weight, chunk.row + index)
+        return CountedRows(x, frames.columns(s, "s"), truth, weight, chunk.row + index)
 
     def numeric(self, chunk: Chunk) -> Chunk:
         """Return a chunk whose attributes are numbers and codes; rows that do not count weigh 0."""
         chunk = without_gaps(chunk) if self.missing == "drop" else chunk
-        x, s = np.asarray(chunk.x, np.float64), _frames.as_table(chunk.s, one_column=True)
+        x, s = np.asarray(chunk.x, np.float64), frames.as_table(chunk.s, one_column=True)
         return replace(chunk, x=x, s=self.numbers(s), y=None)
 
     def numbers(self, s: Any) -> Array:
         """Return the attributes of some rows as numbers and codes, of shape (k, p)."""
-        pairs = zip(self.attributes, _frames.columns(s, "s"), strict=True)
+        pairs = zip(self.attributes, frames.columns(s, "s"), strict=True)
         return np.column_stack([attribute.values(column) for attribute, column in pairs])
 
     def codes(self, rows: CountedRows, crossing: Sequence[int]) -> NDArray[np.int64]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _frames
 from scalefair._typing import Array
+from scalefair.data import frames
 from scalefair.measures.grouping.intervals import Estimate, Gap, Mask, difference, ratio
 from scalefair.measures.grouping.judged import Judged
 
@@ -130,7 +130,7 @@ class GroupFrame:
         columns: dict[str, Any] = {
             f"{j}": [levels[j] for levels in self.levels] for j in range(len(self.attributes))
         }
-        frame = _frames.make_frame(columns | {"count": self.counts} | values)
+        frame = frames.make_frame(columns | {"count": self.counts} | values)
         frame = frame.set_index(list(columns))
         frame.index.names = list(self.attributes)
         return frame
@@ -143,7 +143,7 @@ def _check_method(method: Any) -> str:
 
 
 def _series(values: dict[str, float]) -> pd.Series:
-    frame = _frames.make_frame({"metric": list(values), "value": list(values.values())})
+    frame = frames.make_frame({"metric": list(values), "value": list(values.values())})
     series: pd.Series = frame.set_index("metric")["value"].rename(None)
     series.index.name = None
     return series

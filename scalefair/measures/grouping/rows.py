@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from scalefair import _frames
 from scalefair._typing import Array, Chunk
-from scalefair.data import is_stream, open_rows, table_of
-from scalefair.stream import BatchSource, ChunkSource, Scan, is_dask
+from scalefair.data import frames, is_stream, open_rows, table_of
+from scalefair.data.sources import BatchSource, ChunkSource, Scan, is_dask
 
 AUDIT_ARGUMENTS = {"x": "y_pred", "y": "y_true"}
 
@@ -71,14 +70,14 @@ def _with_floats(models: tuple[str, ...], chunk: Chunk) -> Chunk:
 
 def _floats(x: Any, models: tuple[str, ...], row: int) -> Array:
     """Return the predictions of a chunk as floats of shape (k, M), all finite."""
-    columns = _frames.columns(_frames.as_table(x, one_column=True), "y_pred")
+    columns = frames.columns(frames.as_table(x, one_column=True), "y_pred")
     if len(columns) != len(models):
         raise ValueError(f"y_pred has {len(columns)} columns in some rows; expected {len(models)}")
     named = (replace(c, name=model) for c, model in zip(columns, models, strict=True))
     return np.column_stack([_finite(column, row) for column in named])
 
 
-def _finite(column: _frames.Column, row: int) -> Array:
+def _finite(column: frames.Column, row: int) -> Array:
     if column.kind not in ("numeric", "boolean"):
         raise ValueError(
             f"y_pred {column.name!r} is {column.kind}, not numeric; expected scores, "
@@ -99,7 +98,7 @@ def _predictions(y_pred: Any) -> tuple[tuple[str, ...], Any]:
     if isinstance(y_pred, Mapping):
         return _joined(y_pred)
     if isinstance(y_pred, BatchSource):
-        return _names(_frames.as_table(next(y_pred.chunks(1)).x, one_column=True)), y_pred
+        return _names(frames.as_table(next(y_pred.chunks(1)).x, one_column=True)), y_pred
     part = table_of("y_pred", y_pred)
     if part is None:
         raise ValueError("y_pred=None; expected predictions, one for each row")
@@ -110,7 +109,7 @@ def _predictions(y_pred: Any) -> tuple[tuple[str, ...], Any]:
 
 
 def _names(part: Any) -> tuple[str, ...]:
-    names = part.columns if is_stream(part) and _named(part) else _frames.column_names(part)
+    names = part.columns if is_stream(part) and _named(part) else frames.column_names(part)
     if names is None:
         names = ["y_pred"] if _width(part) == 1 else [f"model {j}" for j in range(_width(part))]
     return tuple(map(str, names))

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from scalefair._typing import Array
+from scalefair.moments.gradient import RowAdjoint
 from scalefair.solve.gp.gaussian import GaussianPoint
 from scalefair.solve.gp.system import GaussianSlice
-from scalefair.statistics.gradient import RowAdjoint
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,11 @@ from functools import partial
 import numpy as np
 
 from scalefair._typing import Array
+from scalefair.data.sources import ChunkSource
+from scalefair.features.design import Design, chunk_rows
 from scalefair.losses import Logistic, OneVsRest
+from scalefair.moments import accumulate
+from scalefair.moments.laplace import laplace_scale_gradient
 from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
 from scalefair.solve.gp.distribution import LatentLaw, missing_variance
 from scalefair.solve.gp.evidence import hyper_of, kernel_of, map_at, map_bounds
@@ -29,9 +33,6 @@ from scalefair.solve.gp.search import Box, Search, maximise, scale_sentences, se
 from scalefair.solve.gp.spec import Bounds, Progress, Spec
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import System
-from scalefair.statistics import RowMap, accumulate, chunk_rows
-from scalefair.statistics.laplace import laplace_scale_gradient
-from scalefair.stream import ChunkSource
 
 SIGNAL = (
     "the classes show no signal that these features follow; probabilities are nearly constant",
@@ -50,7 +51,7 @@ class LaplaceEvidence:
     spec : Spec
     source : ChunkSource
         Of numeric chunks, y as the loss wants it.
-    row_map : RowMap
+    design : Design
         The maps where the search starts.
     progress : Progress
         Hears of every chunk.
@@ -61,11 +62,9 @@ class LaplaceEvidence:
         Passes over the rows so far.
     """
 
-    def __init__(
-        self, spec: Spec, source: ChunkSource, row_map: RowMap, progress: Progress
-    ) -> None:
-        self.spec, self.source, self.row_map, self.progress = spec, source, row_map, progress
-        k = row_map.n_targets
+    def __init__(self, spec: Spec, source: ChunkSource, design: Design, progress: Progress) -> None:
+        self.spec, self.source, self.design, self.progress = spec, source, design, progress
+        k = design.n_targets
         self.loss = Logistic() if k == 1 else OneVsRest(k)
         self.n_passes = 0
         self._last: tuple[Array, Problem] | None = None
@@ -80,12 +79,12 @@ class LaplaceEvidence:
     @property
     def start(self) -> Array:
         """log θ and log a where the search starts."""
-        return np.append(hyper_of(self.row_map.phi), np.clip(0.0, *self.amplitude_bounds))
+        return np.append(hyper_of(self.design.phi), np.clip(0.0, *self.amplitude_bounds))
 
     @property
     def bounds(self) -> Box:
         """Bounds of the search."""
-        return [*map_bounds(self.row_map.phi, self.spec), self.amplitude_bounds]
+        return [*map_bounds(self.design.phi, self.spec), self.amplitude_bounds]
 
     @property
     def amplitude_bounds(self) -> Bounds:
@@ -98,13 +97,13 @@ class LaplaceEvidence:
         scales = hyper[:-1]
         if self._last is not None and np.array_equal(self._last[0], scales):
             return self._last[1]
-        spec, row_map = self.spec, replace(self.row_map, phi=map_at(self.row_map.phi, scales))
-        rows = spec.chunk_rows or chunk_rows(row_map.blocks["phi"], np.float64)
+        spec, design = self.spec, replace(self.design, phi=map_at(self.design.phi, scales))
+        rows = spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
         with self.progress.watched(self.source, rows) as source:
-            (moments,) = accumulate(source, row_map, rows=rows)
+            (moments,) = accumulate(source, design, rows=rows)
         self.n_passes += 1
         system = System.build(moments, fit_intercept=False, penalty=spec.penalty, eps=spec.eps)
-        problem = Problem(self.source, row_map, self.loss, system, rows)
+        problem = Problem(self.source, design, self.loss, system, rows)
         self._last = scales.copy(), problem
         return problem
 
@@ -180,8 +179,8 @@ def fit_classes(evidence: LaplaceEvidence) -> GPClassifierFit:
     free = evidence.amplitude_bounds[0] < evidence.amplitude_bounds[1]
     if spec.unfairness is not None and free and 0 < point.eta < np.inf:
         point = _amplitude_again(evidence, result, point)
-    moments, row_map = point.problem.system.moments, point.problem.row_map
-    phi, amplitude = row_map.phi, point.amplitude
+    moments, design = point.problem.system.moments, point.problem.design
+    phi, amplitude = design.phi, point.amplitude
     scales = hyper_of(phi)
     sentences = [
         *at_log_bounds("amplitude", np.log(amplitude), evidence.amplitude_bounds, SIGNAL),
@@ -189,7 +188,7 @@ def fit_classes(evidence: LaplaceEvidence) -> GPClassifierFit:
     ]
     return GPClassifierFit(
         distribution=LatentLaw(phi, point.coef, point.factors, missing_variance(phi, amplitude)),
-        psi=row_map.psi, kernel=scaled(kernel_of(phi), amplitude),
+        psi=design.psi, kernel=scaled(kernel_of(phi), amplitude),
         theta=np.append(scales, np.log(amplitude)), amplitude=amplitude, eta=point.eta,
         log_evidence=point.log_evidence, share=point.problem.share(point.coef),
         n_rows=moments.n_rows, diagnostics=_diagnostics(point), search=result,

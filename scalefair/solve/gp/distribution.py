@@ -26,10 +26,10 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
-from scalefair.maps import Nystroem
+from scalefair.features import Nystroem
+from scalefair.features.design import whitened
 from scalefair.solve.gp.averaged import averaged_probability
 from scalefair.solve.gp.gaussian import GaussianFunction
-from scalefair.statistics.rows import whitened
 
 
 def missing_variance(phi: FeatureMap, amplitude: float) -> float:

@@ -14,8 +14,12 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array, FeatureMap
+from scalefair.data.sources import ChunkSource
+from scalefair.features._moving import MovingNystroem
+from scalefair.features.design import Design, chunk_rows
 from scalefair.kernels import Kernel
-from scalefair.maps._moving import MovingNystroem
+from scalefair.moments import accumulate
+from scalefair.moments.gradient import length_scale_gradient
 from scalefair.solve.gp.adjoint import row_adjoint
 from scalefair.solve.gp.gaussian import GaussianPoint
 from scalefair.solve.gp.limit import largest_eta, limited, limiting_eta
@@ -23,9 +27,6 @@ from scalefair.solve.gp.profile import Profile, profile_noise
 from scalefair.solve.gp.search import Box
 from scalefair.solve.gp.spec import Bounds, Progress, Spec
 from scalefair.solve.gp.system import GaussianSystem
-from scalefair.statistics import RowMap, accumulate, chunk_rows
-from scalefair.statistics.gradient import length_scale_gradient
-from scalefair.stream import ChunkSource
 
 
 def kernel_of(phi: Any) -> Kernel | None:
@@ -69,7 +70,7 @@ class MomentEvidence:
     spec : Spec
     source : ChunkSource
         Of numeric chunks.
-    row_map : RowMap
+    design : Design
         The maps where the search starts.
     progress : Progress
         Hears of every chunk.
@@ -77,57 +78,57 @@ class MomentEvidence:
 
     spec: Spec
     source: ChunkSource
-    row_map: RowMap
+    design: Design
     progress: Progress = field(default_factory=Progress)
 
     @property
     def start(self) -> Array:
         """Where the search starts: log θ, and landmarks if they are learnt."""
-        return hyper_of(self.row_map.phi)
+        return hyper_of(self.design.phi)
 
     @property
     def bounds(self) -> Box:
         """Bounds of the search."""
-        return map_bounds(self.row_map.phi, self.spec)
+        return map_bounds(self.design.phi, self.spec)
 
-    def at(self, hyper: Array) -> RowMap:
+    def at(self, hyper: Array) -> Design:
         """Return the maps at other hyperparameters."""
-        return self._with(map_at(self.row_map.phi, hyper))
+        return self._with(map_at(self.design.phi, hyper))
 
-    def _with(self, phi: FeatureMap) -> RowMap:
-        return replace(self.row_map, phi=phi)
+    def _with(self, phi: FeatureMap) -> Design:
+        return replace(self.design, phi=phi)
 
-    def system(self, row_map: RowMap) -> GaussianSystem:
+    def system(self, design: Design) -> GaussianSystem:
         """Return the decomposed statistics, by one pass."""
-        rows = self.spec.chunk_rows or chunk_rows(row_map.blocks["phi"], np.float64)
+        rows = self.spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
         with self.progress.watched(self.source, rows) as source:
-            (moments,) = accumulate(source, row_map, rows=rows)
+            (moments,) = accumulate(source, design, rows=rows)
         return GaussianSystem.build(moments, penalty=self.spec.penalty, eps=self.spec.eps)
 
-    def gradient(self, row_map: RowMap, point: GaussianPoint) -> Array:
+    def gradient(self, design: Design, point: GaussianPoint) -> Array:
         """Return ∂ log evidence/∂hyper at fixed noise and amplitude, by one pass."""
         rows = self.spec.chunk_rows
-        size = rows or chunk_rows(4 * row_map.phi.n_raw_, np.float64)
+        size = rows or chunk_rows(4 * design.phi.n_raw_, np.float64)
         with self.progress.watched(self.source, size) as source:
-            return length_scale_gradient(source, row_map, row_adjoint(point), rows=rows)
+            return length_scale_gradient(source, design, row_adjoint(point), rows=rows)
 
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
         """Return the log evidence at the best noise and amplitude, its gradient, and n·t."""
-        row_map = self.at(hyper)
-        system = self.system(row_map)
+        design = self.at(hyper)
+        system = self.system(design)
         point = self.profile(system, eta).point
-        return point.log_evidence, self.gradient(row_map, point), system.n * system.outputs
+        return point.log_evidence, self.gradient(design, point), system.n * system.outputs
 
     def fixed(
         self, phi: Any, theta: Array, eta: float, *, gradient: bool
     ) -> tuple[float, Array | None]:
         """Return the log evidence at [log θ, log a, log σ²] and its gradient, or None."""
-        row_map = self._with(phi if len(theta) == 2 else phi.with_length_scale(np.exp(theta[:-2])))
+        design = self._with(phi if len(theta) == 2 else phi.with_length_scale(np.exp(theta[:-2])))
         amplitude, noise = np.exp(theta[-2:])
-        point = GaussianPoint.of(self.system(row_map), noise=noise, amplitude=amplitude, eta=eta)
+        point = GaussianPoint.of(self.system(design), noise=noise, amplitude=amplitude, eta=eta)
         if not gradient:
             return point.log_evidence, None
-        in_scale = self.gradient(row_map, point) if len(theta) > 2 else np.zeros(0)
+        in_scale = self.gradient(design, point) if len(theta) > 2 else np.zeros(0)
         return point.log_evidence, np.concatenate([in_scale, point.gradient[[1, 0]]])
 
     def profile(self, system: GaussianSystem, eta: float) -> Profile:

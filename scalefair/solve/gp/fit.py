@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.features._moving import MovingNystroem
+from scalefair.features.design import whitened
 from scalefair.kernels import Kernel, Scaled
-from scalefair.maps._moving import MovingNystroem
+from scalefair.moments import Moments
 from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
 from scalefair.solve.gp.distribution import FeatureLaw, missing_variance, residual
 from scalefair.solve.gp.evidence import MomentEvidence, hyper_of, kernel_of
 from scalefair.solve.gp.limit import share_of
 from scalefair.solve.gp.search import Search, scale_sentences, search
 from scalefair.solve.gp.spec import Progress
-from scalefair.statistics import Moments
-from scalefair.statistics.rows import whitened
 
 CONSTANT = (
     "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "
@@ -104,9 +104,9 @@ def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
         Rows that tell how much of the kernel a Nyström map usually misses.
     """
     spec, result = evidence.spec, search(evidence)
-    row_map = evidence.at(result.hyper)
-    profile, eta = evidence.settle(evidence.system(row_map))
-    point, phi = profile.point, row_map.phi
+    design = evidence.at(result.hyper)
+    profile, eta = evidence.settle(evidence.system(design))
+    point, phi = profile.point, design.phi
     if isinstance(phi, MovingNystroem):
         phi = phi.settled()
     system, amplitude = point.slice.system, point.amplitude
@@ -116,7 +116,7 @@ def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     scales = hyper_of(phi)
     share = share_of(point)
     fit = GPFit(
-        distribution=distribution, psi=row_map.psi, kernel=scaled(kernel_of(phi), amplitude),
+        distribution=distribution, psi=design.psi, kernel=scaled(kernel_of(phi), amplitude),
         theta=np.append(scales, np.log([amplitude, point.noise])), amplitude=amplitude, eta=eta,
         log_evidence=point.log_evidence, share=share, n_rows=system.moments.n_rows,
         diagnostics=of_eigenvalues(system.values, point.slice.ratio), search=result,

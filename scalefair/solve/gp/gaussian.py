@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 
 from scalefair._typing import Array, Rows
+from scalefair.moments import Moments
 from scalefair.solve.dense.ridge import check_number
 from scalefair.solve.gp.system import GaussianSlice, GaussianSystem
-from scalefair.statistics import Moments
 
 
 @dataclass(frozen=True, eq=False)

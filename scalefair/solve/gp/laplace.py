@@ -26,12 +26,12 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
+from scalefair.moments.laplace import LaplaceAdjoint, Mode, skew_sums
 from scalefair.solve.gp.adjoint import pull, volume_slope
 from scalefair.solve.gp.gaussian import GaussianPoint
 from scalefair.solve.gp.system import GaussianSlice, GaussianSystem, sensitive_root
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight
-from scalefair.statistics.laplace import LaplaceAdjoint, Mode, skew_sums
 
 TOL = 1e-13
 """Of Newton's method: the evidence feels an error of the mode in its first power."""
@@ -116,7 +116,7 @@ class LaplacePoint:
     def mode(self) -> Mode:
         """What passes over the rows must know."""
         problem = self.problem
-        return Mode(problem.row_map, problem.loss, self.coef, self.factors)
+        return Mode(problem.design, problem.loss, self.coef, self.factors)
 
     def slopes(self) -> LaplaceSlopes:
         """Make the pass that tells how the mode answers."""

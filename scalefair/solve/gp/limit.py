@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from scalefair.moments import Moments
 from scalefair.solve.gp.gaussian import GaussianPoint
 from scalefair.solve.gp.profile import Profile
 from scalefair.solve.limit import least_eta, not_on_path
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System
-from scalefair.statistics import Moments
 
 MAX_LEARNING_ETA = 1e4
 """η, relative to the penalty, that is as good as ∞ for learning: the evidence jumps at ∞."""

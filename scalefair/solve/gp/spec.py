@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalefair.stream import ChunkSource
+from scalefair.data.sources import ChunkSource
 
 Bounds = tuple[float, float]
 

@@ -34,10 +34,10 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
+from scalefair.moments import Moments
 from scalefair.penalties.factors import attribute_root
 from scalefair.solve.dense.ridge import EPS, check_number
 from scalefair.solve.ridge.primal import NULL
-from scalefair.statistics import Moments
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from scipy.linalg import LinAlgError
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
+from scalefair.data.sources._threads import one_blas_thread
 from scalefair.solve.limit import ROUNDING as ROUNDED_SHARE
 from scalefair.solve.limit import (
     check_attainable,
@@ -23,7 +24,6 @@ from scalefair.solve.limit import (
 )
 from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.newton.slice import Slice
-from scalefair.stream._threads import one_blas_thread
 
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
 """Shorter steps that a pass judges besides the full one; 0 is where it came from."""

@@ -13,12 +13,12 @@ import numpy as np
 
 from scalefair._linalg import add_outer, solve_spd
 from scalefair._typing import Array, Source
+from scalefair.features.design import Design
+from scalefair.moments.curvature import Along, RowFrame, loss_sums
+from scalefair.moments.kept import KeptFeatures
 from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
 from scalefair.solve.fit import LossFit, Spec
 from scalefair.solve.ridge.system import Solution, System
-from scalefair.statistics import RowMap
-from scalefair.statistics.curvature import Along, RowFrame, loss_sums
-from scalefair.statistics.kept import KeptFeatures
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Problem:
     ----------
     source : Source
         Numeric rows, y as the loss wants it.
-    row_map : RowMap
+    design : Design
         The maps, which made the moments too.
     loss : Loss
         V.
@@ -77,7 +77,7 @@ class Problem:
     """
 
     source: Source
-    row_map: RowMap
+    design: Design
     loss: Any
     system: System
     rows: int | None = None
@@ -91,7 +91,7 @@ class Problem:
     @cached_property
     def linear(self) -> Array | None:
         """The linear part of φ, where the rows go without."""
-        return None if self.row_map.whiten_rows else self.row_map.phi.linear_
+        return None if self.design.whiten_rows else self.design.phi.linear_
 
     @cached_property
     def frame(self) -> RowFrame:
@@ -104,7 +104,7 @@ class Problem:
             inner = self.linear.T @ self.linear
             phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
         shift = np.concatenate([phi, mean[width:]])
-        return RowFrame(self.row_map, self.system.features[1:], self.intercept, shift)
+        return RowFrame(self.design, self.system.features[1:], self.intercept, shift)
 
     @cached_property
     def metric(self) -> Array:

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scalefair._typing import Array
+from scalefair.moments.output_features import OutputKernel, OutputPass, OutputSums, Point
 from scalefair.penalties.share import share_of_variance
 from scalefair.solve.ridge.system import System
-from scalefair.statistics.output_features import OutputKernel, OutputPass, OutputSums, Point
 
 COLUMNS = 2048
 """Derivatives of waves that are summed to scale the steps; with more only the linear part is."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array
+from scalefair.moments.products import CrossMoments, StreamedGram
 from scalefair.penalties import Features
 from scalefair.solve.ridge.conjugate import Sketch
 from scalefair.solve.ridge.system import System, both_factors
-from scalefair.statistics.products import CrossMoments, StreamedGram
 
 RANK = 512
 """Default rank of the preconditioner."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from scalefair._linalg import thin_root
 from scalefair._typing import Array
+from scalefair.moments import Moments
 from scalefair.penalties import PENALTIES, Features, attribute, normalized
 from scalefair.penalties.share import is_constant, share_of_variance, size_of_block
-from scalefair.statistics import Moments
 
 
 class Solution(NamedTuple):

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array
+from scalefair.moments import Moments
 from scalefair.penalties import attribute
 from scalefair.penalties.share import held_out_shares, variance_of, worst_of
 from scalefair.solve.ridge.path import Spectrum, grid
 from scalefair.solve.ridge.system import System, best_scale
-from scalefair.statistics import Moments
 
 
 @dataclass(frozen=True, eq=False)

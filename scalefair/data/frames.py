@@ -1,0 +1,399 @@
+"""Tables in and out: numpy, pandas, polars and pyarrow behind one face.
+
+A *table* is either a numeric 2-D numpy array or a narwhals data frame; `as_table` makes one of
+whatever the user passed. A list of lists with text in it, or an object array, is a frame without
+names. pandas is imported only where a column needs it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.stable.v2.dependencies import is_into_dataframe, is_pandas_like_series
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import issparse
+
+from scalefair._typing import LARGEST, Array
+from scalefair.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Kind = Literal["numeric", "boolean", "datetime", "categorical", "empty"]
+"""What a column holds; "empty" where not one value is present to tell."""
+
+_NUMBERS = "biuf"
+_MICROSECONDS_PER_DAY = 86_400e6
+_OBJECT_KINDS: dict[str, Kind] = {
+    "string": "categorical",
+    "empty": "empty",
+    "boolean": "boolean",
+    "integer": "numeric",
+    "floating": "numeric",
+    "mixed-integer-float": "numeric",
+    "decimal": "numeric",
+    "date": "datetime",
+    "datetime": "datetime",
+    "datetime64": "datetime",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """One column of a table, read as numbers or as levels.
+
+    Parameters
+    ----------
+    name : str
+        Its name, or prefix and position in a table without names.
+    kind : {"numeric", "boolean", "datetime", "categorical", "empty"}
+        What it holds.
+    values : ndarray of shape (n,) or narwhals Series
+        The values as stored.
+    """
+
+    name: str
+    kind: Kind
+    values: Any
+
+    def floats(self) -> Array:
+        """Return the values as float64, NaN where missing; datetimes as days since 1970 (UTC)."""
+        if self.kind == "categorical":
+            raise ValueError(
+                f"column {self.name!r} is categorical and cannot be read as numbers: encode it "
+                "(scalefair.data.encoding.TableEncoder) or drop it"
+            )
+        if isinstance(self.values, np.ndarray):
+            return self.values.astype(np.float64, copy=False)
+        if self.kind == "empty":
+            return np.full(len(self.values), np.nan)
+        series = _without_objects(self.values, self.kind)
+        if self.kind == "datetime":
+            return _as_floats(series.dt.timestamp("us")) / _MICROSECONDS_PER_DAY
+        return _as_floats(series)
+
+    def finite(self) -> Array:
+        """Return `floats()`, in which infinity is a ValueError, and all that is nearly so."""
+        x = self.floats()
+        if (count := int(np.sum(np.abs(x) > LARGEST))) > 0:
+            raise ValueError(
+                f"column {self.name!r} contains infinity or numbers beyond {LARGEST:g} ({count} "
+                "rows): rescale or clip them, or set them to missing"
+            )
+        return x
+
+    def expect(self, kind: Kind) -> Column:
+        """Return the column if it holds `kind` or nothing; ValueError otherwise."""
+        if self.kind in (kind, "empty"):
+            return self
+        absent = self.codes()[0] < 0 if self.kind == "categorical" else np.isnan(self.floats())
+        if absent.all():
+            return Column(self.name, "empty", self.values)
+        raise ValueError(kinds_differ(self.name, kind, self.kind))
+
+    def codes(self) -> tuple[NDArray[np.int64], list[str]]:
+        """Return (codes, levels): row i holds levels[codes[i]], and code -1 means missing.
+
+        Only levels that occur are listed, as text, in order of appearance or of storage. A whole
+        number stored as float reads "1", so that missing values do not change its name.
+        """
+        if self.kind == "empty":
+            return np.full(len(self.values), -1), []
+        if isinstance(self.values, np.ndarray) or is_pandas_like_series(self.values.to_native()):
+            return _factorize(self.values)
+        array = self.values.to_arrow()
+        # A stored dictionary may hold nulls, duplicates and levels that no row has.
+        plain = array.cast(array.type.value_type) if hasattr(array.type, "value_type") else array
+        encoded = plain.dictionary_encode()
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return codes.astype(np.int64), [_level(v) for v in encoded.dictionary.to_pylist()]
+
+
+def kinds_differ(name: str, kind: Kind, other: Kind) -> str:
+    """Return the error message for a column that holds two kinds of values."""
+    return (
+        f"column {name!r} is {kind} in some rows and {other} in others; expected one kind: convert "
+        "it, or name its type where the data is read"
+    )
+
+
+def as_table(X: Any, *, one_column: bool = False) -> Any:
+    """Return `X`, of shape (n, d), as a numeric 2-D array or a narwhals data frame.
+
+    With `one_column` also a Series or a 1-D array-like is accepted, and read as one column.
+    """
+    table = from_native(X)
+    if isinstance(table, nw.LazyFrame):
+        raise TypeError(
+            f"{type(X).__name__} is lazy; expected rows in memory: collect or compute it first, "
+            "or read it as a source (scalefair.scan_parquet)"
+        )
+    if isinstance(table, nw.Series) and one_column:
+        return table.to_frame()
+    if isinstance(table, nw.DataFrame):
+        return table
+    return _from_array(as_array(table), one_column)
+
+
+def is_frame(X: Any) -> bool:
+    """Return True if `X` is a data frame, or an array or nested list that is not plain numbers."""
+    if is_into_dataframe(X) or isinstance(X, nw.DataFrame):
+        return True
+    if isinstance(X, list | tuple):
+        return bool(as_array(X).dtype.kind not in _NUMBERS)
+    return isinstance(X, np.ndarray) and X.dtype.kind not in _NUMBERS + "c"
+
+
+def columns(X: Any, prefix: str = "x") -> list[Column]:
+    """Return the columns of `X`; without names they are called prefix0, prefix1, ..."""
+    table = as_table(X)
+    names = column_names(table) or [f"{prefix}{j}" for j in range(table.shape[1])]
+    if isinstance(table, np.ndarray):
+        kind: Kind = "boolean" if table.dtype.kind == "b" else "numeric"
+        return [Column(name, kind, table[:, j]) for j, name in enumerate(names)]
+    series = list(table.iter_columns())
+    return [Column(n, _kind(n, s), s) for n, s in zip(names, series, strict=True)]
+
+
+def column_names(X: Any) -> list[str] | None:
+    """Return the names of the columns, None where they are not all text."""
+    if not (is_into_dataframe(X) or isinstance(X, nw.DataFrame)):
+        return None
+    names = list(from_native(X).columns)
+    return names if any(names) and all(isinstance(name, str) for name in names) else None
+
+
+def column_kinds(X: Any, prefix: str = "x") -> dict[str, Kind]:
+    """Return what each column holds, by name."""
+    return {column.name: column.kind for column in columns(X, prefix)}
+
+
+def is_all_numeric(X: Any) -> bool:
+    """Return True if every column is numeric or boolean and nothing is missing."""
+    found = columns(X)
+    if any(column.kind not in ("numeric", "boolean") for column in found):
+        return False
+    return not any(np.isnan(column.floats()).any() for column in found)
+
+
+def n_rows(X: Any) -> int:
+    """Return the number of rows."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def slice_rows(X: Any, start: int, stop: int) -> Any:
+    """Return rows start..stop-1, in the container they came in."""
+    if isinstance(X, np.ndarray):
+        return X[start:stop]
+    frame = from_native(X)
+    if isinstance(frame, nw.DataFrame | nw.Series):
+        # numpy's integers are not slice bounds everywhere: polars would return all rows.
+        return nw.to_native(frame[int(start) : int(stop)])
+    return X[start:stop]
+
+
+def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
+    """Return the rows with the given numbers, in the container they came in."""
+    if isinstance(X, np.ndarray):
+        return X[rows]
+    frame = from_native(X)
+    if isinstance(frame, nw.DataFrame | nw.Series):
+        return nw.to_native(frame[rows])
+    return as_array(X)[rows]
+
+
+def stack_rows(tables: Sequence[Any]) -> Any:
+    """Return the tables one below the other."""
+    frames = [f.to_frame() if isinstance(f, nw.Series) else f for f in map(from_native, tables)]
+    if isinstance(frames[0], nw.DataFrame):
+        return nw.to_native(nw.concat(_with_same_levels(frames), how="vertical"))
+    return np.concatenate([as_array(table) for table in tables])
+
+
+def _with_same_levels(frames: list[Any]) -> list[Any]:
+    """Give categories of pandas the levels of all frames: they would become objects otherwise."""
+    if not frames[0].implementation.is_pandas_like():
+        return frames
+    dtypes = [dict(frame.to_native().dtypes) for frame in frames]
+    merged = {
+        name: type(dtype)(list(dict.fromkeys(v for d in dtypes for v in d[name].categories)))
+        for name, dtype in dtypes[0].items()
+        if all(hasattr(d.get(name), "categories") for d in dtypes)
+    }
+    return [nw.from_native(f.to_native().astype(merged)) for f in frames] if merged else frames
+
+
+def column_positions(X: Any, chosen: str | int | Iterable[str | int]) -> list[int]:
+    """Return the positions, from 0, of columns given by name or position, in the order given."""
+    return resolve_columns(chosen, column_names(X), n_columns(X))
+
+
+def resolve_columns(
+    chosen: str | int | Iterable[str | int], names: Sequence[str] | None, width: int
+) -> list[int]:
+    """Return the positions of columns among `names` (None: only positions will do)."""
+    wanted = [chosen] if isinstance(chosen, str | int | np.integer) else list(chosen)
+    return [_position(column, names, width) for column in wanted]
+
+
+def take_columns(X: Any, chosen: str | int | Iterable[str | int]) -> Any:
+    """Return some columns, by name or position, in the container they came in."""
+    return _at(X, column_positions(X, chosen))
+
+
+def drop_columns(X: Any, chosen: str | int | Iterable[str | int]) -> Any:
+    """Return all columns but some, named or counted, in the container they came in."""
+    gone = set(column_positions(X, chosen))
+    return _at(X, [j for j in range(n_columns(X)) if j not in gone])
+
+
+def n_columns(X: Any) -> int:
+    """Return the number of columns."""
+    return int(X.shape[1]) if hasattr(X, "shape") else len(X[0])
+
+
+def to_numpy(X: Any, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Return a C-ordered (n, d) array; missing values are NaN, text is a ValueError."""
+    table = as_table(X)
+    if isinstance(table, np.ndarray):
+        return np.ascontiguousarray(table, dtype=dtype)
+    out = np.empty(table.shape, dtype=dtype)
+    for j, column in enumerate(columns(table)):
+        out[:, j] = column.floats()
+    return out
+
+
+def make_frame(data: Mapping[str, Sequence[Any] | NDArray[Any]]) -> pd.DataFrame:
+    """Return a pandas data frame, the form of every result table."""
+    return _pandas().DataFrame(dict(data))  # type: ignore[no-any-return]
+
+
+def _pandas() -> Any:
+    # Imported late: `import scalefair` must not wait for pandas.
+    import pandas as pd
+
+    return pd
+
+
+def from_native(X: Any) -> Any:
+    """Return a frame or series of narwhals; what is none comes back as it is."""
+    try:
+        return nw.from_native(X, pass_through=True, allow_series=True)
+    except nw.exceptions.DuplicateError as error:
+        found = " ".join(str(error).split())
+        raise ValueError(f"column names are not unique: {found}; rename the columns") from error
+
+
+def as_array(X: Any) -> NDArray[Any]:
+    """Return lists, arrow arrays and the like as an array: text and numbers in one as objects."""
+    if issparse(X):
+        raise TypeError(f"sparse input ({type(X).__name__}) is not supported: pass X.toarray()")
+    array = np.asarray(X)
+    # numpy turns [["a", 1.0]] into text; the number must stay a number.
+    return np.array(X, dtype=object) if array.dtype.kind in "US" and array is not X else array
+
+
+def _from_array(array: NDArray[Any], one_column: bool) -> Any:
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: pass real and imaginary parts as two columns")
+    if array.ndim == 1 and one_column:
+        array = array.reshape(-1, 1)
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead (shape {array.shape}). Reshape "
+            "your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one row"
+        )
+    if array.dtype.kind in _NUMBERS:
+        return array
+    if array.dtype.kind == "S":
+        array = array.astype(str)
+    content = array if array.dtype.kind in "mM" else array.astype(object)
+    return nw.from_native(_pandas().DataFrame(content, copy=False))
+
+
+def _kind(name: str, series: nw.Series[Any]) -> Kind:
+    dtype = series.dtype
+    if getattr(series.to_native(), "dtype", None) == np.dtype(object):
+        return _object_kind(name, series)
+    if dtype.is_numeric():
+        return "numeric"
+    if dtype == nw.Boolean:
+        return "boolean"
+    if dtype in (nw.Datetime, nw.Date):
+        return "datetime"
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return "categorical"
+    if series.null_count() == len(series):
+        return "empty"
+    raise ValueError(
+        f"column {name!r} has values of type {dtype}; expected numbers, booleans, dates or text: "
+        "convert or drop it"
+    )
+
+
+def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
+    found = _pandas().api.types.infer_dtype(series.to_native(), skipna=True)
+    if found not in _OBJECT_KINDS:
+        raise ValueError(
+            f"column {name!r} mixes types ({found}); expected only numbers, only booleans, only "
+            "dates or only text: convert it, for instance with .astype(str)"
+        )
+    return _OBJECT_KINDS[found]
+
+
+def _without_objects(series: nw.Series[Any], kind: Kind) -> nw.Series[Any]:
+    native = series.to_native()
+    if getattr(native, "dtype", None) != np.dtype(object):
+        return series
+    if kind == "datetime":
+        return nw.from_native(_pandas().to_datetime(native, utc=True), series_only=True)
+    return nw.from_native(native.where(native.notna(), np.nan).astype("float64"), series_only=True)
+
+
+def _as_floats(series: nw.Series[Any]) -> Array:
+    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+
+
+def _factorize(values: Any) -> tuple[NDArray[np.int64], list[str]]:
+    native = values if isinstance(values, np.ndarray) else values.to_native()
+    codes, levels = _pandas().factorize(native)
+    return codes.astype(np.int64, copy=False), [_level(value) for value in levels]
+
+
+def _level(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _position(column: Any, names: Sequence[str] | None, width: int) -> int:
+    if isinstance(column, str):
+        if names is not None and column in names:
+            return names.index(column)
+        raise InputError(_unknown_name(column, names), column=column)
+    if isinstance(column, bool) or not isinstance(column, int | np.integer):
+        raise TypeError(
+            f"column {column!r}: expected a name or a position, got {type(column).__name__}"
+        )
+    if not 0 <= column < width:
+        raise InputError(f"column {column}: expected a position from 0 to {width - 1}")
+    return int(column)
+
+
+def _unknown_name(name: str, names: Sequence[str] | None) -> str:
+    if names is None:
+        return f"column {name!r}: the table has no column names; give positions or a data frame"
+    near = difflib.get_close_matches(name, names, n=3)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    more = ", ..." if len(names) > 20 else ""
+    return f"column {name!r} is not in the table{hint} Available: {', '.join(names[:20])}{more}"
+
+
+def _at(X: Any, positions: list[int]) -> Any:
+    frame = from_native(X)
+    if isinstance(frame, nw.DataFrame):
+        return nw.to_native(frame[:, positions])
+    return as_array(X)[:, positions]

@@ -1,0 +1,25 @@
+"""Where rows come from. Knows no mathematics."""
+
+from scalefair.data.sources._dask_rows import made_rows
+from scalefair.data.sources._source import ChunkSource, Sample, Sampler
+from scalefair.data.sources.arrays import ArraySource
+from scalefair.data.sources.batches import BatchSource
+from scalefair.data.sources.dask import DaskSource, connect, in_memory, is_dask
+from scalefair.data.sources.files import FileSource, Scan, scan_csv, scan_parquet
+
+__all__ = [
+    "ArraySource",
+    "BatchSource",
+    "ChunkSource",
+    "DaskSource",
+    "FileSource",
+    "Sample",
+    "Sampler",
+    "Scan",
+    "connect",
+    "in_memory",
+    "is_dask",
+    "made_rows",
+    "scan_csv",
+    "scan_parquet",
+]

@@ -1,0 +1,220 @@
+"""What parquet and csv share: files one after the other, seen as one table."""
+
+from __future__ import annotations
+
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+from fsspec.implementations.arrow import ArrowFSWrapper
+from fsspec.implementations.local import LocalFileSystem
+
+from scalefair.data.frames import Kind, column_kinds
+from scalefair.data.sources.files._paths import Found, first_repeated
+
+
+class Files(ABC):
+    """Files with the same columns, read one after the other.
+
+    Parameters
+    ----------
+    found : Found
+        The files in the order of their rows.
+    """
+
+    expected: str
+    """What a readable file is, for error messages."""
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Names of the columns in the first file."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int | None:
+        """Rows of all files, None where only a pass can tell."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What two of them have in common if they read the same rows."""
+        return type(self), self.found.names
+
+    @abstractmethod
+    def _type(self, column: str) -> pa.DataType:
+        """Return the type in which all files give a column; ValueError where they cannot."""
+
+    @abstractmethod
+    def _batches(
+        self, number: int, columns: list[str], rows: int, parallel: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of one file, about `rows` rows at a time."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns: those of the files, then those that the folders give."""
+        return [*self.names, *self._key_types]
+
+    @cached_property
+    def _key_types(self) -> dict[str, pa.DataType]:
+        """Columns that the folders give, for instance a=1: whole numbers, otherwise text."""
+        names = dict.fromkeys(name for keys in self.found.keys for name in keys)
+        values = {name: [keys.get(name) for keys in self.found.keys] for name in names}
+        return {n: _key_type(v) for n, v in values.items() if n not in self.names}
+
+    def schema(self, columns: Sequence[str]) -> pa.Schema:
+        """Return the types in which `columns` are given, the same for all files."""
+        from_folders = [name for name in columns if name in self._key_types]
+        for where, keys in zip(self.found.names, self.found.keys, strict=True):
+            for name in from_folders:
+                if name not in keys:
+                    raise ValueError(missing_column(where, name))
+        types = {name: self._key_types.get(name) or self._type(name) for name in columns}
+        return pa.schema(list(types.items()))
+
+    def kinds(self, columns: Sequence[str]) -> dict[str, Kind]:
+        """Return what the columns hold."""
+        return {field.name: kind_of(field) for field in self.schema(columns)}
+
+    def tables(
+        self, columns: Sequence[str], rows: int, *, parallel: bool = True
+    ) -> Iterator[tuple[str, pa.Table]]:
+        """Yield (file, at most `rows` of its rows), in order; only the last of a file are fewer.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            What to read.
+        rows : int
+            Rows of a table.
+        parallel : bool
+            Whether pyarrow may use threads of its own.
+        """
+        schema = self.schema(columns)
+        # Where the folders give all that is asked for, one column is read to count the rows.
+        inside = [name for name in columns if name not in self._key_types] or self.names[:1]
+        size = rows * max(1, 16384 // rows)
+        for number, where in enumerate(self.found.names):
+            with explained(where, self.expected):
+                for table in regrouped(self._batches(number, inside, size, parallel), rows):
+                    yield where, self._completed(table, number, schema)
+
+    def _completed(self, table: pa.Table, number: int, schema: pa.Schema) -> pa.Table:
+        keys = self.found.keys[number]
+        arrays = [
+            _constant(keys[field.name], field.type, table.num_rows)
+            if field.name in self._key_types
+            else _cast(table[field.name], field.type)
+            for field in schema
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def regrouped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Yield the rows of all batches, `rows` at a time, without copying."""
+    pending: list[pa.RecordBatch] = []
+    room = rows
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            pending.append(batch.slice(start, room))
+            start += pending[-1].num_rows
+            room -= pending[-1].num_rows
+            if room == 0:
+                yield pa.Table.from_batches(pending)
+                pending, room = [], rows
+    if pending:
+        yield pa.Table.from_batches(pending)
+
+
+def kind_of(field: pa.Field) -> Kind:
+    """Return what a column of this type holds; ValueError for lists, structs and the like."""
+    (kind,) = column_kinds(pa.schema([field]).empty_table()).values()
+    if kind == "empty" and not pa.types.is_null(field.type):
+        raise ValueError(
+            f"column {field.name!r} has values of type {field.type}; expected numbers, booleans, "
+            "dates or text: convert or drop it"
+        )
+    return kind
+
+
+def missing_column(where: str, name: str) -> str:
+    """Return the error message for a file that lacks a column of the others."""
+    return (
+        f"{where}: column {name!r} is missing, which other files have; give files with the same "
+        "columns, or leave it out"
+    )
+
+
+def changed(where: str) -> OSError:
+    """Return the error for a file that is not what it was in an earlier pass."""
+    return OSError(errno.ESTALE, "the file has changed since it was first read", where)
+
+
+def no_rows(names: Sequence[str]) -> str:
+    """Return the error message for files that are all empty."""
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{names[0]}{more}: the table has no rows; give a file with data"
+
+
+def check_unique(where: str, names: Sequence[str]) -> list[str]:
+    """Return the names of columns, among which none may appear twice."""
+    twice = first_repeated(names)
+    if twice is not None:
+        raise ValueError(f"{where}: column names are not unique: {twice!r}; rename the columns")
+    return list(names)
+
+
+def arrow_filesystem(fs: Any) -> Any:
+    """Return the pyarrow filesystem that reads what an fsspec filesystem does."""
+    if isinstance(fs, ArrowFSWrapper):
+        return fs.fs
+    if isinstance(fs, LocalFileSystem):
+        return pyarrow.fs.LocalFileSystem()
+    return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(fs))
+
+
+@contextmanager
+def explained(where: Any, expected: str) -> Iterator[None]:
+    """Turn pyarrow's complaints about the content into a ValueError that names the file."""
+    try:
+        yield
+    except (pa.ArrowMemoryError, pa.ArrowCancelled):
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
+            raise  # of the system, not of the content: gone, forbidden, not connected
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{where}: cannot be read as {expected}: {reason}") from error
+
+
+def _key_type(values: list[str | None]) -> pa.DataType:
+    try:
+        pa.array(values, pa.string()).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return pa.string()
+    return pa.int64()
+
+
+def _constant(value: str | None, dtype: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.string()).cast(dtype), count)
+
+
+def _cast(values: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:
+    if values.type == dtype:
+        return values
+    if pa.types.is_null(values.type):
+        return pa.chunked_array([pa.nulls(len(values), dtype)])
+    if pa.types.is_dictionary(dtype):
+        return values.dictionary_encode()
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return values.cast(dtype, safe=False)

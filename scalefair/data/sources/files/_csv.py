@@ -1,0 +1,198 @@
+"""csv files, read block by block, in types that the first rows decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from scalefair.data.frames import resolve_columns
+from scalefair.data.sources.files._base import (
+    Files,
+    arrow_filesystem,
+    changed,
+    check_unique,
+    explained,
+    missing_column,
+    no_rows,
+)
+from scalefair.data.sources.files._paths import Found
+from scalefair.errors import CellError, DelimiterError, InputError
+
+CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
+
+_BLOCK = 2**20
+"""Bytes read at once; pyarrow reads about 32 blocks ahead."""
+
+_DELIMITERS = (",", ";", "\t", "|")
+"""What tables are written with."""
+
+
+def convert_options(**options: Any) -> pa.csv.ConvertOptions:
+    """Return how cells are read: without quotes an empty one, NA, NaN or null is missing."""
+    return pa.csv.ConvertOptions(
+        strings_can_be_null=True, quoted_strings_can_be_null=False, **options
+    )
+
+
+class CsvFiles(Files):
+    """csv files with the same columns.
+
+    Parameters
+    ----------
+    found : Found
+        The files.
+    column_types : mapping of str to str or pyarrow type
+        Types that the first rows would not tell.
+    delimiter : str
+        What separates cells.
+    """
+
+    expected = "a csv file with a header and the same cells in every line"
+
+    def __init__(self, found: Found, column_types: Mapping[str, Any], delimiter: str) -> None:
+        super().__init__(found)
+        self._given = {name: _data_type(name, given) for name, given in column_types.items()}
+        self.delimiter = delimiter
+        self._counted: int | None = None
+        self._headers: dict[int, list[str]] = {}
+        if len(delimiter) != 1:
+            raise ValueError(f"delimiter={delimiter!r}; expected one character, for instance ';'")
+        resolve_columns(column_types, self.names, len(self.names))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What two of them have in common if they read the same rows."""
+        return *super().key, tuple(self._given.items()), self.delimiter
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns in the first file."""
+        return list(self._types)
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows of all files, None until a pass has counted them."""
+        return self._counted
+
+    @cached_property
+    def _types(self) -> dict[str, pa.DataType]:
+        """Types of the first block of the first file that has rows, held for all others."""
+        first: list[str] | None = None
+        for number, where in enumerate(self.found.names):
+            self._check_delimiter(number)
+            with explained(where, self.expected), self._open(number, True) as reader:
+                names = check_unique(where, reader.schema.names)
+                first = first or names
+                if any(batch.num_rows for batch in reader):
+                    fields = [f for f in reader.schema if f.name not in self._given]
+                    types = {f.name: _held(where, f) for f in fields} | self._given
+                    return {name: types.get(name, pa.null()) for name in first}
+        raise ValueError(no_rows(self.found.names))
+
+    def _check_delimiter(self, number: int) -> None:
+        """Raise ValueError if a header is one cell only because another delimiter separates it."""
+        path, fs = self.found.paths[number], arrow_filesystem(self.found.filesystem)
+        with explained(self.found.names[number], self.expected), fs.open_input_stream(path) as file:
+            header = file.read(_BLOCK).partition(b"\n")[0].decode(errors="replace")
+        others = [mark for mark in _DELIMITERS if mark in header]
+        if others and self.delimiter not in header:
+            where = self.found.names[number]
+            raise DelimiterError(
+                f"{where}: its header has no {self.delimiter!r} but {others[0]!r} between names",
+                others[0],
+                where=where,
+            )
+
+    def _type(self, column: str) -> pa.DataType:
+        return self._types[column]
+
+    def _open(self, number: int, parallel: bool, **options: Any) -> pa.csv.CSVStreamingReader:
+        path, fs = self.found.paths[number], arrow_filesystem(self.found.filesystem)
+        return pa.csv.open_csv(
+            fs.open_input_stream(path),
+            read_options=pa.csv.ReadOptions(block_size=_BLOCK, use_threads=parallel),
+            parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=convert_options(**options),
+        )
+
+    def tables(self, *args: Any, **options: Any) -> Iterator[tuple[str, pa.Table]]:
+        """Yield (file, rows) as parquet files do, and remember how many there were."""
+        count = 0
+        for where, table in super().tables(*args, **options):
+            count += table.num_rows
+            yield where, table
+        if self._counted not in (None, count):
+            raise changed(self.found.names[0])
+        self._counted = count
+
+    def _batches(
+        self,
+        number: int,
+        columns: list[str],
+        rows: int,  # noqa: ARG002
+        parallel: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        types = {name: self._types[name] for name in columns}
+        self._header(number)  # of a name that is there twice pyarrow would read the first
+        try:
+            with self._open(number, parallel, column_types=types, include_columns=columns) as file:
+                yield from file
+        except (pa.ArrowKeyError, pa.ArrowInvalid) as error:
+            named = self._named_error(number, columns, str(error))
+            if named is None:
+                raise
+            raise named from error
+
+    def _named_error(self, number: int, columns: list[str], error: str) -> InputError | None:
+        """Return the error with the name of the column, for which pyarrow has only a number."""
+        where, header = self.found.names[number], self._header(number)
+        absent = [name for name in columns if name not in header]
+        if absent:
+            return InputError(missing_column(where, absent[0]), column=absent[0], where=where)
+        place = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", error, re.DOTALL)
+        if place is None:
+            return None
+        name, reason = header[int(place[1])], " ".join(place[2].split())[:300]
+        return CellError(
+            f"{where}: column {name!r}: {reason}; its type was guessed from the first rows",
+            f"repair the cell, or name the type as column_types={{{name!r}: 'string'}}",
+            column=name,
+            where=where,
+        )
+
+    def _header(self, number: int) -> list[str]:
+        """Return the names of the columns of a file, each of them once."""
+        if number not in self._headers:
+            with self._open(number, False) as reader:
+                names = check_unique(self.found.names[number], reader.schema.names)
+            self._headers[number] = names
+        return self._headers[number]
+
+
+def _held(where: str, field: pa.Field) -> pa.DataType:
+    """Return the type for all rows: whole numbers at first may be followed by others."""
+    refuse_bytes(where, field)
+    return pa.float64() if pa.types.is_integer(field.type) else field.type
+
+
+def refuse_bytes(where: str, field: pa.Field) -> None:
+    """Raise ValueError for text that is not UTF-8, which pyarrow reads as bytes without a word."""
+    if pa.types.is_binary(field.type):
+        raise ValueError(f"{where}: column {field.name!r} is not UTF-8; convert the file to UTF-8")
+
+
+def _data_type(name: str, given: Any) -> pa.DataType:
+    if isinstance(given, pa.DataType):
+        return given
+    try:
+        return pa.type_for_alias(given)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"column_types={{{name!r}: {given!r}}}: unknown type; expected 'string', 'float64', "
+            "'bool', 'date32', 'timestamp[s]' or a pyarrow type"
+        ) from error

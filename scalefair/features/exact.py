@@ -1,0 +1,196 @@
+"""Maps that are exact: the linear kernel and the kernel 1[s = s'] of categories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from scalefair._typing import Array, Rows
+from scalefair.features._base import BaseMap, check_choice, compute_dtype
+from scalefair.kernels import Categorical, Linear
+
+Codes = NDArray[np.int64]
+_LARGEST_CODE = 2**62
+
+
+class Identity(OneToOneFeatureMixin, BaseMap):
+    """The map φ(x) = x of the linear kernel xᵀz.
+
+    Attributes
+    ----------
+    kernel_ : Linear
+    n_raw_ : int
+    linear_ : None
+
+    Examples
+    --------
+    >>> from scalefair.features import Identity
+    >>> Identity().fit_transform([[1.0, 2.0]])
+    array([[1., 2.]])
+    """
+
+    def _learn(self, X: Rows, weight: Array) -> None:  # noqa: ARG002 - nothing to weigh
+        self.kernel_ = Linear()
+        self.n_raw_ = int(X.shape[1])
+        self.linear_ = None
+
+    def raw(self, X: Rows, out: Rows | None = None) -> Rows:
+        """Return a copy of X; see `BaseMap.raw`."""
+        if out is None:
+            return X.astype(compute_dtype(X, out))
+        out[...] = X
+        return out
+
+
+class OneHot(BaseMap):
+    """One indicator per intersection of categories: φ(s)ᵀφ(t) = 1[s = t] over all columns at once.
+
+    The columns are crossed into one attribute. Its levels are the combinations that occur in `fit`
+    with positive weight, sorted; each gets a feature that is 1 on its rows and 0 elsewhere.
+
+    Parameters
+    ----------
+    unknown : {"error", "group"}, default="error"
+        What a combination that `fit` has not seen becomes: a ValueError that names it, or a member
+        of one further group of all unseen combinations, the only group without an indicator: its
+        rows are all zero.
+
+    Attributes
+    ----------
+    categories_ : list of d arrays
+        Sorted distinct values of each column.
+    combinations_ : array of shape (q, d)
+        The combinations that occur, lexicographically sorted, one per feature.
+    codes_ : list of d + 1 int arrays
+        The last: the combinations as integers, ascending. The others: what the integer of the
+        columns so far is looked up in first, where it might outgrow 64 bits; empty elsewhere.
+    kernel_ : Categorical
+    n_raw_ : int
+        Number q of combinations.
+    linear_ : None
+
+    Notes
+    -----
+    Numbers, strings and other sortable values are accepted, each column of one kind. A row becomes
+    one integer by mixed-radix arithmetic on the positions of its values in `categories_`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.features import OneHot
+    >>> S = np.array([["F", "old"], ["M", "old"], ["F", "young"], ["M", "old"]])
+    >>> onehot = OneHot().fit(S)
+    >>> onehot.get_feature_names_out()
+    array(['x0=F & x1=old', 'x0=F & x1=young', 'x0=M & x1=old'], dtype=object)
+    >>> onehot.transform(S)[1]
+    array([0., 0., 1.])
+    """
+
+    def __init__(self, unknown: str = "error") -> None:
+        self.unknown = unknown
+
+    def _learn(self, X: Any, weight: Array) -> None:
+        check_choice("unknown", self.unknown, ("error", "group"))
+        rows = X[weight > 0]
+        columns = range(rows.shape[1])
+        self.categories_ = [_sorted_categories(rows[:, column], column) for column in columns]
+        self.codes_: list[Codes] = []
+        codes, largest = np.zeros(len(rows), dtype=np.int64), 1
+        for column, categories in enumerate(self.categories_):
+            seen = np.empty(0, dtype=np.int64)
+            if largest > _LARGEST_CODE // len(categories):
+                seen, codes = np.unique(codes, return_inverse=True)
+                largest = len(seen)
+            self.codes_.append(seen)
+            codes = codes * len(categories) + _find(categories, rows[:, column])[0]
+            largest *= len(categories)
+        seen, first = np.unique(codes, return_index=True)
+        self.codes_.append(seen)
+        self.combinations_ = rows[first]
+        self.kernel_ = Categorical()
+        self.n_raw_ = len(seen)
+        self.linear_ = None
+
+    def raw(self, X: Any, out: Rows | None = None) -> Rows:
+        """Return the indicators; see `BaseMap.raw`. Arrays of objects are accepted too."""
+        if out is None:
+            out = np.empty((X.shape[0], self.n_raw_), dtype=compute_dtype(X, out))
+        feature, known = self._features(X)
+        out[...] = 0
+        if known.all():
+            out[np.arange(X.shape[0]), feature] = 1
+        elif self.unknown == "error":
+            raise ValueError(self._unseen_message(X, int(np.argmin(known))))
+        else:
+            out[np.flatnonzero(known), feature[known]] = 1
+        return out
+
+    def _features(self, X: Any) -> tuple[Codes, NDArray[np.bool_]]:
+        """Return the number of the feature of each row, and whether its combination is known."""
+        codes, known = np.zeros(X.shape[0], dtype=np.int64), np.ones(X.shape[0], dtype=bool)
+        for column, categories in enumerate(self.categories_):
+            if len(self.codes_[column]):
+                codes, found = _find(self.codes_[column], codes)
+                known &= found
+            digit, found = _find(categories, X[:, column])
+            codes = codes * len(categories) + digit
+            known &= found
+        codes, found = _find(self.codes_[-1], codes)
+        return codes, known & found
+
+    def _unseen_message(self, X: Any, row: int) -> str:
+        name = _combination_name(_check_feature_names_in(self), X[row])
+        return (
+            f"the combination {name!r} in row {row} of X was not seen in fit; fit with rows that "
+            f"have it, or use unknown='group'"
+        )
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return names such as "sex=F & race=White", one per combination.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Names of the columns; by default those seen in `fit`, else x0, x1, …
+        """
+        check_is_fitted(self)
+        columns = _check_feature_names_in(self, input_features)
+        names = [_combination_name(columns, values) for values in self.combinations_]
+        return np.asarray(names, dtype=object)
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        return validate_data(self, X, dtype=None, order="C", reset=reset)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        return tags
+
+
+def _sorted_categories(values: Any, column: int) -> Any:
+    try:
+        return np.unique(values)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+        raise TypeError(
+            f"column {column} of X mixes values that cannot be sorted ({kinds}); a column of this "
+            f"argument must be all strings or all numbers, missing values a category of their own"
+        ) from error
+
+
+def _find(table: Any, values: Any) -> tuple[Codes, NDArray[np.bool_]]:
+    """Return the positions of `values` in the sorted `table`, and whether they are there at all."""
+    if values.dtype == np.float32:
+        # 0.1 in float32 is not 0.1 in float64, yet it is the same category.
+        table = table.astype(np.float32)
+    position = np.minimum(np.searchsorted(table, values), len(table) - 1)
+    return position, np.asarray(table[position] == values, dtype=bool)
+
+
+def _combination_name(columns: Any, values: Any) -> str:
+    parts = zip(columns, values, strict=True)
+    return " & ".join(f"{column}={str(value).removesuffix('.0')}" for column, value in parts)

@@ -1,0 +1,180 @@
+"""The map ψ of mixed attributes: which map a kernel's name and the kinds of columns ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from scalefair._distinct import distinct
+from scalefair._typing import Array, FeatureMap
+from scalefair.features._base import fitted_kernel, standard_deviation
+from scalefair.features.exact import Identity, OneHot
+from scalefair.features.nystroem import Nystroem
+from scalefair.features.product import ConcatMap, ProductMap
+from scalefair.kernels.named import plain_name
+
+SAMPLE_ROWS = 2000
+"""Least number of rows that length scales and landmarks are chosen from."""
+
+EXACT_CUTOFF = 1e-13
+"""Rank cut-off where every row is a landmark."""
+
+CROSSED = 4
+"""Columns of a product of maps at most, in units of the landmarks asked for."""
+
+LEAST_DIRECTIONS = 5
+"""Of the numbers within each group, however many groups there are."""
+
+
+def mixed_map(
+    kernel: Any,
+    length_scale: Any,
+    n_components: int,
+    *,
+    rows: Array,
+    weight: Array | None,
+    categorical: NDArray[np.bool_],
+    seed: int,
+    groups: Array | None = None,
+    scale_at: NDArray[np.int64] | None = None,
+    exact: bool = False,
+    name: str = "sensitive_kernel",
+) -> FeatureMap:
+    """Return the map of a kernel of attributes of any kind, fitted on a sample and on every group.
+
+    Parameters
+    ----------
+    kernel : str, Kernel or feature map
+        "auto": categories are crossed into one (one-hot), numbers are standardised and get a
+        Gaussian kernel (Nyström), and where both occur the map is the product of the two. A map
+        that is fitted already is returned as it is.
+    length_scale : float, array of shape (d,), "median" or "standardized"
+        Of the numeric columns.
+    n_components : int
+        Landmarks; a product has at most four times as many columns, unless that leaves fewer than
+        five to a group.
+    rows, weight : arrays of shape (k, p) and (k,)
+        A sample of the attributes as numbers and codes; weight None: one each.
+    categorical : array of bool of shape (p,)
+        Which columns are codes.
+    seed : int
+        Of the choice of landmarks.
+    groups : array of shape (g, p) or None
+        One row of each combination of categories, of which the sample may lack some.
+    scale_at : array of int or None
+        The rows that length scales are learnt from; None: all.
+    exact : bool
+        Whether every row of the sample is a landmark.
+    name : str
+        What the argument `kernel` is called, in errors.
+    """
+    if hasattr(kernel, "n_raw_"):
+        return kernel  # type: ignore[no-any-return]
+    at = np.arange(len(rows)) if scale_at is None else scale_at
+    if groups is not None:
+        rows, weight = with_rare_groups(rows, weight, groups, coded_columns(kernel, categorical))
+    found = kernel
+    if not hasattr(kernel, "raw"):
+        w = np.ones(len(rows)) if weight is None else weight
+        most = None if exact else CROSSED * n_components
+        found = _Attributes(rows, w, categorical, at, most).unfitted(
+            plain_name(kernel), length_scale, name,
+            n_components=len(rows) if exact else n_components,
+            cutoff=EXACT_CUTOFF if exact else 1e-8, random_state=seed,
+        )  # fmt: skip
+    return clone(found).fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
+
+
+def coded_columns(kernel: Any, categorical: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which columns are codes to the kernel: "categorical" takes numbers for such, too."""
+    return np.asarray(categorical | (plain_name(kernel) == "categorical"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Attributes:
+    """The rows that a map is fitted on, and which of them length scales are learnt from.
+
+    A product of maps has at most `most` columns; None: any number.
+    """
+
+    rows: Array
+    weight: Array
+    categorical: NDArray[np.bool_]
+    scale_at: NDArray[np.int64]
+    most: int | None
+
+    def unfitted(self, kernel: Any, length_scale: Any, name: str, **options: Any) -> Any:
+        """Return the map that a kernel asks for; `options` are those of `Nystroem`."""
+        coded, mixes = self.categorical, kernel in ("auto", "linear")
+        if kernel == "categorical" or (mixes and coded.all()):
+            return OneHot()
+        if coded.any() and not mixes:
+            raise ValueError(
+                f"{name}={kernel!r} needs numbers, but columns {np.flatnonzero(coded)} "
+                f"of the sensitive attributes are categories; use {name}='auto' for mixed "
+                "attributes, or 'categorical'"
+            )
+        linear = kernel == "linear"
+        smooth = Identity() if linear else self._nystroem(kernel, length_scale, options)
+        if not coded.any():
+            return smooth
+        columns = [np.flatnonzero(coded), np.flatnonzero(~coded)]
+        if linear:
+            return ConcatMap([*zip((OneHot(), smooth), columns, strict=True)])
+        if self.most is not None:
+            smooth = self._narrow(smooth, self.most)
+        # A product of whitened parts is narrower than a whitened product of raw ones.
+        return ProductMap([*zip((OneHot(), smooth), columns, strict=True)], whiten="rows")
+
+    def _nystroem(self, kernel: Any, length_scale: Any, options: dict[str, Any]) -> Nystroem:
+        at, seed = self.scale_at, options["random_state"]
+        rows, weight = self.rows[at][:, ~self.categorical], self.weight[at]
+        if kernel == "auto":
+            kernel, length_scale = "rbf", standardized_scale(length_scale, rows, weight)
+        return Nystroem(fitted_kernel(kernel, length_scale, rows, weight, seed), **options)
+
+    def _narrow(self, smooth: Nystroem, most: int) -> Nystroem:
+        """Return the map of the numbers whose product with the groups has at most `most` columns.
+
+        Its cut-off is raised.
+
+        The directions of largest eigenvalue stay, in every group the same ones, however rare it
+        is; the first is nearly constant, an indicator of the group.
+        """
+        coded = self.categorical
+        groups = OneHot().fit(self.rows[:, coded], sample_weight=self.weight).n_raw_
+        fitted = clone(smooth).fit(self.rows[:, ~coded], sample_weight=self.weight)
+        size, values = max(LEAST_DIRECTIONS, most // groups), fitted.eigenvalues_
+        if fitted.rank_ <= size:
+            return smooth
+        # Between two eigenvalues, where rounding decides nothing.
+        cutoff = float(np.sqrt(values[size - 1] * values[size]) / values[0])
+        return clone(smooth).set_params(cutoff=cutoff)  # type: ignore[no-any-return]
+
+
+def standardized_scale(length_scale: Any, numeric: Array, weight: Array) -> Any:
+    """Length scale for columns as given that equals `length_scale` for standardised ones."""
+    if isinstance(length_scale, str):
+        return "standardized" if length_scale == "median" else length_scale
+    return np.asarray(length_scale, dtype=float) * standard_deviation(numeric, weight)
+
+
+def with_rare_groups(
+    rows: Array, weight: Array | None, groups: Array, coded: NDArray[np.bool_]
+) -> tuple[Array, Array | None]:
+    """Join one row of each group that the sample lacks: none is left without a feature.
+
+    Groups that it has are not joined again: they would count twice in the choice of landmarks.
+    """
+    all_rows = np.concatenate([rows, groups])
+    first = distinct(all_rows[:, coded]).first
+    kept = np.concatenate([np.arange(len(rows)), np.sort(first[first >= len(rows)])])
+    # They weigh as an ordinary row does: a weight of 1 would depend on the unit of the weights.
+    joined = None
+    if weight is not None:
+        joined = np.concatenate([weight, np.full(len(kept) - len(rows), np.mean(weight))])
+    return all_rows[kept], joined

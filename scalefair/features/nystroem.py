@@ -1,0 +1,221 @@
+"""Nyström features: the kernel seen from a few landmark rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from scalefair._hash import smallest_hash
+from scalefair._linalg import positive_eigh
+from scalefair._typing import Array, Rows
+from scalefair.features._base import (
+    check_choice,
+    check_count,
+    compute_dtype,
+    fitted_kernel,
+    seed_of,
+)
+from scalefair.features._gradient import LengthScaleMap
+from scalefair.features.landmarks import METHODS, choose_landmarks, distinct_rows
+from scalefair.kernels import Kernel
+
+WHITENINGS = ("eigen", "cholesky")
+
+
+class Nystroem(LengthScaleMap):
+    """Nyström features of any kernel.
+
+    With landmarks Z (m rows) and K_ZZ = UΛUᵀ,
+
+        raw(x) = k(x, Z),    linear_ = U_r Λ_r^(−1/2),    φ(x) = raw(x) @ linear_,
+
+    where r counts the eigenvalues above `cutoff` times the largest. φ(x)ᵀφ(z) is k(x, z) projected
+    on the span of the landmarks, exact on the landmarks themselves (to the cut-off). Compared with
+    K_ZZ^(−1/2) k_Z(x) these features are rotated and have no empty directions; every fit that
+    penalises |β|² is the same. With `whitening="cholesky"`
+
+        linear_ = L^(−ᵀ),    LLᵀ = K_ZZ + cutoff · mean(diag K_ZZ) · I
+
+    instead: all m directions remain, and φ is a smooth function of the length scales, as learning
+    them needs. A rank that changes would make the evidence jump.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, default="rbf"
+        "rbf", "laplace", "matern12", "matern32", "matern52", "linear", "categorical", or a kernel
+        object, which brings its own length scale.
+    length_scale : float, array of shape (d,), "median" or "standardized", default=1.0
+        "median": the weighted median of the non-zero distances between (at most 1000) rows.
+        "standardized": that median for columns divided by their standard deviation, times the
+        standard deviation, one per input: the kernel of standardised columns.
+    n_components : int, default=100
+        Largest number m of landmarks. Where there are no more distinct rows than that, all of
+        them are landmarks, in lexicographic order, whatever the method.
+    landmarks : {"uniform", "kmeans++", "leverage"}, default="uniform"
+        How landmarks are chosen among the distinct rows: in proportion to weight; far from each
+        other in the kernel's metric; or in proportion to ridge leverage scores.
+        `scalefair.features.landmarks` has the formulas.
+    cutoff : float, default=1e-8
+        Directions whose eigenvalue is at most so much of the largest one are dropped; with
+        `whitening="cholesky"` the jitter, relative to the mean of the diagonal.
+        Rows in float32 need a larger one (1e-6), since rounding errors grow as 1/√cutoff.
+    whitening : {"eigen", "cholesky"}, default="eigen"
+        How K_ZZ is inverted: by the eigenvectors above the cut-off, or by the Cholesky factor
+        with a fixed jitter.
+    sample_size : int or None, default=None
+        Choose among so many distinct rows of smallest hash only; None: all.
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    landmarks_ : array of shape (m, d)
+    kernel_ : Kernel
+        With the length scale that was found.
+    eigenvalues_ : array of shape (m,)
+        Of K_ZZ, descending, floored at 0; those after the first `rank_` were dropped. Only with
+        `whitening="eigen"`.
+    rank_ : int
+        Number of directions that remain, which is the number of features.
+    n_raw_ : int
+    linear_ : array of shape (m, rank_)
+
+    Notes
+    -----
+    The map is a function of the weighted set of rows and the seed: permuted rows give the same
+    map, weight 2 is the row twice, weight 0 is no row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.features import Nystroem
+    >>> X = np.arange(4.0)[:, None]
+    >>> Phi = Nystroem().fit_transform(X)
+    >>> np.allclose(Phi @ Phi.T, np.exp(-(X - X.T) ** 2 / 2))
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "rbf",
+        length_scale: Any = 1.0,
+        *,
+        n_components: int = 100,
+        landmarks: str = "uniform",
+        cutoff: float = 1e-8,
+        whitening: str = "eigen",
+        sample_size: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.length_scale = length_scale
+        self.n_components = n_components
+        self.landmarks = landmarks
+        self.cutoff = cutoff
+        self.whitening = whitening
+        self.sample_size = sample_size
+        self.random_state = random_state
+
+    def _learn(self, X: Rows, weight: Array) -> None:
+        size = check_count("n_components", self.n_components)
+        check_choice("landmarks", self.landmarks, METHODS)
+        check_choice("whitening", self.whitening, WHITENINGS)
+        if not 0 <= self.cutoff < 1:
+            raise ValueError(f"cutoff={self.cutoff!r} must be in [0, 1); 1e-8 is a good choice")
+        seed = seed_of(self.random_state)
+        rows, weight = distinct_rows(X, weight)
+        self.kernel_ = fitted_kernel(self.kernel, self.length_scale, rows, weight, seed)
+        rows, weight = self._candidates(rows, weight, seed)
+        chosen = choose_landmarks(self.landmarks, self.kernel_, rows, weight, size=size, seed=seed)
+        self.landmarks_ = rows[chosen]
+        self.n_raw_ = len(chosen)
+        self._factorize()
+
+    def _candidates(self, rows: Array, weight: Array, seed: int) -> tuple[Array, Array]:
+        if self.sample_size is None:
+            return rows, weight
+        size = check_count("sample_size", self.sample_size)
+        # The seed differs from that of the draw of landmarks, which must not depend on this one.
+        kept = smallest_hash(seed + 2, 0, len(rows), size)
+        return rows[kept], weight[kept]
+
+    def _factorize(self) -> None:
+        K = np.asarray(self.kernel_(self.landmarks_), dtype=np.float64)
+        if not K.any():
+            raise ValueError(
+                f"kernel={self.kernel!r} is zero on all {self.n_raw_} landmarks, so that no "
+                f"feature remains; X must have a row that is not zero"
+            )
+        if self.whitening == "cholesky":
+            self.linear_, self.rank_ = self._inverse_factor(K), self.n_raw_
+        else:
+            self._keep_directions(K)
+
+    def _inverse_factor(self, K: Array) -> Array:
+        """Return L^(−ᵀ) with LLᵀ = K + jitter, upper triangular."""
+        eye = np.eye(self.n_raw_)
+        try:
+            L = cholesky(K + self.cutoff * np.mean(np.diagonal(K)) * eye, lower=True)
+        except LinAlgError:
+            raise ValueError(
+                f"cutoff={self.cutoff!r} is too small a jitter for the {self.n_raw_}×{self.n_raw_} "
+                "kernel matrix of the landmarks, which is numerically singular; use 1e-8"
+            ) from None
+        return np.ascontiguousarray(solve_triangular(L, eye, lower=True, check_finite=False).T)
+
+    def _keep_directions(self, K: Array) -> None:
+        values, vectors = positive_eigh(K)
+        self.eigenvalues_ = values[::-1]
+        kept = self.eigenvalues_ > self.cutoff * self.eigenvalues_[0]
+        self.rank_ = int(kept.sum())
+        vectors = vectors[:, ::-1][:, kept]
+        # Signs are arbitrary; fix them, so that every machine returns the same features.
+        largest = np.abs(vectors).argmax(axis=0)
+        vectors = vectors * np.sign(vectors[largest, np.arange(self.rank_)])
+        self.linear_ = vectors / np.sqrt(self.eigenvalues_[kept])
+
+    def raw(self, X: Rows, out: Rows | None = None) -> Rows:
+        """Return k(x, Z); see `BaseMap.raw`."""
+        dtype = compute_dtype(X, out)
+        X, landmarks = (rows.astype(dtype, copy=False) for rows in (X, self.landmarks_))
+        values: Rows = self.kernel_(X, landmarks, out=out)
+        return values
+
+    def started(self, dtype: DTypeLike) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills rows with k(x, Z); see `BaseMap.started`."""
+        fill = self.kernel_.against(self.landmarks_.astype(dtype, copy=False))
+        return lambda X, out: fill(X.astype(dtype, copy=False), out)
+
+    def with_length_scale(self, theta: Any) -> Self:
+        """Return a fitted copy with other length scales and the same landmarks."""
+        other = copy(self)
+        other.kernel_ = self.kernel_.with_length_scale(theta)
+        other._factorize()
+        return other
+
+    def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
+        """Contract with ∂k(x, Z)/∂log θ; see `LengthScaleMap.raw_gradient`."""
+        return self.kernel_.gradient(X, self.landmarks_, dRaw, raw)
+
+    def linear_gradient(self, product: Array) -> Array:
+        """Contract with ∂K_ZZ/∂log θ; see `LengthScaleMap.linear_gradient`."""
+        return self.kernel_.gradient(self.landmarks_, None, self._gram_adjoint(product))
+
+    def _gram_adjoint(self, product: Array) -> Array:
+        """Return ∂L/∂K_ZZ through `linear_`, symmetric.
+
+        With P = linear_ = L^(−ᵀ), dP = −P tril(PᵀdK P)ᵀ where tril halves the diagonal. The adjoint
+        of P is P^(−ᵀ)·product, so that of K is −P tril(productᵀ) Pᵀ, symmetrised.
+        """
+        if self.whitening != "cholesky" or self.linear_ is None:
+            raise ValueError(
+                f"whitening={self.whitening!r} has no gradient in the length scales, since its "
+                "rank jumps; use Nystroem(whitening='cholesky')"
+            )
+        half = np.tril(product.T)
+        half[np.diag_indices_from(half)] /= 2
+        return -self.linear_ @ ((half + half.T) / 2) @ self.linear_.T

@@ -1,0 +1,287 @@
+"""One pass for one Newton iteration: value, gradient and second derivative of a data term."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from scalefair._linalg import mirror_upper, rank_k_update
+from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair.features.design import Design, chunk_rows
+from scalefair.moments.accumulate import BLOCK
+from scalefair.moments.kept import MISSING, SHIFTED, KeptFeatures
+
+ROWS = (2**18, 4 * BLOCK)
+"""Numbers of a block of rows that stay in the cache, and the most rows it may have."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowFrame:
+    """How rows z = [φ − shift, ψ and others − shift, 1] are made of chunks, and of which parts.
+
+    Parameters
+    ----------
+    design : Design
+        The maps. φ is raw unless it whitens rows.
+    joined : tuple of str
+        The blocks beside φ that are part of z, in the order of the moments: ψ, predictions.
+    intercept : bool
+        Whether 1 is.
+    shift : array of shape (m,) or (m + q,)
+        Subtracted from the rows: about their mean, so that nothing cancels.
+    """
+
+    design: Design
+    joined: tuple[str, ...]
+    intercept: bool
+    shift: Array
+
+    @property
+    def width(self) -> int:
+        """Columns of φ."""
+        return self.design.blocks["phi"]
+
+    @property
+    def rest(self) -> int:
+        """Columns of [ψ and others, 1]."""
+        blocks = self.design.blocks
+        return sum(blocks[name] for name in self.joined) + self.intercept
+
+    def fill_rest(self, chunk: Chunk, out: Array) -> None:
+        """Write the rows of [ψ and others − shift, 1]."""
+        start = 0
+        for name in self.joined:
+            rows = self.design.rows_of(name, chunk)
+            out[:, start : start + rows.shape[1]] = rows
+            start += rows.shape[1]
+        out[:, :start] -= self.shift[self.width :]
+        if self.intercept:
+            out[:, -1] = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Along:
+    """Parameters θ of f = zθ, and the way there from others.
+
+    Parameters
+    ----------
+    theta, before : arrays of shape (p, k)
+        f is judged at θ and at before + t(θ − before).
+    steps : tuple of float
+        Lengths t to try, besides 1.
+    curved : bool
+        Whether the second derivative is wanted: it is most of the work.
+    """
+
+    theta: Array
+    before: Array
+    steps: tuple[float, ...] = ()
+    curved: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class LossSums:
+    """Sums over rows at one θ; `+` adds them.
+
+    Parameters
+    ----------
+    values : array of shape (1 + T,)
+        Σ wV at θ and at each step on the way.
+    gradient : array of shape (p, k)
+        Σ w z ∂V/∂f.
+    hessian : array of shape (j, p, p)
+        Σ w curvatureⱼ zzᵀ, along the directions of the loss; (0, p, p) where it was not wanted.
+    """
+
+    values: Array
+    gradient: Array
+    hessian: Array
+
+    def __add__(self, other: LossSums) -> LossSums:
+        return LossSums(
+            self.values + other.values,
+            self.gradient + other.gradient,
+            self.hessian + other.hessian,
+        )
+
+    def transform(self, linear: Array | None, width: int) -> LossSums:
+        """Return the sums of rows whose first `width` columns are multiplied by a matrix."""
+        if linear is None:
+            return self
+        gradient = np.concatenate([linear.T @ self.gradient[:width], self.gradient[width:]])
+        hessian = [_sandwich(H, linear, width) for H in self.hessian]
+        return LossSums(self.values, gradient, _stacked(hessian, len(gradient)))
+
+
+def _stacked(matrices: list[Array], size: int) -> Array:
+    return np.stack(matrices) if matrices else np.empty((0, size, size))
+
+
+def _sandwich(H: Array, linear: Array, width: int) -> Array:
+    corner = linear.T @ H[:width, :width] @ linear
+    side = linear.T @ H[:width, width:]
+    return np.block([[(corner + corner.T) / 2, side], [side.T, H[width:, width:]]])
+
+
+class _Triangle:
+    """Σ zzᵀ of weighted rows, the columns of φ apart from the few others."""
+
+    def __init__(self, frame: RowFrame) -> None:
+        self.phi = np.zeros((frame.width, frame.width))
+        self.cross = np.zeros((frame.width, frame.rest))
+        self.rest = np.zeros((frame.rest, frame.rest))
+        single = np.dtype(frame.design.dtype) != np.float64
+        self._chunk = np.zeros_like(self.phi, dtype=frame.design.dtype) if single else None
+
+    def add(self, Phi: Rows, rest: Array) -> None:
+        if self._chunk is None:
+            rank_k_update(self.phi, Phi)
+        else:
+            rank_k_update(self._chunk, Phi, keep=0.0)
+            self.phi += self._chunk
+        self.cross += Phi.T @ rest.astype(Phi.dtype, copy=False)
+        self.rest += rest.T @ rest
+
+    def whole(self) -> Array:
+        return np.block([[mirror_upper(self.phi), self.cross], [self.cross.T, self.rest]])
+
+
+class CurvatureAccumulator:
+    """The mutable sum of one thread.
+
+    Block by block: features, scores, gradient and weights of a block follow while it is in the
+    cache; only the product ΦᵀWΦ is taken of the whole chunk.
+    """
+
+    def __init__(
+        self,
+        frame: RowFrame,
+        loss: Any,
+        along: Along,
+        rows: int,
+        kept: KeptFeatures | None = None,
+    ) -> None:
+        self._frame, self._loss, self._steps, self._kept = frame, loss, along.steps, kept
+        # Scores at θ and the way to them, side by side: one product gives both.
+        self._way = np.hstack([along.theta, along.theta - along.before])
+        self._phi = np.empty((rows, frame.width), frame.design.dtype)
+        self._phi_rows = frame.design.start_phi()
+        self._rest = np.empty((rows, frame.rest))
+        directions = loss.directions if along.curved else ()
+        self._roots = np.empty((len(directions), rows))
+        self._block = int(np.clip(ROWS[0] // frame.width, BLOCK, ROWS[1]))
+        self._values = np.zeros(1 + len(along.steps))
+        self._gradient = np.zeros_like(along.theta)
+        self._triangles = [_Triangle(frame) for _ in directions]
+        self._scaled = np.empty_like(self._phi) if len(self._triangles) > 1 else self._phi
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in; those of weight zero are left out."""
+        whole, chunk = chunk, _counted(chunk)
+        n = chunk.n_rows
+        if n == 0:
+            return
+        self._frame.fill_rest(chunk, self._rest[:n])
+        features, state = self._phi[:n], MISSING
+        if self._kept is not None and chunk is whole:
+            features, state = self._kept.of(chunk.row, n), self._kept.shift(chunk.row, n)
+        shift = self._frame.shift[: self._frame.width].astype(self._phi.dtype)
+        # Infinite values far out are met on the way to a shorter step.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, n, self._block):
+                at = slice(start, min(start + self._block, n))
+                Phi = features[at]
+                if state == MISSING:
+                    self._phi_rows(chunk.x[at], Phi)
+                if state != SHIFTED:
+                    Phi -= shift
+                self._judge(Phi, at, np.asarray(chunk.y[at]), _slice(chunk.weight, at))
+            self._sum_products(features)
+
+    def _judge(self, Phi: Rows, at: slice, y: Array, weight: Array | None) -> None:
+        """Add the values and the gradient of a block, and note the roots of its weights."""
+        rest, loss = self._rest[at], self._loss
+        width, k = self._frame.width, loss.n_scores
+        both = Phi @ self._way[:width] + rest @ self._way[width:]
+        f, way = _columns(both[:, :k], k), _columns(both[:, k:], k)
+        y = _columns(y, loss.n_targets)
+        gradient = loss.gradient(f, y).reshape(-1, k)
+        lengths = [0.0, *(1.0 - step for step in self._steps)]
+        values = np.stack([loss.value(f - back * way, y) for back in lengths])
+        if weight is not None:
+            gradient, values = gradient * weight[:, None], values * weight
+        self._values += values.sum(axis=1)
+        self._gradient[:width] += Phi.T @ gradient
+        self._gradient[width:] += rest.T @ gradient
+        if self._triangles:
+            curvature = loss.curvature(f, y).reshape(len(f), -1)
+            weighted = curvature if weight is None else curvature * weight[:, None]
+            self._roots[:, at] = np.sqrt(weighted).T
+
+    def _sum_products(self, Phi: Rows) -> None:
+        n = len(Phi)
+        rest, scaled = self._rest[:n], self._scaled[:n]
+        for root, triangle in zip(self._roots[:, :n], self._triangles, strict=True):
+            np.multiply(Phi, root[:, None].astype(Phi.dtype), out=scaled)
+            triangle.add(scaled, rest * root[:, None])
+
+    def result(self) -> LossSums:
+        """Return the sums over all rows seen."""
+        hessian = [triangle.whole() for triangle in self._triangles]
+        return LossSums(self._values, self._gradient, _stacked(hessian, len(self._gradient)))
+
+
+def _columns(block: Array, count: int) -> Array:
+    return block[:, 0] if count == 1 else block
+
+
+def _slice(weight: Any, at: slice) -> Array | None:
+    return None if weight is None else np.asarray(weight[at])
+
+
+def _counted(chunk: Chunk) -> Chunk:
+    """The rows of a chunk that weigh anything."""
+    if chunk.weight is None or np.all(chunk.weight):
+        return chunk
+    at = np.flatnonzero(chunk.weight)
+    parts: dict[str, Any] = {
+        name: np.ascontiguousarray(np.asarray(part)[at])
+        for name in ("x", "s", "y", "weight", "c", "h")
+        if (part := getattr(chunk, name)) is not None
+    }
+    return replace(chunk, **parts)
+
+
+def loss_sums(
+    source: Source,
+    frame: RowFrame,
+    loss: Any,
+    along: Along,
+    *,
+    rows: int | None = None,
+    kept: KeptFeatures | None = None,
+) -> LossSums:
+    """Σ wV, its gradient and its second derivative in θ, in one pass.
+
+    Parameters
+    ----------
+    source : Source
+        The rows.
+    frame : RowFrame
+        How they become z.
+    loss : Loss
+        V, see :mod:`scalefair.losses`.
+    along : Along
+        θ, and where else the value is wanted.
+    rows : int or None
+        Rows per chunk; None chooses them.
+    kept : KeptFeatures or None
+        Where features are kept between passes over rows in memory.
+    """
+    size = rows or chunk_rows(frame.width, frame.design.dtype)
+    total: LossSums = source.fold(
+        lambda: CurvatureAccumulator(frame, loss, along, size, kept), size
+    )
+    return total

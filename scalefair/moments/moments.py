@@ -1,0 +1,275 @@
+"""Moments of the rows [φ(x), ψ(s), y]: small, mergeable, and all that the closed forms need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair import _files
+from scalefair._linalg import add_outer
+from scalefair._typing import Array
+from scalefair.errors import InputError
+from scalefair.features.units import Units, check_units, units_as_lists, units_of_lists
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Weight, mean and centred scatter of rows z = [φ, ψ, y], with `+` and an empty element.
+
+    Parameters
+    ----------
+    blocks : mapping from str to int
+        Names and widths of the blocks of z, in order, such as {"phi": 500, "psi": 2, "y": 1}.
+    n_rows : int
+        Number of rows of positive weight.
+    weight : float
+        Sum of the weights: the n of every formula.
+    shift, offset : arrays of shape (p,)
+        The mean is shift + offset. Two numbers keep the digits of a mean that is large against the
+        deviation: `shift` is near the data, `offset` is the small rest.
+    scatter : array of shape (p, p)
+        Σ w (z − mean)(z − mean)ᵀ.
+    key : str
+        Fingerprints of the maps and encodings behind the rows, as "name=fingerprint;…". Only
+        equal keys merge.
+    squared_weight : float
+        Sum of the squared weights; 0 where it is not known.
+    units : mapping from str to Units
+        What the columns of a block of sensitive attributes are; see `scalefair.features.units`.
+
+    Notes
+    -----
+    `a + b` is Chan's pairwise update: with δ = mean_b − mean_a,
+    scatter = scatter_a + scatter_b + (w_a w_b / w) δδᵀ. It is exact, commutative up to rounding,
+    and `Moments.empty(blocks)` is its neutral element. `sum(parts)` adds up many.
+    """
+
+    blocks: Mapping[str, int]
+    n_rows: int
+    weight: float
+    shift: Array = field(repr=False)
+    offset: Array = field(repr=False)
+    scatter: Array = field(repr=False)
+    key: str = field(default="", repr=False)
+    squared_weight: float = 0.0
+    units: Mapping[str, Units] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def empty(cls, blocks: Mapping[str, int], key: str = "") -> Moments:
+        """Return the moments of no rows."""
+        width = sum(blocks.values())
+        zeros = np.zeros(width)
+        return cls(dict(blocks), 0, 0.0, zeros, zeros, np.zeros((width, width)), key)
+
+    @classmethod
+    def of_rows(
+        cls, rows: Mapping[str, Array], weight: Array, units: Mapping[str, Units] | None = None
+    ) -> Moments:
+        """Return the moments of rows at hand: arrays of shape (n, width) by block."""
+        Z, n = np.hstack(list(rows.values())), float(weight.sum())
+        shift = Z[0]
+        offset = weight @ (Z - shift) / n
+        centred = np.sqrt(weight)[:, None] * (Z - shift - offset)
+        return cls(
+            {name: part.shape[1] for name, part in rows.items()}, int(np.count_nonzero(weight)), n,
+            shift, offset, centred.T @ centred, "", float(weight @ weight), units or {},
+        )  # fmt: skip
+
+    def __add__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        self._check_same_rows(other)
+        if self.weight == 0 or other.weight == 0:
+            return self if other.weight == 0 else other
+        weight = self.weight + other.weight
+        delta = (other.shift - self.shift) + (other.offset - self.offset)
+        scatter = self.scatter + other.scatter
+        add_outer(scatter, delta, delta * (self.weight * other.weight / weight))
+        offset = self.offset + delta * (other.weight / weight)
+        return self._joined(other, offset, scatter)
+
+    def __radd__(self, zero: Literal[0]) -> Self:
+        """Begin `sum(parts)`, which starts at 0."""
+        return self if zero == 0 else NotImplemented
+
+    def _joined(self, other: Moments, offset: Array, scatter: Array) -> Self:
+        """Return what the rows of both have in these sums, with all counts added up."""
+        known = self.squared_weight > 0 and other.squared_weight > 0
+        return replace(
+            self,
+            n_rows=self.n_rows + other.n_rows,
+            weight=self.weight + other.weight,
+            squared_weight=self.squared_weight + other.squared_weight if known else 0.0,
+            offset=offset,
+            scatter=scatter,
+        )
+
+    def _check_same_rows(self, other: Moments) -> None:
+        if dict(self.blocks) != dict(other.blocks):
+            raise InputError(
+                f"cannot add moments with blocks {dict(self.blocks)} and {dict(other.blocks)}",
+                "accumulate both with the same feature maps",
+            )
+        unsigned = any(part.weight == 0 and not part.key for part in (self, other))
+        if self.key != other.key and not unsigned:
+            mine, others = (set(key.split(";")) for key in (self.key, other.key))
+            differ = sorted({part.split("=")[0] for part in mine ^ others})
+            raise InputError(
+                f"cannot add moments made with different settings: {', '.join(differ)} differ "
+                f"(keys {self.key!r} and {other.key!r})",
+                "accumulate both with the same maps",
+            )
+
+    def _span(self, *names: str) -> NDArray[np.intp]:
+        starts = dict(zip(self.blocks, np.cumsum([0, *self.blocks.values()]), strict=False))
+        spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
+        return np.concatenate(spans)
+
+    @property
+    def effective_rows(self) -> float:
+        """Kish's (Σw)²/Σw²: the rows of equal weight that would tell as much.
+
+        It does not change when all weights are multiplied by a constant, so that every degree of
+        freedom and every standard error is counted in it.
+        """
+        if self.squared_weight > 0:
+            return self.weight**2 / self.squared_weight
+        return float(self.n_rows)
+
+    @cached_property
+    def _whole_mean(self) -> Array:
+        return self.shift + self.offset
+
+    def mean(self, *names: str) -> Array:
+        """Return the mean of the named blocks, side by side."""
+        return np.asarray(self._whole_mean[self._span(*names)])
+
+    def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
+        """Return the centred covariance of two (groups of) blocks, divided by n."""
+        at = [self._span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
+        return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
+
+    @staticmethod
+    def accumulate(source: Any, phi: Any, psi: Any = None) -> Moments:
+        """Return the moments of [φ(x), ψ(s), y] of the numeric chunks of a source, in one pass.
+
+        Parameters
+        ----------
+        source : ChunkSource
+            Such as a `scalefair.BatchSource`.
+        phi, psi : fitted feature maps
+            Of `scalefair.maps`; without ψ there is no block "psi".
+        """
+        from scalefair.features.design import Design
+        from scalefair.moments.accumulate import accumulate
+
+        n_targets = next(source.chunks(1)).y.shape[1]
+        (moments,) = accumulate(source, Design(phi, psi, n_targets))
+        return moments
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the moments to one file (safetensors), all or nothing."""
+        _files.write(path, "moments", *self.state())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Moments:
+        """Read moments from a file that `save` wrote; no code runs.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, of a later version, or holds something else.
+        OSError
+            If it cannot be read.
+        """
+        arrays, values = _files.read(path, "moments")
+        try:
+            return cls.of_state(arrays, values)
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+            raise ValueError(f"{path} holds no valid moments ({error})") from error
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return the moments as named arrays and JSON-able values."""
+        arrays = {"shift": self.shift, "offset": self.offset, "scatter": self.scatter}
+        values = {
+            "blocks": list(self.blocks.items()),
+            "n_rows": self.n_rows,
+            "weight": self.weight,
+            "key": self.key,
+            "squared_weight": self.squared_weight,
+            "units": [[name, units_as_lists(units)] for name, units in self.units.items()],
+        }
+        return arrays, values
+
+    @classmethod
+    def of_state(cls, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Moments:
+        """Return the moments that `state` describes, their shapes checked."""
+        blocks = {str(name): int(width) for name, width in values["blocks"]}
+        rows, weight, key = int(values["n_rows"]), float(values["weight"]), str(values["key"])
+        # Files of earlier versions hold neither: then rows are counted, and units are unknown.
+        squares = float(values.get("squared_weight", 0.0))
+        units = {str(name): units_of_lists(u) for name, u in values.get("units", [])}
+        moments = cls(blocks, rows, weight, key=key, squared_weight=squares, units=units, **arrays)
+        moments.check_shapes()
+        return moments
+
+    def check_shapes(self) -> None:
+        """Raise ValueError if arrays do not fit the blocks, or the weight is no weight."""
+        width = sum(self.blocks.values())
+        arrays = (self.shift, self.offset, self.scatter)
+        shapes = [part.shape for part in arrays]
+        numbers = all(part.dtype == np.float64 for part in arrays) and 0 <= self.weight < np.inf
+        fit = shapes == [(width,), (width,), self._scatter_shape()]
+        numbers = numbers and 0 <= self.squared_weight < np.inf
+        if not (fit and numbers) or min(self.blocks.values(), default=0) < 0 or self.n_rows < 0:
+            raise ValueError(f"blocks {dict(self.blocks)} do not fit arrays of shapes {shapes}")
+        for name, units in self.units.items():
+            check_units(units, self.blocks[name])
+
+    def _scatter_shape(self) -> tuple[int, int]:
+        width = sum(self.blocks.values())
+        return width, width
+
+    def transform(self, **linear: Array | None) -> Moments:
+        """Return the moments of rows whose named blocks are multiplied by a matrix from the right.
+
+        This is how a feature map's linear part is applied to m×m numbers instead of n×m rows.
+        """
+        names = list(self.blocks)
+        if all(linear.get(name) is None for name in names):
+            return self
+        shift, offset = (
+            np.concatenate([_times(vector[self._span(n)], linear.get(n)) for n in names])
+            for vector in (self.shift, self.offset)
+        )
+        # Only the blocks on and above the diagonal are computed: the rest is their mirror image.
+        cells = [[np.empty(0)] * len(names) for _ in names]
+        for (i, a), (j, b) in combinations_with_replacement(enumerate(names), 2):
+            cell = self.scatter[np.ix_(self._span(a), self._span(b))]
+            cells[i][j] = _times(_times(cell.T, linear.get(a)).T, linear.get(b))
+            cells[j][i] = (cells[i][j] + cells[i][j].T) / 2 if i == j else cells[i][j].T
+        blocks = {name: cells[i][i].shape[0] for i, name in enumerate(names)}
+        scatter = np.block(cells)
+        return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
+
+
+def _times(left: Array, matrix: Array | None) -> Array:
+    return left if matrix is None else left @ matrix
+
+
+class FoldMoments(tuple[Moments, ...]):
+    """Moments of each fold; `+` adds fold by fold."""
+
+    def __add__(self, other: Any) -> FoldMoments:
+        return FoldMoments(a + b for a, b in zip(self, other, strict=True))
+
+    def __radd__(self, zero: Literal[0]) -> Self:
+        """Begin `sum(parts)`, which starts at 0."""
+        return self if zero == 0 else NotImplemented

@@ -1,0 +1,158 @@
+"""Bad input, command by command: one line, the remedy, exit code 2, and no file left behind."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from scalefair.cli import main
+from scalefair.cli._group import remedied
+from scalefair.errors import CellError, DelimiterError, InputError, UselessColumnError
+from tests.cli_tools import people, refuse, succeed
+
+FIT = ["--target", "pay", "--sensitive", "sex"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bad")
+    people(200).to_csv(path / "d.csv", index=False)
+    people(200).assign(prediction=np.linspace(0, 1, 200)).to_parquet(path / "p.parquet")
+    own = ["--map", "linear", "--alpha", 1, "--drop", "id", "--out", path / "m.scalefair"]
+    succeed("fit", path / "d.csv", *FIT, *own)
+    (path / "broken.parquet").write_bytes(b"PAR1 and no more")
+    (path / "notes.txt").write_text("hello")
+    (path / "header.csv").write_text("a,b\n")
+    (path / "late.csv").write_text("pay,sex,x\n" + "1,f,2\n2,m,3\n" * 90_000 + "3,f,late\n")
+    (path / "tabs.csv").write_text("pay\tsex\n1\tf, m\n")
+    (path / "file").touch()
+    (path / "empty").mkdir()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("fit nowhere.csv --target pay --sensitive sex", "no such file or folder; check the path"),
+        ("fit none*.parquet --target pay --sensitive sex", "the pattern matches no file"),
+        ("fit broken.parquet --target pay --sensitive sex", "cannot be read as a complete parquet"),
+        ("fit notes.txt --target pay --sensitive sex", "its name does not end with .csv"),
+        ("fit header.csv --target a --sensitive b", "no rows; give a file with data"),
+        ("fit file --target a --sensitive b", "the file is empty"),
+        ("fit empty --target a --sensitive b", "the folder holds no .parquet file"),
+        ("fit late.csv --target pay --sensitive sex", "read it as text with --text x"),
+        (
+            "fit d.csv --target pai --sensitive sex",
+            "--target: column 'pai' is not in the table; did you mean 'pay'?",
+        ),
+        ("fit d.csv --target pay --sensitive sexe", "did you mean 'sex'?"),
+        ("fit d.csv --target pay --sensitive sex --drop hour", "did you mean 'hours'?"),
+        ("fit d.csv --target pay --sensitive sex --weight hours", "hours"),
+        ("fit d.csv --sensitive sex", "--target is needed with DATA"),
+        ("fit d.csv --target pay", "--sensitive is needed with DATA"),
+        ("fit d.csv --target pay --sensitive pay", "is the target or the weight"),
+        ("fit d.csv --target hired --sensitive sex", "holds datetime values"),
+        ("fit d.csv --target job --sensitive sex", "missing"),
+        ("fit d.csv --target pay --sensitive job", "missing value"),
+        ("fit d.csv --target pay --sensitive sex --eta 1 --unfairness 0.1", "not both"),
+        ("fit d.csv --target pay --sensitive sex --unfairness 2", "see scalefair fit --help"),
+        ("fit d.csv --target pay --sensitive sex --delimiter ;;", "one character"),
+        ("fit d.csv --target pay --sensitive sex --delimiter ;", "give --delimiter ','"),
+        ("fit tabs.csv --target pay --sensitive sex", "give --delimiter $'\\t'"),
+        ("fit d.csv --target job --sensitive sex --kind regression", "is text; expected numbers"),
+        ("fit d.csv --target pay --sensitive sex --out empty", "--out empty: is a folder"),
+        ("fit d.csv --target pay --sensitive sex --out no/m", "there is no folder"),
+        ("fit d.csv --target pay --sensitive sex --out /dev/null", "is no regular file"),
+        ("fit --scheduler tcp://127.0.0.1:9 --out x", "no dask scheduler answered"),
+        ("predict nowhere.scalefair d.csv", "nowhere.scalefair: No such file or directory; check"),
+        ("predict notes.txt d.csv", "notes.txt is damaged or no scalefair file"),
+        ("predict d.csv d.csv", "damaged or no scalefair file; give one that scalefair wrote"),
+        ("predict m.scalefair nowhere.csv", "no such file or folder"),
+        ("predict m.scalefair p.parquet --keep idd", "--keep: column 'idd' is not in the table"),
+        ("predict m.scalefair late.csv", "lacks 6 column(s)"),
+        ("predict m.scalefair d.csv --out p.txt", "expected a name that ends with .parquet, .csv"),
+        ("predict m.scalefair d.csv --out - --json", "leave out --json"),
+        ("predict", "Missing argument 'MODEL'"),
+        ("audit nowhere.parquet --sensitive sex", "no such file or folder"),
+        ("audit p.parquet", "--sensitive is needed"),
+        ("audit p.parquet --sensitive sx", "did you mean 'sex'?"),
+        ("audit p.parquet --sensitive sex --prediction predicted", "did you mean 'prediction'?"),
+        ("audit p.parquet --sensitive sex --truth payy", "did you mean 'pay'?"),
+        ("audit d.csv --sensitive sex", "--prediction: column 'prediction' is not in the table"),
+        ("audit p.parquet --sensitive job", "missing"),
+        ("moments d.csv --like nowhere", "No such file or directory"),
+        ("moments d.csv --like m.scalefair --target payy", "did you mean 'pay'?"),
+        ("merge nowhere.moments", "No such file or directory"),
+        ("merge", "Missing argument 'PARTS...'"),
+        ("frontier d.csv --target pay --sensitive sex --drop idd", "did you mean 'id'?"),
+        ("frontier d.csv --target pay --sensitive sex --colour red", "No such option"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_remedy(folder, monkeypatch, command, words):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(
+        "scalefair.data.sources.dask.connect.__kwdefaults__", {"timeout": 0.2, "security": None}
+    )
+    before = sorted(os.listdir())
+    assert words in refuse(*command.split())
+    assert sorted(os.listdir()) == before
+
+
+def test_a_failed_fit_leaves_the_old_model_alone(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    old = (folder / "m.scalefair").read_bytes()
+    refuse("fit", "d.csv", "--target", "pay", "--sensitive", "job", "--out", "m.scalefair")
+    refuse("predict", "m.scalefair", "d.csv", "--out", "p.txt")
+    assert (folder / "m.scalefair").read_bytes() == old
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
+def test_what_may_not_be_read_or_written(folder, tmp_path):
+    (tmp_path / "d.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "d.csv").chmod(0)
+    line = refuse("fit", tmp_path / "d.csv", "--target", "a", "--sensitive", "b")
+    assert "permission" in line.lower()
+    tmp_path.chmod(0o500)
+    own = ["--out", tmp_path / "m.scalefair"]
+    assert "may not write into" in refuse("fit", folder / "d.csv", *FIT, *own)
+
+
+def test_errors_of_the_system_name_the_file_and_the_remedy():
+    assert remedied(OSError(28, "No space left on device", "p.csv")) == (
+        "p.csv: No space left on device; make room, or write elsewhere"
+    )
+    assert remedied(PermissionError(13, "Permission denied", "d.csv")) == (
+        "d.csv: Permission denied; check its permissions, or give another path"
+    )
+    assert remedied(MemoryError()).startswith("not enough memory")
+    assert remedied(ValueError("the table is empty")) == "the table is empty"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (InputError("it is wrong", "mend it"), "it is wrong; mend it"),
+        (
+            UselessColumnError("x is empty", "drop it", column="x"),
+            "x is empty; leave it out of --sensitive",
+        ),
+        (CellError("a text", "column_types", column="a b"), "read it as text with --text 'a b'"),
+        (DelimiterError("one cell", ";"), "one cell; give --delimiter ';'"),
+    ],
+)
+def test_remedies_are_options_not_arguments_of_python(error, words):
+    assert remedied(error).endswith(words)
+    again = pickle.loads(pickle.dumps(error))  # as the worker of a cluster sends it
+    assert (remedied(again), str(again)) == (remedied(error), str(error))
+    at = error.at("--target")
+    assert (str(at), at.where, at.column) == (f"--target: {error}", "--target", error.column)
+
+
+@pytest.mark.parametrize("command", ["frontier", "fit", "predict", "audit", "moments", "merge"])
+def test_every_command_has_help_with_an_example(command):
+    text = succeed(command, "--help")
+    assert f"scalefair {command} " in text
+    assert main.commands[command].help
+    # click would run examples together without the mark before them
+    assert all(len(line) <= 100 for line in text.splitlines())
