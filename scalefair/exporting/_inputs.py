@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scalefair.data.encoding import LevelCode, NumberCode
+from scalefair.data.columns import LevelCode, NumberCode
 from scalefair.exporting._graph import Graph
 
 MISSING = "<missing>"

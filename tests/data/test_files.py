@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalefair.data import frames
-from scalefair.data.encoding import TableEncoder, TableStatistics, table_statistics
+from scalefair.data.columns import TableStatistics, table_statistics
+from scalefair.data.encoding import TableEncoder
 from scalefair.data.sources.files import FileSource, open_files, read_table, scan_parquet
 from tests.tables import INPUTS, Total, in_memory, mixed, on_disk, plain, write_parts
 
@@ -68,7 +69,7 @@ def test_encoders_learn_the_same(tmp_path):
     write_parts(tmp_path, table, [123, 300, 77])
     data = scan_parquet(tmp_path)[INPUTS]
     parts = [table_statistics(chunk.x) for chunk in FileSource(data).chunks(41)]
-    streamed = TableEncoder.from_statistics(sum(parts, TableStatistics()))
+    streamed = TableEncoder().finish(sum(parts, TableStatistics()))
     whole = TableEncoder().fit(table.select(INPUTS))
     expected = whole.transform(table.select(INPUTS))
     np.testing.assert_allclose(streamed.transform(data.head(500)), expected, atol=1e-12)

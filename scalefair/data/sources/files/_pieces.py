@@ -79,7 +79,7 @@ def to_pandas(table: pa.Table) -> Any:
     """
     fields = [pa.field(field.name, _plain(field.type)) for field in table.schema]
     table = without_dictionaries(table).cast(pa.schema(fields))
-    nullable = {pa.bool_(): frames._pandas().BooleanDtype()}
+    nullable = {pa.bool_(): frames.pandas_dtype("boolean")}
     return table.to_pandas(date_as_object=False, types_mapper=nullable.get)
 
 

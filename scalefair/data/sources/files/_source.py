@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from scalefair._typing import Chunk
 from scalefair.data import frames
-from scalefair.data.sources._parts import targets, weights
-from scalefair.data.sources._source import ChunkSource
+from scalefair.data.sources.base import ChunkSource, targets, weights
 from scalefair.data.sources.files._base import no_rows
 from scalefair.data.sources.files._scan import Scan
 
@@ -45,7 +44,7 @@ class FileSource(ChunkSource):
         *,
         n_threads: int | None = None,
     ) -> None:
-        super().__init__(n_threads)
+        self.n_threads = n_threads
         if not isinstance(x, Scan):
             raise TypeError(f"X is a {type(x).__name__}; expected a Scan (scalefair.scan_parquet)")
         self.x, self.s, self.y, self.weight, self.c = x, s, y, weight, c
