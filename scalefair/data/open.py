@@ -26,18 +26,7 @@ from scalefair.data.sources import (
     in_memory,
     is_dask,
 )
-from scalefair.data.sources.base import finite_columns, weights
-
-GIVEN = ("x", "s", "y", "weight", "c")
-
-ARGUMENTS = {
-    "x": "X",
-    "s": "sensitive_features",
-    "y": "y",
-    "weight": "sample_weight",
-    "c": "control_features",
-}
-"""What users call the parts of a chunk, in errors."""
+from scalefair.data.sources.base import ARGUMENTS, finite_columns, weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +72,9 @@ def open_rows(
         Chunks in flight at once; None: one per core that BLAS may use.
     """
     names = {**ARGUMENTS, **names}
-    given = dict(zip(GIVEN, (x, s, y, weight, c), strict=True))
+    given = dict(zip(ARGUMENTS, (x, s, y, weight, c), strict=True))
     if isinstance(x, ChunkSource):
-        beside = [names[part] for part in GIVEN[1:] if given[part] is not None]
+        beside = [names[part] for part in list(ARGUMENTS)[1:] if given[part] is not None]
         if beside and isinstance(x, BatchSource):
             raise ValueError(
                 f"{', '.join(beside)} must be None: the batches of a BatchSource bring them"
@@ -160,37 +149,18 @@ def _memory(
 def _stream(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ChunkSource:
-    x, s, y, weight, c = (tables[part] for part in GIVEN)
-    for part in GIVEN[1:]:
-        _check_beside(names[part], tables[part], names["x"], x)
-    if weight is not None and _width(weight) != 1:
-        raise ValueError(
-            f"{names['weight']} has {_width(weight)} columns; expected one number for each row"
-        )
+    x, s, y, weight, c = (tables[part] for part in ARGUMENTS)
+    for part, table in tables.items():
+        if is_stream(table) and isinstance(table, Scan) != isinstance(x, Scan):
+            raise ValueError(
+                f"{names[part]} is a {type(table).__name__} and {names['x']} a "
+                f"{type(x).__name__}; give both from one scan, both in dask, or all in memory"
+            )
     if isinstance(x, Scan):
-        return FileSource(x, s, y, weight, c, n_threads=n_threads)
-    return DaskSource(x, s, y, _flat(weight), c)
-
-
-def _check_beside(name: str, part: Any, first: str, x: Any) -> None:
-    if is_stream(part) and isinstance(part, Scan) != isinstance(x, Scan):
-        raise ValueError(
-            f"{name} is a {type(part).__name__} and {first} a {type(x).__name__}; give both from "
-            "one scan, both in dask, or all in memory"
-        )
-    if isinstance(part, Scan) and part.files.key != x.files.key:
-        raise ValueError(
-            f"{name} is a scan of other files than {first} ({part!r} and {x!r}); select the "
-            "columns of one scan: data = scan_parquet(path); data['p'], data['sex']"
-        )
-
-
-def _width(part: Any) -> int:
-    return len(part.columns) if isinstance(part, Scan) else int(part.shape[1])
-
-
-def _flat(weight: Any) -> Any:
-    """DaskSource takes weights of one dimension."""
+        return FileSource(x, s, y, weight, c, names=names, n_threads=n_threads)
     if not is_dask(weight):
-        return weights(weight, "in memory", 0)
-    return weight[weight.columns[0]] if hasattr(weight, "columns") else weight[:, 0]
+        return DaskSource(x, s, y, weights(weight, "in memory", 0), c)
+    if weight.shape[1] != 1:
+        raise ValueError(f"{names['weight']} has {weight.shape[1]} columns; expected one")
+    flat = weight[weight.columns[0]] if hasattr(weight, "columns") else weight[:, 0]
+    return DaskSource(x, s, y, flat, c)

@@ -21,9 +21,8 @@ from scalefair.data.columns import (
     first_rows,
 )
 from scalefair.data.frames import Column
-from scalefair.data.open import ARGUMENTS
 from scalefair.data.sources import ChunkSource, Sample, Sampler
-from scalefair.data.sources.base import parts_of
+from scalefair.data.sources.base import ARGUMENTS, parts_of
 from scalefair.errors import located
 
 MAX_LEVELS_OF_NUMBERS = 8

@@ -26,6 +26,15 @@ Change = Callable[[Chunk], Chunk]
 PARTS = ("x", "s", "y", "weight", "c", "h")
 """What a chunk holds of each row."""
 
+ARGUMENTS = {
+    "x": "X",
+    "s": "sensitive_features",
+    "y": "y",
+    "weight": "sample_weight",
+    "c": "control_features",
+}
+"""What users call the parts of a chunk, in errors."""
+
 SAMPLE_CHUNK = 65536
 """Rows per chunk where a pass only draws a sample."""
 
