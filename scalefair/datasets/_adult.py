@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._checks import check_choice, check_flag
 from scalefair._typing import Array
 from scalefair.datasets._base import as_container, make_bunch, read_shipped
+from scalefair.errors import check_choice, check_flag
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,8 +5,8 @@ from __future__ import annotations
 from io import StringIO
 from typing import TYPE_CHECKING, Literal
 
-from scalefair._checks import check_choice, check_flag
 from scalefair.datasets._base import as_container, make_bunch, read_shipped
+from scalefair.errors import check_choice, check_flag
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from scalefair._checks import check_count
 from scalefair._typing import Array
 from scalefair.data.sources import made_rows
 from scalefair.datasets._base import check_seed, make_bunch
+from scalefair.errors import check_count
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scalefair._checks import check_count
 from scalefair.datasets._base import check_finite, check_seed, make_bunch
+from scalefair.errors import check_count
 
 if TYPE_CHECKING:
     from sklearn.utils import Bunch
