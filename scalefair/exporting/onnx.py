@@ -85,7 +85,8 @@ def _scores(graph: Graph, model: Any) -> tuple[str, int]:
     if can_be_dual and model.feature_map == "exact":
         return _dual(graph, model, x)
     if isinstance(model, estimators.FairGPRegressor):
-        weights: Any = model._law.law
+        process: Any = model._law
+        weights = process.law
         f = _linear(graph, model.phi_, x, weights.coef)
         return graph.plus(f, weights.offset[None]), weights.coef.shape[1]
     coef = model._raw_coef
