@@ -145,6 +145,13 @@ def test_weights_that_leave_one_row():
         measures.alignment(a, a, sample_weight=[1.61220083e07, 2.02560054e-06])
 
 
+def test_predictions_that_differ_between_folds_only():
+    """Within each fold f is constant: nothing of its variance is left to explain."""
+    s = [0.12573022, -0.13210486, 0.64042265, 0.10490012]
+    with refused("cv=2"):
+        measures.explained_share([2.0, 0.0, 0.0, 2.0], s, cv=2)
+
+
 def test_landmarks_of_rows_that_hardly_differ():
     """Squared distances of 1e-312 do not add up to 1 when divided by their sum."""
     X = rows()[0] * 1e-4
