@@ -296,8 +296,8 @@ def column_numbers(columns: Columns, n_features: int, names: Any = None) -> NDAr
 def _numbers_of_names(wanted: NDArray[Any], names: Any) -> NDArray[np.intp]:
     if names is None:
         raise ValueError(
-            f"columns={wanted.tolist()} are names but X has none; fit with a data frame whose columns "
-            f"are named, or give column numbers"
+            f"columns={wanted.tolist()} are names but X has none; fit with a data frame whose "
+            "columns are named, or give column numbers"
         )
     number = {name: position for position, name in enumerate(names)}
     missing = [str(name) for name in wanted if name not in number]
