@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._linalg import check_finite
 from scalefair._typing import Array, Rows
 from scalefair.data import frames
 from scalefair.data.frames import Column, Kind, kinds_differ
+from scalefair.errors import UselessColumnError, check_finite
 
 MAX_LEVELS = 1_000_000
 """A column with more levels is an identifier, and would fill the memory of a long fold."""
@@ -275,6 +275,27 @@ class LevelCode:
         if strange and self.unknown == "error":
             raise unknown_level(self.name, strange[0], self.levels)
         return np.array([*(known.get(level, other) for level in present), missing])
+
+
+def constant_column(role: str, column: ColumnStatistics, levels: list[str]) -> UselessColumnError:
+    """Return the error for an attribute with one value."""
+    low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
+    return UselessColumnError(
+        f"{role} column {column.name!r} is {levels[0] if levels else low!r} in every row of "
+        "positive weight, so nothing can depend on it",
+        "drop it",
+        column=column.name,
+    )
+
+
+def missing_values(role: str, name: str, kind: Kind, count: int) -> ValueError:
+    """Return the error for an attribute that some rows do not have."""
+    remedy = "give them a level of their own, such as 'unknown'"
+    if kind != "categorical":
+        remedy = "fill them in, leave the rows out, or bin the column with a level for missing"
+    return ValueError(
+        f"{role} column {name!r} has {count} missing value(s) (NaN or null): {remedy}"
+    )
 
 
 def missing_refused(name: str, count: int) -> ValueError:

@@ -29,7 +29,9 @@ from scalefair.data.columns import (
     MissingRule,
     NumberCode,
     TableStatistics,
+    constant_column,
     missing_refused,
+    missing_values,
     sensitive_statistics,
     table_statistics,
     unknown_level,
@@ -162,11 +164,10 @@ class TableEncoder(_ColumnEncoder):
         table = frames.as_table(X)
         validate_data(self, table, reset=False, skip_check_array=True)
         out = np.zeros((frames.n_rows(table), self.n_features_out_), dtype=self.dtype)
-        start = 0
+        stop = 0
         for column, code in zip(frames.columns(table), self.columns_, strict=True):
-            stop = start + len(code.outputs(""))
+            start, stop = stop, stop + len(code.outputs(""))
             code.write(column.expect(code.kind), out[:, start:stop])
-            start = stop
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -191,17 +192,15 @@ class TableEncoder(_ColumnEncoder):
             )
         if self.missing == "error" and column.n_missing:
             raise missing_refused(column.name, column.n_missing)
-        if column.kind == "categorical":
-            return self._level_code(column, total, keep)
-        return self._number_code(column)
-
-    def _missing_rule(self, column: ColumnStatistics) -> MissingRule:
+        rule: MissingRule = "error" if self.missing == "error" else "default"
         if column.missing:
-            return "column"
-        return "error" if self.missing == "error" else "default"
+            rule = "column"
+        if column.kind == "categorical":
+            return self._level_code(column, total, keep, rule)
+        return self._number_code(column, rule)
 
-    def _number_code(self, column: ColumnStatistics) -> NumberCode:
-        spread, rule = column.spread, self._missing_rule(column)
+    def _number_code(self, column: ColumnStatistics, rule: MissingRule) -> NumberCode:
+        spread = column.spread
         if self.numeric == "passthrough" or column.kind == "boolean":
             return NumberCode(column.name, column.kind, 0.0, 1.0, spread.mean, rule)
         if not math.isfinite(spread.scatter):
@@ -210,11 +209,12 @@ class TableEncoder(_ColumnEncoder):
         # Exactly 0 for a constant column, being measured from one of its values.
         return NumberCode(column.name, column.kind, spread.mean, deviation or 1.0, 0.0, rule)
 
-    def _level_code(self, column: ColumnStatistics, total: float, keep: bool) -> LevelCode:
+    def _level_code(
+        self, column: ColumnStatistics, total: float, keep: bool, rule: MissingRule
+    ) -> LevelCode:
         share = {level: w / total for level, w in column.levels.items() if w > 0}
         levels = sorted(share) if keep else self._frequent(column.name, share)
         pooled = tuple(sorted(share.keys() - set(levels)))
-        rule = self._missing_rule(column)
         if not levels and rule != "column":
             raise UselessColumnError(
                 f"column {column.name!r} has {len(share)} levels and none reaches "
@@ -280,7 +280,7 @@ class SensitiveEncoder(_ColumnEncoder):
         for column in statistics.columns:
             levels = [level for level, weight in column.levels.items() if weight > 0]
             if len(levels) == 1 or column.spread.low == column.spread.high:
-                raise _constant(self.role, column, levels)
+                raise constant_column(self.role, column, levels)
         self.names_ = statistics.names
         self.kinds_ = [column.kind for column in statistics.columns]
         self.categorical_ = np.array([kind in ("categorical", "boolean") for kind in self.kinds_])
@@ -296,7 +296,7 @@ class SensitiveEncoder(_ColumnEncoder):
         """Raise ValueError if values are missing; in a stream chunk by chunk, to name where."""
         for column in statistics.columns:
             if column.n_missing:
-                raise _missing(cls.role, column.name, column.kind, column.n_missing)
+                raise missing_values(cls.role, column.name, column.kind, column.n_missing)
 
     def transform(self, s: Any) -> Any:
         """Return the rows of numbers and codes, float64 of shape (n, p)."""
@@ -322,7 +322,7 @@ class SensitiveEncoder(_ColumnEncoder):
             x = column.finite()
             absent = np.isnan(x)
         if absent.any():
-            raise _missing(self.role, column.name, kind, int(absent.sum()))
+            raise missing_values(self.role, column.name, kind, int(absent.sum()))
         if kind != "categorical":
             return x
         position = {level: i for i, level in enumerate(self.levels_[column.name])}
@@ -338,14 +338,14 @@ class SensitiveEncoder(_ColumnEncoder):
     def group_names(self, rows: Array, columns: Any) -> list[str]:
         """Return names such as "sex=F & race=White" of rows of numbers and codes."""
         names = [self.names_[column] for column in columns]
+        levels = [self.levels_.get(name) for name in names]
         return [
-            " & ".join(f"{name}={self._level(name, value)}" for name, value in parts)
-            for parts in (zip(names, row, strict=True) for row in rows)
+            " & ".join(
+                f"{name}={value:g}" if known is None else f"{name}={known[int(value)]}"
+                for name, known, value in zip(names, levels, row, strict=True)
+            )
+            for row in rows
         ]
-
-    def _level(self, name: str, value: float) -> str:
-        levels = self.levels_.get(name)
-        return f"{value:g}" if levels is None else levels[int(value)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -357,25 +357,6 @@ class ControlEncoder(SensitiveEncoder):
     """The same for control features, the legitimate factors that parity is conditional on."""
 
     role = "control"
-
-
-def _constant(role: str, column: ColumnStatistics, levels: list[str]) -> UselessColumnError:
-    low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
-    return UselessColumnError(
-        f"{role} column {column.name!r} is {levels[0] if levels else low!r} in every row of "
-        "positive weight, so nothing can depend on it",
-        "drop it",
-        column=column.name,
-    )
-
-
-def _missing(role: str, name: str, kind: Kind, count: int) -> ValueError:
-    remedy = "give them a level of their own, such as 'unknown'"
-    if kind != "categorical":
-        remedy = "fill them in, leave the rows out, or bin the column with a level for missing"
-    return ValueError(
-        f"{role} column {name!r} has {count} missing value(s) (NaN or null): {remedy}"
-    )
 
 
 def numbers_or_codes(columns: Iterable[ColumnStatistics], n_rows: int) -> str:
