@@ -9,6 +9,7 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
+from scalefair import __version__
 from scalefair._typing import Array
 from scalefair.auditing.words import listed
 from scalefair.data import frames
@@ -17,8 +18,7 @@ from scalefair.kernels import Product, Sum
 from scalefair.plots import path_points, target_variance
 from scalefair.report.frontier import Frontier, Scores
 from scalefair.report.groups import decision_table, group_table
-from scalefair.report.independence import TITLES, pvalue
-from scalefair.report.words import decimals, fixed, names_of_inputs, number, percent
+from scalefair.report.words import TITLES, as_percent, decimals, fixed, number, pvalue
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ def measure_rows(before: Scores, after: Scores) -> list[tuple[str, str, str]]:
     """Rows of the first table: what is measured, without and with the penalty."""
     rows = [("R²", fixed(before.r2, 3), fixed(after.r2, 3))]
     if before.accuracy is not None and after.accuracy is not None:
-        rows.append((f"Accuracy at {CUT}", percent(before.accuracy), percent(after.accuracy)))
+        rows.append((f"Accuracy at {CUT}", as_percent(before.accuracy), as_percent(after.accuracy)))
     if before.auc is not None and after.auc is not None:
         rows.append(("Area under the ROC curve", fixed(before.auc, 3), fixed(after.auc, 3)))
     rows.append(("Root mean squared error", number(before.rmse), number(after.rmse)))
@@ -48,11 +48,11 @@ def measure_rows(before: Scores, after: Scores) -> list[tuple[str, str, str]]:
 def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
     """Some models of the frontier, spread evenly over the shares, the chosen one among them."""
     # Without cross-validation the models are few, and the chosen one may be beaten by chance.
-    rows = frontier.front if frontier.test_table is None else _by_share(frontier.test_table)
+    rows = frontier.front if frontier.is_cross_validated else _by_share(frontier.table)
     if rows.empty:  # every prediction is constant
         return []
     chosen = frontier.chosen
-    if frontier.test_table is None and chosen is not None and not frontier.is_on_front:
+    if frontier.is_cross_validated and chosen is not None and not frontier.is_on_front:
         both = {str(name): [*rows[name], *chosen[name]] for name in rows}
         rows = frames.make_frame(both).sort_values("explained_share_cv", kind="stable")
     is_chosen = np.zeros(len(rows), dtype=bool)
@@ -98,7 +98,23 @@ def independence_rows(frontier: Frontier) -> list[dict[str, str]]:
     """Return the tests of independence."""
     if frontier.tests is None:
         return []
-    return [_test_row(row) for _, row in frontier.tests.iterrows()]
+    return [
+        {
+            "attribute": row["attribute"],
+            "measure": TITLES[row["measure"]],
+            **{name: _measured(row["measure"], row[name]) for name in ("before", "after")},
+            "rows": f"{row['rows']:,}",
+        }
+        for row in frontier.tests.to_dict("records")
+    ]
+
+
+def _measured(measure: str, x: float) -> str:
+    return (
+        pvalue(x).removeprefix("p = ").removeprefix("p ")
+        if measure.endswith("pvalue")
+        else fixed(x, 3)
+    )
 
 
 def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
@@ -141,34 +157,28 @@ def relevance_rows(table: pd.DataFrame) -> list[dict[str, str]]:
     ]
 
 
-def settings(frontier: Frontier, version: str) -> list[tuple[str, str]]:
+def settings(frontier: Frontier) -> list[tuple[str, str]]:
     """Return what was used, as names and text."""
-    problem, estimator = frontier.problem, frontier.estimator
+    problem = frontier.problem
     sees = "may use them as inputs" if problem.sees_sensitive else "does not see them"
-    inputs = names_of_inputs(problem)
+    inputs, levels = problem.inputs, ""
+    if problem.levels is not None:
+        levels = f": “{problem.levels[0]}” read as 0, “{problem.levels[1]}” as 1"
+    values = [(label, getattr(frontier.estimator, name, None)) for name, label in FITTED.items()]
+    chosen = ", ".join(f"{label} {number(float(x))}" for label, x in values if x is not None)
     rows = f"{problem.train.n_rows:,} to fit, {problem.test.n_rows:,} held out: {problem.held_out}"
     return [
         ("Data", problem.source),
-        ("Target", problem.target + _level_words(problem.levels)),
+        ("Target", problem.target + levels),
         ("Sensitive", f"{listed(problem.sensitive)}; the model {sees} when it predicts"),
         *([("Inputs", f"{len(inputs)}: {', '.join(inputs)}")] if inputs else []),
         ("Rows", rows),
-        ("Chosen", _fitted(estimator)),
+        ("Chosen", chosen),
         ("Time", f"{number(frontier.seconds)} s"),
-        ("Software", f"scalefair {version}, scikit-learn {sklearn.__version__}, "
+        ("Software", f"scalefair {__version__}, scikit-learn {sklearn.__version__}, "
                      f"numpy {np.__version__}, Python {platform.python_version()}"),
         *(("Note", note) for note in frontier.notes),
     ]  # fmt: skip
-
-
-def _level_words(levels: tuple[str, str] | None) -> str:
-    return "" if levels is None else f": “{levels[0]}” read as 0, “{levels[1]}” as 1"
-
-
-def _fitted(estimator: Any) -> str:
-    """Write what a fit found: weights, and hyperparameters of a Gaussian process."""
-    values = [(label, getattr(estimator, name, None)) for name, label in FITTED.items()]
-    return ", ".join(f"{label} {number(float(x))}" for label, x in values if x is not None)
 
 
 def _by_share(table: pd.DataFrame) -> pd.DataFrame:
@@ -205,19 +215,4 @@ def _before_and_after(row: pd.Series[Any], digits: int, unit: str = "") -> dict[
         "before_interval": interval("before"),
         "after": fixed(row["after"], digits) + unit,
         "after_interval": interval("after"),
-    }
-
-
-def _test_row(row: pd.Series[Any]) -> dict[str, str]:
-    is_p = str(row["measure"]).endswith("pvalue")
-
-    def shown(x: float) -> str:
-        return pvalue(x).removeprefix("p = ").removeprefix("p ") if is_p else fixed(x, 3)
-
-    return {
-        "attribute": str(row["attribute"]),
-        "measure": TITLES[row["measure"]],
-        "before": shown(row["before"]),
-        "after": shown(row["after"]),
-        "rows": f"{row['rows']:,}",
     }
