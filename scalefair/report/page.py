@@ -33,12 +33,17 @@ from scalefair.plots import (
 )
 from scalefair.report import tables
 from scalefair.report.frontier import Frontier, check_fair, fit_frontier
+from scalefair.report.groups import decision_table, group_table
 from scalefair.report.problem import from_rows
 from scalefair.report.words import (
+    TITLES,
     as_percent,
+    decimals,
     fixed,
     headline,
     load_code,
+    number,
+    pvalue,
     refit_code,
     verdict,
 )
@@ -50,6 +55,9 @@ if TYPE_CHECKING:
 MODEL = "model.scalefair"
 WIDTH = 4.5
 """Inches: narrow, so that the text of a figure can still be read on a phone."""
+MAX_GROUPS, MAX_INPUTS = 20, 20
+CUT = 0.5
+"""From here on a prediction is a positive decision."""
 _VARIABLES = {INK: "ink", FAINT: "faint", BEFORE: "before", AFTER: "after"}
 _TAG = re.compile(r"<[^>]*>")
 
@@ -152,21 +160,26 @@ def write_report(frontier: Frontier, folder: str | os.PathLike[str]) -> Path:
 def render(frontier: Frontier, model: str | None = None) -> str:
     """Return the report as the text of an HTML page; `model` is the file beside it, if any."""
     relevance = tables.compare_relevance(frontier.baseline, frontier.estimator)
+    problem, groups = frontier.problem, frontier.groups
+    means = group_table(groups, problem.test.y, frontier.before, frontier.after)
+    decisions = decision_table(groups, frontier.before, frontier.after, CUT)
     return _environment().get_template("template.html").render(
         frontier=frontier,
-        problem=frontier.problem,
+        problem=problem,
         headline=_unbroken(headline(frontier)),
-        shares=[scores.share for scores in frontier.scores()],
-        measures=tables.measure_rows(*frontier.scores()),
+        scores=frontier.scores(),
         path_plot=path_plot(frontier),
         group_plot=group_plot(frontier),
         front=tables.front_rows(frontier),
-        groups=tables.mean_rows(frontier),
-        decisions=tables.decision_rows(frontier),
-        cut=tables.CUT,
-        tests=tables.independence_rows(frontier),
-        verdict=verdict(frontier.tests, listed(frontier.problem.sensitive)),
-        relevance=[] if relevance is None else tables.relevance_rows(relevance),
+        groups=means.head(MAX_GROUPS).to_dict("records"),
+        n_groups=len(means),
+        digits=decimals(float(np.std(frontier.before)) or 1.0),
+        decisions=decisions.head(MAX_GROUPS).to_dict("records") if problem.is_binary else [],
+        cut=CUT,
+        tests=[] if frontier.tests is None else frontier.tests.to_dict("records"),
+        titles=TITLES,
+        verdict=verdict(frontier.tests, listed(problem.sensitive)),
+        relevance=[] if relevance is None else relevance.head(MAX_INPUTS).to_dict("records"),
         n_inputs=0 if relevance is None else len(relevance),
         relevance_plot="" if relevance is None else relevance_plot(relevance),
         settings=tables.settings(frontier),
@@ -185,7 +198,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": lambda x: _unbroken(as_percent(x)), "listed": listed}
+    environment.filters |= {
+        "percent": lambda x: _unbroken(as_percent(x)), "fixed": fixed, "number": number,
+        "pvalue": pvalue, "listed": listed,
+    }  # fmt: skip
     return environment
 
 
@@ -228,7 +244,7 @@ def group_plot(frontier: Frontier) -> Markup:
 
 def relevance_plot(table: pd.DataFrame) -> Markup:
     """Draw the length scales of a Gaussian process, without and with the penalty."""
-    rows = table.head(tables.MAX_INPUTS)
+    rows = table.head(MAX_INPUTS)
     before, after = (
         dict(zip(rows["input"], rows[name], strict=True)) for name in ("before", "after")
     )

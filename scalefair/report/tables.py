@@ -1,4 +1,4 @@
-"""The rows of the tables of the page, as text."""
+"""Tables of the page that are more than their numbers: models, relevance of inputs, settings."""
 
 from __future__ import annotations
 
@@ -16,33 +16,18 @@ from scalefair.data import frames
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.kernels import Product, Sum
 from scalefair.plots import path_points, target_variance
-from scalefair.report.frontier import Frontier, Scores
-from scalefair.report.groups import decision_table, group_table
-from scalefair.report.words import TITLES, as_percent, decimals, fixed, number, pvalue
+from scalefair.report.frontier import Frontier
+from scalefair.report.words import fixed, number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_GROUPS = 20
 MAX_FRONT = 12
-MAX_INPUTS = 20
-CUT = 0.5
 FITTED = {
     "alpha_": "alpha", "eta_": "eta", "noise_": "noise", "amplitude_": "amplitude",
     "log_marginal_likelihood_value_": "log evidence",
 }  # fmt: skip
 """What estimators find, and what the page calls it."""
-
-
-def measure_rows(before: Scores, after: Scores) -> list[tuple[str, str, str]]:
-    """Rows of the first table: what is measured, without and with the penalty."""
-    rows = [("R²", fixed(before.r2, 3), fixed(after.r2, 3))]
-    if before.accuracy is not None and after.accuracy is not None:
-        rows.append((f"Accuracy at {CUT}", as_percent(before.accuracy), as_percent(after.accuracy)))
-    if before.auc is not None and after.auc is not None:
-        rows.append(("Area under the ROC curve", fixed(before.auc, 3), fixed(after.auc, 3)))
-    rows.append(("Root mean squared error", number(before.rmse), number(after.rmse)))
-    return rows
 
 
 def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
@@ -71,50 +56,6 @@ def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
         }
         for i in keep
     ]
-
-
-def mean_rows(frontier: Frontier) -> dict[str, Any]:
-    """Return the largest groups, written with as many decimals as their differences need."""
-    y = frontier.problem.test.y
-    table = group_table(frontier.groups, y, frontier.before, frontier.after)
-    digits = decimals(float(np.std(frontier.before)) or 1.0)
-    rows = [
-        {**_before_and_after(row, digits), "target": fixed(row["target"], digits)}
-        for _, row in table.head(MAX_GROUPS).iterrows()
-    ]
-    return {"rows": rows, "others": max(len(table) - MAX_GROUPS, 0), "cut": frontier.groups.cut}
-
-
-def decision_rows(frontier: Frontier) -> list[dict[str, str]]:
-    """Return the rate of positive decisions by group, where the target is 0 or 1."""
-    if not frontier.problem.is_binary:
-        return []
-    table = decision_table(frontier.groups, frontier.before, frontier.after, CUT)
-    table[[f"{name}{end}" for name in ("before", "after") for end in ("", "_low", "_high")]] *= 100
-    return [_before_and_after(row, 1, " %") for _, row in table.head(MAX_GROUPS).iterrows()]
-
-
-def independence_rows(frontier: Frontier) -> list[dict[str, str]]:
-    """Return the tests of independence."""
-    if frontier.tests is None:
-        return []
-    return [
-        {
-            "attribute": row["attribute"],
-            "measure": TITLES[row["measure"]],
-            **{name: _measured(row["measure"], row[name]) for name in ("before", "after")},
-            "rows": f"{row['rows']:,}",
-        }
-        for row in frontier.tests.to_dict("records")
-    ]
-
-
-def _measured(measure: str, x: float) -> str:
-    return (
-        pvalue(x).removeprefix("p = ").removeprefix("p ")
-        if measure.endswith("pvalue")
-        else fixed(x, 3)
-    )
 
 
 def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
@@ -146,15 +87,6 @@ def _has_scales_of_inputs(model: Any) -> bool:
         return False
     kernel = model.kernel_.kernel
     return kernel.theta.size > 0 and not isinstance(kernel, Sum | Product)
-
-
-def relevance_rows(table: pd.DataFrame) -> list[dict[str, str]]:
-    """Return the most relevant inputs of a Gaussian process."""
-    names = ("before", "after", "before_relevance", "after_relevance")
-    return [
-        {"input": str(row["input"]), **{name: number(float(row[name])) for name in names}}
-        for _, row in table.head(MAX_INPUTS).iterrows()
-    ]
 
 
 def settings(frontier: Frontier) -> list[tuple[str, str]]:
@@ -197,22 +129,3 @@ def _with_error(value: float, error: float, digits: int, unit: str = "") -> str:
     if not error > 0:
         return fixed(value, digits) + unit
     return f"{fixed(value, digits)} ± {fixed(error, digits)}{unit}"
-
-
-def _before_and_after(row: pd.Series[Any], digits: int, unit: str = "") -> dict[str, str]:
-    """A group, its count, and a number before and after with intervals."""
-
-    def interval(name: str) -> str:
-        if np.isnan(row[f"{name}_low"]):
-            return ""
-        ends = (fixed(row[f"{name}_{end}"], digits) for end in ("low", "high"))
-        return " to ".join(ends) + unit.replace(" ", "\u00a0")
-
-    return {
-        "group": str(row["group"]),
-        "rows": f"{row['rows']:,}",
-        "before": fixed(row["before"], digits) + unit,
-        "before_interval": interval("before"),
-        "after": fixed(row["after"], digits) + unit,
-        "after_interval": interval("after"),
-    }

@@ -62,9 +62,9 @@ def as_percent(x: float) -> str:
     return f"{fixed(100 * x, 1).removesuffix('.0')} %"
 
 
-def pvalue(p: float) -> str:
+def pvalue(p: float, sign: str = "= ") -> str:
     """Write a p-value."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return "< 0.001" if p < 0.001 else f"{sign}{fixed(p, 3)}"
 
 
 def headline(frontier: Frontier) -> str:
@@ -119,10 +119,10 @@ def verdict(table: pd.DataFrame | None, names: str) -> str:
     if p >= SIGNIFICANT:
         return (
             f"The test finds no evidence that the predictions of the chosen model depend on "
-            f"{names} ({pvalue(p)})."
+            f"{names} (p {pvalue(p)})."
         )
     return (
-        f"The predictions of the chosen model still depend on {names} in some way ({pvalue(p)}): "
+        f"The predictions of the chosen model still depend on {names} in some way (p {pvalue(p)}): "
         "the penalty equalises means, and equal means are not independence. With many rows the "
         "test also finds dependence that hardly matters, so read the measures beside it."
     )
