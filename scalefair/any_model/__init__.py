@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length
 
-from scalefair._checks import check_number
 from scalefair._hash import hash_uniform
 from scalefair._typing import Chunk
 from scalefair.any_model.limit import LimitGap, limit_gap
 from scalefair.auditing import Audit, audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames, is_stream, open_rows
 from scalefair.data.encoding import asked_before
+from scalefair.errors import check_number
 from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
 from scalefair.estimators._base_model import is_fitted, name_of, predictions
-from scalefair.features._base import seed_of
+from scalefair.features.base import seed_of
 from scalefair.measures import explained_share
 from scalefair.plots.figures import predicted
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.utils import Bunch
 
-from scalefair._checks import check_count
 from scalefair._typing import Array
 from scalefair.data.sources import made_rows
 from scalefair.datasets._toys import check_seed
+from scalefair.errors import check_count
 
 Codes = NDArray[np.int8]
 

@@ -17,8 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from scalefair._checks import check_choice, check_flag
 from scalefair._typing import Array
+from scalefair.errors import check_choice, check_flag
 
 COLUMNS = [
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),

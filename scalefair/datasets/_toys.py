@@ -7,7 +7,7 @@ from inspect import getdoc
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from scalefair._checks import FINITE, TINY, check_count, check_number
+from scalefair.errors import FINITE, TINY, check_count, check_number
 
 
 def check_seed(random_state: object) -> np.random.RandomState:
