@@ -205,7 +205,7 @@ def array_of(tasks: Sequence[Any], lengths: Sequence[float], shape: tuple[int, .
     from dask.task_spec import Alias
 
     name = f"scalefair-array-{uuid4().hex}"
-    keys = [(name, i, *(0 for _ in shape)) for i in range(len(tasks))]
+    keys: list[Any] = [(name, i, *(0 for _ in shape)) for i in range(len(tasks))]
     layer = {key: Alias(key, task.key) for key, task in zip(keys, tasks, strict=True)}
     return da.Array(  # type: ignore[no-untyped-call]
         HighLevelGraph.from_collections(name, layer, dependencies=tasks),
