@@ -21,7 +21,7 @@ from scalefair.data.sources import ChunkSource
 from scalefair.features.design import Design, chunk_rows
 from scalefair.losses import Logistic, OneVsRest
 from scalefair.moments import accumulate
-from scalefair.moments.laplace import laplace_scale_gradient
+from scalefair.moments.gradient import laplace_scale_gradient
 from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
 from scalefair.solve.gp.distribution import LatentLaw, missing_variance
 from scalefair.solve.gp.evidence import hyper_of, kernel_of, map_at, map_bounds

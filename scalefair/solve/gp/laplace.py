@@ -26,7 +26,7 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.moments.laplace import LaplaceAdjoint, Mode, skew_sums
+from scalefair.moments.gradient import LaplaceAdjoint, Mode, skew_sums
 from scalefair.solve.gp.adjoint import pull, volume_slope
 from scalefair.solve.gp.gaussian import GaussianPoint
 from scalefair.solve.gp.system import GaussianSlice, GaussianSystem, sensitive_root

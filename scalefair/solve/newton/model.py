@@ -14,8 +14,8 @@ import numpy as np
 from scalefair._linalg import add_outer, solve_spd
 from scalefair._typing import Array, Source
 from scalefair.features.design import Design
+from scalefair.moments.accumulate import FeatureCache
 from scalefair.moments.curvature import Along, RowFrame, loss_sums
-from scalefair.moments.kept import KeptFeatures
 from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
 from scalefair.solve.fit import LossFit, Spec
 from scalefair.solve.ridge.system import Solution, System
@@ -72,7 +72,7 @@ class Problem:
         Of the moments: mean and covariance of Φ, R, the relative ridges D.
     rows : int or None
         Rows per chunk.
-    kept : KeptFeatures or None
+    kept : FeatureCache or None
         Where features are kept between passes, that for the moments included.
     """
 
@@ -81,7 +81,7 @@ class Problem:
     loss: Any
     system: System
     rows: int | None = None
-    kept: KeptFeatures | None = None
+    kept: FeatureCache | None = None
 
     @property
     def intercept(self) -> bool:
