@@ -31,7 +31,7 @@ from scalefair.solve.dense.process import ExactLaw
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.gp import distribution
 from scalefair.solve.gp.gaussian import GaussianFunction
-from scalefair.solve.ridge.validation import GridScores
+from scalefair.solve.ridge.path import GridScores
 
 CLASSES: dict[str, type] = {
     cls.__name__: cls

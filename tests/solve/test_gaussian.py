@@ -18,7 +18,7 @@ from scalefair.solve.gp.distribution import FeatureLaw, draw
 from scalefair.solve.gp.gaussian import GaussianPoint, log_evidence, posterior
 from scalefair.solve.gp.profile import profile_noise
 from scalefair.solve.gp.system import GaussianSystem
-from scalefair.solve.ridge.primal import solve_primal
+from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.system import System
 from tests import naive
 from tests.naive import close, features

@@ -37,7 +37,7 @@ from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties.factors import attribute_root
 from scalefair.solve.dense.ridge import EPS, check_number
-from scalefair.solve.ridge.primal import NULL
+from scalefair.solve.ridge.system import NULL
 
 
 @dataclass(frozen=True, eq=False)
