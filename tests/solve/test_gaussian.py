@@ -6,22 +6,19 @@ import numpy as np
 import pytest
 from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import DotProduct
 
 from scalefair.maps import Identity
 from scalefair.moments import Moments
-from scalefair.solve.dense.gp import fair_gp
-from scalefair.solve.dense.prior import fair_gram
 from scalefair.solve.gp.distribution import FeatureLaw, draw
-from scalefair.solve.gp.gaussian import GaussianPoint, log_evidence, posterior
 from scalefair.solve.gp.profile import profile_noise
-from scalefair.solve.gp.system import GaussianSystem
+from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.system import System
 from tests import naive
 from tests.naive import close, features
+from tests.solve.dense import fair_gp, fair_gram
 
 PENALTIES = ["hsic", "normalized"]
 NOISE, AMPLITUDE = 0.7, 1.6
@@ -46,6 +43,19 @@ def without_psi(moments):
 
 def setting(penalty="normalized", eta=3.0, noise=NOISE, eps=1e-3):
     return {"penalty": penalty, "eta": eta, "noise": noise, "eps": eps}
+
+
+def point_of(moments, *, noise, amplitude=1.0, eta=0.0, penalty="normalized", eps=None):
+    system = GaussianSystem.build(moments, penalty=penalty, eps=eps)
+    return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=eta)
+
+
+def log_evidence(moments, **found):
+    return point_of(moments, **found).log_evidence
+
+
+def posterior(moments, **found):
+    return point_of(moments, **found).posterior()
 
 
 def central(function, x, step=1e-4):
@@ -327,36 +337,34 @@ def test_profile_finds_the_higher_of_two_maxima(signal, first):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "message"),
+    ("bounds", "start"),
     [
         ({"noise_bounds": (1e-9, 1e-6)}, "noise=1e-06 ran to its upper bound"),
         ({"noise_bounds": (30.0, 1e3)}, "noise=30 ran to its lower bound"),
         ({"amplitude_bounds": (1e-3, 1e-2)}, "amplitude=0.01 ran to its upper bound"),
-        ({"amplitude_bounds": (50.0, 1e3)}, "amplitude=50 ran to its lower bound: y shows no sig"),
+        ({"amplitude_bounds": (50.0, 1e3)}, "amplitude=50 ran to its lower bound"),
     ],
 )
-def test_profile_reports_bounds(bounds, message):
+def test_profile_reports_bounds(bounds, start):
     system = GaussianSystem.build(moments_of(*features(n=60)))
-    with pytest.warns(ConvergenceWarning, match=message):
-        profile = profile_noise(system, 1.0, **bounds)
-    assert any(message in sentence for sentence in profile.at_bounds)
+    profile = profile_noise(system, 1.0, **bounds)
+    assert any(sentence.startswith(start) for sentence in profile.at_bounds)
     # At a bound the evidence still grows outwards, and is stationary along the other one.
     along, other = profile.point.gradient[:2][:: -1 if "amplitude_bounds" in bounds else 1]
-    assert (along > 0) == ("upper" in message)
+    assert (along > 0) == ("upper" in start)
     assert abs(other) < 1e-6
 
 
-def test_no_signal_and_no_noise_are_told():
+def test_no_signal_and_no_noise_are_reported():
     Phi, Psi, _ = features(n=60, m=4)
     noise = np.random.default_rng(1).normal(size=60)
     noise -= Phi @ np.linalg.lstsq(Phi, noise, rcond=None)[0]
-    with pytest.warns(ConvergenceWarning, match="amplitude.*lower bound: y shows no signal"):
-        profile_noise(GaussianSystem.build(moments_of(Phi, Psi, noise)), 0.0)
+    (flat,) = profile_noise(GaussianSystem.build(moments_of(Phi, Psi, noise)), 0.0).at_bounds
+    assert flat.startswith("amplitude=")
     centred = Phi - Phi.mean(axis=0)
-    with pytest.warns(ConvergenceWarning, match="noise.*lower bound: the features fit y"):
-        profile = profile_noise(
-            GaussianSystem.build(moments_of(centred, Psi, centred @ np.arange(1.0, 5.0))), 0.0
-        )
+    system = GaussianSystem.build(moments_of(centred, Psi, centred @ np.arange(1.0, 5.0)))
+    profile = profile_noise(system, 0.0)
+    assert profile.at_bounds[0].startswith("noise=")
     assert np.isfinite(profile.point.log_evidence)
     assert np.isfinite(profile.point.coef).all()
 
