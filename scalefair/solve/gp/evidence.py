@@ -17,8 +17,8 @@ from scipy.linalg import solve_triangular
 
 from scalefair._typing import Array, Chunk
 from scalefair.data.sources import ChunkSource
-from scalefair.features._moving import MovingNystroem
 from scalefair.features.design import Design, chunk_rows, whitened
+from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Kernel, Scaled
 from scalefair.moments import Moments, accumulate
 from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
