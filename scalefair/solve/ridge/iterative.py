@@ -243,26 +243,14 @@ def solve_iterative(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> IterativeFit:
-    """Solve (C + αD + ηRRᵀ) β = c at one α and for every η, without forming C.
+    """Solve (C + αD + ηRRᵀ) β = c at one α > 0 and for every η, without forming C.
 
-    Parameters
-    ----------
-    system : StreamedSystem
-        The system.
-    alpha : float
-        α > 0.
-    sketch : Sketch or None
-        The preconditioner, which does not depend on α; None draws one.
-    tol : float
-        Relative residual to reach for each right-hand side, in the norm of the preconditioner.
-        Less than the rounding error of a product, machine precision times λ_max/α, may be out of
-        reach: the solver then stops where another pass does not help.
-    max_iter : int
-        Most iterations. A ConvergenceWarning says so if they are not enough.
-    seed : int
-        Seed of the sketch.
-    progress : callable or None
-        Called with the number of each iteration and the largest relative residual.
+    `sketch` is the preconditioner, which does not depend on α; None draws one. `tol` is the
+    relative residual to reach for each right-hand side, in the norm of the preconditioner. Less
+    than the rounding error of a product, machine precision times λ_max/α, may be out of reach: the
+    solver then stops where another pass does not help. A ConvergenceWarning says so if `max_iter`
+    iterations are not enough. `progress` is called with the number of each iteration and the
+    largest relative residual.
     """
     if not alpha > 0:
         raise ValueError(
