@@ -33,7 +33,7 @@ from scalefair._typing import Array
 from scalefair.data.sources import ChunkSource
 from scalefair.features.design import Design
 from scalefair.losses import Logistic, OneVsRest
-from scalefair.moments.laplace import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
+from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
 from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPClassifierFit, Search
 from scalefair.solve.gp.distribution import LatentLaw, missing_variance

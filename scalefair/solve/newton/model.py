@@ -15,8 +15,8 @@ from scipy.linalg import block_diag, null_space
 from scalefair._linalg import add_outer, factorize, solve_spd
 from scalefair._typing import Array, Source
 from scalefair.features.design import Design
+from scalefair.moments.accumulate import FeatureCache
 from scalefair.moments.curvature import Along, RowFrame, loss_sums
-from scalefair.moments.kept import KeptFeatures
 from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
 from scalefair.solve.fit import LossFit
 from scalefair.solve.limit import Quadratic, path_shares
@@ -71,7 +71,7 @@ class Problem:
         Of the moments: mean and covariance of Φ, R, the relative ridges D.
     rows : int or None
         Rows per chunk.
-    kept : KeptFeatures or None
+    kept : FeatureCache or None
         Where features are stored between passes, that for the moments included.
     """
 
@@ -80,7 +80,7 @@ class Problem:
     loss: Any
     system: System
     rows: int | None = None
-    kept: KeptFeatures | None = None
+    kept: FeatureCache | None = None
 
     @cached_property
     def linear(self) -> Array | None:

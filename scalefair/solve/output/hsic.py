@@ -175,7 +175,7 @@ class OutputObjective:
     @property
     def _fused(self) -> bool:
         """Whether T and its derivatives are summed in one pass: where that is the lesser work."""
-        return not self.rows.kept and self._columns <= len(self.system.gram)
+        return not self.rows.cached and self._columns <= len(self.system.gram)
 
     def _sums(self, point: Point) -> OutputSums:
         if self.loss is None and not len(self.kernel.weights):
