@@ -28,7 +28,7 @@ from scalefair.moments.accumulate import SHIFTED, FeatureCache
 from scalefair.moments.curvature import Along, loss_sums
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem
-from scalefair.solve.ridge.primal import solve_primal
+from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.system import System
 
 N, D = 300, 4
@@ -98,7 +98,7 @@ def objective(loss, flat, alpha, eta, *, joined=False, intercept=True):
 
 def whole(problem_, theta):
     coef, intercept = problem_.solution(theta)
-    return np.vstack([coef, intercept]) if problem_.intercept else coef
+    return np.vstack([coef, intercept]) if problem_.system.fit_intercept else coef
 
 
 def at(theta):

@@ -19,7 +19,7 @@ from scalefair.kernels import RBF
 from scalefair.losses import Logistic, Squared
 from scalefair.moments import output_features
 from scalefair.moments.output_features import OutputKernel
-from scalefair.solve.output import descent as output_descent
+from scalefair.solve.output import hsic as output_descent
 from scalefair.solve.ridge.direct import fit_ridge
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge
 from scalefair.moments import output_features
-from scalefair.solve.output import descent as output_descent
+from scalefair.solve.output import hsic as output_descent
 from tests.solve.test_output_kernel import hsic, toy
 
 LOSSES = ["logistic", "multinomial", "poisson", "gamma", "huber", "quantile", "squared"]
