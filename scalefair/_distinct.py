@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from scalefair._typing import Array
 
 
 class Distinct(NamedTuple):
@@ -23,12 +21,12 @@ class Distinct(NamedTuple):
         Which of them every row is.
     """
 
-    rows: Array
+    rows: NDArray[Any]
     first: NDArray[np.int64]
     number: NDArray[np.int64]
 
 
-def distinct(rows: Array) -> Distinct:
+def distinct(rows: NDArray[Any]) -> Distinct:
     """Return the distinct rows of an array of shape (n, d)."""
     # Not by np.unique(axis=0), which makes a TypeError of an interrupt.
     order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))

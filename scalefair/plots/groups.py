@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from scalefair._typing import Array
-from scalefair.measures.grouping.attributes import cross
+from scalefair.measures.group_rows import cross
 from scalefair.plots.figures import AFTER, BEFORE, Display, predicted, short
 
 _BINS = 200

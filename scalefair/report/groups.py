@@ -9,8 +9,8 @@ from scipy.special import ndtri, stdtrit
 
 from scalefair._typing import Array
 from scalefair.data import frames
-from scalefair.measures.grouping.attributes import Crossing as Groups
-from scalefair.measures.grouping.attributes import cross
+from scalefair.measures.group_rows import Crossing as Groups
+from scalefair.measures.group_rows import cross
 from scalefair.penalties.share import corrected, share_of_variance
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import sklearn
 from numpy.typing import NDArray
 
 from scalefair._typing import Array
-from scalefair.auditing.words import listed
+from scalefair.auditing.result import listed
 from scalefair.data import frames
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.kernels import Product, Sum

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from scalefair import FairKernelRidgeCV
-from scalefair.auditing.words import listed
+from scalefair.auditing.result import listed
 from scalefair.report import (
     as_record,
     between_share,
