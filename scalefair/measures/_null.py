@@ -15,7 +15,7 @@ from scipy.special import gammaincc, ndtr
 from scipy.stats import random_table
 
 from scalefair import _jit
-from scalefair._distinct import distinct
+from scalefair._hash import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.data.sources._threads import available_threads, run_lanes

@@ -21,8 +21,8 @@ from scalefair.data.encoding import (
 )
 from scalefair.data.sources import ArraySource, ChunkSource, Sample
 from scalefair.data.survey import named, present
-from scalefair.errors import CannotJudgeError
-from scalefair.features._base import check_choice, seed_of
+from scalefair.errors import CannotJudgeError, check_choice
+from scalefair.features.base import seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
 
 MAX_GROUPS = 1000

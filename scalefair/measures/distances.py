@@ -14,9 +14,9 @@ from scipy.special import digamma
 from scipy.stats import rankdata
 
 from scalefair import _jit
-from scalefair._distinct import distinct
+from scalefair._hash import distinct
 from scalefair._typing import Array, Chunk
-from scalefair.features._base import check_count
+from scalefair.errors import check_count
 from scalefair.features.landmarks import distinct_rows
 from scalefair.measures._features import FeaturePair, PivotMap, pivot_map
 from scalefair.measures._pair import Pair, UndefinedError, Variable, open_pair

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from scalefair._distinct import distinct
+from scalefair._hash import distinct
 from scalefair._typing import Array
 from scalefair.data import Numbers
 

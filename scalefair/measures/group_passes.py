@@ -10,7 +10,7 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.data import Look, Numbers, Survey, survey_rows
-from scalefair.features._base import check_choice
+from scalefair.errors import check_choice
 from scalefair.measures.group_metrics import (
     Distributions,
     Estimate,

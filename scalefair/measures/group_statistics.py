@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import pdtr
 
-from scalefair._distinct import distinct
-from scalefair._hash import hash_uniform, row_hash
+from scalefair._hash import distinct, hash_uniform, row_hash
 from scalefair._typing import Array, Chunk
 from scalefair.data import Sums, frames
 from scalefair.data.frames import Column

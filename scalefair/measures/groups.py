@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.data import frames
-from scalefair.features._base import check_choice
+from scalefair.errors import check_choice
 from scalefair.measures.group_metrics import Estimate, Gap, Mask, difference, ratio
 from scalefair.measures.group_passes import (
     CountedGroups,

@@ -13,11 +13,12 @@ from scipy.special import ndtri
 
 from scalefair._hash import balanced_fold
 from scalefair._typing import Array
+from scalefair.errors import check_count
 from scalefair.features import Identity, OneHot
-from scalefair.features._base import check_count, seed_of
+from scalefair.features.base import seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
 from scalefair.measures._features import ColumnsBeside, FeaturePair, check_kernel, model_map
-from scalefair.measures._pair import TooFineError, open_pair
+from scalefair.measures._pair import TooFineError, UndefinedError, open_pair
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.penalties.factors import FunctionSpace
 from scalefair.penalties.share import share_of_block, share_of_variance, size_of_block
@@ -121,6 +122,11 @@ def explained_share(
         share = share_of_block(features.moments()[0], _checked_eps(eps, cv))
     else:
         share = cross_fitted_share(features, cv, eps).share
+    if np.isnan(share):  # f is not constant, or it would have been refused
+        raise UndefinedError(
+            f"f is constant within each of the cv={cv!r} folds, so that none of them can judge it; "
+            "give more rows or fewer folds, or cv=None for the share in the sample"
+        )
     return float(np.clip(share, 0.0, 1.0)) if clip else float(share)
 
 
@@ -253,21 +259,13 @@ def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # 
     return np.column_stack([(Phi - centre) ** 2, weight])
 
 
-class Interval(NamedTuple):
-    """A share and its interval, in [0, 1]."""
-
-    value: float
-    low: float
-    high: float
-
-
 def share_interval(
     features: FeaturePair, estimate: CrossFittedShare, confidence: float
-) -> Interval:
-    """Return the share with the interval share ± z·error, in [0, 1]."""
+) -> list[float]:
+    """Return the share and the ends of the interval share ± z·error, in [0, 1]."""
     half = float(ndtri(0.5 + confidence / 2)) * standard_error(features, estimate)
     ends = (estimate.share, estimate.share - half, estimate.share + half)
-    return Interval(*(float(np.clip(end, 0.0, 1.0)) for end in ends))
+    return [float(np.clip(end, 0.0, 1.0)) for end in ends]
 
 
 def standard_error(features: FeaturePair, estimate: CrossFittedShare) -> float:
