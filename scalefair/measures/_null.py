@@ -18,7 +18,7 @@ from scalefair import _jit
 from scalefair._hash import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.features.design import whitened
 from scalefair.measures._features import FeaturePair, PivotMap, feature_pair, gram_of
 from scalefair.measures._pair import Pair
@@ -247,7 +247,7 @@ def permuted(
     def work(thread: int) -> list[float]:
         return [one(number) for number in range(thread, count, threads) if not stop.is_set()]
 
-    return np.concatenate([np.array(part) for part in run_lanes(work, threads, stop)])
+    return np.concatenate([np.array(part) for part in run_threads(work, threads, stop)])
 
 
 def permutation_pvalue(statistic: float, null: Array) -> float:

@@ -13,15 +13,11 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk
 from scalefair.data import Look, PartSurvey, Survey, frames, open_rows, survey_rows
-from scalefair.data.encoding import (
-    ColumnStatistics,
-    SensitiveEncoder,
-    TableStatistics,
-    warn_of_codes,
-)
+from scalefair.data.columns import ColumnStatistics, TableStatistics
+from scalefair.data.encoding import SensitiveEncoder, warn_of_codes
 from scalefair.data.sources import ArraySource, ChunkSource, Sample
-from scalefair.data.survey import named, present
-from scalefair.errors import CannotJudgeError, check_choice
+from scalefair.data.survey import present
+from scalefair.errors import CannotJudgeError, check_choice, located
 from scalefair.features.base import seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
 
@@ -268,10 +264,8 @@ def _check_rows(survey: Survey, names: tuple[str, str], least: int) -> None:
 
 def numeric_sample(sample: Sample, change: Any) -> Sample:
     """Return a sample with its rows as numbers."""
-    ordered = sample.in_row_order()
-    chunk = change(ordered.chunk())
-    parts = (chunk.x, chunk.s, None, chunk.weight, None, None)
-    return Sample(ordered.size, ordered.hashes, ordered.rows, parts)
+    chunk = change(sample.chunk())
+    return replace(sample, parts=(chunk.x, chunk.s, None, chunk.weight, None, None))
 
 
 def _numbers(names: Sequence[str], encoders: Sequence[SensitiveEncoder], chunk: Chunk) -> Chunk:
@@ -280,7 +274,7 @@ def _numbers(names: Sequence[str], encoders: Sequence[SensitiveEncoder], chunk: 
     for name, encoder, part in zip(names, encoders, (chunk.x, chunk.s), strict=True):
         table = frames.as_table(part, one_column=True)
         rows = np.zeros((chunk.n_rows, encoder.n_features_in_))
-        with named(name):
+        with located(name):
             some = table if len(index) == len(rows) else frames.take_rows(table, index)
             rows[index] = encoder.transform(some)
         parts.append(rows)

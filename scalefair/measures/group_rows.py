@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, Survey, frames, is_stream, open_rows, table_of
-from scalefair.data.encoding import ColumnStatistics
+from scalefair.data.columns import ColumnStatistics
 from scalefair.data.frames import Column, Kind
 from scalefair.data.sources import BatchSource, ChunkSource, Scan, is_dask
 from scalefair.data.survey import Values

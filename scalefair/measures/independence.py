@@ -10,7 +10,7 @@ import numpy as np
 
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
-from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.measures._features import (
     FeaturePair,
     feature_pair,
@@ -289,7 +289,7 @@ def pair_sums(K: KernelBlock, L: KernelBlock, A: Array, B: Array, weight: Array)
                     of_row[columns] += w @ block
         return products, sums
 
-    parts = run_lanes(work, threads, stop)
+    parts = run_threads(work, threads, stop)
     (KL, KK, LL), (k, l) = (sum(part[1:], part[0]) for part in zip(*parts, strict=True))  # noqa: E741
     return PairSums(float(KL), float(KK), float(LL), k, l, weight)
 
