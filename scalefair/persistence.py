@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair import _files, estimators, kernels, losses, maps
-from scalefair._digest import attributes
+from scalefair._hash import attributes
 from scalefair.data import encoding
 from scalefair.data.encoding import _statistics
 from scalefair.errors import UnsavableError
 from scalefair.estimators import _base_model, _curve, _data, _exact
-from scalefair.features import crossed
+from scalefair.features import mixed
 from scalefair.moments import Moments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
@@ -48,7 +48,7 @@ CLASSES: dict[str, type] = {
         encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread, encoding.ColumnStatistics, encoding.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap, maps.LeafMap, maps.TransformerMap, crossed.Crossed, _curve.Curve,
+        maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed, _curve.Curve,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
         FairKernel, SensitiveRows, ridge.WeightedRows, ridge.Spectrum, Diagnostics,

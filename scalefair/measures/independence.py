@@ -9,7 +9,8 @@ import numpy as np
 
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array, Chunk
-from scalefair.features._base import check_choice, seed_of
+from scalefair.errors import check_choice
+from scalefair.features.base import seed_of
 from scalefair.kernels.named import plain_name
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import (

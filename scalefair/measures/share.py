@@ -13,8 +13,9 @@ from scipy.special import ndtri
 
 from scalefair._hash import balanced_fold
 from scalefair._typing import Array
+from scalefair.errors import check_count
 from scalefair.features import Identity, OneHot
-from scalefair.features._base import check_count, seed_of
+from scalefair.features.base import seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
 from scalefair.measures._features import ColumnsBeside, FeaturePair, model_map
 from scalefair.measures._kernels import check_kernel
