@@ -61,7 +61,7 @@ def frontier(
     scalefair frontier 'pay/*.csv' --target pay --sensitive sex --unfairness 0.01 --json
     scalefair frontier loans.csv --target repaid --sensitive race --model classifier
     """
-    from scalefair.data.encoding import UselessColumnError
+    from scalefair.errors import UselessColumnError
     from scalefair.report import as_record, fit_frontier, headline, write_report
 
     check_folder(out)
@@ -136,7 +136,7 @@ def _problem(
 
 
 def _is_large(scan: Any) -> bool:
-    files = scan.files.found
+    files = scan.files.listing
     size = sum(int(files.filesystem.size(path) or 0) for path in files.paths)
     cells = (scan.n_rows or 0) * len(scan.columns)
     return size > LARGE_BYTES or cells > LARGE_CELLS
