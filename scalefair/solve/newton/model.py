@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import block_diag, null_space
 
-from scalefair._linalg import add_outer, factorize, solve_spd
+from scalefair._linalg import add_outer, factorize
 from scalefair._typing import Array, Source
 from scalefair.features.design import Design
 from scalefair.moments.accumulate import FeatureCache
@@ -97,7 +97,7 @@ class Problem:
         if self.linear is not None:
             # The least raw vector that the linear part maps to the mean.
             inner = self.linear.T @ self.linear
-            phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
+            phi = self.linear @ factorize((inner + inner.T) / 2).solve(phi)
         shift = np.concatenate([phi, mean[width:]])
         return RowFrame(self.design, system.features[1:], system.fit_intercept, shift)
 

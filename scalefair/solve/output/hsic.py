@@ -21,7 +21,7 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair._linalg import cholesky
+from scalefair._linalg import factorize
 from scalefair._typing import Array
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputSums, Point
 from scalefair.penalties.share import share_of_variance
@@ -241,11 +241,11 @@ class Coordinates:
         system, scores = objective.system, coef.shape[1]
         rest = np.diag(objective.alpha * system.ridge) + objective.curvature(coef)
         if hessian is None:
-            root = cholesky((system.gram + rest) / unit)[0][0]
+            root = factorize((system.gram + rest) / unit).lower
             return cls(np.tril(root), system.mean, scores, False)
         if system.fit_intercept:
             rest = block_diag(rest, np.zeros((1, 1)))
-        root = cholesky((hessian / 2 + np.kron(np.eye(scores), rest)) / unit)[0][0]
+        root = factorize((hessian / 2 + np.kron(np.eye(scores), rest)) / unit).lower
         return cls(np.tril(root), system.mean, scores, system.fit_intercept)
 
     def start(self, coef: Array, intercept: Array) -> Array:
