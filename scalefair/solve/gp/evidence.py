@@ -152,15 +152,9 @@ def moments_of(
 class MomentEvidence:
     """The evidence of an explicit feature map.
 
-    Parameters
-    ----------
-    spec : ProcessSpec
-    source : ChunkSource
-        Of numeric chunks.
-    design : Design
-        The maps where the search starts.
-    progress : Progress
-        Hears of every chunk.
+    - `source`: Of numeric chunks.
+    - `design`: The maps where the search starts.
+    - `progress`: Hears of every chunk.
     """
 
     spec: ProcessSpec
@@ -253,11 +247,7 @@ class MomentEvidence:
 def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     """Learn the hyperparameters, and return the process there.
 
-    Parameters
-    ----------
-    evidence : MomentEvidence
-    sample : Chunk
-        Rows that tell how much of the kernel a Nyström map usually misses.
+    - `sample`: Rows that tell how much of the kernel a Nyström map usually misses.
     """
     spec, result = evidence.spec, search(evidence)
     design = evidence.at(result.hyper)

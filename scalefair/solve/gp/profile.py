@@ -57,12 +57,8 @@ MAX_ROUNDS = 20
 class Profile:
     """Where the evidence is largest.
 
-    Parameters
-    ----------
-    point : GaussianPoint
-        The process there, with its evidence and gradient.
-    at_bounds : tuple of str
-        One sentence for each of noise and amplitude that ran to a bound.
+    - `point`: The process there, with its evidence and gradient.
+    - `at_bounds`: One sentence for each of noise and amplitude that ran to a bound.
     """
 
     point: GaussianPoint
@@ -88,16 +84,11 @@ def profile_noise(
 ) -> Profile:
     """Maximise the log evidence over noise and amplitude.
 
-    Parameters
-    ----------
-    system : GaussianSystem
-        The statistics.
-    eta : float
-        0 ≤ η ≤ ∞, fixed: it weighs fairness against squared error in the units of y, whatever the
-        noise and amplitude that are found.
-    noise_bounds, amplitude_bounds : (float, float) or None
-        Least and largest σ² and a; equal ones fix it. None: 1e-8 to 1e2 times the variance of y,
-        1e-3 to 1e3 times its standard deviation.
+    - `system`: The statistics.
+    - `eta`: 0 ≤ η ≤ ∞, fixed: it weighs fairness against squared error in the units of y, whatever
+      the noise and amplitude that are found.
+    - `noise_bounds`, `amplitude_bounds`: Least and largest σ² and a; equal ones fix it. None: 1e-8
+      to 1e2 times the variance of y, 1e-3 to 1e3 times its standard deviation.
 
     Raises
     ------

@@ -140,20 +140,13 @@ def maximise(
 ) -> Search:
     """Return the largest log evidence that L-BFGS-B finds from any of the starts.
 
-    Parameters
-    ----------
-    evidence : callable
-        Log evidence and gradient, and what they are divided by.
-    starts : list of arrays of shape (p,)
-    bounds : p pairs
-    tol : float
-        A run has converged where the largest slope per row is below it.
-    max_iter : int
-        Of each run.
-    spare : list of arrays of shape (p,)
-        Further starts for the case that the first is on a plateau, where no slope shows the way.
-    step : callable
-        Called after every evaluation.
+    - `evidence`: Log evidence and gradient, and what they are divided by.
+    - `starts` (p,).
+    - `tol`: A run has converged where the largest slope per row is below it.
+    - `max_iter`: Of each run.
+    - `spare` (p,): Further starts for the case that the first is on a plateau, where no slope shows
+      the way.
+    - `step`: Called after every evaluation.
     """
     objective = _Objective(evidence, step)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}

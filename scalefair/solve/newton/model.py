@@ -29,16 +29,10 @@ from scalefair.solve.spec import Spec
 class Local:
     """The data term 1/n ΣV near θ.
 
-    Parameters
-    ----------
-    theta, gradient : arrays of shape (p, k)
-        Where, and the gradient there.
-    hessian : array of shape (kp, kp)
-        Second derivative, score by score.
-    value : float
-        NaN where it is not known.
-    exact : bool
-        Whether the gradient is that of the data term, and not a guess to start from.
+    - `theta`, `gradient` (p, k): Where, and the gradient there.
+    - `hessian` (kp, kp): Second derivative, score by score.
+    - `value`: NaN where it is not known.
+    - `exact`: Whether the gradient is that of the data term, and not a guess to start from.
     """
 
     theta: Array
@@ -59,20 +53,12 @@ class Weight(NamedTuple):
 class Problem:
     """All but α and η: the rows, how they are mapped, the loss, and the penalty's factor.
 
-    Parameters
-    ----------
-    source : Source
-        Numeric rows, y as the loss wants it.
-    design : Design
-        The maps, which made the moments too.
-    loss : Loss
-        V.
-    system : System
-        Of the moments: mean and covariance of Φ, R, the relative ridges D.
-    rows : int or None
-        Rows per chunk.
-    kept : FeatureCache or None
-        Where features are stored between passes, that for the moments included.
+    - `source`: Numeric rows, y as the loss wants it.
+    - `design`: The maps, which made the moments too.
+    - `loss`: V.
+    - `system`: Of the moments: mean and covariance of Φ, R, the relative ridges D.
+    - `rows`: Rows per chunk.
+    - `kept`: Where features are stored between passes, that for the moments included.
     """
 
     source: Source

@@ -34,24 +34,14 @@ class Solution(NamedTuple):
 class System:
     """(gram + α·diag(ridge) + ηRRᵀ) β = target, for any α and η.
 
-    Parameters
-    ----------
-    moments : Moments
-        Moments of [φ, ψ, y].
-    gram : array of shape (m, m)
-        C_φ, or the uncentred ΦᵀΦ/n without intercept.
-    target : array of shape (m, t)
-        C_φy, or the uncentred Φᵀy/n without intercept.
-    factor : array of shape (m, q)
-        R of the penalty; always centred.
-    share_factor : array of shape (m, q)
-        R of the explained share, whatever the penalty and its ε.
-    ridge : array of shape (m,)
-        Ridge of each feature relative to α.
-    fit_intercept : bool
-        Whether f has an intercept.
-    features : tuple of str
-        The blocks that make up Φ.
+    - `moments`: Moments of [φ, ψ, y].
+    - `gram` (m, m): C_φ, or the uncentred ΦᵀΦ/n without intercept.
+    - `target` (m, t): C_φy, or the uncentred Φᵀy/n without intercept.
+    - `factor` (m, q): R of the penalty; always centred.
+    - `share_factor` (m, q): R of the explained share, whatever the penalty and its ε.
+    - `ridge` (m,): Ridge of each feature relative to α.
+    - `fit_intercept`: Whether f has an intercept.
+    - `features`: The blocks that make up Φ.
     """
 
     moments: Moments
