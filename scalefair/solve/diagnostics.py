@@ -70,8 +70,8 @@ def diagnose(
     rank = None
     if len(gram) <= MAX_RANKED:
         unit = _unit_diagonal(gram)
-        *_, found, _ = lapack.dpstrf(unit[:, None] * gram * unit, tol=4 * len(gram) * ROUNDING)
-        rank = int(found)
+        *_, count, _ = lapack.dpstrf(unit[:, None] * gram * unit, tol=4 * len(gram) * ROUNDING)
+        rank = int(count)
     try:
         factor = factorize(matrix) if factor is None else factor
     except LinAlgError:

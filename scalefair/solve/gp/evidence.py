@@ -133,16 +133,11 @@ def map_bounds(phi: Any, spec: ProcessSpec) -> Box:
     return [*(spec.scale_bounds(at) for at in start[:scales]), *landmarks]
 
 
-def rows_of(spec: ProcessSpec, design: Design) -> int:
-    """Return the rows per chunk of a pass."""
-    return spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
-
-
 def moments_of(
     source: ChunkSource, design: Design, spec: ProcessSpec, progress: Progress
 ) -> Moments:
     """Return the moments of [φ, ψ, y], by one pass."""
-    rows = rows_of(spec, design)
+    rows = spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
     with progress.watched(source, rows) as watched:
         (moments,) = accumulate(watched, design, rows=rows)
     return moments
@@ -247,7 +242,7 @@ class MomentEvidence:
 def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     """Learn the hyperparameters, and return the process there.
 
-    - `sample`: Rows that tell how much of the kernel a Nyström map usually misses.
+    - `sample`: Rows that show how much of the kernel a Nyström map usually misses.
     """
     spec, result = evidence.spec, search(evidence)
     design = evidence.at(result.hyper)

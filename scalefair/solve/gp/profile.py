@@ -64,16 +64,6 @@ class Profile:
     point: GaussianPoint
     at_bounds: tuple[str, ...]
 
-    @property
-    def noise(self) -> float:
-        """σ²."""
-        return self.point.noise
-
-    @property
-    def amplitude(self) -> float:
-        """a."""
-        return self.point.amplitude
-
 
 def profile_noise(
     system: GaussianSystem,
@@ -229,12 +219,6 @@ def largest_eta(penalty: str, moments: Moments) -> float:
     return MAX_LEARNING_ETA / (float(largest) or 1.0)
 
 
-def mean_system(moments: Moments, penalty: str, eps: float | None) -> System:
-    """Return the system of the posterior mean: no intercept, y centred."""
-    system = System.build(moments, penalty=penalty, eps=eps, fit_intercept=False)
-    return replace(system, target=moments.covariance("phi", "y"))
-
-
 def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairness: float) -> float:
     """Return the least η that keeps the posterior mean within the limit, at the point's σ²/a².
 
@@ -242,8 +226,10 @@ def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairne
     posterior, to which the deviations belong.
     """
     moments = point.slice.system.moments
-    spectrum = Spectrum.of(mean_system(moments, penalty, eps))
-    path = spectrum.at(point.slice.ratio / moments.weight)
+    system = System.build(moments, penalty=penalty, eps=eps, fit_intercept=False)
+    # The mean has no intercept, but y is centred.
+    system = replace(system, target=moments.covariance("phi", "y"))
+    path = Spectrum.of(system).at(point.slice.ratio / moments.weight)
     eta = least_eta(path, unfairness)
     if eta is None:
         raise not_on_path(path, unfairness)
@@ -273,4 +259,4 @@ def limited(
 def share_of(point: GaussianPoint) -> float:
     """Return the explained share of the posterior mean; NaN without sensitive attributes."""
     moments = point.slice.system.moments
-    return mean_system(moments, "normalized", None).explained_share(point.coef)
+    return System.build(moments, fit_intercept=False).explained_share(point.coef)

@@ -191,7 +191,8 @@ class _Descent:
             if seen and self._is_near(decrement) and self.damping == 0:
                 converged = True
                 break
-            self._count_rounds(decrement)
+            if self.goal.unfairness is not None:
+                self._count_rounds(decrement)
             self._choose_light(local, seen, decrement)
             moved, seen = self._step(local, theta, weight, decrement), True
             local = local if moved is None else moved
@@ -233,7 +234,7 @@ class _Descent:
 
     def _count_rounds(self, decrement: float) -> None:
         """Count the steps since the decrement last fell, under a limit that η follows."""
-        if self.goal.unfairness is None or decrement < self._least_decrement / 2:
+        if decrement < self._least_decrement / 2:
             self._least_decrement, self._rounds = decrement, 0
         else:
             self._rounds += 1
@@ -285,7 +286,7 @@ class _Descent:
         before, self._last = self._last, decrement
         if not self._wide:
             return
-        patience = PATIENCE[self.problem.kept is not None]
+        patience = PATIENCE[self.problem.cache is not None]
         slow = seen and _passes_to_go(before, decrement, self.tol) > patience
         after = decrement * (decrement / before) if before > 0 else 0.0
         many = self.n_passes >= ENOUGH and not self._is_small(after, decrement)

@@ -58,7 +58,7 @@ class Problem:
     - `loss`: V.
     - `system`: Of the moments: mean and covariance of Φ, R, the relative ridges D.
     - `rows`: Rows per chunk.
-    - `kept`: Where features are stored between passes, that for the moments included.
+    - `cache`: Where features are stored between passes, that for the moments included.
     """
 
     source: Source
@@ -66,7 +66,7 @@ class Problem:
     loss: Any
     system: System
     rows: int | None = None
-    kept: FeatureCache | None = None
+    cache: FeatureCache | None = None
 
     @cached_property
     def linear(self) -> Array | None:
@@ -177,7 +177,7 @@ class Problem:
         return float(self.loss.scale(self.system.moments.mean("y"), spread(self.system)))
 
     def start(self) -> Local | None:
-        """The data term near its best constant, from the moments; None where a pass must tell.
+        """The data term near its best constant, from the moments; None where that takes a pass.
 
         Where all scores are equal every row has the same curvature, so that the first Newton step
         needs nothing but C_φ and C_φy.
@@ -201,10 +201,10 @@ class Problem:
         """Make one pass; return the data term near θ, and its value on the steps to it.
 
         A light pass sums no ΦᵀWΦ: the second derivative is that of `before`, corrected along the
-        way to θ by what the gradients tell (BFGS).
+        way to θ by the change of the gradients (BFGS).
         """
         along = Along(self._raw(theta), self._raw(before.theta), steps, not light)
-        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows, kept=self.kept)
+        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows, kept=self.cache)
         sums = sums.transform(self.linear, self.frame.width)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient / n

@@ -60,7 +60,7 @@ class OutputObjective:
     - `to_share` (q, r): Turns attributes that are whitened with the ε of the penalty into those of
       the share.
     - `alpha`, `eta`: α and η.
-    - `loss`: None: the squared loss, which the moments tell.
+    - `loss`: None: the squared loss, which follows from the moments.
     - `scaled`: P = σ²Q, else P = Q.
     """
 

@@ -88,8 +88,8 @@ class System:
 
     def solution(self, coef: Array) -> Solution:
         """Join the intercept b = mean(y) − mean(Φ)β to the coefficients."""
-        mean_y = self.moments.mean("y")
-        intercept = mean_y - self.mean @ coef if self.fit_intercept else np.zeros_like(mean_y)
+        mean_y, mean = self.moments.mean("y"), self.moments.mean(*self.features)
+        intercept = mean_y - mean @ coef if self.fit_intercept else np.zeros_like(mean_y)
         return Solution(coef, intercept)
 
     @cached_property
@@ -120,7 +120,7 @@ class System:
 def gain(eta: Array | float, strength: Array) -> Array:
     """1 / (1/η + s), what Woodbury multiplies each direction of strength s ≥ 0 with.
 
-    η = ∞ is the limit 1/s. Directions too weak to be told from none get 0 there: the penalty
+    η = ∞ is the limit 1/s. Directions so weak that they may be none get 0 there: the penalty
     cannot reach them.
     """
     eta = np.asarray(eta, dtype=float)
