@@ -377,6 +377,7 @@ def test_progress_counts_tasks_up(scheduler):
     assert calls == [(done, 10) for done in range(1, 11)]
 
 
+@pytest.mark.processes
 def test_is_dask_does_not_import_dask(tmp_path):
     code = (
         "import sys, numpy\nfrom scalefair.data.sources.dask import is_dask\n"
