@@ -52,26 +52,16 @@ class Dependence(NamedTuple):
 class OutputObjective:
     """J and its gradient.
 
-    Parameters
-    ----------
-    system : System
-        The closed form's: Gram matrix, R, ridge.
-    rows : OutputPass
-        Passes over the rows.
-    kernel : OutputKernel
-        On f.
-    linear : callable
-        Turns coefficients of Φ into those of the rows, which lack the linear part of φ.
-    linear_back : callable
-        Its transpose.
-    to_share : array of shape (q, r)
-        Turns attributes that are whitened with the ε of the penalty into those of the share.
-    alpha, eta : float
-        α and η.
-    loss : Loss or None
-        None: the squared loss, which the moments tell.
-    scaled : bool
-        P = σ²Q, else P = Q.
+    - `system`: The closed form's: Gram matrix, R, ridge.
+    - `rows`: Passes over the rows.
+    - `kernel`: On f.
+    - `linear`: Turns coefficients of Φ into those of the rows, which lack the linear part of φ.
+    - `linear_back`: Its transpose.
+    - `to_share` (q, r): Turns attributes that are whitened with the ε of the penalty into those of
+      the share.
+    - `alpha`, `eta`: α and η.
+    - `loss`: None: the squared loss, which follows from the moments.
+    - `scaled`: P = σ²Q, else P = Q.
     """
 
     system: System
