@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array
-from scalefair.penalties import PENALTIES
+
+PENALTIES = ("normalized", "hsic", "nocco", "nocco_output")
 
 MISSING_SENSITIVE = (
     "the sensitive attributes are missing, so the fit would be silently unfair; pass them to fit "
@@ -119,7 +120,7 @@ def _finite(name: str, value: Any) -> float:
 
 def check_penalty(penalty: Any, eps: Any) -> None:
     """Check the penalty's name and its ε, None being the default."""
-    check_choice("penalty", penalty, tuple(PENALTIES))
+    check_choice("penalty", penalty, PENALTIES)
     if eps is not None:
         _finite("eps", eps)
 

@@ -20,14 +20,17 @@ from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._digest import attributes
 from scalefair.data import encoding
 from scalefair.data.encoding import _statistics
+from scalefair.data.prepare import Preparation
 from scalefair.errors import UnsavableError
-from scalefair.estimators import _base_model, _curve, _data, _exact
-from scalefair.features import crossed
+from scalefair.features import base_model, blocks, crossed
+from scalefair.features.cross_fit import CrossFit
+from scalefair.features.design import Design
 from scalefair.moments import Moments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
 from scalefair.solve.dense.process import ExactLaw
+from scalefair.solve.dense.rows import ExactRows
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.gp import distribution
 from scalefair.solve.gp.gaussian import GaussianFunction
@@ -41,14 +44,15 @@ CLASSES: dict[str, type] = {
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
         losses.Huber, losses.Quantile, losses.ClassWeighted, losses.OneVsRest, losses.SumToZero,
-        _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
+        Preparation, Design, base_model.BaseModel, CrossFit, blocks.Control, blocks.CrossedControl,
+        blocks.Curve, ExactRows,
         estimators.FairGPRegressor, distribution.FeatureLaw, ExactLaw, GaussianFunction,
         estimators.FairGPClassifier, distribution.LatentLaw,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
         encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread, encoding.ColumnStatistics, encoding.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap, maps.LeafMap, maps.TransformerMap, crossed.Crossed, _curve.Curve,
+        maps.ConcatMap, maps.LeafMap, maps.TransformerMap, crossed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
         FairKernel, SensitiveRows, ridge.WeightedRows, ridge.Spectrum, Diagnostics,

@@ -19,8 +19,8 @@ from scalefair._typing import Array, Chunk
 from scalefair.data import frames
 from scalefair.data.encoding import asked_before
 from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairRidge
-from scalefair.estimators._base_model import predictions
-from scalefair.estimators._cross_fit import SUSPICIOUS
+from scalefair.features.base_model import predictions
+from scalefair.features.cross_fit import SUSPICIOUS
 from scalefair.features.units import Units
 from scalefair.measures import explained_share
 from scalefair.moments import Moments
@@ -159,7 +159,7 @@ def limit_gap(
     """
     _check_estimator(estimator, y)
     y = np.asarray(y, dtype=np.float64)
-    chunk = estimator._preparation.split(Chunk(_as_rows(X), sensitive_features))
+    chunk = estimator._design.preparation.split(Chunk(_as_rows(X), sensitive_features))
     candidates = _candidates(estimator, X, chunk, h)
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
@@ -260,7 +260,7 @@ def _limit_points(
     estimator: Any, s: Any, best: str, candidates: dict[str, Array], y: Array
 ) -> list[CurvePoint]:
     """h − c(E[h|s] − E h) for several c; a given h is centred by halves, each by the other."""
-    encoded = np.asarray(estimator._preparation.sensitive_encoder.transform(s))
+    encoded = np.asarray(estimator._design.preparation.sensitive_encoder.transform(s))
     Psi = np.asarray(estimator.psi_.transform(encoded), dtype=np.float64)
     h = candidates[best]
     if best != "given":
@@ -286,7 +286,7 @@ def _learnt(estimator: Any, best: str) -> Centring:
         first = np.eye(moments.blocks["base"])[0]
         return Centring.of_moments(moments, ("base",), first)
     plain = _at_eta_0(estimator)
-    centring = Centring.of_moments(moments, plain._features, plain.coef_)
+    centring = Centring.of_moments(moments, plain._design.features, plain.coef_)
     mean_psi, mean_h, mean_y = centring.means
     return replace(centring, means=(mean_psi, mean_h + plain.intercept_, mean_y))
 

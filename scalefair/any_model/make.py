@@ -18,8 +18,8 @@ from scalefair.auditing import Audit, audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames, is_stream, open_rows
 from scalefair.data.encoding import asked_before
 from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
-from scalefair.estimators._base_model import is_fitted, name_of, predictions
 from scalefair.features._base import seed_of
+from scalefair.features.base_model import is_fitted, name_of, predictions
 from scalefair.measures import explained_share
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class UnseenRows:
     def split(self) -> Chunk:
         """The rows as the base model sees them, and the sensitive attributes."""
         s = self.apart.get("sensitive_features")
-        return self.estimator._preparation.split(Chunk(self.X, s))  # type: ignore[no-any-return]
+        return self.estimator._design.preparation.split(Chunk(self.X, s))  # type: ignore[no-any-return]
 
     @property
     def labelled(self) -> bool:

@@ -23,7 +23,7 @@ class Inputs:
     """
 
     def __init__(self, graph: Graph, model: Any) -> None:
-        self._graph, self._preparation = graph, model._preparation
+        self._graph, self._preparation = graph, model._design.preparation
         self._encoder = self._preparation.encoder
         width = model.n_features_in_
         self._hidden = set()
@@ -31,7 +31,7 @@ class Inputs:
             self._hidden = set(self._preparation.sensitive_columns or ())
         self._names = [str(name) for name in getattr(model, "feature_names_in_", [])]
         self._seen = [j for j in range(width) if j not in self._hidden]
-        self._joins = model._joins_sensitive
+        self._joins = model._design.sees_sensitive
         self._columns: dict[int, str] = {}
         if self._encoder is None and not self._joins_text():
             self._matrix = graph.input("X", width)

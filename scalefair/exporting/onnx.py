@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair import _files, estimators
 from scalefair._typing import Array
-from scalefair.estimators._exact import ExactRows
 from scalefair.exporting._graph import Graph, add_kernel, add_map
 from scalefair.exporting._inputs import Inputs
 from scalefair.losses import ClassWeighted, Gamma, Logistic, Multinomial, Poisson
+from scalefair.solve.dense.rows import ExactRows
 
 PREDICTORS = (
     estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
@@ -59,7 +59,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
             "FairKernelRidge"
         )
     check_is_fitted(model)
-    if model._preparation.base is not None:
+    if model.base_estimator_ is not None:
         raise ValueError(
             "base_estimator is a model of its own, which its own exporter must write; export it "
             "beside this one, or fit without base_estimator"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.features.design import Design
 from scalefair.moments.checkpoint import Checkpoint, Counted, Counting
 from scalefair.moments.kept import KeptFeatures
@@ -21,28 +22,6 @@ from scalefair.moments.moments import FoldMoments, Moments
 
 BLOCK = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
-
-FoldOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-"""The fold of each row, from its global number."""
-
-
-@dataclass(frozen=True)
-class Folds:
-    """Fold number of every row, as a function of its global row number.
-
-    Parameters
-    ----------
-    count : int
-        Number of folds.
-    of : callable or None
-        Maps row numbers to 0..count−1; −1 leaves a row out. None: all rows are in fold 0.
-    """
-
-    count: int
-    of: FoldOf | None
-
-
-ALL_ROWS = Folds(1, None)
 
 
 class CrossSums:

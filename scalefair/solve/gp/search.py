@@ -128,7 +128,7 @@ def search(evidence: Evidence) -> Search:
     if not is_free(bounds):
         return Search(start, np.nan)
     eta = evidence.learning_eta()
-    with evidence.progress.evaluations() as step:
+    with evidence.progress.steps("evaluations") as step:
 
         def value(hyper: Array) -> tuple[float, Array, float]:
             result = evidence(hyper, eta)

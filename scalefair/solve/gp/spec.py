@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
-from scalefair.data.sources import ChunkSource
+from scalefair.data.progress import Progress
+
+__all__ = ["Bounds", "Progress", "Spec"]
 
 Bounds = tuple[float, float]
 
@@ -64,20 +64,3 @@ class Spec:
             return start - np.log(LENGTH_SCALE_SPAN), start + np.log(LENGTH_SCALE_SPAN)
         low, high = np.log(self.length_scale_bounds)
         return float(low), float(high)
-
-
-class Progress:
-    """Hears of the steps of a fit; this one tells nobody."""
-
-    def watched(self, source: ChunkSource, rows: int) -> AbstractContextManager[ChunkSource]:
-        """Give the source back for one pass; every chunk that is read is a step."""
-        del rows
-        return nullcontext(source)
-
-    def evaluations(self) -> AbstractContextManager[Callable[[], None]]:
-        """Give a function to be called after every evaluation of the evidence."""
-        return nullcontext(_ignore)
-
-
-def _ignore() -> None:
-    """Tell nobody."""

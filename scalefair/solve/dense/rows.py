@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scalefair._checks import check_alpha
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, FeatureMap
-from scalefair.estimators._data import TrainingData
-from scalefair.estimators._maps import input_kernel, sensitive_map
 from scalefair.features import ConcatMap, Identity, ProductMap
 from scalefair.features.crossed import features
+from scalefair.features.training import Training, input_kernel, sensitive_map
 from scalefair.features.units import units_of
 from scalefair.kernels import Kernel
 from scalefair.moments import Moments
@@ -146,11 +144,9 @@ class ExactRows:
         return share_of_block(self._moments(f.reshape(len(f), -1)))
 
 
-def exact_rows(estimator: Any, data: TrainingData) -> ExactRows:
-    """Learn the kernels of an estimator in exact mode, and keep the rows."""
-    rows = data.sample
-    psi = sensitive_map(estimator, data)
-    seen = psi is not None and estimator._joins_sensitive
-    joined = 1.0 / check_alpha(estimator.alpha)["psi"] if seen else 0.0
-    kernel = input_kernel(estimator, data)
+def exact_rows(training: Training, joined: float) -> ExactRows:
+    """Learn the kernels of the exact mode and hold the rows; `joined` is the weight of l."""
+    psi, rows = sensitive_map(training), training.sample
+    kernel = input_kernel(training)
+    joined = 0.0 if psi is None else joined
     return ExactRows(kernel, psi, rows.x, rows.s, rows.y, rows.weight, joined)

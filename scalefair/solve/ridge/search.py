@@ -153,7 +153,7 @@ def _refined(etas: Array, chosen: int) -> Array:
     return np.unique(np.concatenate([etas, np.geomspace(low, high, REFINE + 2)[1:-1]]))
 
 
-def check_judgeable(folds: Sequence[Moments], names: Sequence[str]) -> None:
+def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
     """Raise ValueError if a fold has no more rows than g(s) has degrees of freedom.
 
     Warn of groups that some fold has none or one row of: what it says of them is chance.

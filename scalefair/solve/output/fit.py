@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array
-from scalefair.estimators._data import TrainingData
-from scalefair.estimators._progress import steps
 from scalefair.features.design import chunk_rows
 from scalefair.kernels import RBF
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputRows
@@ -27,13 +25,13 @@ from scalefair.solve.ridge.limited import rescale
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.primal import solve_primal
 from scalefair.solve.ridge.system import System
+from scalefair.solve.rows import Rows
 
 PENALTIES = ("normalized", "nocco_output")
 
 
-def check_output_kernel(estimator: Any) -> None:
+def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
     """Check `output_kernel`, and that nothing is asked for beside it that it cannot do."""
-    kernel = estimator.output_kernel
     if kernel is None:
         return
     scalar = isinstance(kernel, RBF) and np.ndim(kernel.length_scale) == 0
@@ -42,30 +40,15 @@ def check_output_kernel(estimator: Any) -> None:
             f"output_kernel={kernel!r} is unknown; use None, 'rbf', or RBF(length_scale) with one "
             "length scale in units of the standard deviation of the predictions"
         )
-    if estimator.penalty not in PENALTIES:
+    if penalty not in PENALTIES:
         raise ValueError(
-            f"penalty={estimator.penalty!r} has no form with output_kernel={kernel!r}; use "
+            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use "
             f"{' or '.join(map(repr, PENALTIES))}"
         )
-    if estimator.eta is not None and np.isinf(estimator.eta):
+    if eta is not None and np.isinf(eta):
         raise ValueError(
-            f"eta={estimator.eta!r} with output_kernel={kernel!r} has no limit that can be "
-            "computed; use a large eta such as 1e4, or unfairness="
-        )
-
-
-def goes_on(estimator: Any) -> bool:
-    """Whether a general loss needs L-BFGS after Newton: the penalty is no square of β."""
-    return estimator.output_kernel is not None or estimator.penalty == "nocco_output"
-
-
-def check_finite_weight(estimator: Any) -> None:
-    """Refuse η = ∞ where a general loss `goes_on`: before any row is read."""
-    if goes_on(estimator) and estimator.eta is not None and np.isinf(estimator.eta):
-        raise ValueError(
-            f"eta={estimator.eta!r} with penalty={estimator.penalty!r} has no limit that can be "
-            "computed for a general loss; use a large eta such as 1e4, unfairness=, or "
-            "penalty='normalized'"
+            f"eta={eta!r} with output_kernel={kernel!r} has no limit that can be computed; use a "
+            "large eta such as 1e4, or unfairness="
         )
 
 
@@ -79,14 +62,14 @@ def output_kernel(kernel: Any) -> OutputKernel:
 
 
 def output_objective(
-    estimator: Any, data: TrainingData, system: System, kernel: OutputKernel, loss: Any = None
+    rows: Rows, system: System, spec: Spec, kernel: OutputKernel, loss: Any = None
 ) -> OutputObjective:
     """Return J with a kernel on f, over the rows of a fit whose moments are there."""
-    design = estimator._row_map(data.n_rows)
-    names, whiten = whitening(system.moments, estimator.eps)
+    design = rows.design
+    names, whiten = whitening(system.moments, spec.eps)
     mean = system.moments.mean(*names)
     rows_of = OutputRows(design, system.features, names, mean, whiten)
-    rows = estimator.chunk_rows or chunk_rows(rows_of.width, design.dtype)
+    size = rows.chunk_rows or chunk_rows(rows_of.width, design.dtype)
     phi = design.phi.linear_
     width = design.phi.n_raw_
 
@@ -99,9 +82,9 @@ def output_objective(
         return slope if phi is None else np.vstack([phi.T @ slope[:width], slope[width:]])
 
     return OutputObjective(
-        system, OutputPass(data.source, rows_of, rows, data.n_rows), kernel, linear, linear_back,
+        system, OutputPass(rows.source, rows_of, size, rows.n_rows), kernel, linear, linear_back,
         np.linalg.pinv(whiten) @ whitening(system.moments, None)[1],
-        estimator._ridges()["phi"], 0.0, loss, scaled=estimator.penalty != "nocco_output",
+        spec.alpha, 0.0, loss, scaled=spec.penalty != "nocco_output",
     )  # fmt: skip
 
 
@@ -111,12 +94,10 @@ def check_no_share(system: System, alpha: float, unfairness: float | None) -> No
         check_attainable(Spectrum.of(system).at(alpha).quadratic(), 0.0)
 
 
-def fit_with_output_kernel(
-    estimator: Any, data: TrainingData, system: System, spec: Spec
-) -> RidgeFit:
+def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) -> RidgeFit:
     """Return the ridge fit with a kernel on f, from the closed form on."""
     check_no_share(system, spec.alpha, spec.unfairness)
-    objective = output_objective(estimator, data, system, output_kernel(estimator.output_kernel))
+    objective = output_objective(rows, system, spec, output_kernel(kernel))
     unit = spread(system) ** 2
     weight_unit = 1.0 if objective.scaled else unit
 
@@ -127,7 +108,7 @@ def fit_with_output_kernel(
         weighed, zero = replace(objective, eta=eta), np.zeros(coef.shape[1])
         return solve_output(weighed, coef, zero, unit=unit, tell=progress)
 
-    with steps(estimator, "iterations", None) as progress:
+    with rows.progress.steps("iterations") as progress:
         eta, result = _weighted_or_limited(fit, spec, weight_unit)
     # The share does not depend on the scale of f, so under a limit it ends with the best one.
     limited = spec.unfairness is not None and eta > 0
@@ -138,10 +119,10 @@ def fit_with_output_kernel(
 
 
 def fit_loss_with_output(
-    estimator: Any,
-    data: TrainingData,
+    rows: Rows,
     problem: Any,
     spec: Spec,
+    kernel: Any,
     *,
     newton: Callable[[Goal], NewtonFit],
     progress: Callable[[], Any],
@@ -151,8 +132,7 @@ def fit_loss_with_output(
     `progress` is called after every step.
     """
     system = problem.system
-    kernel = output_kernel(estimator.output_kernel)
-    objective = output_objective(estimator, data, system, kernel, problem.loss)
+    objective = output_objective(rows, system, spec, output_kernel(kernel), problem.loss)
     check_no_share(system, spec.alpha, spec.unfairness)
     weight_unit = 1.0 if objective.scaled else problem.scale**2
     last: list[Any] = []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
@@ -14,9 +13,9 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from scalefair._checks import check_choice, check_count
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Array, Chunk, Rows
 from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.features.design import Block
 
 LEAST_PROBABILITY = 1e-4
 """How far probabilities are kept from 0 and 1, whose log-odds are infinite: forests say both."""
@@ -25,8 +24,8 @@ METHODS = ("predict", "predict_proba", "decision_function")
 
 
 @dataclass(frozen=True, eq=False)
-class BaseModel:
-    """A fitted model whose prediction joins the features.
+class BaseModel(Block):
+    """A fitted model whose prediction ĥ(x) joins the features.
 
     Parameters
     ----------
@@ -34,22 +33,45 @@ class BaseModel:
         With `predict`, or what a classifier has instead.
     scale : {"probability", "log_odds", "log"}
         What its prediction is turned into.
-    width : int
+    columns : int
         Columns of ĥ.
-    key : str
+    digest : str
         Fingerprint of its predictions.
     """
 
     model: Any
     scale: str
-    width: int
-    key: str
+    columns: int
+    digest: str
+    name: ClassVar[str] = "base"
+    is_feature: ClassVar[bool] = True
+
+    @property
+    def width(self) -> int:
+        """Columns of ĥ."""
+        return self.columns
+
+    @property
+    def key(self) -> str:
+        """Fingerprint of the predictions."""
+        return self.digest
+
+    def rows(self, chunk: Chunk) -> Rows:
+        """Return ĥ(x), which the chunk carries."""
+        return np.asarray(chunk.h)
 
     def join(self, chunk: Chunk) -> Chunk:
         """Return the chunk with ĥ(x) beside x."""
         if chunk.n_rows == 0:
-            return replace(chunk, h=np.empty((0, self.width)))
+            return replace(chunk, h=np.empty((0, self.columns)))
         return replace(chunk, h=predictions(self.model, chunk.x, self.scale))
+
+    def attach(self, source: ChunkSource) -> ChunkSource:
+        """Let chunks carry ĥ(x): of all rows at once where they are in memory."""
+        if not isinstance(source, ArraySource):
+            return source.then(self.join)
+        (chunk,) = source.chunks(max(source.n_rows, 1))
+        return source.then(FromArray(np.asarray(self.join(chunk).h)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,30 +85,14 @@ class FromArray:
         return replace(chunk, h=self.h[chunk.row : chunk.row + chunk.n_rows])
 
 
-def whole_change(split: ChunkSource, base: BaseModel) -> Callable[[Chunk], Chunk]:
-    """Return what joins the predictions of one model: all at once where rows are in memory."""
-    if not isinstance(split, ArraySource):
-        return base.join
-    (chunk,) = split.chunks(max(split.n_rows, 1))
-    return FromArray(np.asarray(base.join(chunk).h))
-
-
-def check_base(estimator: Any) -> None:
-    """Check the parameters about the base model."""
-    base = getattr(estimator, "base_estimator", None)
-    if base is None:
-        return
-    if isinstance(base, type) or not _methods(base):
+def check_base(model: Any) -> None:
+    """Raise TypeError unless an object can predict."""
+    can = any(callable(getattr(model, name, None)) for name in METHODS)
+    if isinstance(model, type) or not can:
         raise TypeError(
-            f"base_estimator={base!r} cannot predict; give a scikit-learn regressor, classifier or "
-            "pipeline, fitted or not (an object, not its class), or None"
+            f"base_estimator={model!r} cannot predict; give a scikit-learn regressor, classifier "
+            "or pipeline, fitted or not (an object, not its class), or None"
         )
-    check_count("base_sample", estimator.base_sample)
-    check_choice("base_fit", estimator.base_fit, ("sample", "collection"))
-
-
-def _methods(model: Any) -> list[str]:
-    return [name for name in METHODS if callable(getattr(model, name, None))]
 
 
 def is_fitted(model: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -11,7 +13,29 @@ from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
 from scalefair._hash import balanced_fold
-from scalefair.moments import Folds
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Fold number of every row, as a function of its global row number.
+
+    Parameters
+    ----------
+    count : int
+        Number of folds.
+    of : callable or None
+        Maps row numbers to 0..count−1; −1 leaves a row out. None: all rows are in fold 0.
+    """
+
+    count: int
+    of: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None
+
+    def of_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the fold of each row."""
+        return np.zeros_like(numbers) if self.of is None else self.of(numbers)
+
+
+ALL_ROWS = Folds(1, None)
 
 
 def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:

@@ -146,7 +146,7 @@ class FairPath(PathBase):
     @cached_property
     def table(self) -> pd.DataFrame:
         """The grid as a data frame."""
-        system = self._estimator._system()
+        system = self._estimator._system(self._estimator._design, self._estimator.moments_)
         columns = {
             "alpha": np.repeat(self.alphas, len(self.etas)),
             "eta": np.tile(self.etas, len(self.alphas)),
@@ -169,14 +169,14 @@ class FairPath(PathBase):
                     f"at(alpha={self.alphas[0]:.4g}, eta={eta!r})"
                 )
             alpha = float(self.alphas[0])
-        return self._estimator._at(alpha=alpha, eta=eta)
+        return self._estimator._at(alpha, eta=eta)
 
     def _at_limit(self, unfairness: float) -> Any:
         if self._estimator.psi_ is None:
             raise ValueError(MISSING_SENSITIVE)
         if self._scores is not None:
             return self._held_out_limit(self._scores, unfairness)
-        return self._estimator._at(alpha=self._best_alpha(unfairness), eta=0.0)._limited(unfairness)
+        return self._estimator._at(self._best_alpha(unfairness), unfairness=unfairness)
 
     def _held_out_limit(self, scores: GridScores, unfairness: float) -> Any:
         """The fit of least held-out error whose held-out share is within the limit."""
@@ -188,9 +188,9 @@ class FairPath(PathBase):
             share = ShareEstimate.of(scores.share)
             raise not_within(unfairness, share.value + share.error / 2, HELD_OUT_SUM)
         alpha, eta = float(self.alphas[choice.alpha]), float(self.etas[choice.eta])
-        fit = self._estimator._at(alpha=alpha, eta=0.0 if unfairness == 0 else eta)
         if unfairness == 0:
-            return fit._limited(unfairness)
+            return self._estimator._at(alpha, unfairness=0.0)
+        fit = self._estimator._at(alpha, eta=eta)
         return fit if eta == 0 else fit._rescaled()
 
     def _best_alpha(self, unfairness: float) -> float:
