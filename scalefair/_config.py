@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from scalefair._checks import check_choice, check_count
+from scalefair.errors import check_choice, check_count
 
 SOLVERS = ("auto", "direct", "iterative")
 

@@ -1,15 +1,25 @@
-"""Row hashes: which rows are sampled depends on their numbers alone, never on the chunking."""
+"""Row hashes, fingerprints of fitted objects, and distinct rows.
+
+Which rows are sampled depends on the hash of their numbers alone, never on the chunking.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._typing import Array
+
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 1 << 64
 _BLOCK = 1 << 20
+
+SKIPPED = frozenset({"random_state", "n_jobs"})
+"""Parameters that leave no trace once an object is fitted."""
 
 
 def row_hash(seed: int, rows: ArrayLike) -> NDArray[np.uint64]:
@@ -114,3 +124,67 @@ def balanced_fold(count: int, seed: int, rows: NDArray[np.int64]) -> NDArray[np.
     dealt = row_hash(seed, block.ravel()).reshape(block.shape)
     own = np.take_along_axis(dealt, (rows % count)[:, None], axis=1)
     return np.asarray((dealt < own).sum(axis=1))
+
+
+def digest(value: Any) -> str:
+    """Return a short fingerprint of a fitted object: its class, numbers, texts and arrays."""
+    state = hashlib.sha256()
+    _feed(state, value)
+    return f"{type(value).__name__}:{state.hexdigest()[:12]}"
+
+
+def _feed(state: Any, value: Any) -> None:
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "OU":
+        state.update(f"array {value.dtype.str} {value.shape} ".encode())
+        state.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, np.ndarray | list | tuple):
+        state.update(f"list {len(value)} ".encode())
+        for item in value:
+            _feed(state, item)
+    elif isinstance(value, dict):
+        state.update(f"dict {len(value)} ".encode())
+        for key in sorted(value, key=str):
+            _feed(state, key)
+            _feed(state, value[key])
+    elif isinstance(value, str | int | float | bool | np.generic | type | None):
+        state.update(f"{value!r} ".encode())
+    else:
+        state.update(f"{type(value).__name__} ".encode())
+        _feed(state, {k: v for k, v in attributes(value).items() if k not in SKIPPED})
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object, with or without __slots__."""
+    if hasattr(value, "__dict__"):
+        return dict(vars(value))
+    return {name: getattr(value, name) for name in getattr(type(value), "__slots__", ())}
+
+
+class Distinct(NamedTuple):
+    """Distinct rows in lexicographic order.
+
+    Parameters
+    ----------
+    rows : array of shape (p, d)
+        The rows.
+    first : array of shape (p,)
+        Where each is first found.
+    number : array of shape (n,)
+        Which of them every row is.
+    """
+
+    rows: Array
+    first: NDArray[np.int64]
+    number: NDArray[np.int64]
+
+
+def distinct(rows: Array) -> Distinct:
+    """Return the distinct rows of an array of shape (n, d)."""
+    # Not by np.unique(axis=0), which makes a TypeError of an interrupt.
+    order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))
+    ordered = rows[order]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    number = np.empty(len(rows), dtype=np.int64)
+    number[order] = np.cumsum(new) - 1
+    return Distinct(ordered[new], order[new], number)

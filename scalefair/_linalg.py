@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cython_blas, eigh
 
-from scalefair._typing import LARGEST, Array, Rows
+from scalefair._typing import Array, Rows
+from scalefair.errors import check_finite as check_finite  # noqa: PLC0414 - estimators want it
 
 _LOWER, _NO_TRANSPOSE = ctypes.c_char(b"L"), ctypes.c_char(b"N")
 
@@ -164,26 +163,3 @@ def inverse_root(matrix: Array, eps: float, cutoff: float = 1e-14) -> Array:
     values, vectors = positive_eigh(matrix)
     keep = values > cutoff * values.max(initial=0.0)
     return np.asarray(vectors[:, keep] / np.sqrt(values[keep] + eps))
-
-
-def check_finite(
-    name: str,
-    values: NDArray[Any],
-    largest: float = LARGEST,
-    names: Sequence[str] | None = None,
-) -> None:
-    """Raise a ValueError that names the first column with NaN, infinity or what is nearly so."""
-    if values.size == 0 or values.dtype.kind not in "fiu":
-        return
-    # As floats, which are wider than float32; neither holds of NaN.
-    if float(values.max()) <= largest and float(values.min()) >= -largest:
-        return
-    values = values.reshape(len(values), -1).astype(np.float64)
-    good = np.abs(values) <= largest
-    column = int(np.flatnonzero(~good.all(axis=0))[0])
-    wrong = "NaN or infinite" if not np.isfinite(values[:, column]).all() else f"beyond {largest:g}"
-    which = column if names is None else repr(names[column])
-    raise ValueError(
-        f"{name} has {int((~good[:, column]).sum())} value(s) in column {which} that are {wrong}; "
-        "fill them in or rescale them, or leave those rows out"
-    )

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair import _files, estimators, kernels, losses, maps
-from scalefair._digest import attributes
+from scalefair._hash import attributes
 from scalefair.data import encoding
 from scalefair.data.encoding import _statistics
 from scalefair.data.prepare import Preparation
 from scalefair.errors import UnsavableError
-from scalefair.features import base_model, blocks, crossed
+from scalefair.features import base_model, blocks, mixed
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.moments import Moments
@@ -52,7 +52,7 @@ CLASSES: dict[str, type] = {
         encoding.LevelCode, encoding.NumberCode,
         _statistics.Spread, encoding.ColumnStatistics, encoding.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap, maps.LeafMap, maps.TransformerMap, crossed.Crossed,
+        maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
         FairKernel, SensitiveRows, ridge.WeightedRows, ridge.Spectrum, Diagnostics,

@@ -1,8 +1,10 @@
-"""How many tests run at once, and settings that must stand before numpy is imported."""
+"""How many tests run at once, which cases they try, and settings that numpy must not miss."""
 
 import os
 
+import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 os.environ["MPLBACKEND"] = "agg"  # no test opens a window
 
@@ -11,6 +13,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # threads ask for them by name.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+
+# The same cases in every run, wherever a test runs; others in each run with SCALEFAIR_FUZZ.
+same = "SCALEFAIR_FUZZ" not in os.environ
+hypothesis.settings.register_profile("ours", derandomize=same, deadline=None, database=None)
+hypothesis.settings.load_profile("ours")
+if same and hasattr(providers, "_get_local_constants"):
+    # hypothesis also tries the numbers of our modules that are imported already: which ones, that
+    # depends on the tests a worker has run before.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.hookimpl(optionalhook=True)

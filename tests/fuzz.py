@@ -4,7 +4,7 @@ An honest answer is a result that meets its invariants, or an error that somebod
 ValueError or TypeError from a `raise` of scalefair or of scikit-learn's validation. An error that
 comes out of numpy, scipy or Python itself is a finding, and so is a warning nobody wrote.
 
-``SCALEFAIR_FUZZ=50 python -m pytest tests/test_fuzz_*.py`` tries 50 times as many cases, other
+``SCALEFAIR_FUZZ=50 pytest tests/fuzzing`` tries 50 times as many cases, other
 ones in each run.
 """
 
@@ -28,11 +28,8 @@ WRITTEN_IN = ("scalefair", "sklearn")
 
 
 def cases(count):
-    """Return hypothesis settings: the same cases in every run of CI, more and others at night."""
-    return settings(
-        max_examples=count * FACTOR, deadline=None, derandomize=FACTOR == 1, database=None,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    """Return hypothesis settings: so many cases, more at night (which ones: see conftest.py)."""
+    return settings(max_examples=count * FACTOR, suppress_health_check=list(HealthCheck))
 
 
 class Refused(NamedTuple):

@@ -1,6 +1,263 @@
-"""Make a model that is there already fair, and see how far it is from the best possible."""
+"""Make a model that is there already fair, and see how far it is from the best possible.
 
+`make_fair` is here; `limit_gap`, the distance to the known limit, in limit.py.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_consistent_length
+
+from scalefair._hash import hash_uniform
+from scalefair._typing import Chunk
 from scalefair.any_model.limit import LimitGap, limit_gap
-from scalefair.any_model.make import FairModel, make_fair
+from scalefair.auditing import Audit, audit
+from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames, is_stream, open_rows
+from scalefair.data.encoding import asked_before
+from scalefair.errors import check_number
+from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
+from scalefair.features.base import seed_of
+from scalefair.features.base_model import is_fitted, name_of, predictions
+from scalefair.measures import explained_share
+from scalefair.plots.figures import predicted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["FairModel", "LimitGap", "limit_gap", "make_fair"]
+
+TEST_SIZE = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class FairModel:
+    """What :func:`scalefair.make_fair` returns.
+
+    Parameters
+    ----------
+    estimator : FairKernelRidgeCV or FairKernelClassifier
+        Fitted on the rows that were not held out; its `predict` needs no sensitive attributes apart
+        from the columns it was given.
+    path : FairPath or LossPath
+        The accuracy–fairness frontier; also called `frontier`.
+    before, after : Audit
+        Of the given model and of the fair one, on the rows held out.
+    table : DataFrame
+        Share and error of both models on those rows.
+    held_out : array of int
+        Their numbers.
+    summary : str
+        The same in plain words.
+    """
+
+    estimator: Any
+    path: Any
+    before: Audit
+    after: Audit
+    table: pd.DataFrame
+    held_out: NDArray[np.int64]
+    summary: str
+
+    @property
+    def frontier(self) -> Any:
+        """Return the path."""
+        return self.path
+
+    def predict(self, X: Any) -> Any:
+        """Return the predictions of the fair estimator."""
+        return self.estimator.predict(X)
+
+    def __str__(self) -> str:
+        return self.summary
+
+
+def make_fair(
+    model: Any,
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    unfairness: float = 0.05,
+    *,
+    hide_sensitive: bool = False,
+    test_size: float = TEST_SIZE,
+    random_state: Any = None,
+    **parameters: Any,
+) -> FairModel:
+    """Make a model fair in one call, and audit it before and after on rows held out.
+
+    The cross-fitted prediction of the model joins the features of a :class:`FairKernelRidgeCV`, or
+    of a :class:`FairKernelClassifier` if it is a classifier, under a limit on the explained share.
+
+    Parameters
+    ----------
+    model : estimator
+        Any scikit-learn regressor, classifier or pipeline. One that is fitted already is used as it
+        is, with a warning.
+    X : array or frame of shape (n, d)
+        Inputs as the model takes them, in memory.
+    y : array-like of shape (n,)
+        Targets, or labels of two classes.
+    sensitive_features : names or positions of columns of X, or array, Series or frame of n rows
+        Where they are columns of X, the fair model may use them, which costs least accuracy.
+    unfairness : float, default=0.05
+        Largest share of the variance of the predictions that the sensitive attributes may explain.
+    hide_sensitive : bool, default=False
+        Whether neither model may use those columns.
+    test_size : float, default=0.25
+        Share of the rows that are held out for the audits.
+    random_state : int, RandomState or None, default=None
+        Seed.
+    **parameters
+        Further parameters of the estimator, such as ``n_components=100``.
+
+    Returns
+    -------
+    FairModel
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import ExtraTreesRegressor
+    >>> from scalefair import make_fair
+    >>> from scalefair.datasets import make_toy1
+    >>> toy = make_toy1(800, random_state=0)
+    >>> trees = ExtraTreesRegressor(20, min_samples_leaf=5, random_state=0)
+    >>> fair = make_fair(trees, toy.data, toy.target, toy.sensitive_features, random_state=0)
+    >>> shares = fair.table["explained_share"]
+    >>> bool(shares["after"] < shares["before"])
+    True
+    """
+    _check_arguments(model, X, y, test_size, unfairness)
+    X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
+    columns = _named_columns(X, sensitive_features)
+    apart = sensitive_features if columns is None else None
+    if apart is not None:
+        open_rows(X, apart)  # compares their lengths
+    check_consistent_length(X, y)
+    seed = seed_of(random_state)
+    tested = hash_uniform(seed, np.arange(len(y))) < test_size
+    test = np.flatnonzero(tested)
+    options = {
+        "base_estimator": model, "unfairness": unfairness, "random_state": seed,
+        "sensitive_columns": columns, "hide_sensitive": hide_sensitive and columns is not None,
+    }  # fmt: skip
+    kind = FairKernelClassifier if is_classifier(model) else FairKernelRidgeCV
+    estimator = kind(**(options | parameters))
+    train, own = _take(X, apart, np.flatnonzero(~tested))
+    estimator.fit(train, y[~tested], **own)
+    alone = _alone(_split(estimator, *_take(X, apart, test)).s)
+    if alone.any():
+        warnings.warn(
+            f"{alone.sum()} of {len(test)} rows held out are the only ones of their group there "
+            "and are left out of the audits; a larger test_size, or merged levels, would keep them",
+            stacklevel=2,
+        )
+        test = test[~alone]
+    with asked_before():
+        return _compare(model, estimator, *_take(X, apart, test), y[test], test)
+
+
+def _check_arguments(model: Any, X: Any, y: Any, test_size: Any, unfairness: Any) -> None:
+    check_number("unfairness", unfairness, 0.0, 1.0)
+    if not 0 < check_number("test_size", test_size, 0.0, 1.0) < 1:
+        raise ValueError(f"test_size={test_size!r} must be between 0 and 1; give for instance 0.25")
+    if is_stream(X):
+        raise TypeError(
+            f"make_fair needs rows in memory, and X is a {type(X).__name__}; fit a "
+            "FairKernelRidgeCV with base_estimator=model, and audit its predictions with "
+            "scalefair.audit"
+        )
+    if is_classifier(model) and (count := len(np.unique(np.asarray(y)))) > 2:
+        raise ValueError(
+            f"y has {count} classes, and make_fair audits two; use FairKernelClassifier with "
+            "base_estimator=model"
+        )
+
+
+def _named_columns(X: Any, sensitive: Any) -> Any:
+    """Return the columns of X that `sensitive` names; None where it holds the attributes."""
+    if isinstance(sensitive, str | int):
+        return [sensitive]
+    if not isinstance(sensitive, list | tuple) or not sensitive:
+        return None
+    named = all(isinstance(name, str | int | np.integer) for name in sensitive)
+    return list(sensitive) if named and len(sensitive) < frames.n_rows(X) else None
+
+
+def _alone(s: Any) -> NDArray[np.bool_]:
+    """Rows that are the only ones of a level of an attribute, which no audit can judge."""
+    columns = frames.columns(frames.as_table(s, one_column=True), "s")
+    alone = np.zeros(frames.n_rows(s), dtype=bool)
+    for column in columns:
+        codes, levels = column.codes()
+        if column.kind in ("categorical", "boolean") or len(levels) <= MAX_LEVELS_OF_NUMBERS:
+            # Code −1, of what is missing, counts as the last level.
+            alone |= np.bincount(codes % (len(levels) + 1))[codes] == 1
+    return alone
+
+
+def _take(X: Any, apart: Any, rows: NDArray[np.int64]) -> tuple[Any, dict[str, Any]]:
+    """Return some rows of X, and of sensitive attributes that stand apart as keywords of `fit`."""
+    own = {} if apart is None else {"sensitive_features": frames.take_rows(apart, rows)}
+    return frames.take_rows(X, rows), own
+
+
+def _split(estimator: Any, X: Any, own: dict[str, Any]) -> Chunk:
+    """Return the rows as the base model sees them, and the sensitive attributes."""
+    chunk: Chunk = estimator._design.preparation.split(Chunk(X, own.get("sensitive_features")))
+    return chunk
+
+
+def _compare(  # noqa: PLR0917
+    model: Any, estimator: Any, X: Any, own: dict[str, Any], y: Any, test: NDArray[np.int64]
+) -> FairModel:
+    """Audit both models on rows that they have not seen; a classifier by its probabilities."""
+    chunk, classes = _split(estimator, X, own), is_classifier(estimator)
+    target = np.asarray(y == estimator.classes_[1] if classes else y, dtype=np.float64)
+    before = predictions(estimator.base_estimator_, chunk.x, "probability")[:, 0]
+    outputs = {"before": before, "after": predicted(estimator, X)}
+    options: dict[str, Any] = {"threshold": 0.5} if classes else {}
+    options |= {"sensitive_features": chunk.s, "y_true": target}
+    audits = {name: audit(f, **options) for name, f in outputs.items()}
+    columns: dict[str, Any] = {
+        "model": list(outputs),
+        "explained_share": [explained_share(f, chunk.s) for f in outputs.values()],
+    }
+    if classes:
+        columns["accuracy"] = [float(np.mean((f > 0.5) == target)) for f in outputs.values()]
+    else:
+        errors = [float(np.sqrt(np.mean((f - target) ** 2))) for f in outputs.values()]
+        columns["rmse"] = errors
+    table = frames.make_frame(columns).set_index("model")
+    words = _words(model, estimator, table, len(y))
+    path = _path(estimator, X, y, own)
+    return FairModel(estimator, path, audits["before"], audits["after"], table, test, words)
+
+
+def _path(estimator: Any, X: Any, y: Any, own: dict[str, Any]) -> Any:
+    """Return the frontier; that of a classifier needs rows, which the base model has not seen."""
+    if not is_classifier(estimator):
+        return estimator.path_
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # these rows are not those of the fit
+        return estimator.path(X, y, **own)
+
+
+def _words(model: Any, estimator: Any, table: pd.DataFrame, n_rows: int) -> str:
+    share = table["explained_share"]
+    error = "accuracy" if "accuracy" in table else "rmse"
+    name = {"rmse": "root mean squared error"}.get(error, error)
+    was = "was fitted before" if is_fitted(model) else "was fitted on the other rows"
+    sees = estimator.sensitive_columns is not None and not estimator.hide_sensitive
+    return (
+        f"On {n_rows:,} rows held out, the sensitive attributes explain {share['before']:.1%} of "
+        f"the variance of the predictions of {name_of(model)}, which {was}, and "
+        f"{share['after']:.1%} of those of the fair model (limit {estimator.unfairness:.1%}). "
+        f"The {name} went from {table[error]['before']:.4g} to {table[error]['after']:.4g}. "
+        f"The fair model {'uses' if sees else 'does not use'} the sensitive attributes to predict."
+    )

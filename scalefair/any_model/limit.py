@@ -9,8 +9,8 @@ then the gap is what hiding costs.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
 from scalefair.data import frames
 from scalefair.data.encoding import asked_before
-from scalefair.estimators import FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.features.base_model import predictions
 from scalefair.features.cross_fit import SUSPICIOUS
 from scalefair.features.units import Units
@@ -40,18 +39,9 @@ class Centring:
     """h − c(E[h|s] − E h), rescaled: means and covariances of ψ(s), h and y.
 
     They are learnt on other rows than those it is judged on: learnt on the same rows, E[h|s] would
-    leave them less dependence than new rows have.
-
-    Parameters
-    ----------
-    means : tuple of (array of shape (q,), float, float)
-        Of ψ, h and y.
-    slope : array of shape (q,)
-        E[h|s] − E h = (ψ(s) − mean)ᵀ slope.
-    variances : tuple of three floats
-        Var h, Cov(h, g) and Var g of g = E[h|s].
-    along : tuple of two floats
-        Cov(h, y) and Cov(g, y).
+    leave them less dependence than new rows have. With g = E[h|s] the fields are the means of ψ, h
+    and y; the slope of g − E h = (ψ(s) − mean)ᵀ slope; Var h, Cov(h, g), Var g; and the covariances
+    of h and of g with y.
     """
 
     means: tuple[Array, float, float]
@@ -60,17 +50,20 @@ class Centring:
     along: tuple[float, float]
 
     @classmethod
-    def of_moments(cls, moments: Moments, features: tuple[str, ...], coef: Array) -> Centring:
-        """Learn it for h = Φ coef, from moments."""
+    def of_moments(
+        cls, moments: Moments, features: tuple[str, ...], coef: Array, intercept: float = 0.0
+    ) -> Centring:
+        """Learn it for h = Φ coef + intercept, from moments."""
         C_psi_h = moments.covariance("psi", features) @ coef
         C_h = float(coef @ moments.covariance(features, features) @ coef)
         C_hy = float(moments.covariance("y", features)[0] @ coef)
-        means = moments.mean("psi"), float(moments.mean(*features) @ coef), moments.mean("y")[0]
+        mean_h = float(moments.mean(*features) @ coef) + intercept
         C_psi, C_psi_y = moments.covariance("psi", "psi"), moments.covariance("psi", "y")[:, 0]
         root = FunctionSpace.of(moments).root(DEFAULT_EPS)
         slope = np.asarray(root @ (root.T @ C_psi_h))
         variances = C_h, float(slope @ C_psi_h), float(slope @ C_psi @ slope)
-        return cls(means, slope, variances, (C_hy, float(slope @ C_psi_y)))
+        along = C_hy, float(slope @ C_psi_y)
+        return cls((moments.mean("psi"), mean_h, moments.mean("y")[0]), slope, variances, along)
 
     @classmethod
     def of_rows(cls, Psi: Array, h: Array, y: Array, units: Units = ()) -> Centring:
@@ -89,8 +82,7 @@ class Centring:
         return np.asarray(mean_y + scale * around)
 
 
-@dataclass(frozen=True, eq=False)
-class CurvePoint:
+class CurvePoint(NamedTuple):
     """Predictions of one point of a curve, and the rows that are judged apart from each other."""
 
     curve: str
@@ -158,30 +150,25 @@ def limit_gap(
         seen.
     """
     _check_estimator(estimator, y)
-    y = np.asarray(y, dtype=np.float64)
-    chunk = estimator._design.preparation.split(Chunk(_as_rows(X), sensitive_features))
+    y, rows = np.asarray(y, dtype=np.float64), X if hasattr(X, "shape") else np.asarray(X)
+    chunk = estimator._design.preparation.split(Chunk(rows, sensitive_features))
     candidates = _candidates(estimator, X, chunk, h)
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
     points = [*_fair_points(estimator, X), *_limit_points(estimator, chunk.s, best, candidates, y)]
-    table = frames.make_frame(
-        {
-            "curve": [point.curve for point in points],
-            "parameter": [point.parameter for point in points],
-            "share": [_share_of(point, chunk.s) for point in points],
-            "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
-        }
-    )
+    columns: dict[str, Any] = {
+        "curve": [point.curve for point in points],
+        "parameter": [point.parameter for point in points],
+        "share": [_share_of(point, chunk.s) for point in points],
+        "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
+    }
+    table = frames.make_frame(columns)
     return LimitGap(table, _mean_excess(table), best)
 
 
-def _as_rows(X: Any) -> Any:
-    return X if hasattr(X, "shape") else np.asarray(X)
-
-
 def _check_estimator(estimator: Any, y: Any) -> None:
-    known = isinstance(estimator, FairRidge | FairKernelRidge | FairKernelRidgeCV)
-    if not known or not hasattr(estimator, "moments_"):
+    has_path = hasattr(estimator, "path_") or hasattr(estimator, "solve_from")
+    if not has_path or not hasattr(estimator, "moments_"):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; give a fitted FairRidge, FairKernelRidge "
             "or FairKernelRidgeCV with explicit features"
@@ -205,12 +192,9 @@ def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
     """Warn of rows on which the base model errs far less than out of its folds."""
     if h is None:
         return
-    moments, first = estimator.moments_, np.eye(estimator.moments_.blocks["base"])[0]
-    C_y, C_hy, C_h = (
-        moments.covariance("y", "y")[0, 0],
-        first @ moments.covariance("base", "y")[:, 0],
-        first @ moments.covariance("base", "base") @ first,
-    )
+    moments = estimator.moments_
+    C_y, C_h = (moments.covariance(name, name)[0, 0] for name in ("y", "base"))
+    C_hy = moments.covariance("base", "y")[0, 0]
     bias = float(moments.mean("y")[0] - moments.mean("base")[0])
     expected = float(C_y - 2 * C_hy + C_h) + bias**2
     error = float(np.mean((h - y) ** 2))
@@ -223,7 +207,7 @@ def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
 
 
 def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array]:
-    plain = _at_eta_0(estimator).predict(X)
+    plain = estimator.path().at(eta=0.0).predict(X)
     candidates = {"eta=0": plain}
     if estimator.base_estimator_ is not None:
         base = predictions(estimator.base_estimator_, chunk.x, "probability")
@@ -238,12 +222,8 @@ def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array
     return candidates
 
 
-def _at_eta_0(estimator: Any) -> Any:
-    return estimator.path().at(eta=0.0)
-
-
 def _fair_points(estimator: Any, X: Any) -> list[CurvePoint]:
-    path = estimator.path_ if isinstance(estimator, FairKernelRidgeCV) else estimator.path()
+    path = estimator.path_ if hasattr(estimator, "path_") else estimator.path()
     points = []
     for limit in LIMITS:
         try:
@@ -280,15 +260,12 @@ def _limit_points(
 
 
 def _learnt(estimator: Any, best: str) -> Centring:
-    """The centring of the base model or of the fit at η = 0, from the moments of the fit."""
+    """Return the centring of the base model or of the fit at η = 0, from the moments of the fit."""
     moments = estimator.moments_
     if best == "base_estimator":
-        first = np.eye(moments.blocks["base"])[0]
-        return Centring.of_moments(moments, ("base",), first)
-    plain = _at_eta_0(estimator)
-    centring = Centring.of_moments(moments, plain._design.features, plain.coef_)
-    mean_psi, mean_h, mean_y = centring.means
-    return replace(centring, means=(mean_psi, mean_h + plain.intercept_, mean_y))
+        return Centring.of_moments(moments, ("base",), np.eye(moments.blocks["base"])[0])
+    plain = estimator.path().at(eta=0.0)
+    return Centring.of_moments(moments, plain._design.features, plain.coef_, plain.intercept_)
 
 
 def _share_of(point: CurvePoint, s: Any) -> float:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scalefair._distinct import distinct
+from scalefair._hash import distinct
 from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import Together, frames
 from scalefair.data.sources import ArraySource

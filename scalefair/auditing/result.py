@@ -145,7 +145,7 @@ class Audit:
 
     def plot(self, measure: str | None = None, ax: Any = None) -> Any:
         """Draw one measure by attribute and model, or a metric by group; return the display."""
-        from scalefair.plots.audit import AuditDisplay
+        from scalefair.plots import AuditDisplay
 
         return AuditDisplay.from_audit(self, measure, ax=ax)
 

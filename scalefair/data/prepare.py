@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scalefair._digest import digest
+from scalefair._hash import digest
 from scalefair._linalg import check_finite
 from scalefair._typing import LARGEST_SINGLE, Chunk
 from scalefair.data import frames

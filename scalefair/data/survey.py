@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._linalg import check_finite
 from scalefair._typing import Array, Chunk
 from scalefair.data import frames
 from scalefair.data.encoding import ColumnStatistics, Spread, TableStatistics
@@ -19,6 +18,7 @@ from scalefair.data.encoding.groups import first_rows
 from scalefair.data.frames import Column
 from scalefair.data.open import ARGUMENTS
 from scalefair.data.sources import ChunkSource, Sample, Sampler
+from scalefair.errors import check_finite
 
 MAX_LEVELS_OF_NUMBERS = 8
 """Numbers with at most this many values may be levels of groups."""

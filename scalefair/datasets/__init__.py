@@ -3,9 +3,8 @@
 Nothing is downloaded. The synthetic tables come with the target they would have without bias.
 """
 
-from scalefair.datasets._adult import load_adult
-from scalefair.datasets._communities_crime import load_communities_crime
 from scalefair.datasets._income import make_biased_income
+from scalefair.datasets._shipped import load_adult, load_communities_crime
 from scalefair.datasets._toys import make_toy1, make_toy2
 
 __all__ = [

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 from inspect import getdoc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from sklearn.utils import Bunch
 
-from scalefair._checks import check_count
 from scalefair._typing import Array
 from scalefair.data.sources import made_rows
-from scalefair.datasets._base import check_seed, make_bunch
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from sklearn.utils import Bunch
+from scalefair.datasets._toys import check_seed
+from scalefair.errors import check_count
 
 Codes = NDArray[np.int8]
 
@@ -105,7 +103,7 @@ def _pick(uniform: Array, odds: Array, group: Codes | None = None) -> Codes:
     return code
 
 
-def _columns(start: int, stop: int, key: int) -> dict[str, Any]:
+def _drawn_columns(start: int, stop: int, key: int) -> dict[str, Any]:
     """Return the drawn columns, categories as codes."""
     draw = partial(_uniform, key, start, stop)
     sex, ethnicity = _pick(draw("sex"), SEX_ODDS), _pick(draw("ethnicity"), ETHNICITY_ODDS)
@@ -152,9 +150,7 @@ def _bias(columns: dict[str, Any]) -> Array:
 
 def _rows(start: int, stop: int, key: int) -> pd.DataFrame:
     """Return the rows start to stop of the table that belongs to `key`."""
-    import pandas as pd
-
-    columns = _columns(start, stop, key)
+    columns = _drawn_columns(start, stop, key)
     fair = _fair_pay(columns)
     noise = columns.pop("noise")
     columns |= {"log_pay": fair + _bias(columns) + noise, "fair_log_pay": fair}
@@ -229,7 +225,7 @@ def make_biased_income(
         table = _rows(0, n_rows, key)
     else:
         table = made_rows(partial(_rows, key=key), n_rows, check_count("chunks", chunks))
-    return make_bunch(
+    return Bunch(
         data=table[FEATURES],
         target=table["log_pay"],
         sensitive_features=table[SENSITIVE],

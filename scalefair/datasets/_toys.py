@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from inspect import getdoc
-from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.utils import Bunch, check_random_state
 
-from scalefair._checks import check_count
-from scalefair.datasets._base import check_finite, check_seed, make_bunch
+from scalefair.errors import FINITE, TINY, check_count, check_number
 
-if TYPE_CHECKING:
-    from sklearn.utils import Bunch
+
+def check_seed(random_state: object) -> np.random.RandomState:
+    """Return a RandomState: its streams are frozen, so a seed means one table for ever."""
+    try:
+        rng: np.random.RandomState = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(
+            f"random_state={random_state!r} is no seed; give None, a whole number from 0 to "
+            "2**32 - 1 or a numpy.random.RandomState"
+        ) from error
+    return rng
 
 
 def make_toy1(
@@ -62,12 +70,15 @@ def make_toy1(
     [0.5, 0.5, 0.5, 0.5]
     """
     n_rows = check_count("n_rows", n_rows)
-    bias, noise = check_finite("bias", bias), check_finite("noise", noise, kind="at least 0")
+    bias, noise = (
+        check_number("bias", bias, -FINITE, FINITE),
+        check_number("noise", noise, 0, FINITE),
+    )
     rng = check_seed(random_state)
     x1, x2, z, error = rng.standard_normal((4, n_rows))
     x3 = (x1 + z) / np.sqrt(2)
     fair = np.sign((x1 - z) * x3) * np.abs(x2)
-    return make_bunch(
+    return Bunch(
         data=np.column_stack([x1, x2, x3]),
         target=fair + 2 * bias * (x3 > 0) - bias + noise * error,
         sensitive_features=x3[:, None],
@@ -138,9 +149,9 @@ def make_toy2(
     True
     """
     n_rows = check_count("n_rows", n_rows)
-    sensitive_scale = check_finite("sensitive_scale", sensitive_scale, kind="above 0")
-    input_scale = check_finite("input_scale", input_scale, kind="at least 0")
-    noise = check_finite("noise", noise, kind="at least 0")
+    sensitive_scale = check_number("sensitive_scale", sensitive_scale, TINY, FINITE)
+    input_scale = check_number("input_scale", input_scale, 0, FINITE)
+    noise = check_number("noise", noise, 0, FINITE)
     rng = check_seed(random_state)
     unit_s, unit_x, error = rng.standard_normal((3, n_rows))
     s = sensitive_scale * unit_s
@@ -148,7 +159,7 @@ def make_toy2(
     x = log_s + input_scale * unit_x
     mean_log = np.log(sensitive_scale) - (np.euler_gamma + np.log(2)) / 2
     mean = mean_log**2 + np.pi**2 / 8 + sensitive_scale**2
-    return make_bunch(
+    return Bunch(
         data=np.column_stack([s, x]),
         target=x**2 + s**2 + noise * error,
         sensitive_features=s[:, None],

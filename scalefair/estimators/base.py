@@ -16,18 +16,18 @@ from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import (
+from scalefair._config import current_config
+from scalefair._typing import Array, Chunk
+from scalefair.data.folds import Folds
+from scalefair.data.progress import Progress
+from scalefair.data.sources import ChunkSource, DaskSource, FileSource
+from scalefair.errors import (
     check_alpha,
     check_count,
     check_flag,
     check_penalty,
     check_weight_or_limit,
 )
-from scalefair._config import current_config
-from scalefair._typing import Array, Chunk
-from scalefair.data.folds import Folds
-from scalefair.data.progress import Progress
-from scalefair.data.sources import ChunkSource, DaskSource, FileSource
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design

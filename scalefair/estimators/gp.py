@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from scalefair._checks import check_flag
 from scalefair._typing import Array, Chunk
+from scalefair.errors import check_flag
 from scalefair.estimators.base import Callbacks
 from scalefair.estimators.gp_base import (
     Process,

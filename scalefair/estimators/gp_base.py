@@ -12,7 +12,10 @@ from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import (
+from scalefair._config import current_config
+from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.data import frames
+from scalefair.errors import (
     FINITE,
     MISSING_SENSITIVE,
     TINY,
@@ -22,9 +25,6 @@ from scalefair._checks import (
     check_penalty,
     check_weight_or_limit,
 )
-from scalefair._config import current_config
-from scalefair._typing import Array, Chunk, FeatureMap
-from scalefair.data import frames
 from scalefair.estimators.base import FairEstimator
 from scalefair.features._base import standard_deviation
 from scalefair.features.design import Design

@@ -12,7 +12,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import (
+from scalefair._typing import Array, Chunk
+from scalefair.data import SURVEY_ROWS
+from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.data.sources._source import PARTS
+from scalefair.errors import (
     FINITE,
     MISSING_SENSITIVE,
     check_choice,
@@ -20,10 +24,6 @@ from scalefair._checks import (
     check_grid,
     check_number,
 )
-from scalefair._typing import Array, Chunk
-from scalefair.data import SURVEY_ROWS
-from scalefair.data.sources import ArraySource, ChunkSource
-from scalefair.data.sources._source import PARTS
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.estimators.path import LossPath, default_etas
 from scalefair.features.base_model import FromArray

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalefair._checks import MISSING_SENSITIVE, check_number
 from scalefair._typing import Array
 from scalefair.data import frames
+from scalefair.errors import MISSING_SENSITIVE, check_number
 from scalefair.penalties import hsic
 from scalefair.penalties.share import (
     ShareEstimate,

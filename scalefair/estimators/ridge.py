@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import FINITE, MISSING_SENSITIVE, check_closed_form, check_grid
 from scalefair._config import Config, current_config
 from scalefair._typing import Array, Chunk
+from scalefair.errors import FINITE, MISSING_SENSITIVE, check_closed_form, check_grid
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.estimators.parameters import documented
 from scalefair.estimators.path import FairPath, default_etas

@@ -10,7 +10,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import (
+from scalefair._config import current_config
+from scalefair._typing import Chunk
+from scalefair.data.folds import Folds, make_folds
+from scalefair.data.sources import ArraySource
+from scalefair.errors import (
     FINITE,
     JOINED_RIDGE,
     TINY,
@@ -19,10 +23,6 @@ from scalefair._checks import (
     check_grid,
     check_number,
 )
-from scalefair._config import current_config
-from scalefair._typing import Chunk
-from scalefair.data.folds import Folds, make_folds
-from scalefair.data.sources import ArraySource
 from scalefair.estimators.base import check_control, feature_ridges
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import documented

@@ -14,19 +14,17 @@ from scalefair.kernels import RBF, Categorical, Laplace, Linear, Matern, Product
 OPSET, MACHINE_LEARNING, FORMAT = 18, 3, 9
 """Versions that runtimes of 2023 and later read."""
 
+NUMBERS = np.dtype(np.float64)
+
 
 class Graph:
-    """An ONNX graph in the making, in which numbers are float64.
-
-    Parameters
-    ----------
-    name : str
-        Of the model.
-    """
+    """An ONNX graph in the making, in which numbers are float64."""
 
     def __init__(self, name: str) -> None:
-        import onnx
-
+        try:
+            import onnx
+        except ImportError as error:
+            raise ImportError("to_onnx needs onnx; pip install 'scalefair[onnx]'") from error
         self._onnx, self._name = onnx, name
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
@@ -35,11 +33,13 @@ class Graph:
 
     def input(self, name: str, width: int, *, text: bool = False) -> str:
         """Add an input of shape (rows, width)."""
-        types = self._onnx.TensorProto
-        kind = types.STRING if text else types.DOUBLE
-        info = self._onnx.helper.make_tensor_value_info(name, kind, ["rows", width])
-        self._inputs.append(info)
+        dtype = np.dtype(object) if text else NUMBERS
+        self._inputs.append(self._info(name, dtype, ["rows", width]))
         return name
+
+    def _info(self, name: str, dtype: Any, shape: list[Any]) -> Any:
+        helper = self._onnx.helper
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape)
 
     def constant(self, value: Any) -> str:
         """Add an array."""
@@ -91,23 +91,25 @@ class Graph:
         axes = self.constant(np.array([axis], dtype=np.int64))
         return self.add("ReduceSum", value, axes, keepdims=int(keep))
 
-    def output(self, name: str, value: str, width: int, kind: str = "DOUBLE") -> None:
+    def places(self, text: str, places: dict[str, int], other: int) -> str:
+        """Return the place of a text, `other` where it has none."""
+        return self.add(
+            "LabelEncoder", text, domain="ai.onnx.ml", keys_strings=list(places),
+            values_int64s=list(places.values()), default_int64=other,
+        )  # fmt: skip
+
+    def output(self, name: str, value: str, width: int, dtype: Any = NUMBERS) -> None:
         """Give a value a name of its own and make it an output of shape (rows, width)."""
         self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
-        shape: list[Any] = ["rows", width] if width else ["rows"]
-        of = getattr(self._onnx.TensorProto, kind)
-        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, of, shape))
+        self._outputs.append(self._info(name, dtype, ["rows", width] if width else ["rows"]))
 
     def model(self, **metadata: str) -> Any:
         """Return the finished model, checked."""
         helper = self._onnx.helper
-        graph = helper.make_graph(
-            self._nodes, self._name, self._inputs, self._outputs, self._constants
-        )
-        versions = [
-            helper.make_opsetid("", OPSET),
-            helper.make_opsetid("ai.onnx.ml", MACHINE_LEARNING),
-        ]
+        parts = self._inputs, self._outputs, self._constants
+        graph = helper.make_graph(self._nodes, self._name, *parts)
+        domains = {"": OPSET, "ai.onnx.ml": MACHINE_LEARNING}
+        versions = [helper.make_opsetid(*domain) for domain in domains.items()]
         model = helper.make_model(
             graph, opset_imports=versions, ir_version=FORMAT, producer_name="scalefair"
         )

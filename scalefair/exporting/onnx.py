@@ -10,16 +10,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair import _files, estimators
 from scalefair._typing import Array
+from scalefair.data.encoding import LevelCode, NumberCode
 from scalefair.exporting._graph import Graph, add_kernel, add_map
-from scalefair.exporting._inputs import Inputs
 from scalefair.losses import ClassWeighted, Gamma, Logistic, Multinomial, Poisson
-from scalefair.solve.dense.rows import ExactRows
 
 PREDICTORS = (
     estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
     estimators.FairKernelClassifier, estimators.FairKernelRegressor,
     estimators.FairGPRegressor, estimators.FairGPClassifier,
 )  # fmt: skip
+
+MISSING = "<missing>"
+"""How a missing text is written in an input, which knows no null; a missing number is NaN."""
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
@@ -50,8 +52,8 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
 
     Notes
     -----
-    A graph cannot refuse: a level that `fit` has not seen counts as the pooled one or as none,
-    where `predict` of a model that sees sensitive columns raises an error.
+    A graph cannot raise errors: a level that `fit` has not seen counts as the pooled one or as
+    none, where `predict` of a model that sees sensitive columns raises an error.
     """
     if not isinstance(model, PREDICTORS):
         raise TypeError(
@@ -64,21 +66,13 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
             "base_estimator is a model of its own, which its own exporter must write; export it "
             "beside this one, or fit without base_estimator"
         )
-    graph = _graph_of(type(model).__name__)
-    scores, width = _scores(graph, model)
-    _finish(graph, model, scores, width)
-    share = getattr(model, "explained_share_", float("nan"))
-    made = graph.model(model=type(model).__name__, eta=repr(model.eta_), share=repr(share))
+    name = type(model).__name__
+    graph = Graph(name)
+    _add_outputs(graph, model, *_scores(graph, model))
+    made = graph.model(model=name, eta=repr(model.eta_), share=repr(model.explained_share_))
     if path is not None:
         _files.write_atomically(path, made.SerializeToString())
     return made
-
-
-def _graph_of(name: str) -> Graph:
-    try:
-        return Graph(name)
-    except ImportError as error:
-        raise ImportError("to_onnx needs onnx; pip install 'scalefair[onnx]'") from error
 
 
 def _scores(graph: Graph, model: Any) -> tuple[str, int]:
@@ -87,7 +81,8 @@ def _scores(graph: Graph, model: Any) -> tuple[str, int]:
     x = inputs.x()
     if isinstance(model, estimators.FairGPClassifier):
         return _linear(graph, model.phi_, x, model._law.coef), model._law.coef.shape[1]
-    if hasattr(model, "dual_coef_"):
+    can_be_dual = isinstance(model, estimators.FairGPRegressor | estimators.FairKernelRidge)
+    if can_be_dual and model.feature_map == "exact":
         return _dual(graph, model, x)
     if isinstance(model, estimators.FairGPRegressor):
         process: Any = model._law
@@ -110,36 +105,30 @@ def _linear(graph: Graph, phi: Any, x: str, coef: Array) -> str:
 def _dual(graph: Graph, model: Any, x: str) -> tuple[str, int]:
     """Add k(x, X) c + b."""
     dual = model.dual_coef_.reshape(len(model.dual_coef_), -1)
-    if isinstance(model, estimators.FairGPRegressor):
-        process: Any = model._law
-        rows, kernel, offset = process.rows, model.kernel_, process.offset
-    else:
-        rows, kernel, offset = model._exact_rows, model.kernel_, model.intercept_
-    _check_unjoined(rows)
-    f = graph.matmul(add_kernel(graph, kernel, x, rows.x), dual)
-    return graph.plus(f, np.atleast_2d(offset)), dual.shape[1]
-
-
-def _check_unjoined(rows: ExactRows) -> None:
+    is_process = isinstance(model, estimators.FairGPRegressor)
+    rows = model._law.rows if is_process else model._exact_rows
     if rows.joined:
         raise ValueError(
             "feature_map='exact' with sensitive_columns has no form in ONNX; use "
             "feature_map='nystroem', or hide_sensitive=True"
         )
+    f = graph.matmul(add_kernel(graph, model.kernel_, x, rows.x), dual)
+    offset = model._law.offset if is_process else model.intercept_
+    return graph.plus(f, np.atleast_2d(offset)), dual.shape[1]
 
 
-def _finish(graph: Graph, model: Any, scores: str, width: int) -> None:
-    """Add the outputs."""
+def _add_outputs(graph: Graph, model: Any, scores: str, width: int) -> None:
     if isinstance(model, estimators.FairGPClassifier):
         graph.output("scores", scores, width)
     elif isinstance(model, estimators.FairKernelClassifier):
-        _classes(graph, model, scores, width)
+        _add_classes(graph, model, scores, width)
     else:
-        positive = isinstance(getattr(model, "loss_", None), Poisson | Gamma)
+        is_loss = isinstance(model, estimators.FairKernelRegressor)
+        positive = is_loss and isinstance(model.loss_, Poisson | Gamma)
         graph.output("prediction", graph.add("Exp", scores) if positive else scores, width)
 
 
-def _classes(graph: Graph, model: Any, scores: str, width: int) -> None:
+def _add_classes(graph: Graph, model: Any, scores: str, width: int) -> None:
     loss = model.loss_.loss if isinstance(model.loss_, ClassWeighted) else model.loss_
     if isinstance(loss, Logistic):
         both = [graph.add("Sigmoid", graph.times(scores, sign)) for sign in (-1.0, 1.0)]
@@ -150,11 +139,80 @@ def _classes(graph: Graph, model: Any, scores: str, width: int) -> None:
         raise ValueError(f"loss={loss!r} has no form in ONNX; use 'logistic' or 'multinomial'")
     best = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
     classes = np.asarray(model.classes_)
-    kinds = {"f": ("DOUBLE", np.float64), "i": ("INT64", np.int64), "u": ("INT64", np.int64),
-             "b": ("BOOL", np.bool_)}  # fmt: skip
-    kind, dtype = kinds.get(classes.dtype.kind, ("STRING", object))
-    values = classes.astype(dtype) if kind != "STRING" else classes.astype(str).astype(object)
+    dtypes = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
+    dtype = dtypes.get(classes.dtype.kind)
+    values = classes.astype(str).astype(object) if dtype is None else classes.astype(dtype)
     label = graph.add("Gather", graph.constant(values), best, axis=0)
-    graph.output("label", label, 0, kind)
+    graph.output("label", label, 0, values.dtype)
     graph.output("scores", scores, width)
     graph.output("probabilities", probabilities, len(classes))
+
+
+class Inputs:
+    """What the model sees, as values of a graph: a matrix of numbers, or one input per column."""
+
+    def __init__(self, graph: Graph, model: Any) -> None:
+        prep = model._design.preparation
+        self._graph, self._encoder, self._sensitive = graph, prep.encoder, prep.sensitive_encoder
+        self._at = list(prep.sensitive_columns or ())
+        hidden = self._at if prep.hide_sensitive else []
+        self._seen = [j for j in range(model.n_features_in_) if j not in hidden]
+        self._columns: dict[int, str] = {}
+        joins_text = model._design.sees_sensitive and (
+            self._sensitive is not None and self._sensitive.categorical_.any()
+        )
+        if self._encoder is None and not joins_text:
+            self._matrix = graph.input("X", model.n_features_in_)
+            return
+        names = getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])
+        codes = [None] * len(self._seen) if self._encoder is None else self._encoder.columns_
+        for j, code in zip(self._seen, codes, strict=True):
+            text = isinstance(code, LevelCode)
+            self._columns[j] = graph.input(str(names[j]), 1, text=text)
+
+    def x(self) -> str:
+        """Return the numbers that φ sees."""
+        if not self._columns:
+            return self._graph.columns(self._matrix, self._seen)
+        if self._encoder is None:
+            return self._graph.beside(list(self._columns.values()))
+        pairs = zip(self._columns.values(), self._encoder.columns_, strict=True)
+        return self._graph.beside([self._encoded(value, code) for value, code in pairs])
+
+    def s(self) -> str:
+        """Return the numbers that ψ sees."""
+        if not self._columns:
+            return self._graph.columns(self._matrix, self._at)
+        parts = []
+        encoder = self._sensitive
+        for j, name, kind in zip(self._at, encoder.names_, encoder.kinds_, strict=True):
+            value = self._columns[j]
+            if kind == "categorical":
+                places = {level: i for i, level in enumerate(encoder.levels_[name])}
+                value = self._graph.cast(self._graph.places(value, places, -1))
+            parts.append(value)
+        return self._graph.beside(parts)
+
+    def _encoded(self, value: str, code: Any) -> str:
+        return (self._number if isinstance(code, NumberCode) else self._levels)(value, code)
+
+    def _number(self, value: str, code: NumberCode) -> str:
+        """(x − center) / scale, and whether x was missing."""
+        graph = self._graph
+        absent = graph.add("IsNaN", value)
+        scaled = graph.times(graph.plus(value, -code.center), 1.0 / code.scale)
+        filled = graph.add("Where", absent, graph.constant(np.array([[code.fill]])), scaled)
+        return graph.beside([filled, graph.cast(absent)] if code.missing == "column" else [filled])
+
+    def _levels(self, value: str, code: LevelCode) -> str:
+        """One-hot of the slots: levels, the pooled one, the missing one."""
+        graph, slots = self._graph, len(code.outputs(""))
+        known, last = len(code.levels), len(code.levels) + bool(code.pooled)
+        places = {level: i for i, level in enumerate(code.levels)}
+        places |= dict.fromkeys(code.pooled, known)
+        other = known if code.pooled else -1
+        places[MISSING] = last if code.missing == "column" else other
+        binary = slots == 1 and last + (code.missing == "column") == 2
+        wanted = np.array([[1]]) if binary else np.arange(slots)[None]
+        slot = graph.places(value, places, other)
+        return graph.cast(graph.add("Equal", slot, graph.constant(wanted.astype(np.int64))))

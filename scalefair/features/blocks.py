@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from scalefair._digest import digest
+from scalefair._hash import digest
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.features._base import standard_deviation
 from scalefair.features.crossed import Crossed, features, n_features

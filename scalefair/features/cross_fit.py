@@ -15,8 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from threadpoolctl import threadpool_limits
 
-from scalefair._checks import check_choice, check_count
-from scalefair._digest import digest
+from scalefair._hash import digest
 from scalefair._typing import Array, Chunk
 from scalefair.data import frames
 from scalefair.data.folds import Folds, make_folds
@@ -24,6 +23,7 @@ from scalefair.data.progress import Progress
 from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, Sampler
 from scalefair.data.sources._dask_rows import without_columns
 from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.errors import check_choice, check_count
 from scalefair.features.base_model import (
     BaseModel,
     FromArray,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._digest import digest
+from scalefair._hash import digest
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ChunkSource

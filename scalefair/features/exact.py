@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from sklearn.base import OneToOneFeatureMixin
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Rows
-from scalefair.features._base import BaseMap, check_choice, compute_dtype
+from scalefair.errors import check_choice
+from scalefair.features.base import BaseMap, Filler
 from scalefair.kernels import Categorical, Linear
 
 Codes = NDArray[np.int64]
@@ -38,12 +39,9 @@ class Identity(OneToOneFeatureMixin, BaseMap):
         self.n_raw_ = int(X.shape[1])
         self.linear_ = None
 
-    def raw(self, X: Rows, out: Rows | None = None) -> Rows:
-        """Return a copy of X; see `BaseMap.raw`."""
-        if out is None:
-            return X.astype(compute_dtype(X, out))
-        out[...] = X
-        return out
+    def filler(self, dtype: DTypeLike) -> Filler:  # noqa: ARG002 - assignment converts
+        """Return the function that copies rows; see `BaseMap.filler`."""
+        return lambda X, out: np.copyto(out, X, casting="unsafe")
 
 
 class OneHot(BaseMap):
@@ -115,19 +113,27 @@ class OneHot(BaseMap):
         self.n_raw_ = len(seen)
         self.linear_ = None
 
-    def raw(self, X: Any, out: Rows | None = None) -> Rows:
-        """Return the indicators; see `BaseMap.raw`. Arrays of objects are accepted too."""
-        if out is None:
-            out = np.empty((X.shape[0], self.n_raw_), dtype=compute_dtype(X, out))
+    def filler(self, dtype: DTypeLike) -> Filler:  # noqa: ARG002 - zeros and ones are of any
+        """Return the function that writes the indicators; see `BaseMap.filler`.
+
+        Rows may be arrays of objects too.
+        """
+        return self._fill
+
+    def _fill(self, X: Any, out: Rows) -> None:
         feature, known = self._features(X)
         out[...] = 0
         if known.all():
             out[np.arange(X.shape[0]), feature] = 1
         elif self.unknown == "error":
-            raise ValueError(self._unseen_message(X, int(np.argmin(known))))
+            row = int(np.argmin(known))
+            name = _combination_name(_check_feature_names_in(self), X[row])
+            raise ValueError(
+                f"the combination {name!r} in row {row} of X was not seen in fit; fit with rows "
+                "that have it, or use unknown='group'"
+            )
         else:
             out[np.flatnonzero(known), feature[known]] = 1
-        return out
 
     def _features(self, X: Any) -> tuple[Codes, NDArray[np.bool_]]:
         """Return the number of the feature of each row, and whether its combination is known."""
@@ -142,13 +148,6 @@ class OneHot(BaseMap):
         codes, found = _find(self.codes_[-1], codes)
         return codes, known & found
 
-    def _unseen_message(self, X: Any, row: int) -> str:
-        name = _combination_name(_check_feature_names_in(self), X[row])
-        return (
-            f"the combination {name!r} in row {row} of X was not seen in fit; fit with rows that "
-            f"have it, or use unknown='group'"
-        )
-
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return names such as "sex=F & race=White", one per combination.
 
@@ -161,9 +160,6 @@ class OneHot(BaseMap):
         columns = _check_feature_names_in(self, input_features)
         names = [_combination_name(columns, values) for values in self.combinations_]
         return np.asarray(names, dtype=object)
-
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(self, X, dtype=None, order="C", reset=reset)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,11 +6,13 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from scalefair._jit import cos_phase, cos_sin
 from scalefair._typing import Array, Rows
-from scalefair.features._base import check_count, compute_dtype, fitted_kernel, seed_of
-from scalefair.features._gradient import LengthScaleMap
+from scalefair.errors import check_count
+from scalefair.features.base import Filler, LengthScaleMap, seed_of
+from scalefair.features.landmarks import fitted_kernel
 from scalefair.kernels import Kernel
 
 LARGEST_ANGLE = {8: 1e13, 4: 1e6}
@@ -101,21 +103,23 @@ class RandomFourier(LengthScaleMap):
             )
         return size // 2 if self.pairs else size
 
-    def raw(self, X: Rows, out: Rows | None = None) -> Rows:
-        """Return the features φ(x); see `BaseMap.raw`."""
-        dtype = compute_dtype(X, out)
-        if out is None:
-            out = np.empty((X.shape[0], self.n_raw_), dtype=dtype)
-        self._check_phases(X, np.dtype(dtype))
-        X = X.astype(dtype, copy=False)
+    def filler(self, dtype: DTypeLike) -> Filler:
+        """Return the function that writes φ(x); see `BaseMap.filler`."""
+        dtype = np.dtype(dtype)
         frequencies = self.frequencies_.astype(dtype, copy=False)
+        phase = None if self.phase_ is None else self.phase_.astype(dtype, copy=False)
         size = frequencies.shape[1]
-        if self.phase_ is None:
-            cos_sin(X @ frequencies, out, np.sqrt(1 / size))
-        else:
-            np.matmul(X, frequencies, out=out)
-            cos_phase(out, self.phase_.astype(dtype, copy=False), np.sqrt(2 / size))
-        return out
+
+        def fill(X: Rows, out: Rows) -> None:
+            self._check_phases(X, dtype)
+            X = X.astype(dtype, copy=False)
+            if phase is None:
+                cos_sin(X @ frequencies, out, np.sqrt(1 / size))
+            else:
+                np.matmul(X, frequencies, out=out)
+                cos_phase(out, phase, np.sqrt(2 / size))
+
+        return fill
 
     def _check_phases(self, X: Rows, dtype: np.dtype[Any]) -> None:
         """Refuse angles ωᵀx so large that rounding leaves nothing of their cosine."""
@@ -146,11 +150,8 @@ class RandomFourier(LengthScaleMap):
         """Contract with ∂(xᵀω_j)/∂log θ_l = −x_l ω_lj; see `LengthScaleMap.raw_gradient`."""
         dProjection = self._through_cosine(X, raw, dRaw)
         per_input = -np.sum(self.frequencies_ * (X.T @ dProjection), axis=1)
-        return np.asarray(np.sum(per_input, keepdims=True) if self._one_scale else per_input)
-
-    @property
-    def _one_scale(self) -> bool:
-        return self.kernel_.theta.size == 1
+        one_scale = self.kernel_.theta.size == 1
+        return np.asarray(np.sum(per_input, keepdims=True) if one_scale else per_input)
 
     def _through_cosine(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
         """Return the adjoint of the projection X @ frequencies, shape (k, h)."""

@@ -1,4 +1,6 @@
-"""Which rows a Nyström map stands on: uniform, k-means++ or ridge leverage scores.
+"""What maps learn from a sample of rows: length scales, and the landmarks of a Nyström map.
+
+Landmarks are uniform, by k-means++ or by ridge leverage scores.
 
 Everything here works on the distinct rows in lexicographic order, each with the total weight of its
 copies. The choice is therefore the same function of the seed for permuted rows, and weight 2 is
@@ -12,13 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._distinct import distinct
-from scalefair._hash import hash_uniform
+from scalefair._hash import distinct, hash_uniform, smallest_hash
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Rows
+from scalefair.errors import check_choice
+from scalefair.kernels import Kernel, make_kernel, median_length_scale
 
 METHODS = ("uniform", "kmeans++", "leverage")
 _BLOCK_ENTRIES = 1 << 22
+
+MEDIAN_ROWS = 1000
+"""The median heuristic looks at the pairs of at most so many rows."""
 
 PILOTS = 3
 """Rounds in which leverage scores are learnt, each from a pilot that the last one chose."""
@@ -45,6 +51,50 @@ def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
     rows, _, copy_of = distinct(X[present].astype(np.float64))
     total = np.bincount(copy_of, weights=weight[present])
     return rows, np.asarray(total, dtype=np.float64)
+
+
+def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, seed: int) -> Kernel:
+    """Return the kernel with its length scale found from the rows where a heuristic was asked for.
+
+    Parameters
+    ----------
+    kernel : str or Kernel
+        A kernel object is used as it is, with its own length scale.
+    length_scale : float, array of shape (d,), "median" or "standardized"
+        "median": the weighted median of the non-zero distances (in the kernel's metric) of at most
+        1000 distinct rows, chosen by the hash of their rank: the same for rows in any order, and
+        for every map. "standardized": the same for columns divided by their standard
+        deviations sd_j, as one length scale per input, θ_j = sd_j · median; k(x, z) with it is the
+        kernel of standardised columns, without a separate scaling step.
+    rows, weight : arrays of shape (n, d) and (n,)
+    seed : int
+    """
+    unscaled = make_kernel(kernel)
+    if isinstance(kernel, Kernel) or unscaled.length_scale == ():
+        return unscaled
+    if not isinstance(length_scale, str):
+        return unscaled.with_length_scale(length_scale)
+    check_choice("length_scale", length_scale, ("median", "standardized"))
+    rows, weight = distinct_rows(rows, weight)
+    if len(rows) < 2:
+        raise ValueError(
+            "the median heuristic looks at distances between rows, but all rows that count are "
+            "equal, or there is only 1 sample; give rows that differ, or length_scale as a number"
+        )
+    units = standard_deviation(rows, weight) if length_scale == "standardized" else 1.0
+    sample = smallest_hash(seed, 0, len(rows), MEDIAN_ROWS)
+    median = median_length_scale(rows[sample] / units, weight[sample], metric=unscaled.metric)
+    return unscaled.with_length_scale(median * units)
+
+
+def standard_deviation(rows: Rows, weight: Array) -> Array:
+    """Return the weighted standard deviation of each column; 1 for a constant column."""
+    rows = rows[weight > 0].astype(np.float64)
+    share = weight[weight > 0] / weight.sum()
+    deviation = np.sqrt(share @ (rows - share @ rows) ** 2)
+    # The mean of equal numbers is rounded, so that their deviation need not be exactly 0.
+    constant = (np.ptp(rows, axis=0) == 0) | (deviation == 0)
+    return np.asarray(np.where(constant, 1.0, deviation))
 
 
 def choose_landmarks(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._digest import digest
+from scalefair._hash import digest
 from scalefair._typing import Array, Rows
 from scalefair.data import frames
-from scalefair.features._base import BaseMap, compute_dtype
+from scalefair.features.base import BaseMap, Filler
 
 Codes = NDArray[np.int32]
 
@@ -87,15 +87,16 @@ class LeafMap(BaseMap):
         known = (leaves >= 0) & (at < stops)
         return np.where(known, self._columns[np.where(known, at, 0)], np.int32(-1))
 
-    def raw(self, X: Rows, out: Rows | None = None) -> Rows:
-        """Return the indicators; see `BaseMap.raw`."""
-        if out is None:
-            out = np.empty((X.shape[0], self.n_raw_), compute_dtype(X, out))
-        out[...] = 0
-        codes = self.codes(X)
-        tree, row = np.nonzero(codes >= 0)
-        out[row, codes[tree, row]] = 1
-        return out
+    def filler(self, dtype: DTypeLike) -> Filler:  # noqa: ARG002 - zeros and ones are of any
+        """Return the function that writes the indicators; see `BaseMap.filler`."""
+
+        def fill(X: Rows, out: Rows) -> None:
+            codes = self.codes(X)
+            tree, row = np.nonzero(codes >= 0)
+            out[...] = 0
+            out[row, codes[tree, row]] = 1
+
+        return fill
 
     def _leaf_numbers(self, X: Rows) -> NDArray[np.int64]:
         """Leaf of each row in each tree, shape (k, trees)."""

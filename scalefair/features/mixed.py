@@ -1,18 +1,28 @@
-"""The map ψ of mixed attributes: which map a kernel's name and the kinds of columns ask for."""
+"""The map ψ of mixed attributes: which map a kernel's name and the kinds of columns ask for.
+
+And the map of pairs (s, c): sensitive attributes crossed with what they are controlled for.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from scalefair._distinct import distinct
+from scalefair._hash import distinct
+from scalefair._linalg import inverse_root
 from scalefair._typing import Array, FeatureMap
-from scalefair.features._base import fitted_kernel, standard_deviation
+from scalefair.features.base import n_features, whitened
 from scalefair.features.exact import Identity, OneHot
+from scalefair.features.landmarks import (
+    choose_landmarks,
+    distinct_rows,
+    fitted_kernel,
+    standard_deviation,
+)
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.kernels.named import plain_name
@@ -140,10 +150,8 @@ class _Attributes:
     def _narrow(self, smooth: Nystroem, most: int) -> Nystroem:
         """Return the map of the numbers whose product with the groups has at most `most` columns.
 
-        Its cut-off is raised.
-
-        The directions of largest eigenvalue stay, in every group the same ones, however rare it
-        is; the first is nearly constant, an indicator of the group.
+        Its cut-off is raised: the directions of largest eigenvalue stay, in every group the same
+        ones, however rare it is; the first is nearly constant, an indicator of the group.
         """
         coded = self.categorical
         groups = OneHot().fit(self.rows[:, coded], sample_weight=self.weight).n_raw_
@@ -178,3 +186,65 @@ def with_rare_groups(
     if weight is not None:
         joined = np.concatenate([weight, np.full(len(kept) - len(rows), np.mean(weight))])
     return all_rows[kept], joined
+
+
+@dataclass(frozen=True, eq=False)
+class Crossed:
+    """ξ(s, c) = ψ(s) ⊗ υ(c), or a Nyström map of its kernel where that is too wide.
+
+    ξ(s, c)ᵀξ(t, d) = ψ(s)ᵀψ(t) · υ(c)ᵀυ(d). With two one-hot maps ξ is the one-hot of the pairs.
+    From landmark pairs Z, with K_ZZ the kernel of them, it is k_Z(s, c) K_ZZ^(−1/2).
+
+    Parameters
+    ----------
+    psi, upsilon : fitted feature maps
+        Of s and of c.
+    landmarks : pair of arrays of shape (p, q) and (p, r), or None
+        ψ and υ of the landmarks; None: the full product.
+    linear : array of shape (p, width) or None
+        K_ZZ^(−1/2) on its range.
+    """
+
+    psi: FeatureMap
+    upsilon: FeatureMap
+    landmarks: tuple[Array, Array] | None = None
+    linear: Array | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        psi: FeatureMap,
+        upsilon: FeatureMap,
+        s: Array,
+        c: Array,
+        weight: Array | None,
+        *,
+        most: int,
+        seed: int,
+    ) -> Self:
+        """Return the map with at most `most` columns; landmarks are drawn from the rows given."""
+        full = cls(psi, upsilon)
+        if full.width <= most:
+            return full
+        weight = np.ones(len(s)) if weight is None else weight
+        rows, weight = distinct_rows(np.hstack([s, c]), weight)
+        rows = rows[choose_landmarks("uniform", None, rows, weight, size=most, seed=seed)]
+        at = whitened(psi, rows[:, : s.shape[1]]), whitened(upsilon, rows[:, s.shape[1] :])
+        K = (at[0] @ at[0].T) * (at[1] @ at[1].T)
+        return cls(psi, upsilon, at, inverse_root(K, 0.0, cutoff=1e-8))
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        if self.linear is not None:
+            return int(self.linear.shape[1])
+        return n_features(self.psi) * n_features(self.upsilon)
+
+    def rows(self, s: Array, c: Array) -> Array:
+        """Return ξ of pairs, of shape (k, width)."""
+        Psi, Upsilon = whitened(self.psi, s), whitened(self.upsilon, c)
+        if self.landmarks is None or self.linear is None:
+            width = Psi.shape[1] * Upsilon.shape[1]
+            return (Psi[:, :, None] * Upsilon[:, None, :]).reshape(len(Psi), width)
+        kernel = (Psi @ self.landmarks[0].T) * (Upsilon @ self.landmarks[1].T)
+        return np.asarray(kernel @ self.linear)

@@ -1,8 +1,7 @@
-"""Nyström features: the kernel seen from a few landmark rows."""
+"""Nyström features: the kernel seen from a few landmark rows, fixed or learnt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from typing import Any, Self
 
@@ -13,15 +12,15 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scalefair._hash import smallest_hash
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Rows
-from scalefair.features._base import (
-    check_choice,
-    check_count,
-    compute_dtype,
+from scalefair.errors import check_choice, check_count
+from scalefair.features.base import Filler, LengthScaleMap, seed_of
+from scalefair.features.landmarks import (
+    METHODS,
+    choose_landmarks,
+    distinct_rows,
     fitted_kernel,
-    seed_of,
+    standard_deviation,
 )
-from scalefair.features._gradient import LengthScaleMap
-from scalefair.features.landmarks import METHODS, choose_landmarks, distinct_rows
 from scalefair.kernels import Kernel
 
 WHITENINGS = ("eigen", "cholesky")
@@ -129,19 +128,15 @@ class Nystroem(LengthScaleMap):
         seed = seed_of(self.random_state)
         rows, weight = distinct_rows(X, weight)
         self.kernel_ = fitted_kernel(self.kernel, self.length_scale, rows, weight, seed)
-        rows, weight = self._candidates(rows, weight, seed)
+        if self.sample_size is not None:
+            count = check_count("sample_size", self.sample_size)
+            # The seed differs from that of the draw of landmarks, which must not depend on it.
+            sample = smallest_hash(seed + 2, 0, len(rows), count)
+            rows, weight = rows[sample], weight[sample]
         chosen = choose_landmarks(self.landmarks, self.kernel_, rows, weight, size=size, seed=seed)
         self.landmarks_ = rows[chosen]
         self.n_raw_ = len(chosen)
         self._factorize()
-
-    def _candidates(self, rows: Array, weight: Array, seed: int) -> tuple[Array, Array]:
-        if self.sample_size is None:
-            return rows, weight
-        size = check_count("sample_size", self.sample_size)
-        # The seed differs from that of the draw of landmarks, which must not depend on this one.
-        kept = smallest_hash(seed + 2, 0, len(rows), size)
-        return rows[kept], weight[kept]
 
     def _factorize(self) -> None:
         K = np.asarray(self.kernel_(self.landmarks_), dtype=np.float64)
@@ -178,15 +173,8 @@ class Nystroem(LengthScaleMap):
         vectors = vectors * np.sign(vectors[largest, np.arange(self.rank_)])
         self.linear_ = vectors / np.sqrt(self.eigenvalues_[kept])
 
-    def raw(self, X: Rows, out: Rows | None = None) -> Rows:
-        """Return k(x, Z); see `BaseMap.raw`."""
-        dtype = compute_dtype(X, out)
-        X, landmarks = (rows.astype(dtype, copy=False) for rows in (X, self.landmarks_))
-        values: Rows = self.kernel_(X, landmarks, out=out)
-        return values
-
-    def started(self, dtype: DTypeLike) -> Callable[[Rows, Rows], None]:
-        """Return the function that fills rows with k(x, Z); see `BaseMap.started`."""
+    def filler(self, dtype: DTypeLike) -> Filler:
+        """Return the function that fills rows with k(x, Z); see `BaseMap.filler`."""
         fill = self.kernel_.against(self.landmarks_.astype(dtype, copy=False))
         return lambda X, out: fill(X.astype(dtype, copy=False), out)
 
@@ -219,3 +207,60 @@ class Nystroem(LengthScaleMap):
         half = np.tril(product.T)
         half[np.diag_indices_from(half)] /= 2
         return -self.linear_ @ ((half + half.T) / 2) @ self.linear_.T
+
+
+class MovingNystroem(Nystroem):
+    """`Nystroem` with gradients in [log θ, Z/unit]: every landmark is a parameter.
+
+    k(x, Z) changes with Z as the kernel says (`Kernel.point_gradient`), and so does K_ZZ.
+
+    Attributes
+    ----------
+    unit_ : array of shape (d,)
+        Standard deviations of the landmarks chosen first, so that a step of the search means the
+        same in every input.
+    """
+
+    def _learn(self, X: Rows, weight: Array) -> None:
+        super()._learn(X, weight)
+        self.landmarks_ = np.asarray(self.landmarks_, dtype=np.float64)
+        self.unit_ = standard_deviation(self.landmarks_, np.ones(self.n_raw_))
+
+    @property
+    def place(self) -> Array:
+        """log θ and the landmarks in units, shape (n_hyper + m·d,)."""
+        return np.concatenate([np.log(self.kernel_.theta), (self.landmarks_ / self.unit_).ravel()])
+
+    @property
+    def n_hyper(self) -> int:
+        """Length of the gradients."""
+        return self.kernel_.theta.size + self.landmarks_.size
+
+    def moved(self, place: Array) -> Self:
+        """Return a fitted copy at another place."""
+        scales = self.kernel_.theta.size
+        other = copy(self)
+        other.landmarks_ = place[scales:].reshape(self.landmarks_.shape) * self.unit_
+        return other.with_length_scale(np.exp(place[:scales]))
+
+    def settled(self) -> Nystroem:
+        """Return the map with its landmarks where they are, as an ordinary one."""
+        plain = Nystroem(**self.get_params(deep=False))
+        plain.__dict__.update(
+            {name: value for name, value in vars(self).items() if name != "unit_"}
+        )
+        return plain
+
+    def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
+        """Contract with ∂k(x, Z); see `LengthScaleMap.raw_gradient`."""
+        in_scale = super().raw_gradient(X, raw, dRaw)
+        in_place = self.kernel_.point_gradient(X, self.landmarks_, dRaw) * self.unit_
+        return np.concatenate([in_scale, in_place.ravel()])
+
+    def linear_gradient(self, product: Array) -> Array:
+        """Contract with ∂K_ZZ; see `Nystroem.linear_gradient`."""
+        adjoint = self._gram_adjoint(product)
+        in_scale = self.kernel_.gradient(self.landmarks_, None, adjoint)
+        # K_ZZ depends on a landmark by its row and, equally, by its column.
+        in_place = 2.0 * self.kernel_.point_gradient(self.landmarks_, self.landmarks_, adjoint)
+        return np.concatenate([in_scale, (in_place * self.unit_).ravel()])

@@ -14,12 +14,13 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from scalefair._linalg import check_finite
-from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, Rows
-from scalefair.features._base import BaseMap, Buffer, check_choice, compute_dtype, start_raw
-from scalefair.features._columns import Columns, column_numbers
+from scalefair._typing import Array, Rows
+from scalefair.errors import check_choice
+from scalefair.features.base import BaseMap, Buffer, Filler, n_features, row_filler
+
+Columns = int | str | slice | Sequence[int] | Sequence[str] | NDArray[Any]
 
 
 class _PartsMap(BaseMap):
@@ -60,26 +61,14 @@ class _PartsMap(BaseMap):
     def _compose(self, maps: list[Any]) -> None:
         """Set `n_raw_` and `linear_` from the fitted maps."""
 
-    def _part_raw(self, X: Any, dtype: Any) -> list[Rows]:
-        """Raw rows of each part, in arrays of their own, so that each is C-ordered."""
-        blocks = []
-        for part, where in self.parts_:
-            out: Rows = np.empty((X.shape[0], part.n_raw_), dtype=dtype)
-            blocks.append(part.raw(_plain(part, X.take(where, axis=1)), out=out))
-        return blocks
+    def _part_rows(self, dtype: DTypeLike, *, whiten: bool) -> list[Callable[[Any], Rows]]:
+        """Return what makes the rows of each part, in buffers of their own, so C-ordered."""
+        return [_started_part(*pair, dtype, whiten=whiten) for pair in self.parts_]
 
     def _part_names(self, input_features: Any) -> list[Any]:
         check_is_fitted(self)
         columns = _check_feature_names_in(self, input_features)
         return [part.get_feature_names_out(columns[where]) for part, where in self.parts_]
-
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        _check_parts(self.parts)
-        if not get_tags(self).input_tags.categorical:
-            return super()._validated(X, reset=reset)
-        X = validate_data(self, X, dtype=None, order="C", reset=reset)
-        check_finite("X", X, LARGEST_SINGLE if X.dtype == np.float32 else LARGEST)
-        return X
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -137,26 +126,17 @@ class ProductMap(_PartsMap):
             return
         self.n_raw_ = prod(part.n_raw_ for part in maps)
         if any(part.linear_ is not None for part in maps):
-            self.linear_ = reduce(_kron, map(_linear_matrix, maps))
+            linear = np.eye(1)
+            for part in maps:
+                linear = np.asarray(np.kron(linear, _linear_matrix(part)), dtype=np.float64)
+            self.linear_ = linear
 
-    def raw(self, X: Any, out: Rows | None = None) -> Rows:
-        """Return the row-wise Kronecker product of the parts' rows; see `BaseMap.raw`."""
-        dtype = compute_dtype(X, out)
-        blocks = self._part_raw(X, dtype)
-        if self.whiten == "rows":
-            maps = (part for part, _ in self.parts_)
-            blocks = [_apply_linear(*pair) for pair in zip(maps, blocks, strict=True)]
-        if out is None:
-            out = np.empty((X.shape[0], self.n_raw_), dtype=dtype)
-        left = reduce(_rowwise_kron, blocks[:-1], np.ones((X.shape[0], 1), dtype=dtype))
-        return _rowwise_kron(left, blocks[-1], out)
-
-    def started(self, dtype: DTypeLike) -> Callable[[Any, Rows], None]:
-        """Return the function that fills rows with the product; see `BaseMap.started`."""
-        parts = [_StartedPart(*pair, dtype, whiten=self.whiten == "rows") for pair in self.parts_]
+    def filler(self, dtype: DTypeLike) -> Filler:
+        """Return what writes the row-wise Kronecker product of the parts; see `BaseMap.filler`."""
+        parts = self._part_rows(dtype, whiten=self.whiten == "rows")
 
         def fill(X: Any, out: Rows) -> None:
-            blocks = [part.rows(X) for part in parts]
+            blocks = [rows(X) for rows in parts]
             left = reduce(_rowwise_kron, blocks[1:-1], blocks[0])
             if len(blocks) == 1:
                 out[...] = left
@@ -208,9 +188,14 @@ class ConcatMap(_PartsMap):
         if any(part.linear_ is not None for part in maps):
             self.linear_ = block_diag(*map(_linear_matrix, maps))
 
-    def raw(self, X: Any, out: Rows | None = None) -> Rows:
-        """Return the parts' rows side by side; see `BaseMap.raw`."""
-        return np.concatenate(self._part_raw(X, compute_dtype(X, out)), axis=1, out=out)
+    def filler(self, dtype: DTypeLike) -> Filler:
+        """Return what writes the parts' rows side by side; see `BaseMap.filler`."""
+        parts = self._part_rows(dtype, whiten=False)
+
+        def fill(X: Any, out: Rows) -> None:
+            np.concatenate([rows(X) for rows in parts], axis=1, out=out)
+
+        return fill
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the parts' features, led by "part0__" and so on."""
@@ -219,23 +204,23 @@ class ConcatMap(_PartsMap):
         return np.asarray(names, dtype=object)
 
 
-class _StartedPart:
-    """The rows of one part of a product, in buffers of its own."""
+def _started_part(
+    part: Any, where: NDArray[np.intp], dtype: DTypeLike, *, whiten: bool
+) -> Callable[[Any], Rows]:
+    """Return what makes the rows of one part, valid until the next call."""
+    fill = row_filler(part, dtype, whiten=whiten)
+    buffer = Buffer(n_features(part) if whiten else part.n_raw_, dtype)
+    # What takes categories takes anything, other maps floats.
+    as_given = _takes_categories(part)
 
-    def __init__(self, part: Any, where: NDArray[np.intp], dtype: DTypeLike, *, whiten: bool):
-        self._part, self._where = part, where
-        self._raw, self._fill = Buffer(part.n_raw_, dtype), start_raw(part, dtype)
-        self._linear = part.linear_.astype(dtype) if whiten and part.linear_ is not None else None
-        width = part.n_raw_ if self._linear is None else self._linear.shape[1]
-        self._features = Buffer(width, dtype)
+    def rows(X: Any) -> Rows:
+        block, out = X.take(where, axis=1), buffer.rows(len(X))
+        if block.dtype.kind != "f" and not as_given:
+            block = block.astype(np.float64)
+        fill(block, out)
+        return out
 
-    def rows(self, X: Any) -> Rows:
-        """Return the rows, valid until the next call."""
-        raw = self._raw.rows(len(X))
-        self._fill(_plain(self._part, X.take(self._where, axis=1)), raw)
-        if self._linear is None:
-            return raw
-        return np.matmul(raw, self._linear, out=self._features.rows(len(X)))
+    return rows
 
 
 def _check_parts(parts: Any) -> None:
@@ -264,23 +249,8 @@ def _takes_categories(part: Any) -> bool:
     return bool(get_tags(part).input_tags.categorical)
 
 
-def _plain(part: Any, block: Any) -> Any:
-    """Return the block as the part's `raw` wants it: floats, or anything where categories are."""
-    if block.dtype.kind == "f" or _takes_categories(part):
-        return block
-    return block.astype(np.float64)
-
-
-def _kron(left: Array, right: Array) -> Array:
-    return np.asarray(np.kron(left, right))
-
-
 def _linear_matrix(part: Any) -> Array:
     return np.eye(part.n_raw_) if part.linear_ is None else part.linear_
-
-
-def _apply_linear(part: Any, block: Rows) -> Rows:
-    return block if part.linear_ is None else block @ part.linear_.astype(block.dtype, copy=False)
 
 
 def _rowwise_kron(left: Rows, right: Rows, out: Rows | None = None) -> Rows:
@@ -290,3 +260,47 @@ def _rowwise_kron(left: Rows, right: Rows, out: Rows | None = None) -> Rows:
         out = np.empty((shape[0], shape[1] * shape[2]), dtype=left.dtype)
     np.multiply(left[:, :, None], right[:, None, :], out=out.reshape(shape))
     return out
+
+
+def column_numbers(columns: Columns, n_features: int, names: Any = None) -> NDArray[np.intp]:
+    """Return the numbers of the chosen columns.
+
+    Parameters
+    ----------
+    columns : int, str, slice, or list of ints, of names or of one bool per column
+        Negative numbers count from the end.
+    n_features : int
+        Number of columns that there are.
+    names : array of str, optional
+        Their names.
+    """
+    wanted: Any = columns
+    if not isinstance(columns, slice):
+        wanted = np.atleast_1d(np.asarray(columns))
+        if wanted.dtype.kind in "UO" and all(isinstance(name, str) for name in wanted):
+            wanted = _numbers_of_names(wanted, names)
+        elif wanted.dtype.kind not in "biu":
+            raise TypeError(f"columns={columns!r} must be column numbers, names, a slice or a mask")
+    try:
+        numbers = np.arange(n_features)[wanted]
+    except IndexError:
+        raise ValueError(
+            f"columns={columns!r} do not fit the {n_features} features of X; give numbers from 0 "
+            f"to {n_features - 1}, or one bool per feature"
+        ) from None
+    if len(numbers) == 0:
+        raise ValueError(f"columns={columns!r} selects no column of X; name at least one")
+    return np.asarray(numbers)
+
+
+def _numbers_of_names(wanted: NDArray[Any], names: Any) -> NDArray[np.intp]:
+    if names is None:
+        raise ValueError(
+            f"columns={wanted.tolist()} are names but X has none; fit with a data frame whose "
+            "columns are named, or give column numbers"
+        )
+    number = {name: position for position, name in enumerate(names)}
+    missing = [str(name) for name in wanted if name not in number]
+    if missing:
+        raise ValueError(f"columns={missing} are not in X; its columns are {list(names)}")
+    return np.array([number[name] for name in wanted], dtype=np.intp)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from scalefair._checks import MISSING_SENSITIVE, check_choice, check_count, check_flag
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, survey_rows
 from scalefair.data.encoding import (
@@ -22,6 +21,7 @@ from scalefair.data.encoding import (
 )
 from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ChunkSource
+from scalefair.errors import MISSING_SENSITIVE, check_choice, check_count, check_flag
 from scalefair.features._base import fitted_kernel, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._digest import digest
+from scalefair._hash import digest
 from scalefair._typing import Array, Rows
-from scalefair.features._base import BaseMap, compute_dtype
+from scalefair.features.base import BaseMap, Filler
 
 
 class TransformerMap(BaseMap):
@@ -74,13 +75,9 @@ class TransformerMap(BaseMap):
         self.n_raw_, self.linear_ = int(rows.shape[1]), None
         self.fingerprint_ = digest(rows)
 
-    def raw(self, X: Rows, out: Rows | None = None) -> Rows:
-        """Return the features; see `BaseMap.raw`."""
-        rows = self._features(X)
-        if out is None:
-            return rows.astype(compute_dtype(X, out), copy=False)
-        out[...] = rows
-        return out
+    def filler(self, dtype: DTypeLike) -> Filler:  # noqa: ARG002 - assignment converts
+        """Return the function that writes the features; see `BaseMap.filler`."""
+        return lambda X, out: np.copyto(out, self._features(X), casting="unsafe")
 
     def _features(self, X: Rows) -> Rows:
         rows: Any = self.transformer_.transform(X)

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.features.crossed import Crossed, n_features
+from scalefair.features.base import n_features
 from scalefair.features.exact import Identity, OneHot
+from scalefair.features.mixed import Crossed
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.kernels.stationary import Stationary
 

@@ -6,10 +6,9 @@ Each kernel is a frozen value: `k(X, Z)` is the matrix, `k.diag(X)` its diagonal
 
 from scalefair.kernels.base import Kernel, Product, Scaled, Sum
 from scalefair.kernels.exact import Categorical, Linear
-from scalefair.kernels.laplace import Laplace
 from scalefair.kernels.median import median_length_scale
 from scalefair.kernels.named import make_kernel
-from scalefair.kernels.radial import RBF, Matern
+from scalefair.kernels.stationary import RBF, Laplace, Matern
 
 __all__ = [
     "RBF",

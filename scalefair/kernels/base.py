@@ -1,4 +1,4 @@
-"""What every kernel can do, and sums, products and multiples of kernels."""
+"""What every kernel can do and accepts; sums, products and multiples of kernels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from scalefair._typing import Array, Rows
-from scalefair.kernels.checks import LengthScale, as_adjoint, as_output, as_pair
+from scalefair.errors import FINITE, TINY, check_number
+
+LengthScale = float | tuple[float, ...]
+"""One length scale for all inputs, or one per input (ARD)."""
 
 
 class Kernel(ABC):
     """A positive semi-definite function k(x, z); frozen, hashable, comparable.
+
+    A subclass defines `__call__`, or `against`, by which this one computes the matrix.
 
     Attributes
     ----------
@@ -54,7 +59,7 @@ class Kernel(ABC):
         """
         rows, others = as_pair(X, Z)
         out = as_output(out, (len(rows), len(others)), (rows.dtype,))
-        self._fill(rows, others, out)
+        self.against(others)(rows, out)
         return out
 
     def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
@@ -88,9 +93,8 @@ class Kernel(ABC):
         """
         rows, others = as_pair(X, Z, double=True)
         adjoint = as_adjoint(G, (len(rows), len(others)))
-        if K is not None and K.dtype == np.float64 and K.shape == adjoint.shape:
-            return self._gradient_at(rows, others, adjoint, K)
-        return self._gradient(rows, others, adjoint)
+        known = K is not None and K.dtype == np.float64 and K.shape == adjoint.shape
+        return self._gradient(rows, others, adjoint, K if known else None)
 
     def point_gradient(self, X: Any, Z: Any, G: Any) -> Array:
         """Return Σ_i G_ij ∂k(x_i, z_j)/∂z_jl: how a function of the matrix changes with Z.
@@ -150,16 +154,8 @@ class Kernel(ABC):
     def __mul__(self, other: Kernel) -> Product:
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
-    def _fill(self, X: Rows, Z: Rows, out: Rows) -> None:
+    def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:
         raise NotImplementedError
-
-    def _gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
-        raise NotImplementedError
-
-    def _gradient_at(self, X: Rows, Z: Rows, G: Array, K: Array) -> Array:
-        """The same where the kernel matrix is known."""
-        del K
-        return self._gradient(X, Z, G)
 
     def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         del X, Z, G
@@ -186,11 +182,8 @@ class Scaled(Kernel):
 
     def __post_init__(self) -> None:
         _check_kernels((self.kernel,))
-        if isinstance(self.amplitude, bool) or not np.isscalar(self.amplitude):
-            raise TypeError(f"amplitude={self.amplitude!r} must be a number")
-        if isinstance(self.amplitude, str) or not 0.0 < self.amplitude < np.inf:
-            raise ValueError(f"amplitude={self.amplitude!r} must be a positive, finite number")
-        object.__setattr__(self, "amplitude", float(self.amplitude))
+        amplitude = check_number("amplitude", self.amplitude, TINY, FINITE)
+        object.__setattr__(self, "amplitude", amplitude)
 
     @property
     def metric(self) -> str:  # type: ignore[override]
@@ -314,3 +307,79 @@ def _check_kernels(kernels: tuple[Any, ...]) -> None:
     for kernel in kernels:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"{kernel!r} is not a kernel; expected RBF(...), Linear(), ...")
+
+
+def as_rows(X: Any, name: str) -> np.ndarray[Any, Any]:
+    """Return X as an array of any type with rows and columns."""
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} has shape {array.shape}, expected (rows, columns); "
+            f"reshape one column with {name}.reshape(-1, 1)"
+        )
+    return array
+
+
+def as_numbers(X: Any, name: str) -> Rows:
+    """Return X as float32 rows if it is float32, else as float64."""
+    array = as_rows(X, name)
+    if np.iscomplexobj(array):
+        raise TypeError(
+            f"{name} is complex ({array.dtype}), expected real numbers; pass {name}.real"
+        )
+    if array.dtype == np.float32:
+        return array
+    try:
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} has dtype {array.dtype} with values that are not numbers; "
+            "encode categories first, or use Categorical()"
+        ) from None
+
+
+def same_columns(X: np.ndarray[Any, Any], Z: np.ndarray[Any, Any]) -> None:
+    """Raise unless X and Z have as many columns."""
+    if X.shape[1] != Z.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} columns and Z has {Z.shape[1]}, expected the same; "
+            "pass rows of the same inputs"
+        )
+
+
+def as_pair(X: Any, Z: Any, double: bool = False) -> tuple[Rows, Rows]:
+    """Return X and Z (None: X itself) in one precision: float32 if both are, else float64."""
+    rows = as_numbers(X, "X")
+    others = rows if Z is None else as_numbers(Z, "Z")
+    same_columns(rows, others)
+    if rows.dtype == others.dtype and not (double and rows.dtype == np.float32):
+        return rows, others
+    wide = rows.astype(np.float64)
+    return wide, wide if others is rows else others.astype(np.float64)
+
+
+def as_output(out: Any, shape: tuple[int, int], dtypes: tuple[Any, ...]) -> Rows:
+    """Return `out` if it can hold the result, a new array if it is None."""
+    if out is None:
+        return np.empty(shape, dtypes[0])
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out is a {type(out).__name__}, expected a numpy array or None")
+    if out.shape != shape or out.dtype not in dtypes:
+        expected = " or ".join(str(np.dtype(dtype)) for dtype in dtypes)
+        raise ValueError(
+            f"out has shape {out.shape} and dtype {out.dtype}, expected {shape} and {expected}; "
+            "allocate it with numpy.empty"
+        )
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise ValueError("out must be C-contiguous and writeable; allocate it with numpy.empty")
+    return out
+
+
+def as_adjoint(G: Any, shape: tuple[int, int]) -> Array:
+    """Return G as a C-ordered float64 array of the kernel's shape."""
+    array = np.ascontiguousarray(G, dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(
+            f"G has shape {array.shape}, expected {shape}: one entry per row of X and row of Z"
+        )
+    return array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from scalefair import _jit
 from scalefair._typing import Array, Rows
-from scalefair.kernels.base import Kernel
-from scalefair.kernels.checks import as_numbers, as_output, as_rows, same_columns
+from scalefair.kernels.base import Kernel, as_numbers, as_output, as_rows, same_columns
 
 Codes = NDArray[Any]
 
@@ -43,8 +42,13 @@ class Linear(WithoutLengthScale):
         rows = as_numbers(X, "X")
         return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
-    def _fill(self, X: Rows, Z: Rows, out: Rows) -> None:
-        np.matmul(X, Z.T, out=out)
+    def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills `out` with XZᵀ; see `Kernel.against`."""
+
+        def fill(X: Rows, out: Rows) -> None:
+            np.matmul(X, Z.T, out=out)
+
+        return fill
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from scalefair import _jit
 from scalefair._typing import Array
-from scalefair.kernels.checks import as_numbers
+from scalefair.kernels.base import as_numbers
 
 MAX_ROWS = 10_000
 """Beyond this the pairs alone need more than 400 MB; a sample gives the same length scale."""

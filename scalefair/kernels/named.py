@@ -7,8 +7,7 @@ from typing import Any
 
 from scalefair.kernels.base import Kernel
 from scalefair.kernels.exact import Categorical, Linear
-from scalefair.kernels.laplace import Laplace
-from scalefair.kernels.radial import RBF, Matern
+from scalefair.kernels.stationary import RBF, Laplace, Matern
 
 NAMES: dict[str, Callable[[Any], Kernel]] = {
     "rbf": RBF,

@@ -1,16 +1,18 @@
-"""Kernels of x - z with a length scale."""
+"""Kernels of x - z with a length scale: Gaussian, Matérn and Laplace."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from scalefair import _jit
 from scalefair._typing import Array, Rows
-from scalefair.kernels.base import Kernel
-from scalefair.kernels.checks import LengthScale, as_length_scale, as_numbers
+from scalefair.errors import check_count
+from scalefair.kernels.base import Kernel, LengthScale, as_numbers
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,32 @@ class Stationary(Kernel):
 
         An array with one element leaves a scalar length scale scalar.
         """
-        value = as_length_scale(theta)
-        if isinstance(self.length_scale, float) and isinstance(value, tuple) and len(value) == 1:
-            value = value[0]
-        return replace(self, length_scale=value)
+        if isinstance(self.length_scale, float) and np.shape(theta) == (1,):
+            theta = theta[0]
+        return replace(self, length_scale=theta)
+
+    def spectral_sample(
+        self,
+        n_features: int,
+        n_frequencies: int,
+        rng: np.random.Generator | int,
+        orthogonal: bool = False,
+    ) -> Array:
+        """Return frequencies of shape (d, m), divided by θ; see `Kernel.spectral_sample`.
+
+        Gaussian for RBF, Student t with 2ν degrees of freedom for Matern; each coordinate Cauchy
+        for Laplace.
+        """
+        d, m = check_count("n_features", n_features), check_count("n_frequencies", n_frequencies)
+        theta = self._scale_for(d)
+        frequencies = self._unit_frequencies(d, m, np.random.default_rng(rng), orthogonal)
+        return np.asarray(frequencies / (theta[:, None] if theta.ndim else theta))
+
+    @abstractmethod
+    def _unit_frequencies(
+        self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
+    ) -> Array:
+        """Return frequencies for θ = 1, shape (d, m)."""
 
     def _scale_for(self, n_features: int) -> Array:
         """Return θ, of shape () or (d,)."""
@@ -47,44 +71,241 @@ class Stationary(Kernel):
             )
         return theta
 
-    def _standardised(self, X: Rows, Z: Rows) -> tuple[Rows, Rows]:
-        """Return (X - c)/θ and (Z - c)/θ, with c the mean of Z.
+    def _standardiser(self, Z: Rows) -> Callable[[Rows], tuple[Rows, Rows]]:
+        """Return what makes A = (X - c)/θ, c the mean of Z, and |a_i|² of rows X.
 
         Differences are the same, and no longer small against the rows: |x|² + |z|² - 2x·z keeps
-        its digits. X and Z identical stay one array, so that BLAS returns a symmetric product.
+        its digits. Rows whose squares overflow are refused.
         """
-        standardise = self._standardiser(Z)
-        others = standardise(Z)
-        return (others if X is Z else standardise(X)), others
-
-    def _standardiser(self, Z: Rows) -> Callable[[Rows], Rows]:
-        """Return the function (X - c)/θ, with c the mean of Z."""
         # A length scale beyond the largest float32 is as good as that one: the kernel is 1.
         theta = np.minimum(self._scale_for(Z.shape[1]), np.finfo(Z.dtype).max).astype(Z.dtype)
         centre = Z.mean(axis=0, dtype=np.float64) if len(Z) else np.zeros(Z.shape[1])
         centre = centre.astype(Z.dtype)
+        largest = 1e300 if Z.dtype == np.float64 else 1e36
 
-        def standardise(X: Rows) -> Rows:
+        def standardise(X: Rows) -> tuple[Rows, Rows]:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 shifted: Rows = np.subtract(X, centre, order="C")
-                shifted /= theta  # checked by the sum of squares
-            return shifted
+                shifted /= theta
+            sizes = _jit.squared_norms(shifted)
+            if not float(sizes.max(initial=0.0)) <= largest:
+                raise ValueError(
+                    f"length_scale={self.length_scale!r:.80} is too small for the size of X: "
+                    f"squares of X / length_scale overflow in {sizes.dtype}; use a larger one, "
+                    "rescale X, or use float64"
+                )
+            return shifted, sizes
 
         return standardise
 
-    def _check_sizes(self, sizes: Rows) -> Rows:
-        """Refuse rows whose squares, in units of the length scale, overflow; return the squares."""
-        largest = 1e300 if sizes.dtype == np.float64 else 1e36
-        if not float(sizes.max(initial=0.0)) <= largest:
-            raise ValueError(
-                f"length_scale={self.length_scale!r:.80} is too small for the size of X: squares "
-                f"of X / length_scale overflow in {sizes.dtype}; use a larger one, rescale X, or "
-                "use float64"
-            )
-        return sizes
+    def _standardised(self, X: Rows, Z: Rows) -> tuple[Rows, Rows, Rows, Rows]:
+        """Return A, B and their squared norms; one array if X is Z, for a symmetric product."""
+        standardise = self._standardiser(Z)
+        B, zz = standardise(Z)
+        A, xx = (B, zz) if X is Z else standardise(X)
+        return A, B, xx, zz
 
     def _per_hyper(self, per_input: Array) -> Array:
         """Return the gradient per input as it is for ARD, else its sum."""
         if isinstance(self.length_scale, tuple):
             return per_input
         return np.asarray(np.sum(per_input, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Radial(Stationary):
+    """k(x, z) = f(r), r² = Σ_l (x_l - z_l)²/θ_l²."""
+
+    @abstractmethod
+    def _value(self, D: Rows, xx: Rows, zz: Rows) -> None:
+        """Replace inner products by f(r)."""
+
+    @abstractmethod
+    def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
+        """Replace inner products by -f'(r)/r divided by the number returned."""
+
+    def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills `out` with k(X, Z); see `Kernel.against`."""
+        standardise = self._standardiser(Z)
+        B, zz = standardise(Z)
+
+        def fill(X: Rows, out: Rows) -> None:
+            # One array where X is Z: BLAS returns a symmetric product.
+            A, xx = (B, zz) if X is Z else standardise(X)
+            np.matmul(A, B.T, out=out)
+            self._value(out, xx, zz)
+
+        return fill
+
+    def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:  # noqa: ARG002
+        """Contract W_ij (a_il - b_jl)², W = G ∘ (-f'(r)/r): three matrix products."""
+        A, B, xx, zz = self._standardised(X, Z)
+        W = A @ B.T
+        factor = self._slope(W, xx, zz)
+        W *= G
+        return self._contracted(A, B, W, factor)
+
+    def _contracted(self, A: Rows, B: Rows, W: Array, factor: float = 1.0) -> Array:
+        squares = W.sum(axis=1) @ (A * A) + W.sum(axis=0) @ (B * B)
+        return self._per_hyper(factor * (squares - 2.0 * np.einsum("il,il->l", A, W @ B)))
+
+    def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
+        """Contract W_ij (a_il - b_jl)/θ_l, W = G ∘ (-f'(r)/r): two matrix products."""
+        A, B, xx, zz = self._standardised(X, Z)
+        W = A @ B.T
+        factor = self._slope(W, xx, zz)
+        W *= G
+        moved = W.T @ A - W.sum(axis=0)[:, None] * B
+        return np.asarray(factor * moved / self._scale_for(X.shape[1]))
+
+    def _unit_frequencies(
+        self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
+    ) -> Array:
+        """Return m columns, each N(0, I_d); orthogonal within consecutive blocks of d on request.
+
+        A block is a random rotation times lengths of chi distribution.
+        """
+        if not orthogonal:
+            return rng.standard_normal((d, m))
+        count = -(-m // d)
+        Q, R = np.linalg.qr(rng.standard_normal((count, d, d)))
+        # The signs of R's diagonal make Q uniform over all rotations and reflections.
+        signs = np.where(np.diagonal(R, axis1=1, axis2=2) < 0, -1.0, 1.0)
+        lengths = np.sqrt(rng.chisquare(d, size=(count, d)))
+        blocks = Q * (signs * lengths)[:, None, :]
+        return np.ascontiguousarray(np.concatenate(list(blocks), axis=1)[:, :m])
+
+
+@dataclass(frozen=True)
+class RBF(Radial):
+    """Gaussian kernel exp(-Σ_l (x_l - z_l)²/(2 θ_l²)).
+
+    Parameters
+    ----------
+    length_scale : float or one per input
+        θ.
+
+    Notes
+    -----
+    ∂k/∂log θ_l = k (x_l - z_l)²/θ_l². Identical rows give exactly 1.
+    """
+
+    def _value(self, D: Rows, xx: Rows, zz: Rows) -> None:
+        _jit.gaussian(D, xx, zz)
+
+    def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
+        _jit.gaussian(D, xx, zz)
+        return 1.0
+
+    def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:
+        """Here -f'(r)/r is k itself: where K is known, a product and exponentials are saved."""
+        if K is None:
+            return super()._gradient(X, Z, G, K)
+        A, B, _, _ = self._standardised(X, Z)
+        return self._contracted(A, B, G * K)
+
+
+@dataclass(frozen=True)
+class Matern(Radial):
+    """Matérn kernel of a = √(2ν) r, r² = Σ_l (x_l - z_l)²/θ_l².
+
+    exp(-a) for ν = 1/2, (1 + a) exp(-a) for 3/2, (1 + a + a²/3) exp(-a) for 5/2.
+
+    Parameters
+    ----------
+    length_scale : float or one per input
+        θ.
+    nu : 0.5, 1.5 or 2.5
+        Smoothness ν.
+
+    Notes
+    -----
+    ∂k/∂log θ_l = h (x_l - z_l)²/θ_l² with h = exp(-r)/r, 3 exp(-a), 5/3 (1 + a) exp(-a).
+    Identical rows give exactly 1 and contribute nothing to the gradient.
+    """
+
+    nu: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"nu={self.nu!r} must be 0.5, 1.5 or 2.5; for smoother, use RBF")
+
+    def _value(self, D: Rows, xx: Rows, zz: Rows) -> None:
+        _jit.matern(D, xx, zz, round(2 * self.nu))
+
+    def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
+        _jit.matern_slope(D, xx, zz, round(2 * self.nu))
+        return {0.5: 1.0, 1.5: 3.0, 2.5: 5.0 / 3.0}[self.nu]
+
+    def _unit_frequencies(
+        self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
+    ) -> Array:
+        gaussian = super()._unit_frequencies(d, m, rng, orthogonal)
+        return np.asarray(gaussian * np.sqrt(2.0 * self.nu / rng.chisquare(2.0 * self.nu, size=m)))
+
+
+@dataclass(frozen=True)
+class Laplace(Stationary):
+    """Laplace kernel exp(-Σ_l |x_l - z_l|/θ_l).
+
+    Parameters
+    ----------
+    length_scale : float or one per input
+        θ.
+
+    Notes
+    -----
+    ∂k/∂log θ_l = k |x_l - z_l|/θ_l. Identical rows give exactly 1.
+    """
+
+    metric: ClassVar[str] = "l1"
+
+    def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
+        """Return the function that fills `out` with k(X, Z); see `Kernel.against`."""
+        standardise = self._standardiser(Z)
+        B, _ = standardise(Z)
+        return lambda X, out: _jit.laplace(B if X is Z else standardise(X)[0], B, out)
+
+    def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:  # noqa: ARG002
+        A, B, _, _ = self._standardised(X, Z)
+        W = np.empty(G.shape)
+        _jit.laplace(A, B, W)
+        W *= G
+        return self._per_hyper(_jit.laplace_contraction(A, B, W))
+
+    def _unit_frequencies(
+        self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
+    ) -> Array:
+        if orthogonal:
+            raise ValueError(
+                "orthogonal=True is not defined for the Laplace kernel, whose frequencies are "
+                "independent per coordinate; use orthogonal=False, or Matern(nu=0.5)"
+            )
+        return rng.standard_cauchy((d, m))
+
+
+def as_length_scale(value: Any) -> LengthScale:
+    """Return `value` as a float or a tuple of floats; all must be positive and finite."""
+    if isinstance(value, str):
+        raise ValueError(
+            f"length_scale={value!r} must be a number or one number per input; "
+            "resolve 'median' on rows first, with median_length_scale(X)"
+        )
+    try:
+        theta = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"length_scale={value!r} must be a number or one number per input"
+        ) from None
+    if theta.ndim > 1:
+        raise ValueError(
+            f"length_scale has shape {theta.shape}, expected a number or a one-dimensional array; "
+            "ravel it"
+        )
+    if not np.all(np.isfinite(theta) & (theta > 0)):
+        raise ValueError(
+            f"length_scale={value!r} must be positive and finite; drop constant inputs, "
+            "or give them length scale 1"
+        )
+    return float(theta) if theta.ndim == 0 else tuple(theta.tolist())

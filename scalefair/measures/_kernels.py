@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.data.sources._threads import available_threads, run_lanes
-from scalefair.features._base import check_choice, fitted_kernel
+from scalefair.errors import check_choice
+from scalefair.features.landmarks import fitted_kernel
 from scalefair.kernels import Categorical, Kernel
 from scalefair.kernels.named import NAMES, plain_name
 from scalefair.measures._pair import Variable

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._distinct import distinct
+from scalefair._hash import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.data import Look, PartSurvey, frames, is_stream, table_of
-from scalefair.features._base import check_choice, check_count, seed_of
+from scalefair.errors import check_choice, check_count
+from scalefair.features.base import seed_of
 from scalefair.measures._features import pivot_map
 from scalefair.measures._kernels import Gram, gram_of
 from scalefair.measures._null import mixture_sf, permuted_statistics

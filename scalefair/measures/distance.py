@@ -11,7 +11,8 @@ from scipy.stats import rankdata
 
 from scalefair import _jit
 from scalefair._typing import Array, Chunk
-from scalefair.features._base import check_choice, check_count, seed_of
+from scalefair.errors import check_choice, check_count
+from scalefair.features.base import seed_of
 from scalefair.features.landmarks import distinct_rows
 from scalefair.measures._features import FeaturePair, PivotMap, pivot_map
 from scalefair.measures._kernels import PairSums, centred, pair_sums

@@ -9,7 +9,8 @@ import numpy as np
 
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array, Chunk
-from scalefair.features._base import check_choice, seed_of
+from scalefair.errors import check_choice
+from scalefair.features.base import seed_of
 from scalefair.kernels.named import plain_name
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import (
@@ -210,7 +211,12 @@ def squared_covariances(moments: Moments) -> tuple[float, float, float]:
 
 
 def _cosine(ab: float, aa: float, bb: float) -> float:
-    return float(np.clip(ab / np.sqrt(aa * bb), 0.0, 1.0))
+    if min(aa, bb) <= 0:
+        raise ValueError(
+            "next to all of the weight is on rows of one value, so that nothing varies; give more "
+            "rows, or weights that differ less"
+        )
+    return float(np.clip(ab / (np.sqrt(aa) * np.sqrt(bb)), 0.0, 1.0))
 
 
 @dataclass(frozen=True)

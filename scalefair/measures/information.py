@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import digamma
 
-from scalefair._distinct import distinct
+from scalefair._hash import distinct
 from scalefair._typing import Array
-from scalefair.features._base import check_count, seed_of
+from scalefair.errors import check_count
+from scalefair.features.base import seed_of
 from scalefair.measures._pair import UndefinedError, Variable, open_pair
 
 Counts = NDArray[np.int64]

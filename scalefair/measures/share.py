@@ -13,12 +13,13 @@ from scipy.special import ndtri
 
 from scalefair._hash import balanced_fold
 from scalefair._typing import Array
+from scalefair.errors import check_count
 from scalefair.features import Identity, OneHot
-from scalefair.features._base import check_count, seed_of
+from scalefair.features.base import seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
 from scalefair.measures._features import ColumnsBeside, FeaturePair, model_map
 from scalefair.measures._kernels import check_kernel
-from scalefair.measures._pair import Pair, TooFineError, open_pair
+from scalefair.measures._pair import Pair, TooFineError, UndefinedError, open_pair
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.penalties.factors import FunctionSpace
 from scalefair.penalties.share import share_of_block, share_of_variance, size_of_block
@@ -122,6 +123,11 @@ def explained_share(
         share = share_of_block(features.moments(), _checked_eps(eps, cv))
     else:
         share = estimated(features, cv, eps).share
+    if np.isnan(share):  # f is not constant, or it would have been refused
+        raise UndefinedError(
+            f"f is constant within each of the cv={cv!r} folds, so that none of them can judge it; "
+            "give more rows or fewer folds, or cv=None for the share in the sample"
+        )
     return float(np.clip(share, 0.0, 1.0)) if clip else float(share)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from scalefair._distinct import distinct
+from scalefair._hash import distinct
 from scalefair._typing import Array, FeatureMap
-from scalefair.features._base import check_choice, check_count, seed_of
+from scalefair.errors import check_choice, check_count
+from scalefair.features.base import seed_of
 from scalefair.features.design import whitened
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import check_kernel, gram_of

@@ -4,12 +4,11 @@ pyplot is asked for a figure only where the caller gives no axes, so that a note
 result. Everything else goes through figures of its own and leaves no state behind.
 """
 
-from scalefair.plots.audit import AuditDisplay
 from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, make_figure, to_svg
-from scalefair.plots.front import FrontDisplay
-from scalefair.plots.groups import GroupDistributionDisplay, density
+from scalefair.plots.groups import AuditDisplay, GroupDistributionDisplay, density
 from scalefair.plots.path import (
     FairPathDisplay,
+    FrontDisplay,
     LimitGapDisplay,
     PathPoints,
     path_points,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from io import StringIO
 from typing import Any, Self
 
@@ -18,7 +19,6 @@ from scalefair._typing import Array
 INK, FAINT = "#1f2328", "#8a939d"
 BEFORE, AFTER = "#d55e00", "#0072b2"
 """Vermilion and blue of Okabe and Ito's palette: told apart with every kind of colour blindness."""
-
 
 COLORS = (AFTER, BEFORE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
 """Of the same palette, for several models; their markers tell them apart without colour."""
@@ -48,13 +48,6 @@ def to_svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def new_axes() -> Axes:
-    """Return the axes of a new pyplot figure, which a notebook shows."""
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(layout="constrained")[1]
-
-
 class Display(ABC):
     """A picture in scikit-learn's style: it holds what it shows, and `plot` draws it.
 
@@ -68,16 +61,34 @@ class Display(ABC):
     figure_: Any
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw into `ax`, or into a new pyplot figure."""
-        self.ax_ = new_axes() if ax is None else ax
-        self.figure_ = self.ax_.figure
+        """Draw into `ax`, or into a new pyplot figure, which a notebook shows."""
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots(figsize=self._size(), layout="constrained")[1]
+        self.ax_, self.figure_ = ax, ax.figure
         self._draw()
-        finish(self.ax_)
+        finish(ax)
         return self
 
     @abstractmethod
     def _draw(self) -> None:
         """Draw into `ax_`."""
+
+    def _size(self) -> tuple[float, float]:
+        """Return width and height of a new figure, in inches."""
+        return 6.4, 4.8
+
+    def _name_lines(self, names: Sequence[str]) -> None:
+        """Name the lines of a picture with one line for each name, from the top."""
+        # Names are data: a dollar sign in one must not start a formula.
+        self.ax_.set_yticks(-np.arange(len(names), dtype=float), names, parse_math=False)
+        self.ax_.set_ylim(0.4 - len(names), 0.6)
+
+
+def look_of(number: int) -> dict[str, Any]:
+    """Return colour and marker of one of several models."""
+    return {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
 def limits(low: float, high: float, margin: float) -> tuple[float, float]:

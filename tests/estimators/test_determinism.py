@@ -148,7 +148,9 @@ def test_fits_agree_wherever_the_rows_come_from(name, where, containers):
     ten_digits(scores(fit(name, x, y, s, chunk_rows=100)), reference(name))
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+@pytest.mark.parametrize(
+    "scheduler", ["synchronous", "threads", pytest.param("processes", marks=pytest.mark.processes)]
+)
 def test_fits_agree_on_every_scheduler(scheduler, containers):
     x, y, s = containers["dask arrays"]
     with dask.config.set(scheduler=scheduler, num_workers=2):
@@ -165,6 +167,7 @@ def test_the_landmarks_are_the_same_rows(where, containers):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.processes
 def test_another_process_gets_the_same_bits():
     """Whatever the seed of Python's hashes."""
     code = (

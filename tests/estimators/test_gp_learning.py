@@ -13,7 +13,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from scalefair import FairGPRegressor
-from scalefair.features._moving import MovingNystroem
+from scalefair.features.nystroem import MovingNystroem
 from scalefair.maps import Nystroem, RandomFourier
 from scalefair.solve.gp.search import maximise
 from tests import naive

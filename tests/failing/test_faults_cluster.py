@@ -16,7 +16,7 @@ from scalefair.features.design import Design
 from scalefair.maps import RandomFourier
 from scalefair.moments import accumulate
 from tests.clusters import LIMIT, Cluster, ends
-from tests.faults import RNG, N, X, Y, nothing_left_running
+from tests.faults import RNG, TIMES, N, X, Y, nothing_left_running
 
 ROW_MAP = Design(RandomFourier(n_components=30, random_state=0).fit(X))
 
@@ -26,10 +26,8 @@ def slowly(chunk):
     return chunk
 
 
-@pytest.mark.parametrize(
-    "times", [pytest.param(2, id="2"), pytest.param(50, id="50", marks=pytest.mark.slow)]
-)
-def test_a_worker_killed_at_any_moment(times, tmp_path):
+@pytest.mark.processes
+def test_a_worker_killed_at_any_moment(tmp_path):
     """Before, during or after its tasks; others come for those that went."""
     (expected,) = accumulate(ArraySource(X, y=Y[:, None]), ROW_MAP)
     cluster = Cluster(tmp_path)
@@ -40,7 +38,7 @@ def test_a_worker_killed_at_any_moment(times, tmp_path):
             client.wait_for_workers(3, timeout=LIMIT)
             run(client, expected)  # the maps are compiled and sent
             usual = run(client, expected)
-            for _ in range(times):
+            for _ in range(TIMES):
                 if len(cluster.workers) < 2:
                     refill(cluster, client)
                 victim = cluster.workers[RNG.integers(len(cluster.workers))]

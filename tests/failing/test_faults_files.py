@@ -14,7 +14,6 @@ from scalefair.data.sources.files._base import regrouped
 from tests.faults import RNG, SMALL, TIMES, S, X, Y, nothing_left_running
 
 
-@TIMES
 @pytest.mark.parametrize(
     ("kind", "harm"),
     [
@@ -25,12 +24,12 @@ from tests.faults import RNG, SMALL, TIMES, S, X, Y, nothing_left_running
         ("csv", "replaced"),  # but not cut: nobody can tell of a text that there was more
     ],
 )
-def test_a_file_that_goes_while_it_is_read(kind, harm, times, tmp_path, monkeypatch):
+def test_a_file_that_goes_while_it_is_read(kind, harm, tmp_path, monkeypatch):
     """It is read to its end, as an open file is, or the error names it."""
     files, reads = Files(tmp_path, kind), []
     act_on_read(monkeypatch, lambda: reads.append(1))
     expected, count = files.fit(), len(reads)
-    for _ in range(times):
+    for _ in range(TIMES):
         path, after = files.paths[RNG.integers(6)], RNG.integers(1, count)
         act_on_read(monkeypatch, when(after, partial(files.harm, path, harm)))
         with nothing_left_running():

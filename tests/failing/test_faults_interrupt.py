@@ -17,6 +17,7 @@ from scalefair import FairKernelRidge, FairKernelRidgeCV, load, save, scan_parqu
 from scalefair.data.sources import _threads
 from scalefair.data.sources._threads import run_lanes
 from scalefair.moments import Checkpoint
+from tests.errors import refused
 from tests.faults import RNG, SMALL, TIMES, S, X, Y, fitted, nothing_left_running
 
 
@@ -69,11 +70,10 @@ def jobs(folder):
 # Where it comes inside of a callback of the collector, Python can do no more than say so.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@TIMES
 @pytest.mark.parametrize(
     "name", ["fit", "cross-validation", "checkpoints", "predict", "files", "save"]
 )
-def test_an_interrupt_at_any_moment(name, times, tmp_path, monkeypatch):
+def test_an_interrupt_at_any_moment(name, tmp_path, monkeypatch):
     init = Checkpoint.__init__
     monkeypatch.setattr(Checkpoint, "__init__", lambda s, path: init(s, path, 0.0, 2))
     job = jobs(tmp_path)[name]
@@ -83,7 +83,7 @@ def test_an_interrupt_at_any_moment(name, times, tmp_path, monkeypatch):
     usual = time.perf_counter() - begin
     files, came, tries = set(os.listdir(tmp_path)), 0, 0
     # Many more where it comes too late: on a busy machine the usual time is nothing to go by.
-    while tries < times or (came < times / 3 and tries < 50 * times):
+    while tries < TIMES or (came < TIMES / 3 and tries < 50 * TIMES):
         tries += 1
         with nothing_left_running():
             begin = time.perf_counter()
@@ -95,7 +95,7 @@ def test_an_interrupt_at_any_moment(name, times, tmp_path, monkeypatch):
                 came += 1
         assert set(os.listdir(tmp_path)) - files <= {"c", "m"}, "half-written"
         np.testing.assert_allclose(job(), expected, rtol=1e-8, atol=1e-9)
-    assert came >= times / 3
+    assert came >= TIMES / 3
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -140,5 +140,5 @@ def test_no_more_threads_is_a_clear_error(monkeypatch):
 
     before = threading.active_count()
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with nothing_left_running(), pytest.raises(MemoryError, match="smaller n_jobs"):
+    with nothing_left_running(), refused("n_jobs", error=MemoryError):
         fitted(n_jobs=4)

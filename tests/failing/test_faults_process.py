@@ -15,16 +15,13 @@ import pytest
 from scalefair import load
 from scalefair.cli._group import INTERRUPTED
 from tests.cli_tools import ENV, people, run, start
-from tests.faults import RNG
+from tests.faults import RNG, TIMES
 
-TIMES = pytest.mark.parametrize(
-    "times", [pytest.param(2, id="2"), pytest.param(50, id="50", marks=pytest.mark.slow)]
-)
 LIMIT = 120
 
 
-@TIMES
-def test_an_interrupted_command_writes_all_or_nothing(times, tmp_path):
+@pytest.mark.processes
+def test_an_interrupted_command_writes_all_or_nothing(tmp_path):
     """From the start of Python to its end; whatever is there afterwards is whole."""
     people(300).to_csv(tmp_path / "d.csv", index=False)
     out = tmp_path / "out"
@@ -36,7 +33,7 @@ def test_an_interrupted_command_writes_all_or_nothing(times, tmp_path):
     assert code == 0, err
     usual, expected = time.monotonic() - begin, load(out / "m.scalefair").coef_
     (out / "m.scalefair").unlink()
-    for _ in range(times):
+    for _ in range(TIMES):
         with start(*command, start_new_session=True) as process:
             # Before the interpreter has come to our code, its own traceback is all there is.
             time.sleep(RNG.uniform(0.3, 1.0) * usual)
@@ -97,14 +94,14 @@ print(json.dumps(counts))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
-@TIMES
-def test_a_limit_of_memory_is_a_memory_error(times, tmp_path):
+@pytest.mark.processes
+def test_a_limit_of_memory_is_a_memory_error(tmp_path):
     """And the next fit, with memory again, gives the same numbers as ever."""
-    command = [sys.executable, "-c", SCRIPT, str(times), str(tmp_path)]
+    command = [sys.executable, "-c", SCRIPT, str(TIMES), str(tmp_path)]
     done = subprocess.run(
-        command, check=False, env=ENV, capture_output=True, text=True, timeout=100 + 10 * times
+        command, check=False, env=ENV, capture_output=True, text=True, timeout=100 + 10 * TIMES
     )
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
-    assert sum(counts.values()) == times
-    assert times < 10 or min(counts.values()) > 0
+    assert sum(counts.values()) == TIMES
+    assert TIMES < 10 or min(counts.values()) > 0

@@ -89,9 +89,9 @@ def test_raw_writes_into_out_and_agrees_with_transform(phi, dtype):
 
 @pytest.mark.parametrize("phi", MAPS, ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_started_fills_what_raw_returns_however_the_rows_are_cut(phi, dtype):
+def test_a_filler_writes_what_raw_returns_however_the_rows_are_cut(phi, dtype):
     phi, X = fitted(phi), MIXED
-    fill = phi.started(dtype)
+    fill = phi.filler(dtype)
     for start, stop in [(0, 7), (7, 40), (40, 60), (0, 60)]:
         rows = X[start:stop]
         out = np.full((len(rows), phi.n_raw_), np.nan, dtype)

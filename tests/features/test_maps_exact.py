@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from scalefair.features._columns import column_numbers
+from scalefair.features.product import column_numbers
 from scalefair.kernels import Categorical
 from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, ProductMap
 
@@ -177,10 +177,13 @@ def test_product_map_of_a_mixed_frame(whiten):
 
 
 class FloatsOnly(Identity):
-    def raw(self, X, out=None):
-        assert X.dtype == np.float64
-        assert X.flags.c_contiguous
-        return super().raw(X, out)
+    def filler(self, dtype):
+        def fill(X, out):
+            assert X.dtype == np.float64
+            assert X.flags.c_contiguous
+            out[...] = X
+
+        return fill
 
 
 def test_parts_get_plain_rows_even_of_a_mixed_frame():
@@ -223,17 +226,17 @@ def test_column_numbers(columns, expected):
 
 
 @pytest.mark.parametrize(
-    ("columns", "names", "error", "message"),
+    ("columns", "names", "error", "named"),
     [
-        (3, None, ValueError, "number 3 but X has 3 features"),
-        ("d", ["a", "b", "c"], ValueError, r"\['d'\] are not in X"),
-        ("a", None, ValueError, "names but X has none"),
-        ([True, False], None, ValueError, "mask of shape"),
-        ([], None, TypeError, "numbers, names, a slice or a mask"),
-        (slice(0, 0), None, ValueError, "selects no column"),
-        (1.5, None, TypeError, "numbers, names"),
+        (3, None, ValueError, "3"),
+        ("d", ["a", "b", "c"], ValueError, r"\['d'\]"),
+        ("a", None, ValueError, r"\['a'\]"),
+        ([True, False], None, ValueError, r"\[True, False\]"),
+        ([], None, TypeError, r"\[\]"),
+        (slice(0, 0), None, ValueError, r"slice\(0, 0"),
+        (1.5, None, TypeError, "1.5"),
     ],
 )
-def test_bad_columns(columns, names, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_columns(columns, names, error, named):
+    with pytest.raises(error, match=named):
         column_numbers(columns, 3, names)

@@ -126,6 +126,7 @@ def test_lengths_that_lie(tmp_path, contents):
         assert scanned(tmp_path, "none.parquet", bytes(content)) == "refused"
 
 
+@pytest.mark.processes
 def test_a_bomb_does_not_fill_the_memory(tmp_path):
     """A gigabyte of commas packed into a megabyte, under a limit of 3 GB of address space."""
     with gzip.open(tmp_path / "t.csv.gz", "wb", compresslevel=1) as file:

@@ -17,6 +17,7 @@ from scalefair import (
 from scalefair.features.landmarks import kmeans_plus_plus
 from scalefair.kernels import RBF, Laplace, Matern
 from scalefair.maps import Nystroem, RandomFourier
+from tests.errors import refused
 
 
 def rows(n=30):
@@ -31,7 +32,7 @@ def test_numbers_too_large_to_square(where):
     given = {"X": X, "y": y, "sample_weight": np.ones(30), "sensitive_features": s.astype(float)}
     given[where] = given[where].copy()
     given[where][3] = 1e155
-    with pytest.raises(ValueError, match=r"beyond 1e\+75"):
+    with refused("1e+75"):
         FairRidge().fit(**given)
 
 
@@ -40,21 +41,21 @@ def test_numbers_too_large_to_square_in_predict():
     for options in ({}, {"dtype": "float32"}):
         model = FairKernelRidge(random_state=0, **options).fit(X, y, sensitive_features=s)
         for value in (1e200, 1e20 if options else 1e80):
-            with pytest.raises(ValueError, match="beyond"):
+            with refused("1e+"):
                 model.predict(np.full((1, 2), value))
 
 
 def test_float32_rows_that_overflow_in_fit():
     X, y, s = rows()
-    with pytest.raises(ValueError, match=r"dtype='float32': X has .* beyond 1e\+15"):
+    with refused("float32", "X", "1e+15"):
         FairRidge(dtype="float32").fit(X * 1e20, y, sensitive_features=s)
 
 
 @pytest.mark.parametrize("kernel", [RBF(1e-160), Matern(1e-160), Laplace(1e-320)])
 def test_length_scales_too_small_for_the_data(kernel):
-    with pytest.raises(ValueError, match="too small for the size of X"):
+    with refused("length_scale", "X"):
         kernel(rows()[0])
-    with pytest.raises(ValueError, match="too small for the size of X"):
+    with refused("length_scale", "X"):
         kernel.against(rows()[0])(rows()[0], np.empty((30, 30)))
 
 
@@ -71,7 +72,7 @@ def test_a_length_scale_beyond_float32():
 def test_weights_too_large_to_compute_with(kind, penalty, eta):
     """They overflowed, or gave a constant."""
     X, y, s = rows()
-    with pytest.raises(ValueError, match="too large to compute with; use at most 1e"):
+    with refused("eta", "1e"):
         kind(eta=eta, penalty=penalty).fit(X, y, sensitive_features=s)
 
 
@@ -79,7 +80,7 @@ def test_a_loss_without_a_limit():
     """It went on with infinite numbers; a limit on the share is no infinite weight."""
     X, y, s = rows()
     given = {"penalty": "nocco_output", "random_state": 0}
-    with pytest.raises(ValueError, match="has no limit that can be computed for a general loss"):
+    with refused("eta=inf"):
         FairKernelRegressor(eta=np.inf, **given).fit(X, y, sensitive_features=s)
     fair = FairKernelRegressor(unfairness=0.01, **given).fit(X, y, sensitive_features=s)
     assert fair.output_share_ <= 0.01 + 1e-6
@@ -98,10 +99,10 @@ def test_no_direction_is_left():
 
 def test_angles_without_digits():
     """cos(1e18 x) depended on which rows were beside x."""
-    with pytest.raises(ValueError, match="have no digits left in float64"):
+    with refused("float64"):
         RandomFourier(length_scale=1e-18).fit(rows()[0])
     fitted = RandomFourier(length_scale=1e-6, random_state=0).fit(rows()[0])
-    with pytest.raises(ValueError, match="have no digits left in float64"):
+    with refused("float64"):
         fitted.transform(1e12 * rows()[0])
 
 
@@ -117,11 +118,11 @@ def test_a_level_that_only_rows_of_weight_zero_have():
 def test_weights_too_large_to_multiply():
     X, y, s = rows()
     for measure in (measures.hsic, measures.explained_share, measures.distance_correlation):
-        with pytest.raises(ValueError, match=r"sample_weight has .* beyond 1e\+75"):
+        with refused("sample_weight", "1e+75"):
             measure(y, s, sample_weight=np.full(30, 1e200))
-    with pytest.raises(ValueError, match=r"sample_weight has .* beyond 1e\+75"):
+    with refused("sample_weight", "1e+75"):
         measures.group_gaps(y, sensitive_features=s, sample_weight=np.full(30, 1e200))
-    with pytest.raises(ValueError, match=r"sample_weight has .* beyond 1e\+75"):
+    with refused("sample_weight", "1e+75"):
         Nystroem().fit(X, sample_weight=np.full(30, 1e200))
 
 
@@ -137,6 +138,20 @@ def test_distances_whose_squares_vanish(size):
         assert tiny == pytest.approx(plain, rel=1e-6)
 
 
+def test_weights_that_leave_one_row():
+    """Centred, 1e-13 of the weight is rounding error, and an angle would be 0/0."""
+    a = np.array([0.12573022, -0.13210486])
+    with refused("weight"):
+        measures.alignment(a, a, sample_weight=[1.61220083e07, 2.02560054e-06])
+
+
+def test_predictions_that_differ_between_folds_only():
+    """Within each fold f is constant: nothing of its variance is left to explain."""
+    s = [0.12573022, -0.13210486, 0.64042265, 0.10490012]
+    with refused("cv=2"):
+        measures.explained_share([2.0, 0.0, 0.0, 2.0], s, cv=2)
+
+
 def test_landmarks_of_rows_that_hardly_differ():
     """Squared distances of 1e-312 do not add up to 1 when divided by their sum."""
     X = rows()[0] * 1e-4
@@ -149,7 +164,7 @@ def test_constant_predictions_have_no_distribution():
     model = FairKernelClassifier(
         penalty="nocco_output", unfairness=0.0, fit_intercept=False, length_scale=1.0
     )
-    with pytest.raises(ValueError, match="constant"):
+    with refused("constant"):
         model.fit(np.zeros((20, 3)), y, sensitive_features=s)
 
 

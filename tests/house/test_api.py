@@ -116,6 +116,7 @@ def test_every_name_is_where_it_is_promised(module):
         assert inspect.getdoc(attribute(path))
 
 
+@pytest.mark.processes
 def test_modules_are_there_without_an_import_of_their_own():
     code = "import scalefair; print(scalefair.measures.hsic, scalefair.kernels.RBF(2.0))"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

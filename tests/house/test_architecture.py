@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import scalefair
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,20 +20,11 @@ MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|work|opt|mnt)/")
 NOT_OURS = {"__pycache__", "build", "dist", "htmlcov", "_build", "scalefair-report"}
 
 
-def _tracked() -> list[Path]:
-    git = ["git", "-C", str(ROOT), "ls-files", "-z"]
-    try:
-        names = subprocess.run(git, capture_output=True, check=True, text=True).stdout.split("\0")
-    except (OSError, subprocess.CalledProcessError):
-        names = []
-    return [path for name in names if name and (path := ROOT / name).is_file()]
-
-
 def _walked(folder: Path) -> Iterator[Path]:
-    """Files of a checkout without git: what .gitignore names is left out by hand."""
+    """The files of the checkout, without those that tools have left there."""
     for path in sorted(folder.iterdir()):
         ours = path.name not in NOT_OURS and (path.name == ".ci" or path.name[0] != ".")
-        if path.is_file() and path.name != "pyvenv.cfg":
+        if path.is_file() and path.name not in ("pyvenv.cfg", ".git"):
             yield path
         elif path.is_dir() and ours and not (path / "pyvenv.cfg").exists():
             yield from _walked(path)
@@ -56,23 +49,18 @@ def test_no_file_is_long():
 
 
 def test_no_text_names_a_machine():
-    texts = ((path, path.read_bytes()) for path in _tracked() or _walked(ROOT))
+    texts = ((path, path.read_bytes()) for path in _walked(ROOT))
     names = [path for path, text in texts if MACHINE_PATH.search(text.decode(errors="replace"))]
     assert names == []
 
 
-def test_imports_keep_to_the_order_of_the_rooms():
-    # In its own interpreter: import-linter configures logging and changes sys.path.
-    code = "from importlinter.cli import lint_imports\nprint(lint_imports(no_cache=True))"
-    output = fresh(code, ROOT)
-    assert output.splitlines()[-1] == "0", output
-
-
+@pytest.mark.processes
 def test_importing_scalefair_is_light(tmp_path):
     code = f"import sys\nimport scalefair\nprint(*(m for m in {LIGHT} if m in sys.modules))"
     assert fresh(code, tmp_path).split() == []
 
 
+@pytest.mark.processes
 def test_every_public_name_exists(tmp_path):
     assert len(set(scalefair.__all__)) == len(scalefair.__all__) > 0
     code = "import scalefair as m\nprint(*(n for n in m.__all__ if not hasattr(m, n)))"

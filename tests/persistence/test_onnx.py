@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import scalefair
 from scalefair import FairKernelClassifier, FairKernelRidge, FairRidge
-from scalefair.exporting._inputs import MISSING
+from scalefair.exporting.onnx import MISSING
 from scalefair.kernels import RBF, Laplace, Linear, Scaled
 from tests.models import MODELS, fitted, numbers, pay, rows
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from scalefair._distinct import distinct
+from scalefair._hash import distinct
 
 
 @given(arrays(np.float64, st.tuples(st.integers(1, 20), st.integers(1, 3)),

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from scalefair._linalg import check_finite
 from scalefair._typing import Array
 from scalefair.data.frames import (
     Column,
@@ -20,6 +19,7 @@ from scalefair.data.frames import (
     kinds_differ,
     n_rows,
 )
+from scalefair.errors import check_finite
 
 _LEVEL_LIMIT = 1_000_000
 """A column with more levels is an identifier, and would fill the memory of a long fold."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from scalefair._typing import Array, Rows
 from scalefair.kernels import Kernel
-from scalefair.kernels.checks import LengthScale, as_adjoint, as_output, as_rows
+from scalefair.kernels.base import LengthScale, as_adjoint, as_output, as_rows
 from scalefair.solve.dense.prior import FairPrior, prior_of
 from scalefair.solve.dense.ridge import (
     Spectrum,

@@ -15,8 +15,8 @@ import numpy as np
 
 from scalefair._typing import Array, FeatureMap
 from scalefair.data.sources import ChunkSource
-from scalefair.features._moving import MovingNystroem
 from scalefair.features.design import Design, chunk_rows
+from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Kernel
 from scalefair.moments import accumulate
 from scalefair.moments.gradient import length_scale_gradient

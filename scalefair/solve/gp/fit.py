@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap
-from scalefair.features._moving import MovingNystroem
 from scalefair.features.design import whitened
+from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Kernel, Scaled
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues

@@ -1,0 +1,248 @@
+"""What all explicit feature maps share: φ(x) = raw(x) @ linear_."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, FeatureMap, Rows
+from scalefair.errors import check_finite
+from scalefair.kernels import Kernel
+
+Filler = Callable[[Any, Rows], None]
+"""Writes raw(x) of rows, its first argument, into the second."""
+
+
+class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A scikit-learn transformer φ(x) = raw(x) @ linear_ from inputs to features.
+
+    `transform` validates its input. `raw` and `filler` do not: they are what runs on every chunk
+    of a big data set, from several threads at once, so they never change the map.
+
+    Attributes
+    ----------
+    n_raw_ : int
+        Number of columns of `raw`.
+    linear_ : array of shape (n_raw_, n_features_out) or None
+        The linear part, always float64; None means the identity.
+    """
+
+    n_raw_: int
+    linear_: Array | None
+
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:  # noqa: ARG002
+        """Learn the map.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs, or a sample of them.
+        y : ignored
+        sample_weight : array-like of shape (n,), optional
+            Weight 0 leaves a row out, weight 2 is the row twice.
+
+        Returns
+        -------
+        self
+        """
+        X = self._validated(X, reset=True)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        check_finite("sample_weight", weight)
+        self._learn(X, weight)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the features φ(x).
+
+        Parameters
+        ----------
+        X : array-like of shape (k, d)
+
+        Returns
+        -------
+        array of shape (k, n_features_out), float32 for float32 input, else float64
+        """
+        check_is_fitted(self)
+        raw = self.raw(self._validated(X, reset=False))
+        return raw if self.linear_ is None else raw @ self.linear_.astype(raw.dtype, copy=False)
+
+    def raw(self, X: Any, out: Rows | None = None) -> Rows:
+        """Return the rows before the linear part, without validation.
+
+        Parameters
+        ----------
+        X : array of shape (k, d), C-ordered, float32 or float64
+        out : array of shape (k, n_raw_), C-ordered, optional
+            Where to write. Its dtype is the dtype of the computation; without it that of X is.
+
+        Returns
+        -------
+        array of shape (k, n_raw_)
+            `out` if given.
+        """
+        if out is None:
+            dtype = np.float32 if X.dtype == np.float32 else np.float64
+            out = np.empty((X.shape[0], self.n_raw_), dtype)
+        self.filler(out.dtype)(X, out)
+        return out
+
+    @abstractmethod
+    def filler(self, dtype: DTypeLike) -> Filler:
+        """Return the function that fills rows of that dtype with `raw`, for one pass.
+
+        What does not depend on the rows is computed beforehand. Not to be shared by threads, nor
+        kept: it does not follow changes of the map.
+        """
+
+    @abstractmethod
+    def _learn(self, X: Any, weight: Array) -> None:
+        """Set the fitted attributes from valid rows and weights."""
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features φ(x) has."""
+        return n_features(self)
+
+    @property
+    def _n_features_out(self) -> int:
+        return n_features(self)
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """Return rows of floats, or of anything where the map takes categories."""
+        categories = get_tags(self).input_tags.categorical
+        dtype = None if categories else [np.float64, np.float32]
+        X = validate_data(self, X, dtype=dtype, order="C", reset=reset)
+        check_finite("X", X, LARGEST_SINGLE if X.dtype == np.float32 else LARGEST)
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class LengthScaleMap(BaseMap):
+    """A feature map of a kernel with length scales θ, one or one per input.
+
+    A function L of the features Φ has the gradient Σ_ij ∂L/∂Φ_ij · ∂φ_ij/∂log θ_l. With
+    Φ = raw @ linear_ it is a sum over rows, `raw_gradient`, and one term for all rows together,
+    `linear_gradient`.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        Its `theta` are the length scales, in the order of the gradients.
+    """
+
+    kernel_: Kernel
+
+    @abstractmethod
+    def with_length_scale(self, theta: Any) -> Self:
+        """Return a fitted copy with other length scales: the same landmarks, or the same draw.
+
+        Parameters
+        ----------
+        theta : float or array of shape (n_hyper,)
+        """
+
+    @abstractmethod
+    def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
+        """Return Σ_ij dRaw_ij ∂raw_ij/∂log θ_l of some rows.
+
+        Parameters
+        ----------
+        X : array of shape (k, d)
+        raw : array of shape (k, n_raw_)
+            `raw(X)`, which the caller has at hand.
+        dRaw : array of shape (k, n_raw_)
+            ∂L/∂raw.
+
+        Returns
+        -------
+        array of shape (n_hyper,)
+        """
+
+    @abstractmethod
+    def linear_gradient(self, product: Array) -> Array:
+        """Return what the linear part's dependence on θ adds, for all rows at once.
+
+        Parameters
+        ----------
+        product : array of shape (n_features_out, n_features_out)
+            Φᵀ(∂L/∂Φ), summed over the rows. It is all that the gradient through `linear_` needs.
+
+        Returns
+        -------
+        array of shape (n_hyper,)
+        """
+
+
+class Buffer:
+    """Rows that are written again and again; new memory costs a page fault every 4 kB.
+
+    Parameters
+    ----------
+    width : int
+        Columns.
+    dtype : numpy dtype
+        Of the numbers.
+    """
+
+    def __init__(self, width: int, dtype: DTypeLike) -> None:
+        self._rows: Rows = np.empty((0, width), dtype)
+
+    def rows(self, count: int) -> Rows:
+        """Return so many rows, valid until the next call."""
+        if len(self._rows) < count:
+            self._rows = np.empty((count, self._rows.shape[1]), self._rows.dtype)
+        return self._rows[:count]
+
+
+def start_raw(feature_map: Any, dtype: DTypeLike) -> Filler:
+    """Return what fills rows with `raw`, by `BaseMap.filler` where the map has it."""
+    if hasattr(feature_map, "filler"):
+        return feature_map.filler(dtype)  # type: ignore[no-any-return]
+    return lambda X, out: feature_map.raw(X, out=out)
+
+
+def row_filler(feature_map: Any, dtype: DTypeLike, *, whiten: bool) -> Filler:
+    """Return what fills rows, raw or whitened: all that a pass needs once is made here."""
+    raw, linear = start_raw(feature_map, dtype), feature_map.linear_
+    if not whiten or linear is None:
+        return raw
+    matrix, buffer = linear.astype(dtype), Buffer(feature_map.n_raw_, dtype)
+
+    def fill(X: Any, out: Rows) -> None:
+        rows = buffer.rows(len(X))
+        raw(X, rows)
+        np.matmul(rows, matrix, out=out)
+
+    return fill
+
+
+def n_features(feature_map: FeatureMap) -> int:
+    """Columns of φ(x)."""
+    linear = feature_map.linear_
+    return int(feature_map.n_raw_ if linear is None else linear.shape[1])
+
+
+def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> Array:
+    """φ(x) = raw(x) @ linear_, without validation."""
+    rows: Any = feature_map.raw(values, out=np.empty((len(values), feature_map.n_raw_), dtype))
+    linear = feature_map.linear_
+    return np.asarray(rows if linear is None else rows @ linear.astype(dtype, copy=False))
+
+
+def seed_of(random_state: Any) -> int:
+    """Return an int as it is; draw a seed from a RandomState, or from numpy's global one (None)."""
+    if isinstance(random_state, Integral) and 0 <= int(random_state) < 2**63:
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**63 - 1, dtype=np.int64))
