@@ -83,8 +83,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : object of scalefair
-        Predictions after :func:`load` are equal to the bit. `checkpoint`, a path, and requests of
-        metadata (`set_fit_request`) are not kept.
+        Predictions after :func:`load` are equal to the bit. Requests of metadata
+        (`set_fit_request`) are not kept.
     path : path
         One file; replaced only once the new one is complete, with the permissions of the old one.
 
@@ -304,6 +304,8 @@ def _is_data(cls: type, name: str) -> bool:
     No method, no property, nothing of Python's own, and nothing that a class does not have but that
     somebody might ask it for, such as `codes` of a map.
     """
+    if name in getattr(cls, "__dataclass_fields__", ()):
+        return True
     own = getattr(cls, name, None)
     hidden = callable(own) or isinstance(own, property | cached_property)
     known = name in _parameters(cls) or name.startswith("_") or name.endswith("_")
