@@ -73,9 +73,6 @@ SKIPPED = {
 }  # fmt: skip
 """Training rows; and routing and callbacks, which belong to a session."""
 
-PATHS = {"checkpoint"}
-"""Parameters that name a place on a machine: None in every file."""
-
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator (or map, encoder, path, moments) to one file, all or nothing.
@@ -196,7 +193,7 @@ class _ModelWriter:
         self._alive.append(value)
         self.objects.append({"class": name})
         state = {
-            key: self.state(None if key in PATHS else item, f"{where}.{key}")
+            key: self.state(item, f"{where}.{key}")
             for key, item in attributes(value).items()
             if key not in SKIPPED and not _is_cache(type(value), key)
         }
@@ -263,7 +260,7 @@ class _ModelReader:
         made: Any = object.__new__(cls)
         _set_defaults(made)
         for key, item in entry["state"].items():
-            if not _is_data(cls, key) or (key in PATHS and item is not None):
+            if not _is_data(cls, key):
                 raise ValueError(f"{entry['class']} has no attribute {key!r:.50} that can be set")
             object.__setattr__(made, key, self.value(item))
         check_shapes(made)

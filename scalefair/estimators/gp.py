@@ -21,10 +21,9 @@ from scalefair.estimators.gp_base import (
     given,
 )
 from scalefair.estimators.parameters import documented
-from scalefair.features._moving import MovingNystroem
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
-from scalefair.features.nystroem import Nystroem
+from scalefair.features.nystroem import MovingNystroem, Nystroem
 from scalefair.features.rows import open_predict_rows
 from scalefair.solve.dense.process import ExactLaw, fit_dense
 from scalefair.solve.dense.rows import exact_rows

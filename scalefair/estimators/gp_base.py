@@ -26,8 +26,8 @@ from scalefair.errors import (
     check_weight_or_limit,
 )
 from scalefair.estimators.base import FairEstimator
-from scalefair.features._base import standard_deviation
 from scalefair.features.design import Design
+from scalefair.features.landmarks import standard_deviation
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training, input_map, sensitive_map

@@ -132,23 +132,22 @@ class FairKernelRidge(RidgeBase):
             control_features=control_features,
         )  # fmt: skip
 
-    def _is_dual(self) -> bool:
-        exact = self._map_spec().is_exact
-        return exact and self.unfairness is None and self.output_kernel is None
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.base_estimator is not None and self._is_dual():
+        weighted = self.unfairness is None and self.output_kernel is None
+        if self.base_estimator is not None and weighted and self._map_spec().is_exact:
             raise ValueError(
                 "base_estimator joins explicit features, which feature_map='exact' with a weight "
                 "eta does not have; use feature_map='nystroem', or a limit unfairness="
             )
 
-    def _learn_design(self, training: Training, config: Config) -> dict[str, Any]:
+    def _learn_rows(self, training: Training, config: Config) -> dict[str, Any]:
         # Under control the penalty needs the moments: then every row is a landmark.
-        if self._is_dual() and training.preparation.control_encoder is None:
+        controlled = training.preparation.control_encoder is not None
+        weighted = self.unfairness is None and self.output_kernel is None
+        if training.spec.is_exact and weighted and not controlled:
             return self._learn_dual(training)
-        return super()._learn_design(training, config)
+        return super()._learn_rows(training, config)
 
     def _solve_rows(
         self, training: Training, design: Design, config: Config

@@ -58,11 +58,10 @@ class RidgeBase(Regression):
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
         config = current_config()
-        training = self._train(checked, given, config.dtype)
-        return self._learn_design(training, config)
+        return self._learn_rows(self._train(checked, given, config.dtype), config)
 
-    def _learn_design(self, training: Training, config: Config) -> dict[str, Any]:
-        """Return the attributes of a fit with explicit features."""
+    def _learn_rows(self, training: Training, config: Config) -> dict[str, Any]:
+        """Return the attributes of a fit to surveyed rows."""
         design = learn_design(
             training, dtype=config.dtype, sees_sensitive=self._sees_sensitive(),
             curved=self.output_kernel is not None,

@@ -10,10 +10,10 @@ import numpy as np
 
 from scalefair._hash import digest
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
-from scalefair.features._base import standard_deviation
-from scalefair.features.crossed import Crossed, features, n_features
+from scalefair.features.base import n_features, whitened
 from scalefair.features.design import Block, counted_rows
-from scalefair.features.mixed import CROSSED, mixed_map
+from scalefair.features.landmarks import standard_deviation
+from scalefair.features.mixed import CROSSED, Crossed, mixed_map
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.units import Units, units_of
 
@@ -41,7 +41,7 @@ class Control(Block):
 
     def rows(self, chunk: Chunk) -> Rows:
         """Return υ(c); zero for rows of weight zero."""
-        return counted_rows(partial(features, self.upsilon), chunk, chunk.c)
+        return counted_rows(partial(whitened, self.upsilon), chunk, chunk.c)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ class Curve(Block):
         """Return the columns of a chunk; zero for rows of weight zero."""
 
         def of(at: Any) -> Array:
-            own = features(self.kappa, np.ascontiguousarray(chunk.h[at]))
+            own = whitened(self.kappa, np.ascontiguousarray(chunk.h[at]))
             if self.crossed is None:
                 return own
             return np.hstack([own, self.crossed.rows(chunk.s[at], chunk.h[at])])

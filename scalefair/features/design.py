@@ -21,7 +21,7 @@ from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.data.sources._source import cut_chunk
-from scalefair.features._base import Buffer, start_raw
+from scalefair.features.base import n_features, row_filler, whitened
 from scalefair.features.units import Units, units_of
 
 CODED_ROWS = 8192
@@ -107,8 +107,9 @@ class Design:
     @cached_property
     def blocks(self) -> dict[str, int]:
         """Widths of the blocks of a row."""
-        phi = {"phi": _width(self.phi, whiten=self.whiten_rows)}
-        psi = {} if self.psi is None else {"psi": _width(self.psi, whiten=True)}
+        width = n_features(self.phi) if self.whiten_rows else int(self.phi.n_raw_)
+        phi = {"phi": width}
+        psi = {} if self.psi is None else {"psi": n_features(self.psi)}
         beside = {block.name: block.width for block in self.beside}
         return {**phi, **psi, **beside, "y": self.n_targets}
 
@@ -164,13 +165,13 @@ class Design:
 
     def start_phi(self) -> Callable[[Any, Rows], None]:
         """Return the function that writes rows of φ into `out`, for one thread and one pass."""
-        return _started(self.phi, self.dtype, whiten=self.whiten_rows)
+        return row_filler(self.phi, self.dtype, whiten=self.whiten_rows)
 
     def start_psi(self) -> Callable[[Chunk, Rows], None]:
         """The same for ψ; zero for rows of weight zero, whose groups ψ need not know."""
         if self.psi is None:
             return _no_rows
-        rows_of = _started(self.psi, np.float64, whiten=True)
+        rows_of = row_filler(self.psi, np.float64, whiten=True)
 
         def fill(chunk: Chunk, out: Rows) -> None:
             if chunk.weight is None or np.all(chunk.weight):
@@ -190,7 +191,7 @@ class Design:
         """Coefficients of the raw rows of each map, so that predictions skip the linear part."""
         parts, start = {}, 0
         linear = {"phi": self.phi.linear_, "psi": None if self.psi is None else self.psi.linear_}
-        whitened_blocks = self.blocks | {"phi": _width(self.phi, whiten=True)}
+        whitened_blocks = self.blocks | {"phi": n_features(self.phi)}
         for name in self.features:
             stop = start + whitened_blocks[name]
             matrix, part = linear.get(name), coef[start:stop]
@@ -266,28 +267,8 @@ def _coded(design: Design, coef: Array) -> Callable[[Any], Array]:
     return lambda x: np.asarray(padded[codes(x)].sum(axis=0))
 
 
-def _started(feature_map: Any, dtype: Any, *, whiten: bool) -> Callable[[Any, Rows], None]:
-    """Return what fills rows, raw or whitened: all that a pass needs once is made here."""
-    raw, linear = start_raw(feature_map, dtype), feature_map.linear_
-    if not whiten or linear is None:
-        return raw
-    matrix, buffer = linear.astype(dtype), Buffer(feature_map.n_raw_, dtype)
-
-    def fill(values: Any, out: Rows) -> None:
-        rows = buffer.rows(len(values))
-        raw(values, rows)
-        np.matmul(rows, matrix, out=out)
-
-    return fill
-
-
 def _no_rows(chunk: Chunk, out: Rows) -> None:
     """There is no ψ to write."""
-
-
-def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
-    linear = feature_map.linear_ if whiten else None
-    return int(feature_map.n_raw_ if linear is None else linear.shape[1])
 
 
 def counted_rows(rows_of: Callable[[Any], Rows], chunk: Chunk, values: Any) -> Rows:
@@ -299,9 +280,3 @@ def counted_rows(rows_of: Callable[[Any], Rows], chunk: Chunk, values: Any) -> R
     rows = np.zeros((chunk.n_rows, some.shape[1]))
     rows[counted] = some
     return rows
-
-
-def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> Rows:
-    """φ(x) = raw(x) @ linear_, without validation."""
-    raw = feature_map.raw(values, out=np.empty((len(values), feature_map.n_raw_), dtype))
-    return raw if feature_map.linear_ is None else raw @ feature_map.linear_.astype(dtype)

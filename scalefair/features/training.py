@@ -22,12 +22,13 @@ from scalefair.data.encoding import (
 from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import MISSING_SENSITIVE, check_choice, check_count, check_flag
-from scalefair.features._base import fitted_kernel, seed_of
+from scalefair.features.base import seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
 from scalefair.features.design import Block, Design
 from scalefair.features.exact import Identity, OneHot
 from scalefair.features.fourier import RandomFourier
+from scalefair.features.landmarks import fitted_kernel
 from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap

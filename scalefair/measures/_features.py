@@ -15,7 +15,7 @@ from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Accumulator, Array, Chunk, FeatureMap, Rows
 from scalefair.data.sources._source import cut_chunk
 from scalefair.errors import check_count
-from scalefair.features.design import whitened
+from scalefair.features.base import whitened
 from scalefair.features.landmarks import distinct_rows
 from scalefair.features.mixed import coded_columns, mixed_map, with_rare_groups
 from scalefair.features.units import units_of

@@ -10,8 +10,7 @@ import numpy as np
 from scalefair._hash import distinct
 from scalefair._typing import Array, FeatureMap
 from scalefair.errors import check_choice, check_count
-from scalefair.features.base import seed_of
-from scalefair.features.design import whitened
+from scalefair.features.base import seed_of, whitened
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._kernels import check_kernel, gram_of
 from scalefair.measures._null import (

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array, Chunk, Rows, Source
-from scalefair.features.design import Design, chunk_rows, whitened
+from scalefair.features.base import whitened
+from scalefair.features.design import Design, chunk_rows
 from scalefair.moments.gradient import LengthScaleMap, with_gradient
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scalefair.estimators._folds import balanced_fold, make_folds
 from sklearn.model_selection import (
     KFold,
     PredefinedSplit,
@@ -13,8 +14,6 @@ from sklearn.model_selection import (
     ShuffleSplit,
     TimeSeriesSplit,
 )
-
-from scalefair.estimators._folds import balanced_fold, make_folds
 
 
 @given(count=st.integers(2, 9), seed=st.integers(0, 2**63), first=st.integers(0, 10**9))

@@ -6,6 +6,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from scalefair.estimators._output import output_objective
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -14,7 +15,6 @@ from sklearn.preprocessing import OneHotEncoder
 
 import scalefair
 from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge, FairRidge
-from scalefair.estimators._output import output_objective
 from scalefair.kernels import RBF
 from scalefair.losses import Logistic, Squared
 from scalefair.moments import output_features

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scalefair.estimators._iterative import WIDE, is_iterative
 from sklearn.linear_model import LinearRegression
 
 from scalefair import FairKernelRidge, FairKernelRidgeCV
-from scalefair.estimators._iterative import WIDE, is_iterative
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import numpy as np
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, FeatureMap
 from scalefair.features import ConcatMap, Identity, ProductMap
-from scalefair.features.crossed import features
+from scalefair.features.base import whitened as features
 from scalefair.features.training import Training, input_kernel, sensitive_map
 from scalefair.features.units import units_of
 from scalefair.kernels import Kernel

@@ -27,7 +27,7 @@ import numpy as np
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.features import Nystroem
-from scalefair.features.design import whitened
+from scalefair.features.base import whitened
 from scalefair.solve.gp.averaged import averaged_probability
 from scalefair.solve.gp.gaussian import GaussianFunction
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap
-from scalefair.features.design import whitened
+from scalefair.features.base import whitened
 from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Kernel, Scaled
 from scalefair.moments import Moments
