@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._hash import attributes
-from scalefair.data import encoding
-from scalefair.data.encoding import _statistics
+from scalefair.data import columns, encoding
 from scalefair.data.prepare import Preparation
 from scalefair.errors import UnsavableError
 from scalefair.features import base_model, blocks, mixed
@@ -49,8 +48,8 @@ CLASSES: dict[str, type] = {
         estimators.FairGPRegressor, distribution.FeatureLaw, ExactLaw, GaussianFunction,
         estimators.FairGPClassifier, distribution.LatentLaw,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
-        encoding.LevelCode, encoding.NumberCode,
-        _statistics.Spread, encoding.ColumnStatistics, encoding.TableStatistics,
+        columns.LevelCode, columns.NumberCode,
+        columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
         maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,

@@ -15,7 +15,7 @@ from scalefair._hash import distinct
 from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import Together, frames
 from scalefair.data.sources import ArraySource
-from scalefair.data.together import View
+from scalefair.data.survey import View
 from scalefair.measures import (
     conditional_hsic_test,
     distance_correlation,

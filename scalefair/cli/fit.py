@@ -143,7 +143,7 @@ def fit_model(
     estimator: Any, data: Data, roles: Roles, console: Console
 ) -> tuple[Any, Roles, list[str]]:
     """Fit, leaving out inputs that no model could use; return also what is left, and why."""
-    from scalefair.data.encoding import UselessColumnError
+    from scalefair.errors import UselessColumnError
 
     notes = []
     for name in data.identifiers([name for name in roles.inputs if name not in roles.sensitive]):

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalefair import __version__
 from scalefair.cli import _options
 from scalefair.cli._data import ADULT_SENSITIVE, Data, Reading, is_csv, split_names
 from scalefair.cli._output import Console, FitProgress, check_folder
 
 if TYPE_CHECKING:
-    from scalefair.report import Problem
+    from scalefair.report import ReportProblem
 
 MODELS = {
     "ridge": "FairKernelRidgeCV", "classifier": "FairKernelClassifier", "gp": "FairGPRegressor",
@@ -62,7 +61,7 @@ def frontier(
     scalefair frontier 'pay/*.csv' --target pay --sensitive sex --unfairness 0.01 --json
     scalefair frontier loans.csv --target repaid --sensitive race --model classifier
     """
-    from scalefair.data.encoding import UselessColumnError
+    from scalefair.errors import UselessColumnError
     from scalefair.report import as_record, fit_frontier, headline, write_report
 
     check_folder(out)
@@ -83,7 +82,7 @@ def frontier(
         "target": result.problem.target, "sensitive": list(result.problem.sensitive),
         "weight": None,
     }  # fmt: skip
-    page = write_report(result, out, __version__)
+    page = write_report(result, out)
     console.result({**as_record(result), "report": page}, f"{page}: {headline(result)}")
 
 
@@ -94,7 +93,7 @@ def _estimator(model: str, **options: Any) -> Any:
     return getattr(scalefair, MODELS[model])(**own, **options)
 
 
-def _dropped(error: Any, problem: Problem, drop: tuple[str, ...], console: Console) -> Any:
+def _dropped(error: Any, problem: ReportProblem, drop: tuple[str, ...], console: Console) -> Any:
     """Leave out an input that no model can use, and say so; a sensitive column is an error."""
     if error.column in problem.sensitive:
         raise error
@@ -114,7 +113,7 @@ def _check_named(data: str | None, target: str | None, sensitive: tuple[str, ...
 def _problem(
     table: Data, reading: Reading, console: Console, *, target: str | None,
     sensitive: tuple[str, ...], drop: tuple[str, ...], seed: int,
-) -> Problem:  # fmt: skip
+) -> ReportProblem:  # fmt: skip
     if target is None:
         return _adult_problem(table, sensitive, drop)
     (target,) = table.find("--target", [target])
@@ -137,7 +136,7 @@ def _problem(
 
 
 def _is_large(scan: Any) -> bool:
-    files = scan.files.found
+    files = scan.files.listing
     size = sum(int(files.filesystem.size(path) or 0) for path in files.paths)
     cells = (scan.n_rows or 0) * len(scan.columns)
     return size > LARGE_BYTES or cells > LARGE_CELLS
@@ -153,10 +152,10 @@ def _python_of(reading: Reading, table: Data, left_out: list[str]) -> str:
     return f"scalefair.scan_{kind}" + (f".drop({left_out!r})" if left_out else "")
 
 
-def _adult_problem(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -> Problem:
+def _adult_problem(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -> ReportProblem:
     from scalefair.data.frames import drop_columns, take_columns
     from scalefair.datasets import load_adult
-    from scalefair.report import Problem, Sample
+    from scalefair.report import ReportProblem, ReportRows
 
     sensitive, dropped = (
         table.find("--sensitive", names or ADULT_SENSITIVE),
@@ -166,8 +165,8 @@ def _adult_problem(table: Data, names: tuple[str, ...], drop: tuple[str, ...]) -
     for subset in ("train", "test"):
         part = load_adult(subset=subset)
         X, s = drop_columns(part.data, dropped), take_columns(part.data, sensitive)
-        parts.append(Sample(X, part.target.astype(float), s))
-    return Problem(
+        parts.append(ReportRows(X, part.target.astype(float), s))
+    return ReportProblem(
         source="Adult census data of 1994, built in",
         target="income above 50,000 dollars",
         sensitive=sensitive,

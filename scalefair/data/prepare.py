@@ -11,7 +11,7 @@ from scalefair._linalg import check_finite
 from scalefair._typing import LARGEST_SINGLE, Chunk
 from scalefair.data import frames
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder
-from scalefair.data.survey import located
+from scalefair.errors import located
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Preparation:
     def encode(self, chunk: Chunk) -> Chunk:
         """Turn x, s and c of a split chunk into numbers; an error says where they come from."""
         x, s, c = chunk.x, chunk.s, chunk.c
-        with located(chunk):
+        with located(chunk.where):
             if self.encoder is not None:
                 x = np.asarray(self.encoder.transform(x))
             else:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS
 from scalefair.data.sources import ArraySource, ChunkSource
-from scalefair.data.sources._source import PARTS
+from scalefair.data.sources.base import PARTS
 from scalefair.errors import (
     FINITE,
     MISSING_SENSITIVE,

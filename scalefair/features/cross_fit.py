@@ -22,7 +22,7 @@ from scalefair.data.folds import Folds, make_folds
 from scalefair.data.progress import Progress
 from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, Sampler
 from scalefair.data.sources._dask_rows import without_columns
-from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base_model import (
     BaseModel,
@@ -309,7 +309,7 @@ def in_threads(work: Callable[[int], Any], count: int, n_jobs: int | None) -> li
                     return
                 results[k] = work(k)
 
-    run_lanes(run, threads, stop)
+    run_threads(run, threads, stop)
     return results
 
 
@@ -319,7 +319,7 @@ def _rows_to_fit(training: Training, size: int) -> tuple[Chunk, NDArray[np.int64
     if isinstance(source, ArraySource):
         chunk = Chunk(source.x, source.s, source.y, source.weight)
         return split(chunk), np.arange(source.n_rows)
-    sample = source.fold(partial(Sampler, int(size), training.seed), 65536).in_row_order()
+    sample = source.fold(partial(Sampler, int(size), training.seed), 65536)
     return split(sample.chunk()), sample.rows
 
 

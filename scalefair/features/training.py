@@ -12,13 +12,8 @@ from sklearn.base import clone
 
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, survey_rows
-from scalefair.data.encoding import (
-    ControlEncoder,
-    SensitiveEncoder,
-    TableEncoder,
-    sensitive_statistics,
-    warn_of_codes,
-)
+from scalefair.data.columns import sensitive_statistics
+from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, warn_of_codes
 from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import MISSING_SENSITIVE, check_choice, check_count, check_flag

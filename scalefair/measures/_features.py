@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Accumulator, Array, Chunk, FeatureMap, Rows
-from scalefair.data.sources._source import cut_chunk
+from scalefair.data.sources.base import cut_chunk
 from scalefair.errors import check_count
 from scalefair.features.base import whitened
 from scalefair.features.landmarks import distinct_rows

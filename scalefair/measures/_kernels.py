@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._typing import Array
-from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.errors import check_choice
 from scalefair.features.landmarks import fitted_kernel
 from scalefair.kernels import Categorical, Kernel
@@ -160,7 +160,7 @@ def pair_sums(K: KernelBlock, L: KernelBlock, A: Array, B: Array, weight: Array)
             sums.add(rows, columns, K(A[rows], A[columns]), L(B[rows], B[columns]))
         return sums.result()
 
-    first, *others = run_lanes(work, lanes, stop)
+    first, *others = run_threads(work, lanes, stop)
     return sum(others, first)
 
 

@@ -17,7 +17,7 @@ from scipy.stats import random_table
 from scalefair import _jit
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.moments import Moments
 
 NEGLIGIBLE_VARIANCE = 1e-6
@@ -171,7 +171,7 @@ def permuted_statistics(
     def work(lane: int) -> list[float]:
         return [one(number) for number in range(lane, count, lanes) if not stop.is_set()]
 
-    return np.concatenate([np.array(part) for part in run_lanes(work, lanes, stop)])
+    return np.concatenate([np.array(part) for part in run_threads(work, lanes, stop)])
 
 
 @dataclass(frozen=True, eq=False)

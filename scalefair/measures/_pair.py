@@ -13,16 +13,12 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk
 from scalefair.data import Look, OpenedRows, PartSurvey, frames, open_rows, survey_rows
-from scalefair.data.encoding import (
-    ColumnStatistics,
-    SensitiveEncoder,
-    TableStatistics,
-    warn_of_codes,
-)
+from scalefair.data.columns import ColumnStatistics, TableStatistics
+from scalefair.data.encoding import SensitiveEncoder, warn_of_codes
 from scalefair.data.frames import Kind
 from scalefair.data.sources import ArraySource, ChunkSource, Sample
-from scalefair.data.survey import named, present
-from scalefair.errors import CannotJudgeError
+from scalefair.data.survey import present
+from scalefair.errors import CannotJudgeError, located
 from scalefair.features.mixed import SAMPLE_ROWS
 
 MAX_GROUPS = 1000
@@ -264,10 +260,8 @@ def _numeric(rows: OpenedRows, change: Any) -> ChunkSource:
 
 def numeric_sample(sample: Sample, change: Any) -> Sample:
     """Return a sample with its rows as numbers."""
-    ordered = sample.in_row_order()
-    chunk = change(ordered.chunk())
-    parts = (chunk.x, chunk.s, None, chunk.weight, None, None)
-    return Sample(ordered.size, ordered.hashes, ordered.rows, parts)
+    chunk = change(sample.chunk())
+    return replace(sample, parts=(chunk.x, chunk.s, None, chunk.weight, None, None))
 
 
 def _numbers(names: Sequence[str], encoders: Sequence[SensitiveEncoder], chunk: Chunk) -> Chunk:
@@ -281,7 +275,7 @@ def _encoded(name: str, encoder: SensitiveEncoder, part: Any, index: NDArray[np.
     """Numbers and codes of the rows that count; 0 in the others, whose levels nobody knows."""
     table = frames.as_table(part, one_column=True)
     n = frames.n_rows(table)
-    with named(name):
+    with located(name):
         if len(index) == n:
             return np.asarray(encoder.transform(table))
         out = np.zeros((n, encoder.n_features_in_))

@@ -3,13 +3,13 @@
 from scalefair.report.frontier import Frontier, fit_frontier
 from scalefair.report.groups import between_share, cross, group_table
 from scalefair.report.page import make_report, write_report
-from scalefair.report.problem import Problem, Sample, from_scan, from_table
+from scalefair.report.problem import ReportProblem, ReportRows, from_scan, from_table
 from scalefair.report.words import as_record, headline
 
 __all__ = [
     "Frontier",
-    "Problem",
-    "Sample",
+    "ReportProblem",
+    "ReportRows",
     "as_record",
     "between_share",
     "cross",

@@ -9,27 +9,31 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import roc_auc_score
 
 from scalefair._typing import Array
 from scalefair.data import frames
+from scalefair.errors import InputError
 from scalefair.estimators import (
     FairGPClassifier,
     FairGPRegressor,
     FairKernelClassifier,
     FairKernelRegressor,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
 )
 from scalefair.moments.products import CrossMoments
-from scalefair.plots import row_at
 from scalefair.plots.figures import predicted
-from scalefair.report.groups import Groups, Share, between_share, cross, share_and_error
-from scalefair.report.independence import independence
-from scalefair.report.problem import Problem, Sample
+from scalefair.plots.path import held_out, row_at, unbeaten
+from scalefair.report.groups import (
+    Groups,
+    Interval,
+    between_share,
+    cross,
+    independence,
+    normal_interval,
+    share_and_error,
+)
+from scalefair.report.problem import ReportProblem, ReportRows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,21 +48,9 @@ class Scores:
 
     r2: float
     rmse: float
-    share: Share
+    share: Interval
     accuracy: float | None = None
     auc: float | None = None
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What fairness costs: the loss of R² relative to R² without it, and its 95 % interval.
-
-    NaN where the model without the penalty predicts no better than the mean.
-    """
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +59,7 @@ class Frontier:
 
     Parameters
     ----------
-    problem : Problem
+    problem : ReportProblem
         The data.
     estimator : fitted estimator
         The chosen model.
@@ -78,28 +70,32 @@ class Frontier:
         probability of the second one.
     groups : Groups
         The groups of the held-out rows.
+    table : DataFrame
+        The models of the frontier: one row per (alpha, eta) with cross-validated values, or one
+        per eta with those of the held-out rows.
+    front : DataFrame
+        The rows of the table that no other beats in both accuracy and fairness.
     seconds : float
         How long fitting took.
     notes : tuple of str
         Warnings raised on the way.
     scored : pair of arrays of shape (n,), default=None
         The scores whose dependence is limited, where predictions are a function of them.
-    test_table : DataFrame, default=None
-        The models of the frontier on the held-out rows, where there is no cross-validation.
     tests : DataFrame, default=None
         Tests of independence; None where there are none, for the reason `untested`.
     """
 
-    problem: Problem
+    problem: ReportProblem
     estimator: Any
     baseline: Any
     before: Array
     after: Array
     groups: Groups
+    table: pd.DataFrame
+    front: pd.DataFrame
     seconds: float
     notes: tuple[str, ...] = ()
     scored: tuple[Array, Array] | None = None
-    test_table: pd.DataFrame | None = None
     tests: pd.DataFrame | None = None
     untested: str = ""
 
@@ -110,50 +106,44 @@ class Frontier:
         return limit
 
     @property
-    def table(self) -> pd.DataFrame:
-        """The models of the frontier: one row per (alpha, eta), or per eta."""
-        if self.test_table is not None:
-            return self.test_table
-        table: pd.DataFrame = self.estimator.path_.table
-        return table
+    def is_cross_validated(self) -> bool:
+        """Whether the table comes from cross-validation."""
+        return held_out(self.table) == "_cv"
 
     @property
-    def front(self) -> pd.DataFrame:
-        """The rows of the table that no other beats in both accuracy and fairness."""
-        if self.test_table is not None:
-            return front_of(self.test_table)
-        front: pd.DataFrame = self.estimator.path_.front()
-        return front
-
-    @property
-    def is_on_front(self) -> bool:
-        """Whether the chosen model is on the front, or lies between rows of the table."""
-        return self.chosen is None or self._row_of(self.front) is not None
+    def alpha(self) -> Any:
+        """The ridge of the chosen model, None for a Gaussian process."""
+        if self.is_cross_validated:
+            return self.estimator.alpha_
+        return self.estimator.get_params(deep=False).get("alpha")
 
     @property
     def chosen(self) -> pd.DataFrame | None:
         """The row of the table at the chosen model, None where the model lies between rows."""
-        return self._row_of(self.table)
+        return row_at(self.table, self.alpha, self.estimator.eta_)
 
-    def _row_of(self, table: pd.DataFrame) -> pd.DataFrame | None:
-        alpha = self.estimator.alpha_ if self.test_table is None else np.nan
-        return row_at(table, alpha, self.estimator.eta_)
+    @property
+    def is_on_front(self) -> bool:
+        """Whether the chosen model is on the front, or lies between rows of the table."""
+        on_front = row_at(self.front, self.alpha, self.estimator.eta_)
+        return self.chosen is None or on_front is not None
 
     def scores(self) -> tuple[Scores, Scores]:
         """Return the scores without and with the penalty."""
         before, after = (self.before, self.after) if self.scored is None else self.scored
         return self._score(self.before, before), self._score(self.after, after)
 
-    def cost(self) -> Cost:
-        """Return the relative loss of R²; its interval is that of the paired squared errors."""
+    def cost(self) -> Interval:
+        """Return the loss of R² relative to R² without the penalty, from paired squared errors.
+
+        NaN where the model without the penalty predicts no better than the mean.
+        """
         y = self.problem.test.y
         r2 = _r2(y, self.before)
         if r2 <= 0:
-            return Cost(np.nan, np.nan, np.nan)
+            return Interval(np.nan, np.nan, np.nan)
         loss = ((y - self.after) ** 2 - (y - self.before) ** 2) / (y.var() * r2)
-        half = float(ndtri(0.975)) * loss.std(ddof=1) / np.sqrt(len(y))
-        mean = float(loss.mean())
-        return Cost(mean, mean - half, mean + half)
+        return normal_interval(float(loss.mean()), float(loss.std(ddof=1) / np.sqrt(len(y))))
 
     def _score(self, f: Array, limited: Array) -> Scores:
         y = self.problem.test.y
@@ -166,19 +156,23 @@ class Frontier:
         return Scores(_r2(y, f), rmse, share, accuracy, auc)
 
 
+def _r2(y: Array, f: Array) -> float:
+    return float(1.0 - np.mean((y - f) ** 2) / y.var()) if y.var() > 0 else np.nan
+
+
 def fit_frontier(
-    problem: Problem, estimator: Any, progress: Callable[[str], None] = lambda _: None
+    problem: ReportProblem, estimator: Any, progress: Callable[[str], None] = lambda _: None
 ) -> Frontier:
     """Fit a fair estimator and predict the held-out rows with and without penalty.
 
     Parameters
     ----------
-    problem : Problem
+    problem : ReportProblem
         The data.
     estimator : unfitted estimator of scalefair
-        It is fitted here, on the training rows. `FairKernelRidgeCV` brings its own frontier,
-        cross-validated; that of other models is their relatives at other weights of the penalty,
-        judged on the held-out rows.
+        It is fitted here, on the training rows. One that cross-validates brings its own frontier,
+        `path_`; that of other models is their relatives at other weights of the penalty, judged on
+        the held-out rows.
     progress : callable
         Called with the name of each step as it begins.
     """
@@ -187,17 +181,18 @@ def fit_frontier(
     _check_target(estimator, problem)
     train, test = problem.train, problem.test
     groups = cross(test.sensitive)
-    table: pd.DataFrame | None = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        progress(f"fitting the path on {train.n_rows:,} rows{_how(estimator)}")
+        progress(f"fitting the path on {train.n_rows:,} rows")
         estimator.fit(train.X, train.y, **fit_arguments(estimator, train))
-        if isinstance(estimator, FairKernelRidgeCV):
+        if hasattr(estimator, "path_"):
+            table, front = estimator.path_.table, estimator.path_.front()
             baseline = _unpenalized(estimator.path_)
         else:
             progress("fitting other weights of the penalty")
             models = relatives(estimator, train)
             baseline, table = models[min(models)], compare(models, test, groups)
+            front = unbeaten(table, table["explained_share_test"], table["mse_test"])
         progress(f"predicting {test.n_rows:,} held-out rows")
         before, after = predicted(baseline, test.X), predicted(estimator, test.X)
         scored = scores(baseline, test.X), scores(estimator, test.X)
@@ -207,33 +202,9 @@ def fit_frontier(
     tests, reason = independence(before, after, test.sensitive, test.y)
     same = np.array_equal(scored[1], after) and np.array_equal(scored[0], before)
     return Frontier(
-        problem, estimator, baseline, before, after, groups, seconds, notes,
-        None if same else scored, table, tests, reason,
+        problem, estimator, baseline, before, after, groups, table, front, seconds, notes,
+        None if same else scored, tests, reason,
     )  # fmt: skip
-
-
-def _check_target(estimator: Any, problem: Problem) -> None:
-    if is_classifier(estimator) and not problem.is_binary:
-        raise ValueError(
-            f"target: {problem.target!r} does not have two levels, as the report of a classifier "
-            "needs; use a regressor, or tell one class from the rest"
-        )
-
-
-def _how(estimator: Any) -> str:
-    return ", with cross-validation" if isinstance(estimator, FairKernelRidgeCV) else ""
-
-
-def _unpenalized(path: Any) -> Any:
-    """Return the model of least error among those of a cross-validated path with the least eta."""
-    table = path.table
-    least = table[table["eta"] == table["eta"].min()]
-    row = least.iloc[int(np.argmin(least["mse_cv"]))]
-    return path.at(alpha=float(row["alpha"]), eta=float(row["eta"]))
-
-
-def _r2(y: Array, f: Array) -> float:
-    return float(1.0 - np.mean((y - f) ** 2) / y.var()) if y.var() > 0 else np.nan
 
 
 def check_fair(estimator: Any) -> None:
@@ -246,11 +217,28 @@ def check_fair(estimator: Any) -> None:
         )
 
 
-def fit_arguments(estimator: Any, sample: Sample) -> dict[str, Any]:
+def _check_target(estimator: Any, problem: ReportProblem) -> None:
+    if is_classifier(estimator) and not problem.is_binary:
+        raise InputError(
+            f"target: {problem.target!r} does not have two levels, as a classifier needs here",
+            "use a regressor, or tell one class from the rest",
+            column=problem.target,
+        )
+
+
+def _unpenalized(path: Any) -> Any:
+    """Return the model of least error among those of a cross-validated path with the least eta."""
+    table = path.table
+    least = table[table["eta"] == table["eta"].min()]
+    row = least.iloc[int(np.argmin(least["mse_cv"]))]
+    return path.at(alpha=float(row["alpha"]), eta=float(row["eta"]))
+
+
+def fit_arguments(estimator: Any, part: ReportRows) -> dict[str, Any]:
     """Return the keywords of `fit`: sensitive attributes are given where no columns are named."""
-    own: dict[str, Any] = {} if sample.weight is None else {"sample_weight": sample.weight}
+    own: dict[str, Any] = {} if part.weight is None else {"sample_weight": part.weight}
     if estimator.sensitive_columns is None:
-        own["sensitive_features"] = sample.sensitive
+        own["sensitive_features"] = part.sensitive
     return own
 
 
@@ -269,7 +257,7 @@ def weights_around(eta: float) -> Array:
     return np.array([0.0, *(unit * step for step in STEPS), np.inf])
 
 
-def relatives(estimator: Any, train: Sample) -> dict[float, Any]:
+def relatives(estimator: Any, train: ReportRows) -> dict[float, Any]:
     """Return fitted models by eta that differ from a fitted one in it alone; itself among them.
 
     From the stored moments where they are enough (ridge, Gaussian process), in a few passes over
@@ -285,16 +273,16 @@ def relatives(estimator: Any, train: Sample) -> dict[float, Any]:
     return dict(sorted({**models, float(estimator.eta_): estimator}.items()))
 
 
-def _at_weights(estimator: Any, train: Sample, etas: list[float]) -> dict[float, Any]:
+def _at_weights(estimator: Any, train: ReportRows, etas: list[float]) -> dict[float, Any]:
     if isinstance(estimator, FairGPRegressor):
         return {eta: estimator._at(eta) for eta in etas}
     if has_closed_form_path(estimator):
         path = estimator.path(etas=etas)
-        return {eta: path.at(eta=eta) for eta in etas}
-    if has_loss_path(estimator):
+    elif has_loss_path(estimator):
         path = estimator.path(train.X, train.y, etas, **fit_arguments(estimator, train))
-        return {eta: path.at(eta=eta) for eta in etas}
-    return {eta: _refitted(_settled(estimator), train, eta) for eta in etas}
+    else:
+        return {eta: _refitted(_settled(estimator), train, eta) for eta in etas}
+    return {eta: path.at(eta=eta) for eta in etas}
 
 
 def has_closed_form_path(estimator: Any) -> bool:
@@ -303,9 +291,9 @@ def has_closed_form_path(estimator: Any) -> bool:
     They do not with a penalty that is no square of β; and `feature_map="exact"` keeps no moments,
     an iterative solver not all of them.
     """
-    if not isinstance(estimator, FairRidge | FairKernelRidge) or not _is_quadratic(estimator):
+    if not hasattr(estimator, "solve_from") or not hasattr(estimator, "moments_"):
         return False
-    return hasattr(estimator, "moments_") and not isinstance(estimator.moments_, CrossMoments)
+    return _is_quadratic(estimator) and not isinstance(estimator.moments_, CrossMoments)
 
 
 def has_loss_path(estimator: Any) -> bool:
@@ -337,35 +325,26 @@ def _settled(estimator: Any) -> Any:
     return copied
 
 
-def _refitted(estimator: Any, train: Sample, eta: float) -> Any:
+def _refitted(estimator: Any, train: ReportRows, eta: float) -> Any:
     fresh = clone(estimator).set_params(eta=eta, unfairness=None)
     return fresh.fit(train.X, train.y, **fit_arguments(fresh, train))
 
 
-def compare(models: dict[float, Any], test: Sample, groups: Groups) -> pd.DataFrame:
+def compare(models: dict[float, Any], test: ReportRows, groups: Groups) -> pd.DataFrame:
     """Return error and share of each model on the held-out rows, with their standard errors."""
     rows = [_compared_row(eta, model, test, groups) for eta, model in models.items()]
     return frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _compared_row(eta: float, model: Any, test: Sample, groups: Groups) -> dict[str, float]:
-    squares = (test.y - predicted(model, test.X)) ** 2
+def _compared_row(eta: float, model: Any, test: ReportRows, groups: Groups) -> dict[str, float]:
+    f = predicted(model, test.X)
+    squares = (test.y - f) ** 2
     share, share_error = share_and_error(groups, scores(model, test.X))
-    variance = float(np.var(test.y))
     return {
         "eta": eta,
         "mse_test": float(squares.mean()),
         "mse_test_error": float(squares.std(ddof=1) / np.sqrt(len(squares))),
-        "r2_test": 1.0 - float(squares.mean()) / variance if variance > 0 else np.nan,
+        "r2_test": _r2(test.y, f),
         "explained_share_test": max(share, 0.0),
         "explained_share_test_error": share_error,
     }
-
-
-def front_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that no other row beats in both, by increasing share."""
-    share, error = "explained_share_test", "mse_test"
-    rows = table[np.isfinite(table[share])].sort_values([share, error], kind="stable")
-    best = rows[error].cummin().shift(fill_value=np.inf)
-    front: pd.DataFrame = rows[rows[error] < best].reset_index(drop=True)
-    return front

@@ -1,24 +1,49 @@
-"""The groups of the sensitive attributes: who is in them, what is predicted for them."""
+"""What held-out rows tell: means and decisions by group, the share between groups, independence."""
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from scalefair._typing import Array
+from scalefair.auditing import audit
 from scalefair.data import frames
+from scalefair.errors import CannotJudgeError
 from scalefair.measures.grouping.attributes import Crossing as Groups
 from scalefair.measures.grouping.attributes import cross
+from scalefair.measures.grouping.intervals import Mean, Rate
 from scalefair.penalties.share import corrected, share_of_variance
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Groups", "Share", "between_share", "cross", "decision_table", "group_table"]
+__all__ = ["Groups", "Interval", "between_share", "cross", "decision_table", "group_table"]
 
-_TAIL = 0.975
+LEVEL = 0.95
+"""Of all intervals of the page."""
+
+MEASURES = (
+    "hsic_pvalue", "conditional_hsic_pvalue", "normalized_hsic", "distance_correlation",
+    "mutual_information",
+)  # fmt: skip
+"""Measures of dependence on the page; 0 means independent for all but p-values."""
+
+ALONE = ("hsic_pvalue", "normalized_hsic")
+"""Those that are shown for each attribute alone, where there are several."""
+
+MIN_TESTED = 20
+"""Rows that a test of independence takes at least."""
+
+
+class Interval(NamedTuple):
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 def group_table(groups: Groups, y: Array, before: Array, after: Array) -> pd.DataFrame:
@@ -32,9 +57,35 @@ def group_table(groups: Groups, y: Array, before: Array, after: Array) -> pd.Dat
     """
     columns: dict[str, Any] = {"target": _means(groups, y)}
     for name, values in (("before", before), ("after", after)):
-        mean, half = _interval(groups, values)
-        columns |= {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
+        mean = _means(groups, values)
+        variance = _means(groups, (values - mean[groups.codes]) ** 2)
+        columns |= _with_ends(name, Mean(groups.counts.astype(np.float64), mean, variance))
     return _by_size(groups, columns)
+
+
+def decision_table(groups: Groups, before: Array, after: Array, cut: float) -> pd.DataFrame:
+    """Return the share of predictions from `cut` on in every group, the largest first.
+
+    Returns
+    -------
+    DataFrame
+        Columns group, rows, and before, before_low, before_high, after, after_low, after_high: the
+        share with Wilson's 95 % interval.
+    """
+    columns: dict[str, Any] = {}
+    for name, values in (("before", before), ("after", after)):
+        share = _means(groups, (values >= cut).astype(np.float64))
+        columns |= _with_ends(name, Rate(groups.counts.astype(np.float64), share))
+    return _by_size(groups, columns)
+
+
+def _means(groups: Groups, values: Array) -> Array:
+    return np.bincount(groups.codes, values, len(groups.names)) / groups.counts
+
+
+def _with_ends(name: str, estimate: Mean | Rate) -> dict[str, Array]:
+    low, high = estimate.interval(LEVEL)
+    return {name: estimate.value, f"{name}_low": low, f"{name}_high": high}
 
 
 def _by_size(groups: Groups, columns: dict[str, Any]) -> pd.DataFrame:
@@ -42,15 +93,13 @@ def _by_size(groups: Groups, columns: dict[str, Any]) -> pd.DataFrame:
     return table.sort_values("rows", ascending=False, kind="stable").reset_index(drop=True)
 
 
-class Share(NamedTuple):
-    """A share with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
+def normal_interval(value: float, error: float) -> Interval:
+    """Return value ± 1.96 standard errors."""
+    half = float(ndtri(0.5 + LEVEL / 2)) * error
+    return Interval(value, value - half, value + half)
 
 
-def between_share(groups: Groups, f: Array) -> Share:
+def between_share(groups: Groups, f: Array) -> Interval:
     """Share of the variance of f that lies between the groups, corrected for chance.
 
         r = Σ_g p_g (m_g − m)² / Var f,    share = (r − t) / (1 − t),    t = (G − 1) / (n − 1)
@@ -59,11 +108,10 @@ def between_share(groups: Groups, f: Array) -> Share:
     2(G − 1)/n², the variance of r where the groups do not differ and the influence vanishes.
     NaN for a constant f, and where every row is a group of its own.
     """
-    value, error = share_and_error(groups, f)
+    value, low, high = normal_interval(*share_and_error(groups, f))
     if np.isnan(value):
-        return Share(np.nan, np.nan, np.nan)
-    half = float(ndtri(_TAIL)) * error
-    return Share(max(value, 0.0), max(value - half, 0.0), min(max(value + half, 0.0), 1.0))
+        return Interval(np.nan, np.nan, np.nan)
+    return Interval(max(value, 0.0), max(low, 0.0), min(max(high, 0.0), 1.0))
 
 
 def share_and_error(groups: Groups, f: Array) -> tuple[float, float]:
@@ -81,38 +129,44 @@ def share_and_error(groups: Groups, f: Array) -> tuple[float, float]:
     return float(corrected(r, chance)), error / (1 - chance)
 
 
-def decision_table(groups: Groups, before: Array, after: Array, cut: float) -> pd.DataFrame:
-    """Return the share of predictions from `cut` on in every group, the largest first.
+def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple[Any, str]:
+    """Test whether predictions depend on the sensitive attributes, alone and together.
 
     Returns
     -------
-    DataFrame
-        Columns group, rows, and before, before_low, before_high, after, after_low, after_high: the
-        share with Wilson's 95 % interval.
+    table : DataFrame or None
+        Columns attribute, measure, before, after and rows (used); a missing attribute is a level.
+    reason : str
+        Why there is no table.
     """
-    columns: dict[str, Any] = {}
-    for name, values in (("before", before), ("after", after)):
-        share = _means(groups, (values >= cut).astype(np.float64))
-        low, high = _wilson(share, groups.counts.astype(np.float64))
-        columns |= {name: share, f"{name}_low": low, f"{name}_high": high}
-    return _by_size(groups, columns)
+    measures = list(MEASURES) if len(y) >= MIN_TESTED else list(MEASURES[2:4])
+    if y.min() == y.max() and "conditional_hsic_pvalue" in measures:
+        measures.remove("conditional_hsic_pvalue")
+    models = {"before": before, "after": after}
+    options: dict[str, Any] = {"measures": measures, "y_true": y, "missing": "group"}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            found = audit(models, sensitive_features=sensitive, **options)
+    except CannotJudgeError as error:
+        return None, str(error)
+    return _side_by_side(found.table), ""
 
 
-def _wilson(share: Array, n: Array) -> tuple[Array, Array]:
-    z = float(ndtri(_TAIL))
-    middle = share + z**2 / (2 * n)
-    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
-
-
-def _means(groups: Groups, values: Array) -> Array:
-    return np.bincount(groups.codes, values, len(groups.names)) / groups.counts
-
-
-def _interval(groups: Groups, values: Array) -> tuple[Array, Array]:
-    """Mean and half the width of its 95 % interval, by group."""
-    counts, mean = groups.counts, _means(groups, values)
-    squares = np.bincount(groups.codes, (values - mean[groups.codes]) ** 2, len(counts))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.sqrt(squares / (counts - 1) / counts)
-        return mean, np.where(counts > 1, stdtrit(counts - 1.0, _TAIL) * error, np.nan)
+def _side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the two models side by side, all attributes together first, then each alone."""
+    *single, together = dict.fromkeys(table["attribute"])
+    shown = [(together, measure) for measure in MEASURES]
+    shown += [(name, measure) for name in reversed(single) for measure in ALONE]
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("attribute", "measure", "before", "after", "rows")
+    }
+    for attribute, measure in shown:
+        pair = table[(table["attribute"] == attribute) & (table["measure"] == measure)]
+        if len(pair):
+            by = pair.set_index("model")
+            values = (float(by.loc[model, "value"]) for model in ("before", "after"))
+            row = (attribute, measure, *values, int(by["rows"].iloc[0]))
+            for name, cell in zip(columns, row, strict=True):
+                columns[name].append(cell)
+    return frames.make_frame(columns)

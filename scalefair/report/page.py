@@ -16,7 +16,7 @@ from scalefair import __version__
 from scalefair._files import write_atomically
 from scalefair.auditing.words import listed
 from scalefair.data import frames
-from scalefair.errors import UnsavableError
+from scalefair.errors import InputError, UnsavableError
 from scalefair.persistence import save
 from scalefair.plots import (
     AFTER,
@@ -33,15 +33,19 @@ from scalefair.plots import (
 )
 from scalefair.report import tables
 from scalefair.report.frontier import Frontier, check_fair, fit_frontier
-from scalefair.report.independence import verdict
-from scalefair.report.problem import Problem, hold_out, read_target
+from scalefair.report.groups import decision_table, group_table
+from scalefair.report.problem import from_rows
 from scalefair.report.words import (
+    TITLES,
+    as_percent,
+    decimals,
     fixed,
     headline,
     load_code,
     number,
-    percent,
+    pvalue,
     refit_code,
+    verdict,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +55,9 @@ if TYPE_CHECKING:
 MODEL = "model.scalefair"
 WIDTH = 4.5
 """Inches: narrow, so that the text of a figure can still be read on a phone."""
+MAX_GROUPS, MAX_INPUTS = 20, 20
+CUT = 0.5
+"""From here on a prediction is a positive decision."""
 _VARIABLES = {INK: "ink", FAINT: "faint", BEFORE: "before", AFTER: "after"}
 _TAG = re.compile(r"<[^>]*>")
 
@@ -107,52 +114,31 @@ def make_report(
     """
     check_fair(estimator)
     S = _sensitive(estimator, X, sensitive_features)
-    numbers, levels = read_target(_target_table(y, target), target)
-    train, test, held_out = hold_out(X, numbers, S, random_state)
     code = "# X, y, S: inputs, target and sensitive attributes"
-    problem = Problem(
-        source, target, frames.column_names(S) or [], train, test, held_out, levels, code
-    )
+    problem = from_rows(X, y, S, target=target, source=source, seed=random_state, code=code)
     result = fit_frontier(problem, clone(estimator))
-    write_report(result, out, __version__)
+    write_report(result, out)
     return result
 
 
 def _sensitive(estimator: Any, X: Any, given: Any) -> Any:
+    """Return the sensitive attributes as a frame; columns without names are s0, s1, ..."""
     columns = estimator.sensitive_columns
-    if given is not None and columns is not None:
-        raise ValueError(
-            "sensitive_features and sensitive_columns are both given; give one of them"
-        )
-    if given is None and columns is None:
-        raise ValueError(
-            "sensitive_features is missing; give them here, or name columns of X with "
-            "sensitive_columns"
+    if (given is None) == (columns is None):
+        both = "both given" if given is not None else "both missing"
+        raise InputError(
+            f"sensitive_features and sensitive_columns are {both}",
+            "give the attributes here, or the estimator names of columns of X",
+            where="sensitive_features",
         )
     table = given if columns is None else frames.take_columns(X, columns)
-    names = frames.column_names(table)
-    if names is not None:
+    if frames.column_names(table) is not None:
         return table
-    columns = frames.columns(frames.as_table(table, one_column=True), "s")
-    return frames.make_frame({c.name or f"s{i}": _cells(c) for i, c in enumerate(columns)})
+    values = np.asarray(table).reshape(frames.n_rows(table), -1)
+    return frames.make_frame({f"s{j}": values[:, j] for j in range(values.shape[1])})
 
 
-def _cells(column: frames.Column) -> Any:
-    if column.kind != "categorical":
-        return column.floats()
-    codes, levels = column.codes()
-    return np.array([*levels, None], dtype=object)[codes]
-
-
-def _target_table(y: Any, target: str) -> Any:
-    """Return y as a table of one column of that name."""
-    (column,) = frames.columns(frames.as_table(y, one_column=True), "y")
-    if column.kind in ("numeric", "boolean", "empty"):
-        return frames.make_frame({target: column.floats()})
-    return frames.make_frame({target: _cells(column)})
-
-
-def write_report(frontier: Frontier, folder: str | os.PathLike[str], version: str) -> Path:
+def write_report(frontier: Frontier, folder: str | os.PathLike[str]) -> Path:
     """Write report.html, frontier.csv and model.scalefair into a folder; return the page's path.
 
     The folder is made if need be. A model that holds something of the user's own cannot be saved,
@@ -160,57 +146,47 @@ def write_report(frontier: Frontier, folder: str | os.PathLike[str], version: st
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    model = _saved(frontier, folder)
-    page = render(frontier, version, model)
+    model: str | None = MODEL
+    try:
+        save(frontier.estimator, folder / MODEL)
+    except UnsavableError:
+        model = None
+    page = render(frontier, model)
     write_atomically(folder / "frontier.csv", frontier.table.to_csv(index=False).encode())
     write_atomically(folder / "report.html", page.encode())
     return folder / "report.html"
 
 
-def _saved(frontier: Frontier, folder: Path) -> str | None:
-    try:
-        save(frontier.estimator, folder / MODEL)
-    except UnsavableError:
-        return None
-    return MODEL
-
-
-def render(frontier: Frontier, version: str, model: str | None = None) -> str:
-    """Return the report as the text of an HTML page.
-
-    Parameters
-    ----------
-    frontier : Frontier
-        What to show.
-    version : str
-        Of scalefair.
-    model : str, default=None
-        Name of the file beside the page that holds the chosen model, if there is one.
-    """
+def render(frontier: Frontier, model: str | None = None) -> str:
+    """Return the report as the text of an HTML page; `model` is the file beside it, if any."""
     relevance = tables.compare_relevance(frontier.baseline, frontier.estimator)
-    names = listed(frontier.problem.sensitive)
+    problem, groups = frontier.problem, frontier.groups
+    means = group_table(groups, problem.test.y, frontier.before, frontier.after)
+    decisions = decision_table(groups, frontier.before, frontier.after, CUT)
     return _environment().get_template("template.html").render(
         frontier=frontier,
-        problem=frontier.problem,
-        headline=headline(frontier).replace(" %", "\u00a0%"),
-        shares=[scores.share for scores in frontier.scores()],
-        measures=tables.measure_rows(*frontier.scores()),
+        problem=problem,
+        headline=_unbroken(headline(frontier)),
+        scores=frontier.scores(),
         path_plot=path_plot(frontier),
         group_plot=group_plot(frontier),
         front=tables.front_rows(frontier),
-        groups=tables.mean_rows(frontier),
-        decisions=tables.decision_rows(frontier),
-        cut=tables.CUT,
-        tests=tables.independence_rows(frontier),
-        verdict="" if frontier.tests is None else verdict(frontier.tests, names),
-        relevance=[] if relevance is None else tables.relevance_rows(relevance),
+        groups=means.head(MAX_GROUPS).to_dict("records"),
+        n_groups=len(means),
+        digits=decimals(float(np.std(frontier.before)) or 1.0),
+        decisions=decisions.head(MAX_GROUPS).to_dict("records") if problem.is_binary else [],
+        cut=CUT,
+        tests=[] if frontier.tests is None else frontier.tests.to_dict("records"),
+        titles=TITLES,
+        verdict=verdict(frontier.tests, listed(problem.sensitive)),
+        relevance=[] if relevance is None else relevance.head(MAX_INPUTS).to_dict("records"),
         n_inputs=0 if relevance is None else len(relevance),
         relevance_plot="" if relevance is None else relevance_plot(relevance),
-        settings=tables.settings(frontier, version),
+        settings=tables.settings(frontier),
         model=model,
-        load_code=load_code(frontier, model or "model.scalefair"),
+        load_code=load_code(frontier, model or MODEL),
         code=refit_code(frontier),
-        version=version,
+        version=__version__,
     )  # fmt: skip
 
 
@@ -222,12 +198,15 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": _unbroken, "listed": listed}
+    environment.filters |= {
+        "percent": lambda x: _unbroken(as_percent(x)), "fixed": fixed, "number": number,
+        "pvalue": pvalue, "listed": listed,
+    }  # fmt: skip
     return environment
 
 
-def _unbroken(x: float) -> str:
-    return percent(x).replace(" ", "\u00a0")
+def _unbroken(text: str) -> str:
+    return text.replace(" %", "\u00a0%")
 
 
 def path_plot(frontier: Frontier) -> Markup:
@@ -242,8 +221,9 @@ def path_plot(frontier: Frontier) -> Markup:
         figure,
         "path",
         f"R squared against the explained share along the front of {len(points.r2)} fits: from "
-        f"{fixed(points.r2[0], 3)} at {percent(points.share[0])} to {fixed(points.r2[-1], 3)} at "
-        f"{percent(points.share[-1])}. The table below has the numbers.",
+        f"{fixed(points.r2[0], 3)} at {as_percent(points.share[0])} to "
+        f"{fixed(points.r2[-1], 3)} at {as_percent(points.share[-1])}. The table below has the "
+        "numbers.",
     )
 
 
@@ -264,7 +244,7 @@ def group_plot(frontier: Frontier) -> Markup:
 
 def relevance_plot(table: pd.DataFrame) -> Markup:
     """Draw the length scales of a Gaussian process, without and with the penalty."""
-    rows = table.head(tables.MAX_INPUTS)
+    rows = table.head(MAX_INPUTS)
     before, after = (
         dict(zip(rows["input"], rows[name], strict=True)) for name in ("before", "after")
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from scalefair._hash import smallest_hash
 from scalefair._typing import Array
-from scalefair.data import frames
-from scalefair.data.sources import FileSource, Scan
-from scalefair.errors import located
+from scalefair.data import frames, open_rows
+from scalefair.data.sources import Scan
+from scalefair.errors import InputError, located
 
 HELD_OUT = 0.2
 MAX_HELD_OUT = 50_000
-_MIN_ROWS = 50
-_CHUNK = 2**16
+MIN_ROWS = 50
+CHUNK_ROWS = 2**16
 """Rows of files in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class ReportRows:
     """Rows of a problem: inputs (n, d), target (n,) and sensitive attributes (n, p).
 
     Rows to fit need not be in memory; then `weight` (n,) is 0 for those that are held out.
@@ -41,7 +41,7 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class ReportProblem:
     """What to predict, from what, and which attributes it should not depend on.
 
     Parameters
@@ -52,7 +52,7 @@ class Problem:
         Name of the target.
     sensitive : sequence of str
         Names of the sensitive attributes.
-    train, test : Sample
+    train, test : ReportRows
         Rows to fit, and rows held out.
     held_out : str
         How the test rows were chosen, in words.
@@ -65,16 +65,21 @@ class Problem:
     source: str
     target: str
     sensitive: Sequence[str]
-    train: Sample
-    test: Sample
+    train: ReportRows
+    test: ReportRows
     held_out: str
     levels: tuple[str, str] | None = None
     code: str = ""
 
     @property
+    def inputs(self) -> list[str]:
+        """Names of the inputs, none for arrays."""
+        return frames.column_names(self.test.X) or []
+
+    @property
     def sees_sensitive(self) -> bool:
         """Whether the sensitive attributes are among the inputs."""
-        return {*self.sensitive} <= {*(frames.column_names(self.test.X) or ())}
+        return {*self.sensitive} <= {*self.inputs}
 
     @property
     def is_binary(self) -> bool:
@@ -83,15 +88,50 @@ class Problem:
         return all(bool(np.isin(y, (0.0, 1.0)).all()) for y in in_memory)
 
 
+def from_rows(
+    X: Any, y: Any, S: Any, *, target: str, source: str, seed: int = 0, code: str = ""
+) -> ReportProblem:
+    """Make a problem of rows in memory, with a fifth of them held out.
+
+    Parameters
+    ----------
+    X : frame or array of shape (n, d)
+        Inputs.
+    y : array or Series of shape (n,)
+        Numbers, booleans, or text with two levels.
+    S : frame of shape (n, p)
+        Sensitive attributes.
+    target, source : str
+        Names of the target and of the data, for people.
+    seed : int, default=0
+        Decides which rows are held out, with their row numbers alone.
+    code : str
+        Python that loads X, y and S.
+    """
+    (column,) = frames.columns(frames.as_table(y, one_column=True), "y")
+    values, levels = read_target(replace(column, name=target))
+    n = len(values)
+    if n < MIN_ROWS:
+        raise InputError(
+            f"the table has {n} rows; expected at least {MIN_ROWS}, of which a fifth is held out",
+            "give more rows",
+        )
+    tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
+    train, test = (
+        ReportRows(frames.take_rows(X, rows), values[rows], frames.take_rows(S, rows))
+        for rows in (np.delete(np.arange(n), tested), tested)
+    )
+    _check_varies(target, train.y, "training")
+    words = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
+    return ReportProblem(
+        source, target, frames.column_names(S) or [], train, test, words, levels, code
+    )
+
+
 def from_table(
-    table: Any,
-    *,
-    target: str,
-    sensitive: Sequence[str],
-    seed: int = 0,
-    source: str = "a table",
+    table: Any, *, target: str, sensitive: Sequence[str], seed: int = 0, source: str = "a table",
     reading: str = "...",
-) -> Problem:
+) -> ReportProblem:  # fmt: skip
     """Make a problem of a table, with a fifth of its rows held out.
 
     Parameters
@@ -102,37 +142,22 @@ def from_table(
         A column of numbers, of booleans, or of text with two levels.
     sensitive : sequence of str
         Columns that the predictions should not depend on.
-    seed : int, default=0
-        Decides which rows are held out, with their row numbers alone.
-    source : str
-        Where the table comes from, in words.
+    seed, source
+        As for :func:`from_rows`.
     reading : str
-        Python that opens it again as a scan of files.
+        Python that opens the table again as a scan of files.
     """
-    sensitive = list(dict.fromkeys(sensitive))
-    check_roles(table, target, sensitive)
-    y, levels = read_target(table, target)
+    sensitive = check_roles(table, target, sensitive)
     X, S = frames.drop_columns(table, target), frames.take_columns(table, sensitive)
-    train, test, held_out = hold_out(X, y, S, seed)
-    if np.ptp(train.y) == 0:
-        raise ValueError(
-            f"target: column {target!r} has the same value in all training rows, so there is "
-            "nothing to predict; choose another column"
-        )
-    code = python_code(reading, target, sensitive, levels)
-    return Problem(source, target, sensitive, train, test, held_out, levels, code)
+    y = frames.take_columns(table, target)
+    problem = from_rows(X, y, S, target=target, source=source, seed=seed)
+    return replace(problem, code=python_code(reading, target, sensitive, problem.levels))
 
 
 def from_scan(
-    scan: Scan,
-    rows: Any = None,
-    *,
-    target: str,
-    sensitive: Sequence[str],
-    seed: int = 0,
-    source: str = "files",
-    reading: str = "...",
-) -> Problem:
+    scan: Scan, rows: Any = None, *, target: str, sensitive: Sequence[str], seed: int = 0,
+    source: str = "files", reading: str = "...",
+) -> ReportProblem:  # fmt: skip
     """Make a problem of files: rows to judge by in memory, the rest by weight.
 
     Parameters
@@ -144,31 +169,29 @@ def from_scan(
     target, sensitive, seed, source, reading
         As for :func:`from_table`.
     """
-    sensitive, rows = list(dict.fromkeys(sensitive)), scan if rows is None else rows
-    check_roles(scan.head(1), target, sensitive)
+    rows = scan if rows is None else rows
+    sensitive = check_roles(scan.head(1), target, sensitive)
     n = scan.count_rows()
     tested = np.sort(smallest_hash(seed, 0, n, min(round(HELD_OUT * n), MAX_HELD_OUT)))
     table = _rows_at(scan, tested)
-    y, levels = read_target(table, target)
-    if np.ptp(y) == 0:
-        raise ValueError(
-            f"target: column {target!r} has the same value in all held-out rows; choose another"
-        )
+    (column,) = frames.columns(frames.take_columns(table, target))
+    y, levels = read_target(column)
+    _check_varies(target, y, "held-out")
     weight = np.ones(n, dtype=np.int8)
     weight[tested] = 0
     inputs = [name for name in scan.columns if name != target]
     labels = rows[target] if levels is None else _zeros_and_ones(scan[target], levels)
-    train = Sample(rows[inputs], labels, rows[sensitive], weight)
-    test = Sample(table.select(inputs), y, table.select(sensitive))
+    train = ReportRows(rows[inputs], labels, rows[sensitive], weight)
+    test = ReportRows(table.select(inputs), y, table.select(sensitive))
     held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
     code = python_code(reading, target, sensitive, levels)
-    return Problem(source, target, sensitive, train, test, held_out, levels, code)
+    return ReportProblem(source, target, sensitive, train, test, held_out, levels, code)
 
 
 def _rows_at(scan: Scan, rows: Any) -> Any:
     """Return the rows with the given numbers, sorted, in one pass."""
     parts = []
-    for chunk in FileSource(scan).chunks(_CHUNK):
+    for chunk in open_rows(scan).source.chunks(CHUNK_ROWS):
         low, high = np.searchsorted(rows, [chunk.row, chunk.row + chunk.n_rows])
         if high > low:
             parts.append(frames.take_rows(chunk.x, rows[low:high] - chunk.row))
@@ -178,63 +201,70 @@ def _rows_at(scan: Scan, rows: Any) -> Any:
 def _zeros_and_ones(column: Scan, levels: tuple[str, str]) -> Any:
     """Return a column of two levels as 0 and 1, one byte a row."""
     parts = []
-    for chunk in FileSource(column).chunks(_CHUNK):
+    for chunk in open_rows(column).source.chunks(CHUNK_ROWS):
         (values,) = frames.columns(chunk.x)
         codes, names = values.codes()
-        strange = [name for name in names if name not in levels]
-        if strange or (codes < 0).any():
-            what = repr(strange[0]) if strange else "missing"
-            raise ValueError(
-                f"target: column {values.name!r} is {what} in some row; expected {levels[0]!r} or "
-                f"{levels[1]!r} in all: repair or leave out those rows"
+        other = [repr(name) for name in names if name not in levels]
+        if other or (codes < 0).any():
+            raise InputError(
+                f"target: column {values.name!r} is {[*other, 'missing'][0]} in some row; expected "
+                f"{levels[0]!r} or {levels[1]!r} in all",
+                "repair or leave out those rows",
+                column=values.name,
             )
         parts.append(np.array([name == levels[1] for name in names], dtype=np.int8)[codes])
     return np.concatenate(parts)
 
 
-def read_target(table: Any, target: str) -> tuple[Array, tuple[str, str] | None]:
+def read_target(column: frames.Column) -> tuple[Array, tuple[str, str] | None]:
     """Return the target as numbers, and the two text levels that became 0 and 1, if any."""
-    (column,) = frames.columns(frames.take_columns(table, target))
-    levels = None
-    if column.kind in ("numeric", "boolean"):
+    what, levels = f"target: column {column.name!r}", None
+    if column.kind == "categorical":
+        codes, names = column.codes()
+        if len(names) != 2:
+            shown = ", ".join(map(repr, sorted(names)[:5])) + ", ..." * (len(names) > 5)
+            raise InputError(
+                f"{what} is text with {len(names)} levels ({shown}); expected two, or numbers",
+                "choose another column, or turn it into numbers",
+                column=column.name,
+            )
+        levels = (min(names), max(names))
+        y = np.where(codes < 0, np.nan, np.equal(codes, names.index(levels[1])))
+    elif column.kind in ("numeric", "boolean", "empty"):
         y = column.floats()
-    elif column.kind == "categorical":
-        y, levels = _two_levels(column)
     else:
-        raise ValueError(
-            f"target: column {target!r} holds {column.kind} values; expected numbers or two levels"
+        raise InputError(
+            f"{what} holds {column.kind} values; expected numbers or two levels", column=column.name
         )
-    bad = int(np.sum(~np.isfinite(y)))
-    if bad:
-        raise ValueError(
-            f"target: column {target!r} is missing or infinite in {bad} of {len(y)} rows; leave "
-            "those rows out"
+    if bad := int(np.sum(~np.isfinite(y))):
+        raise InputError(
+            f"{what} is missing or infinite in {bad} of {len(y)} rows",
+            "leave those rows out",
+            column=column.name,
         )
     return y, levels
 
 
-def _two_levels(column: frames.Column) -> tuple[Array, tuple[str, str]]:
-    codes, levels = column.codes()
-    if len(levels) != 2:
-        shown = ", ".join(map(repr, sorted(levels)[:5])) + ", ..." * (len(levels) > 5)
-        raise ValueError(
-            f"target: column {column.name!r} is text with {len(levels)} levels ({shown}); expected "
-            "numbers or two levels: choose another column, or turn it into numbers"
+def _check_varies(target: str, y: Array, rows: str) -> None:
+    if np.ptp(y) == 0:
+        raise InputError(
+            f"target: column {target!r} has the same value in all {rows} rows, so there is nothing "
+            "to predict",
+            "choose another column",
+            column=target,
         )
-    low, high = sorted(levels)
-    y = np.where(codes < 0, np.nan, np.equal(codes, levels.index(high)))
-    return y, (low, high)
 
 
-def check_roles(table: Any, target: str, sensitive: Sequence[str]) -> None:
-    """Raise ValueError if a table lacks columns, or if they have two roles."""
+def check_roles(table: Any, target: str, sensitive: Sequence[str]) -> list[str]:
+    """Return the sensitive columns, each once; ValueError for absent columns or two roles."""
     for argument, chosen in (("target", [target]), ("sensitive", sensitive)):
         with located(argument):
             frames.column_positions(table, chosen)
     if not sensitive:
-        raise ValueError("sensitive: no column given; name at least one")
+        raise InputError("sensitive: no column given", "name at least one")
     if target in sensitive:
-        raise ValueError(f"sensitive: column {target!r} is the target; name other columns")
+        raise InputError(f"sensitive: column {target!r} is the target", "name other columns")
+    return list(dict.fromkeys(sensitive))
 
 
 def python_code(
@@ -244,27 +274,5 @@ def python_code(
     y = f"data[{target!r}]"
     if levels is not None:
         y = f"({y}.read().column(0).to_numpy() == {levels[1]!r}).astype(int)"
-    return "\n".join(
-        [
-            "",
-            f"data = {reading}",
-            f"X, S = data.drop({target!r}), data[{list(sensitive)!r}]",
-            f"y = {y}",
-        ]
-    )
-
-
-def hold_out(X: Any, y: Array, S: Any, seed: int) -> tuple[Sample, Sample, str]:
-    """Return rows to fit, a fifth of the rows to judge by, and how they were chosen, in words."""
-    n = len(y)
-    if n < _MIN_ROWS:
-        raise ValueError(
-            f"the table has {n} rows; expected at least {_MIN_ROWS}, of which a fifth is held "
-            "out: give more rows"
-        )
-    tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
-    train, test = (
-        Sample(frames.take_rows(X, rows), y[rows], frames.take_rows(S, rows))
-        for rows in (np.delete(np.arange(n), tested), tested)
-    )
-    return train, test, f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
+    split = f"X, S = data.drop({target!r}), data[{list(sensitive)!r}]"
+    return f"\ndata = {reading}\n{split}\ny = {y}"

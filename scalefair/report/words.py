@@ -1,22 +1,32 @@
-"""Numbers and findings in plain words."""
+"""Numbers and findings in plain words, and the code that the page shows."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from scalefair._files import plain
 from scalefair.auditing.words import listed
-from scalefair.data import frames
 from scalefair.report.frontier import Frontier, Scores
-from scalefair.report.groups import Share, group_table
-from scalefair.report.problem import Problem
+from scalefair.report.groups import Interval, group_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ABSENT = "–"
+SIGNIFICANT = 0.05
+TITLES = {
+    "hsic_pvalue": "HSIC test of independence, p",
+    "conditional_hsic_pvalue": "The same given the target (equalised odds), p",
+    "normalized_hsic": "Normalised HSIC, 0 to 1",
+    "distance_correlation": "Distance correlation, 0 to 1",
+    "mutual_information": "Mutual information, nats",
+}
+"""Measures of dependence, as the page calls them."""
 
 
 def number(x: float) -> str:
@@ -45,11 +55,16 @@ def fixed(x: float, decimals: int) -> str:
     return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
 
 
-def percent(x: float) -> str:
+def as_percent(x: float) -> str:
     """Write a share of 1 as a percentage."""
     if math.isnan(x):
         return ABSENT
     return f"{fixed(100 * x, 1).removesuffix('.0')} %"
+
+
+def pvalue(p: float, sign: str = "= ") -> str:
+    """Write a p-value."""
+    return "< 0.001" if p < 0.001 else f"{sign}{fixed(p, 3)}"
 
 
 def headline(frontier: Frontier) -> str:
@@ -61,9 +76,9 @@ def headline(frontier: Frontier) -> str:
     verdict = f"R² goes from {fixed(before.r2, 3)} to {fixed(after.r2, 3)}"
     # Ranges of a number explain less than the number itself: that is another share.
     what = "the share between the groups" if frontier.groups.cut else "the share"
-    shares = f"{what} from {percent(before.share.value)} to {percent(after.share.value)}"
+    shares = f"{what} from {as_percent(before.share.value)} to {as_percent(after.share.value)}"
     sentence = f"{_aim(frontier)} {_price(frontier)}: on {rows} {verdict} and {shares}"
-    return f"{sentence}{_against_limit(after.share, frontier.limit)}."
+    return f"{sentence}{against_limit(after.share, frontier.limit)}."
 
 
 def _aim(frontier: Frontier) -> str:
@@ -73,40 +88,58 @@ def _aim(frontier: Frontier) -> str:
     what = f"the share of the variance of the {kind} that {names} {explain}"
     if frontier.limit is None:
         return f"Reducing {what}"
-    return f"Limiting {what} to {percent(frontier.limit)}"
+    return f"Limiting {what} to {as_percent(frontier.limit)}"
 
 
 def _price(frontier: Frontier) -> str:
     cost = frontier.cost()
     if np.array_equal(frontier.before, frontier.after):
-        how = "cross-validation finds it so" if frontier.test_table is None else "it is met"
+        how = "cross-validation finds it so" if frontier.is_cross_validated else "it is met"
         return f"costs nothing, for {how} without any penalty"
     if math.isnan(cost.value):
         return "has no price, for the model without the penalty predicts no better than the mean"
-    part = "no measurable part" if cost.low <= 0 else percent(cost.value)
-    return f"costs {part} of R² (95 % interval {percent(cost.low)} to {percent(cost.high)})"
+    part = "no measurable part" if cost.low <= 0 else as_percent(cost.value)
+    return f"costs {part} of R² (95 % interval {as_percent(cost.low)} to {as_percent(cost.high)})"
 
 
-def _against_limit(share: Share, limit: float | None) -> str:
+def against_limit(share: Interval, limit: float | None) -> str:
+    """Return how a share on held-out rows compares with the limit; "" where it keeps it."""
     if limit is None or share.value <= limit:
         return ""
     if share.low <= limit:
         return ", above the limit but within its sampling error"
-    return f", above the limit (95 % interval {percent(share.low)} to {percent(share.high)})"
+    return f", above the limit (95 % interval {as_percent(share.low)} to {as_percent(share.high)})"
+
+
+def verdict(table: pd.DataFrame | None, names: str) -> str:
+    """Return what the test of the chosen model finds; "" where there is none."""
+    tested = [] if table is None else table.loc[table["measure"] == "hsic_pvalue", "after"].tolist()
+    if not tested or math.isnan(p := tested[0]):
+        return ""
+    if p >= SIGNIFICANT:
+        return (
+            f"The test finds no evidence that the predictions of the chosen model depend on "
+            f"{names} (p {pvalue(p)})."
+        )
+    return (
+        f"The predictions of the chosen model still depend on {names} in some way (p {pvalue(p)}): "
+        "the penalty equalises means, and equal means are not independence. With many rows the "
+        "test also finds dependence that hardly matters, so read the measures beside it."
+    )
 
 
 def refit_code(frontier: Frontier) -> str:
     """Return Python that fits the chosen model again, on all rows."""
     estimator = frontier.estimator
-    seen = estimator.sensitive_columns is None
+    apart = ", sensitive_features=S" if estimator.sensitive_columns is None else ""
     lines = [
         "import scalefair",
         frontier.problem.code,
         f"est = scalefair.{estimator!r}",
-        f"est.fit(X, y{', sensitive_features=S' if seen else ''})",
+        f"est.fit(X, y{apart})",
         "",
     ]
-    if frontier.test_table is None:
+    if frontier.is_cross_validated:
         lines += [
             "est.path_.table                 # every fit of this page, as a data frame",
             "est.path_.at(unfairness=0.02)   # another limit, without the data",
@@ -116,26 +149,12 @@ def refit_code(frontier: Frontier) -> str:
 
 def load_code(frontier: Frontier, name: str) -> str:
     """Return Python that loads the model of the page and predicts."""
-    named = names_of_inputs(frontier.problem)
-    columns = "a table with the inputs listed above" if named else "rows as in the fit"
-    what = ".predict_proba(X)" if is_classifier(frontier.estimator) else ".predict(X)"
-    return "\n".join(
-        [
-            "import scalefair",
-            "",
-            f"model = scalefair.load({name!r})",
-            f"model{what}   # X: {columns}",
-        ]
+    columns = (
+        "a table with the inputs listed above" if frontier.problem.inputs else "rows as in the fit"
     )
-
-
-def names_of_inputs(problem: Problem) -> list[str]:
-    """Return the names of the inputs, none for arrays."""
-    return frames.column_names(problem.test.X) or []
-
-
-def _parameter(estimator: Any, name: str) -> Any:
-    return estimator.get_params(deep=False).get(name)
+    method = "predict_proba" if is_classifier(frontier.estimator) else "predict"
+    load = f"model = scalefair.load({name!r})"
+    return f"import scalefair\n\n{load}\nmodel.{method}(X)   # X: {columns}"
 
 
 def as_record(frontier: Frontier) -> dict[str, Any]:
@@ -152,11 +171,9 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
         "limit": frontier.limit,
         "estimator": type(estimator).__name__,
-        "alpha": estimator.alpha_
-        if frontier.test_table is None
-        else _parameter(estimator, "alpha"),
+        "alpha": frontier.alpha,
         "eta": estimator.eta_,
-        "cost": asdict(frontier.cost()),
+        "cost": frontier.cost()._asdict(),
         "before": _as_dict(before),
         "after": _as_dict(after),
         "groups": groups.to_dict("records"),

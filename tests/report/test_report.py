@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+import scalefair
 from scalefair import FairKernelRidgeCV
 from scalefair.auditing.words import listed
 from scalefair.report import (
@@ -22,9 +23,9 @@ from scalefair.report import (
     group_table,
     headline,
 )
-from scalefair.report.groups import Groups, Share
+from scalefair.report.groups import Groups, Interval
 from scalefair.report.page import render
-from scalefair.report.words import _against_limit, fixed, number, percent, refit_code
+from scalefair.report.words import against_limit, as_percent, fixed, number, refit_code
 
 HOSTILE = '<script>alert(\'&"x"\')</script>{{ 7 * 7 }} id="y" $\\frac{'
 
@@ -259,7 +260,7 @@ def test_the_headline_carries_the_numbers(fitted):
     words = headline(fitted)
     before, after = fitted.scores()
     assert words.startswith("Limiting the share of the variance of the predictions that s explains")
-    for value in (percent(0.05), percent(before.share.value), percent(after.share.value)):
+    for value in (as_percent(0.05), as_percent(before.share.value), as_percent(after.share.value)):
         assert value in words
     for value in (fixed(before.r2, 3), fixed(after.r2, 3), "60 held-out rows"):
         assert value in words
@@ -283,13 +284,13 @@ def test_the_headline_tells_apart_what_can_happen(fitted):
 @pytest.mark.parametrize(
     ("share", "words"),
     [
-        (Share(0.04, 0.0, 0.09), ""),
-        (Share(0.06, 0.01, 0.11), ", above the limit but within its sampling error"),
-        (Share(0.2, 0.1, 0.3), ", above the limit (95 % interval 10 % to 30 %)"),
+        (Interval(0.04, 0.0, 0.09), ""),
+        (Interval(0.06, 0.01, 0.11), ", above the limit but within its sampling error"),
+        (Interval(0.2, 0.1, 0.3), ", above the limit (95 % interval 10 % to 30 %)"),
     ],
 )
 def test_the_limit_is_judged_with_its_error(share, words):
-    assert _against_limit(share, 0.05) == words
+    assert against_limit(share, 0.05) == words
 
 
 @pytest.mark.parametrize(
@@ -302,7 +303,7 @@ def test_numbers_in_words(x, text):
 
 
 def test_percentages_and_lists_in_words():
-    assert [percent(x) for x in (0.05, 0.1234, 0.0, -0.0001, np.nan)] == [
+    assert [as_percent(x) for x in (0.05, 0.1234, 0.0, -0.0001, np.nan)] == [
         "5 %", "12.3 %", "0 %", "0 %", "–",
     ]  # fmt: skip
     assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == [
@@ -324,7 +325,7 @@ def test_the_record_is_json_and_agrees(fitted):
 
 
 def test_the_page_is_whole_and_alone(fitted):
-    page = Page(render(fitted, "1.2.3"))
+    page = Page(render(fitted))
     assert page.tags.count("svg") == 2
     assert "script" not in page.tags
     assert "link" not in page.tags
@@ -335,12 +336,12 @@ def test_the_page_is_whole_and_alone(fitted):
     assert len(ids) == len(set(ids))
     assert {link.removeprefix("#") for link in links} <= set(ids)
     assert headline(fitted) in page.text.replace("\u00a0", " ")
-    for words in ("equalised odds", "est = scalefair.FairKernelRidgeCV(", "1.2.3"):
+    for words in ("equalised odds", "est = scalefair.FairKernelRidgeCV(", scalefair.__version__):
         assert words in page.text
 
 
 def test_plots_have_names_and_follow_the_colours_of_the_page(fitted):
-    html = render(fitted, "1")
+    html = render(fitted)
     page = Page(html)
     labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
     assert len(labels) == 2
@@ -355,7 +356,7 @@ def test_hostile_names_and_levels_are_text():
     table = make_table(levels=(HOSTILE, "b"))
     table = table.rename(columns={"kind": HOSTILE + "1", "s": HOSTILE + "2"})
     table["y"] = np.where(table["y"] > 0, HOSTILE + "3", HOSTILE)
-    html = render(fit(table, sensitive=(HOSTILE + "2",)), HOSTILE)
+    html = render(fit(table, sensitive=(HOSTILE + "2",)))
     page = Page(html)
     assert "script" not in page.tags
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
@@ -388,10 +389,10 @@ def test_warnings_become_notes():
     problem = from_table(make_table(), target="y", sensitive=["s"])
     result = fit_frontier(problem, Loud(n_components=20, unfairness=0.05, random_state=0))
     assert result.notes == (f"beware of {HOSTILE}",)
-    assert f"beware of {HOSTILE}" in Page(render(result, "1")).text
+    assert f"beware of {HOSTILE}" in Page(render(result)).text
 
 
 def test_many_groups_are_cut_short_and_counted(fitted):
     groups = Groups([f"g{i}" for i in range(30)], np.arange(60) % 30, [])
-    page = Page(render(replace(fitted, groups=groups), "1"))
+    page = Page(render(replace(fitted, groups=groups)))
     assert "The 10 smaller groups are not listed" in page.text

@@ -23,10 +23,10 @@ from scalefair.kernels import RBF
 from scalefair.measures import hsic_test
 from scalefair.report import between_share, cross, make_report
 from scalefair.report.frontier import has_closed_form_path, has_loss_path, weights_around
-from scalefair.report.groups import decision_table
-from scalefair.report.independence import independence, verdict
+from scalefair.report.groups import decision_table, independence
 from scalefair.report.page import render
 from scalefair.report.tables import compare_relevance, front_rows
+from scalefair.report.words import verdict
 
 SMALL = {"n_components": 15, "random_state": 0}
 
@@ -123,7 +123,7 @@ def test_a_chosen_model_beside_the_front_is_in_the_table_too(reports):
         assert [row["chosen"] for row in rows].count(True) == 1
         shares = [float(row["share"].split()[0]) for row in rows]
         assert shares == sorted(shares)
-        assert ("not on the front" in render(frontier, "1")) != on_front
+        assert ("not on the front" in render(frontier)) != on_front
 
 
 def test_relatives_of_a_process_are_those_that_a_fit_would_find(reports):
@@ -265,7 +265,7 @@ def test_arrays_without_names_will_do(tmp_path):
     [
         (Ridge(), {}, TypeError, "Ridge, which has no fairness penalty.*base_estimator"),
         (FairKernelClassifier(), {}, ValueError, "'pay' does not have two levels"),
-        (FairRidge(), {"sensitive_features": None}, ValueError, "sensitive_features is missing"),
+        (FairRidge(), {"sensitive_features": None}, ValueError, "both missing"),
         (FairRidge(), {"y": np.full(240, np.nan)}, ValueError, "missing or infinite in 240"),
         (FairRidge(), {"rows": 30}, ValueError, "the table has 30 rows"),
     ],

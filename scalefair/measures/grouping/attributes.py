@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, Survey, frames
-from scalefair.data.encoding import ColumnStatistics
+from scalefair.data.columns import ColumnStatistics
 from scalefair.data.frames import Column, Kind
 from scalefair.data.survey import Values
 from scalefair.errors import CannotJudgeError

@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
-from scalefair.data.sources._threads import one_blas_thread
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.solve.limit import ROUNDING as ROUNDED_SHARE
 from scalefair.solve.limit import (
     check_attainable,

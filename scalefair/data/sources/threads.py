@@ -123,27 +123,27 @@ def _leave(user: object) -> None:
             _keeper = None
 
 
-def run_lanes(work: Callable[[int], T], lanes: int, stop: Event) -> list[T]:
-    """Return [work(0), …, work(lanes − 1)], each in a thread of its own.
+def run_threads(work: Callable[[int], T], threads: int, stop: Event) -> list[T]:
+    """Return [work(0), …, work(threads − 1)], each in a thread of its own.
 
     `stop` is set as soon as one of them fails or the user interrupts; workers that look at it then
     end early instead of finishing their rows.
     """
-    if lanes == 1:
+    if threads == 1:
         return [work(0)]
     begin, abandoned = Event(), Event()
 
-    def wait_and_work(lane: int) -> T:
-        # Lanes wait for each other's chunks: none may begin unless all have a thread.
+    def wait_and_work(number: int) -> T:
+        # Threads wait for each other's chunks: none may begin unless all have a thread.
         begin.wait()
         if abandoned.is_set():
             raise CancelledError
-        return work(lane)
+        return work(number)
 
-    with one_blas_thread(), ThreadPoolExecutor(lanes) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         try:
-            with _starting(lanes):
-                futures = [pool.submit(wait_and_work, lane) for lane in range(lanes)]
+            with _starting(threads):
+                futures = [pool.submit(wait_and_work, number) for number in range(threads)]
             begin.set()
             ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
             if any(future.exception() for future in ended):
