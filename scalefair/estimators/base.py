@@ -23,9 +23,6 @@ from scalefair.data.progress import Progress
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
 from scalefair.errors import (
     check_alpha,
-    check_count,
-    check_flag,
-    check_penalty,
     check_weight_or_limit,
 )
 from scalefair.features.base_model import BaseModel
@@ -110,34 +107,25 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
         """Return the attributes that a fit sets; `checked` gets the names of columns."""
 
-    @abstractmethod
     def _check_parameters(self) -> None:
-        """Raise ValueError or TypeError if a parameter is out of range."""
+        """Raise ValueError or TypeError if a parameter is out of range, or two do not go together.
 
-    def _check_fit(self) -> None:
-        """Check the parameters that all estimators of a penalised fit have."""
-        check_penalty(self.penalty, None if isinstance(self.eps, str) else self.eps)
-        check_flag("fit_intercept", self.fit_intercept)
-        self._check_maps()
+        Each by itself is checked by scikit-learn.
+        """
+        self._validate_params()
         if self.base_estimator is not None:
             CrossFit.of(self.base_estimator)
+        if self.penalty in ("nocco", "nocco_output") and self._map_spec().is_exact:
+            raise ValueError(
+                f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
+                "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
+            )
 
     def _check_weight(self) -> None:
         """Check the ridge and the weight or limit."""
         check_alpha(self.alpha)
         check_weight_or_limit(self.eta, self.unfairness)
         check_output_kernel(self.output_kernel, self.penalty, self.eta)
-
-    def _check_maps(self) -> None:
-        spec = self._map_spec()
-        spec.check()
-        if spec.is_exact and self.penalty in ("nocco", "nocco_output"):
-            raise ValueError(
-                f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
-                "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
-            )
-        if self.n_jobs is not None:
-            check_count("n_jobs", self.n_jobs)
 
     def _map_spec(self) -> MapSpec:
         return MapSpec.of(self.get_params(deep=False))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
@@ -20,14 +21,14 @@ from scalefair.data.labels import (
     decoded,
     known_labels,
 )
-from scalefair.estimators.loss import LossBase, check_row_targets
-from scalefair.estimators.parameters import documented
+from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
+from scalefair.estimators.parameters import described
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
 from scalefair.moments import Moments
 from scalefair.solve.rows import Rows
 
 
-@documented
+@described
 class FairKernelClassifier(ClassifierMixin, LossBase):
     """Kernel classification whose scores do not depend on sensitive attributes.
 
@@ -130,7 +131,9 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
         self.random_state = random_state
 
     _base_scale: ClassVar[str] = "log_odds"
-    _loss_names: ClassVar[tuple[str, ...]] = ("logistic", "multinomial")
+    _own_constraints: ClassVar[dict[str, Any]] = {
+        "loss": [StrOptions({"logistic", "multinomial"}), HasMethods(LOSS_METHODS)]
+    }
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
         dtype = current_config().dtype

@@ -12,15 +12,13 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Chunk
-from scalefair.errors import check_flag
 from scalefair.estimators.base import Callbacks
 from scalefair.estimators.gp_base import (
     Process,
     check_bounds,
-    check_positive_or_optimize,
     given,
 )
-from scalefair.estimators.parameters import documented
+from scalefair.estimators.parameters import described
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import MovingNystroem, Nystroem
@@ -43,7 +41,7 @@ ROWS_IN_MEMORY = 65536
 """Rows per chunk where all are wanted at once."""
 
 
-@documented
+@described
 class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     """Gaussian process regression whose predictions do not depend on sensitive attributes.
 
@@ -185,14 +183,12 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_flag("learn_landmarks", self.learn_landmarks)
         kind = self.feature_map
         if self.learn_landmarks and isinstance(kind, str) and kind not in ("nystroem", "linear"):
             raise ValueError(
                 "learn_landmarks=True needs feature_map='nystroem', which has landmarks; got "
                 f"feature_map={kind!r}"
             )
-        check_positive_or_optimize("noise", self.noise)
         check_bounds("noise_bounds", self.noise_bounds)
 
     def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:

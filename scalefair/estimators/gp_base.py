@@ -5,24 +5,20 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from numbers import Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.data import frames
 from scalefair.errors import (
-    FINITE,
     MISSING_SENSITIVE,
-    TINY,
-    check_choice,
-    check_count,
-    check_number,
-    check_penalty,
     check_weight_or_limit,
 )
 from scalefair.estimators.base import FairEstimator
@@ -59,6 +55,10 @@ class Process(FairEstimator):
     n_features_in_: int
     _input_names: list[str]
     _input_scale: Array
+    _own_constraints: ClassVar[dict[str, Any]] = {
+        "penalty": [StrOptions({"normalized", "hsic"})],
+        "tol": [Interval(Real, 0, 1, closed="right")],
+    }
     _evidence: Any = None
     """Evidence of the training rows; None in a model that was saved, which leaves them behind."""
 
@@ -94,17 +94,8 @@ class Process(FairEstimator):
 
     def _check_parameters(self) -> None:
         """Raise ValueError or TypeError if a parameter is out of range."""
+        super()._check_parameters()
         check_weight_or_limit(self.eta, self.unfairness)
-        check_penalty(self.penalty, self.eps)
-        check_choice("penalty", self.penalty, ("normalized", "hsic"))
-        self._check_maps()
-        if self.optimizer is not None:
-            check_choice("optimizer", self.optimizer, ("l-bfgs-b",))
-        check_count("max_iter", self.max_iter)
-        check_number("tol", self.tol, TINY, 1.0)
-        if isinstance(self.n_restarts, bool) or self.n_restarts != 0:
-            check_count("n_restarts", self.n_restarts)
-        check_positive_or_optimize("amplitude", self.amplitude)
         check_bounds("length_scale_bounds", self.length_scale_bounds)
         check_bounds("amplitude_bounds", self.amplitude_bounds)
 
@@ -252,14 +243,6 @@ def _end_sentences(search: Search, max_iter: int) -> list[str]:
 def given(value: Any) -> float | None:
     """Return a number that was given; None for "optimize"."""
     return None if isinstance(value, str) else float(value)
-
-
-def check_positive_or_optimize(name: str, value: Any) -> None:
-    """Raise ValueError or TypeError unless a value is positive or "optimize"."""
-    if isinstance(value, str):
-        check_choice(name, value, ("optimize",))
-    else:
-        check_number(name, value, TINY, FINITE)
 
 
 def check_bounds(name: str, value: Any) -> None:

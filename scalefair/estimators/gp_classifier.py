@@ -14,12 +14,12 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.labels import OneHotLabels, check_classes, code_labels, decoded
 from scalefair.estimators.base import Callbacks
 from scalefair.estimators.gp_base import Process
-from scalefair.estimators.parameters import documented
+from scalefair.estimators.parameters import described
 from scalefair.solve.gp.classes import LaplaceEvidence, fit_classes
 from scalefair.solve.gp.distribution import LatentLaw
 
 
-@documented
+@described
 class FairGPClassifier(ClassifierMixin, Process):
     """Gaussian process classification whose scores do not depend on sensitive attributes.
 

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from scalefair._config import Config
 from scalefair._typing import Array, Chunk
 from scalefair.estimators.base import feature_ridges
-from scalefair.estimators.parameters import documented
+from scalefair.estimators.parameters import described
 from scalefair.estimators.ridge import RidgeBase, learnt
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
@@ -34,7 +34,7 @@ def _sums_over_rows(estimator: FairKernelRidge) -> bool:
     return True
 
 
-@documented
+@described
 class FairKernelRidge(RidgeBase):
     """Kernel ridge regression whose predictions do not depend on sensitive attributes.
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -17,12 +17,8 @@ from scalefair.data import SURVEY_ROWS
 from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.data.sources.base import PARTS
 from scalefair.errors import (
-    FINITE,
     MISSING_SENSITIVE,
-    check_choice,
-    check_count,
     check_grid,
-    check_number,
 )
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.estimators.path import LossPath, default_etas
@@ -42,9 +38,9 @@ MAX_ENCODED_BYTES = 2**28
 MAX_CACHED_BYTES = 2**28
 """Features of rows in memory that are held, from the pass for the moments on."""
 
-METHODS = (
+LOSS_METHODS = [
     "value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "scale", "start",
-)  # fmt: skip
+]  # fmt: skip
 """What an object must have to be a loss."""
 
 
@@ -53,12 +49,10 @@ class LossBase(FairEstimator):
 
     loss_: Any
     psi_: Any
-    _loss_names: ClassVar[tuple[str, ...]]
-    """Names that `loss` may have."""
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         self._check_weight()
-        self._check_fit()
         nonlinear = self.output_kernel is not None or self.penalty == "nocco_output"
         if nonlinear and self.eta is not None and np.isinf(self.eta):
             raise ValueError(
@@ -66,9 +60,6 @@ class LossBase(FairEstimator):
                 "for a general loss; use a large eta such as 1e4, unfairness=, or "
                 "penalty='normalized'"
             )
-        check_number("tol", self.tol, 0.0, FINITE)
-        check_count("max_iter", self.max_iter)
-        check_loss(self.loss, self._loss_names)
 
     def _solved_loss(self, loss: Any) -> Any:
         """Return the loss in the scores that are solved for."""
@@ -211,19 +202,6 @@ def encoded_once(training: Training) -> Training:
     h = whole.pop("h", None)
     rows: ChunkSource = ArraySource(**whole, n_threads=source.n_threads)
     return replace(training, source=rows if h is None else rows.then(FromArray(h)))
-
-
-def check_loss(loss: Any, names: tuple[str, ...]) -> None:
-    """Raise ValueError unless `loss` is one of the names, or a loss object."""
-    if isinstance(loss, str):
-        check_choice("loss", loss, names)
-        return
-    missing = [name for name in METHODS if not hasattr(loss, name)]
-    if missing or isinstance(loss, type):
-        raise TypeError(
-            f"loss={loss!r} is no loss; choose one of {', '.join(names)}, or give an object of a "
-            "subclass of scalefair.losses.Loss"
-        )
 
 
 def check_row_targets(loss: Loss, chunk: Chunk) -> Chunk:

@@ -1,12 +1,57 @@
-"""Descriptions of parameters and attributes that several estimators have, written once."""
+"""Parameters that several estimators have: what they mean and what is valid, written once."""
 
 from __future__ import annotations
 
-from inspect import cleandoc
+from inspect import cleandoc, signature
+from numbers import Integral, Real
 from textwrap import indent
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from scalefair.errors import PENALTIES
+from scalefair.kernels import RBF, Kernel
+from scalefair.kernels.named import NAMES
 
 T = TypeVar("T", bound=type)
+
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+COUNT = Interval(Integral, 1, None, closed="left")
+LENGTH_SCALE = [StrOptions({"median", "standardized"}), POSITIVE, "array-like"]
+
+VALID: dict[str, Any] = {
+    "feature_map": [StrOptions({"nystroem", "fourier", "exact", "linear"}), HasMethods("raw")],
+    "kernel": [StrOptions(set(NAMES)), Kernel],
+    "length_scale": LENGTH_SCALE,
+    "n_components": [COUNT],
+    "sensitive_kernel": [StrOptions({"auto", *NAMES}), Kernel, HasMethods("raw")],
+    "sensitive_length_scale": LENGTH_SCALE,
+    "n_sensitive_components": [COUNT],
+    "alpha": [NOT_NEGATIVE, dict],
+    "alphas": [None, "array-like"],
+    "eta": [None, Interval(Real, 0, np.inf, closed="both")],
+    "etas": [None, "array-like"],
+    "unfairness": [None, Interval(Real, 0, 1, closed="both")],
+    "penalty": [StrOptions(set(PENALTIES))],
+    "eps": [None, NOT_NEGATIVE],
+    "output_kernel": [None, StrOptions({"rbf"}), RBF],
+    "fit_intercept": ["boolean"],
+    "hide_sensitive": ["boolean"],
+    "learn_landmarks": ["boolean"],
+    "class_weight": [None, StrOptions({"balanced"}), dict],
+    "n_jobs": [None, COUNT],
+    "random_state": ["random_state"],
+    "ridge_ratios": ["array-like"],
+    "tol": [NOT_NEGATIVE],
+    "max_iter": [COUNT],
+    "noise": [StrOptions({"optimize"}), POSITIVE],
+    "amplitude": [StrOptions({"optimize"}), POSITIVE],
+    "optimizer": [None, StrOptions({"l-bfgs-b"})],
+    "n_restarts": [Interval(Integral, 0, None, closed="left")],
+}
+"""What scikit-learn's validation of parameters checks; the rest is checked where it is used."""
 
 TEXT = """
 feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
@@ -138,8 +183,15 @@ def _entries() -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in entries.items()}
 
 
-def documented(cls: T) -> T:
-    """Replace the lines "@ name name ..." of a class's docstring by the texts of those names."""
+def described(cls: T) -> T:
+    """Give a class the constraints of its parameters, and their texts.
+
+    Lines "@ name name ..." of its docstring are replaced by the texts of those names. A class may
+    have constraints of its own in `_own_constraints`.
+    """
+    own: dict[str, Any] = getattr(cls, "_own_constraints", {})
+    names = [name for name in signature(cls).parameters if name in VALID]
+    cls._parameter_constraints = {name: VALID[name] for name in names} | own  # type: ignore[attr-defined]
     entries, lines = _entries(), []
     for line in cleandoc(cls.__doc__ or "").split("\n"):
         names = line[2:].split() if line.startswith("@ ") else []

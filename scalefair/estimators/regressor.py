@@ -8,17 +8,18 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import column_or_1d
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data import is_stream
-from scalefair.estimators.loss import LossBase, check_row_targets
-from scalefair.estimators.parameters import documented
+from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
+from scalefair.estimators.parameters import described
 from scalefair.losses import LOSSES, Gamma, Poisson
 
 
-@documented
+@described
 class FairKernelRegressor(RegressorMixin, LossBase):
     """Kernel regression with any loss, whose scores do not depend on sensitive attributes.
 
@@ -115,7 +116,9 @@ class FairKernelRegressor(RegressorMixin, LossBase):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    _loss_names: ClassVar[tuple[str, ...]] = tuple(name for name in LOSSES if name != "logistic")
+    _own_constraints: ClassVar[dict[str, Any]] = {
+        "loss": [StrOptions(set(LOSSES) - {"logistic"}), HasMethods(LOSS_METHODS)]
+    }
 
     @property
     def _is_positive(self) -> bool:

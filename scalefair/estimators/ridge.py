@@ -13,7 +13,7 @@ from scalefair._config import Config, current_config
 from scalefair._typing import Array, Chunk
 from scalefair.errors import FINITE, MISSING_SENSITIVE, check_closed_form, check_grid
 from scalefair.estimators.base import FairEstimator, check_control
-from scalefair.estimators.parameters import documented
+from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath, default_etas
 from scalefair.features.design import Design
 from scalefair.features.training import Training, learn_design
@@ -51,8 +51,8 @@ class RidgeBase(Regression):
     moments_: Moments
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         self._check_weight()
-        self._check_fit()
         if self.unfairness is not None and self.output_kernel is None:
             check_closed_form(self.penalty, "unfairness")
 
@@ -237,7 +237,7 @@ def learnt(training: Training, design: Design) -> dict[str, Any]:
     return {"_design": design, "_one_target": one_target, **maps, **based}
 
 
-@documented
+@described
 class FairRidge(RidgeBase):
     """Ridge regression whose predictions do not depend on sensitive attributes.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from copy import copy
 from functools import partial, reduce
 from operator import add
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
@@ -18,14 +19,12 @@ from scalefair.errors import (
     FINITE,
     JOINED_RIDGE,
     TINY,
-    check_choice,
     check_closed_form,
     check_grid,
-    check_number,
 )
 from scalefair.estimators.base import check_control, feature_ridges
 from scalefair.estimators.kernel_ridge import FairKernelRidge
-from scalefair.estimators.parameters import documented
+from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath, default_alphas, default_etas
 from scalefair.estimators.ridge import Regression, learnt
 from scalefair.features.design import Design
@@ -44,7 +43,7 @@ HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_")
 """What only the moments of each fold can tell, not those of all rows."""
 
 
-@documented
+@described
 class FairKernelRidgeCV(Regression):
     """Fair kernel ridge regression that chooses alpha and eta by cross-validation, in one pass.
 
@@ -116,6 +115,7 @@ class FairKernelRidgeCV(Regression):
 
     moments_: Moments
     path_: FairPath
+    _own_constraints: ClassVar[dict[str, Any]] = {"eps": [None, StrOptions({"auto"}), NOT_NEGATIVE]}
     _ridge: FairKernelRidge
     """The ridge at the chosen point."""
 
@@ -165,16 +165,13 @@ class FairKernelRidgeCV(Regression):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        self._check_fit()
-        self._epses()
+        super()._check_parameters()
         check_closed_form(self.penalty, "cross-validation")
         if self.alphas is not None:
             check_grid("alphas", self.alphas, high=FINITE)
         if self.etas is not None:
             check_grid("etas", self.etas)
         check_grid("ridge_ratios", self.ridge_ratios, low=TINY, high=FINITE)
-        if self.unfairness is not None:
-            check_number("unfairness", self.unfairness, 0.0, 1.0)
 
     def _is_ordinary(self) -> bool:
         return self.unfairness is None and self.etas is not None and not np.any(self.etas)
@@ -185,10 +182,7 @@ class FairKernelRidgeCV(Regression):
     def _epses(self) -> tuple[float | None, ...]:
         if self.eps is None:
             return (None,)
-        if isinstance(self.eps, str):
-            check_choice("eps", self.eps, ("auto",))
-            return EPS_GRID
-        return (check_number("eps", self.eps, 0.0, FINITE),)
+        return EPS_GRID if isinstance(self.eps, str) else (float(self.eps),)
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
         config = current_config()

@@ -16,7 +16,7 @@ from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, warn_of_codes
 from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ChunkSource
-from scalefair.errors import MISSING_SENSITIVE, check_choice, check_count, check_flag
+from scalefair.errors import MISSING_SENSITIVE
 from scalefair.features.base import seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
@@ -29,9 +29,7 @@ from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
-from scalefair.kernels.named import NAMES, plain_name
-
-FEATURE_MAPS = ("nystroem", "fourier", "exact", "linear")
+from scalefair.kernels.named import plain_name
 
 MAX_WHITENED = 2e10
 """Rows × features² that are whitened row by row: a fraction of a second."""
@@ -64,23 +62,6 @@ class MapSpec:
         given = linear | parameters
         return cls(**{name: given[name] for name in cls.__dataclass_fields__})
 
-    def check(self) -> None:
-        """Raise ValueError or TypeError if a parameter is out of range."""
-        if isinstance(self.feature_map, str):
-            check_choice("feature_map", self.feature_map, FEATURE_MAPS)
-        elif not hasattr(self.feature_map, "raw"):
-            raise TypeError(
-                f"feature_map={self.feature_map!r} is neither a name nor a feature map; choose "
-                f"one of {', '.join(FEATURE_MAPS)}, or give a map of scalefair.maps"
-            )
-        _check_kernel("sensitive_kernel", self.sensitive_kernel, "auto")
-        _check_kernel("kernel", self.kernel)
-        for name in ("sensitive_length_scale", "length_scale"):
-            _check_scale(name, getattr(self, name))
-        for name in ("n_sensitive_components", "n_components"):
-            check_count(name, getattr(self, name))
-        check_flag("hide_sensitive", self.hide_sensitive)
-
     @property
     def is_exact(self) -> bool:
         """Whether every row is a landmark."""
@@ -96,28 +77,6 @@ class MapSpec:
         """Rows to learn from: enough that duplicates leave no landmark out; None: all."""
         most = max(self.n_components, self.n_sensitive_components)
         return None if self.is_exact else max(SAMPLE_ROWS, 4 * int(most))
-
-
-def _check_kernel(name: str, value: Any, *more: str) -> None:
-    if isinstance(value, str):
-        check_choice(name, value, (*more, *NAMES))
-    elif not isinstance(value, Kernel) and not (more and hasattr(value, "raw")):
-        raise TypeError(
-            f"{name}={value!r} is a {type(value).__name__}; give one of "
-            f"{', '.join((*more, *NAMES))}, or a kernel of scalefair.kernels"
-        )
-
-
-def _check_scale(name: str, value: Any) -> None:
-    if isinstance(value, str):
-        check_choice(name, value, ("median", "standardized"))
-        return
-    try:
-        scale = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        scale = np.array(np.nan)
-    if scale.ndim > 1 or not ((scale > 0) & np.isfinite(scale)).all():
-        raise ValueError(f"{name}={value!r} must be 'median', a positive number, or one per column")
 
 
 @dataclass(frozen=True, eq=False)

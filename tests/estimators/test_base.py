@@ -214,7 +214,7 @@ def test_frames_reach_pipelines_as_they_are():
         base_estimator=TREES, sensitive_columns=["group"], eta=1.0, hide_sensitive=True
     ).fit(X, y)
     assert list(hidden.base_estimator_.feature_names_in_) == ["a", "b", "c", "d"]
-    assert hidden._features == ("phi", "base")
+    assert hidden._design.features == ("phi", "base")
     np.testing.assert_allclose(hidden.predict(X), hidden.predict(X.assign(group="v")))
 
 
@@ -225,7 +225,7 @@ def test_a_frame_of_numbers_keeps_its_names():
     model = FairRidge(base_estimator=base, eta=1.0, random_state=0)
     model.fit(numbers, y, sensitive_features=X["group"])
     assert np.isfinite(model.predict(numbers)).all()
-    assert model._features == ("phi", "base")
+    assert model._design.features == ("phi", "base")
 
 
 def test_a_classifier_gives_its_probability():

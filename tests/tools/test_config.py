@@ -35,9 +35,9 @@ def test_bad_settings_are_named_and_change_nothing(settings, error):
 
 def test_blocks_nest_and_end_in_any_way():
     with config_context(chunk_rows=7):
-        with pytest.raises(ZeroDivisionError), config_context(dtype="float32"):
-            assert get_config() == DEFAULTS | {"chunk_rows": 7, "dtype": "float32"}
-            1 / 0  # noqa: B018
+        with pytest.raises(ZeroDivisionError) as ended, config_context(dtype="float32"):
+            raise ZeroDivisionError(get_config())
+        assert ended.value.args == (DEFAULTS | {"chunk_rows": 7, "dtype": "float32"},)
         assert get_config() == DEFAULTS | {"chunk_rows": 7}
     assert get_config() == DEFAULTS
 
