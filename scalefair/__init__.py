@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scalefair.features.cross_fit import CrossFit
     from scalefair.moments import Moments
     from scalefair.persistence import load, save
-    from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
+    from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 
 __version__ = "0.1.0.dev0"
 
@@ -62,9 +62,9 @@ _HOMES = {
     "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.data.sources",
     "CrossFit": "scalefair.features.cross_fit",
-    "FairKernel": "scalefair.solve.dense.fair_kernel",
+    "FairKernel": "scalefair.solve.dense.kernel",
     "Moments": "scalefair.moments",
-    "SensitiveRows": "scalefair.solve.dense.fair_kernel",
+    "SensitiveRows": "scalefair.solve.dense.kernel",
     "audit": "scalefair.auditing",
     "config_context": "scalefair._config",
     "get_config": "scalefair._config",

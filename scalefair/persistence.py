@@ -27,13 +27,13 @@ from scalefair.features.design import Design
 from scalefair.moments import Moments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
-from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
+from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 from scalefair.solve.dense.process import ExactLaw
 from scalefair.solve.dense.rows import ExactRows
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.gp import distribution
-from scalefair.solve.gp.gaussian import GaussianFunction
-from scalefair.solve.ridge.validation import GridScores
+from scalefair.solve.gp.system import GaussianFunction
+from scalefair.solve.ridge.path import GridScores
 
 CLASSES: dict[str, type] = {
     cls.__name__: cls

@@ -8,7 +8,7 @@ from scalefair.estimators.path import FairPath, LossPath
 from scalefair.estimators.regressor import FairKernelRegressor
 from scalefair.estimators.ridge import FairRidge
 from scalefair.estimators.ridge_cv import FairKernelRidgeCV
-from scalefair.solve.dense.sklearn_kernel import SklearnFairKernel
+from scalefair.solve.dense.kernel import SklearnFairKernel
 
 __all__ = [
     "FairGPClassifier",

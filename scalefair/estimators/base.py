@@ -32,10 +32,10 @@ from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_
 from scalefair.features.training import MapSpec, Training, for_rows, survey_training
 from scalefair.moments import Moments
 from scalefair.penalties import CUTOFF, partial_covariance
-from scalefair.solve.fit import Spec
 from scalefair.solve.output.fit import check_output_kernel
 from scalefair.solve.ridge.system import System
 from scalefair.solve.rows import Rows
+from scalefair.solve.spec import Spec
 
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
 """How attributes begin that scikit-learn sets on estimators for itself."""

@@ -32,10 +32,8 @@ from scalefair.solve.gp.distribution import (
     draw,
     mean_and_deviation,
 )
-from scalefair.solve.gp.evidence import MomentEvidence
-from scalefair.solve.gp.fit import fit_features
-from scalefair.solve.gp.gaussian import GaussianPoint
-from scalefair.solve.gp.system import GaussianSystem
+from scalefair.solve.gp.evidence import MomentEvidence, fit_features
+from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 
 ROWS_IN_MEMORY = 65536
 """Rows per chunk where all are wanted at once."""

@@ -29,10 +29,9 @@ from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training, input_map, sensitive_map
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
+from scalefair.solve.fit import ProcessFit, Search
 from scalefair.solve.gp.distribution import OnChunks
-from scalefair.solve.gp.fit import ProcessFit
-from scalefair.solve.gp.search import Search
-from scalefair.solve.gp.spec import Spec
+from scalefair.solve.spec import ProcessSpec
 
 JITTER = 1e-8
 """Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ."""
@@ -99,10 +98,10 @@ class Process(FairEstimator):
         check_bounds("length_scale_bounds", self.length_scale_bounds)
         check_bounds("amplitude_bounds", self.amplitude_bounds)
 
-    def _gp_spec(self, training: Training, inputs: list[str]) -> Spec:
+    def _gp_spec(self, training: Training, inputs: list[str]) -> ProcessSpec:
         """Return what is asked for."""
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        return Spec(
+        return ProcessSpec(
             eta, unfairness, self.penalty, self.eps, amplitude=given(self.amplitude),
             amplitude_bounds=self.amplitude_bounds, length_scale_bounds=self.length_scale_bounds,
             learn_scales=self.optimizer is not None, n_restarts=self.n_restarts,

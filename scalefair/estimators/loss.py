@@ -27,7 +27,7 @@ from scalefair.features.design import Design
 from scalefair.features.training import Training, learn_design
 from scalefair.losses import Loss
 from scalefair.moments import Moments
-from scalefair.moments.kept import KeptFeatures
+from scalefair.moments.accumulate import FeatureCache
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit
 from scalefair.solve.newton.fit import fit_loss, loss_path, loss_problem
@@ -83,7 +83,7 @@ class LossBase(FairEstimator):
         if design.psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         rows = self._rows(training.source, design, training.n_rows)
-        cache = KeptFeatures.within(MAX_CACHED_BYTES, rows.source, rows.design)
+        cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
         check_control(moments)
         loss = loss if weigh is None else weigh(loss, moments)
@@ -145,7 +145,7 @@ class LossBase(FairEstimator):
         check_is_fitted(self)
         self._check_path()
         rows = self._rows_again(Chunk(X, sensitive_features, y, sample_weight, c=control_features))
-        cache = KeptFeatures.within(MAX_CACHED_BYTES, rows.source, rows.design)
+        cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
         system, spec = self._system(rows.design, moments), self._spec(rows.design.dtype)
         problem = loss_problem(rows, self._solved_loss(self.loss_), system, cache)

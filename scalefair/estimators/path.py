@@ -23,10 +23,15 @@ from scalefair.penalties.share import (
     variance_of,
 )
 from scalefair.solve.limit import NotAttainableError
-from scalefair.solve.ridge.path import Spectrum, grid
-from scalefair.solve.ridge.selection import best_within_limit, best_without_share
+from scalefair.solve.ridge.path import (
+    GridScores,
+    Spectrum,
+    best_within_limit,
+    best_without_share,
+    grid,
+    squared_errors,
+)
 from scalefair.solve.ridge.system import System
-from scalefair.solve.ridge.validation import GridScores, squared_errors
 
 if TYPE_CHECKING:
     import pandas as pd

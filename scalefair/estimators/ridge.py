@@ -22,7 +22,7 @@ from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.output.fit import fit_with_output_kernel
 from scalefair.solve.ridge.direct import fit_ridge
-from scalefair.solve.ridge.limited import rescale
+from scalefair.solve.ridge.system import rescale
 
 
 class Regression(MultiOutputMixin, RegressorMixin, FairEstimator):

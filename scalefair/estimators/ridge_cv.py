@@ -32,10 +32,9 @@ from scalefair.features.training import Training, group_names, learn_design
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
-from scalefair.solve.ridge.limited import rescale
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds, search
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.system import System, rescale
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)

@@ -11,7 +11,7 @@ from scalefair.data.progress import Progress
 from scalefair.data.sources import ChunkSource
 from scalefair.features.design import Design
 from scalefair.moments import Checkpoint, FoldMoments, accumulate
-from scalefair.moments.kept import KeptFeatures
+from scalefair.moments.accumulate import FeatureCache
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Rows:
         folds: Folds = ALL_ROWS,
         *,
         checkpoint: Any = None,
-        cache: KeptFeatures | None = None,
+        cache: FeatureCache | None = None,
     ) -> FoldMoments:
         """Return the moments of each fold, by one pass."""
         size = self.chunk_rows or self.design.chunk_rows

@@ -8,16 +8,17 @@ from typing import Any
 
 from scalefair._typing import Array
 from scalefair.features.design import PREDICT_ROWS, chunk_rows
-from scalefair.moments.kept import KeptFeatures
-from scalefair.solve.fit import LossFit, Spec
+from scalefair.moments.accumulate import FeatureCache
+from scalefair.solve.fit import LossFit
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.output.fit import fit_loss_with_output
 from scalefair.solve.ridge.system import System
 from scalefair.solve.rows import Rows
+from scalefair.solve.spec import Spec
 
 
-def loss_problem(rows: Rows, loss: Any, system: System, cache: KeptFeatures | None) -> Problem:
+def loss_problem(rows: Rows, loss: Any, system: System, cache: FeatureCache | None) -> Problem:
     """Return the objective of a loss over rows whose moments are known."""
     size = rows.chunk_rows or chunk_rows(rows.design.blocks["phi"], rows.design.dtype)
     return Problem(rows.source, rows.design, loss, system, size, cache)

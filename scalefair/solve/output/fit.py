@@ -13,19 +13,15 @@ from scalefair.features.design import chunk_rows
 from scalefair.kernels import RBF
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputRows
 from scalefair.penalties import whitening
-from scalefair.solve.fit import LossFit, RidgeFit, Spec
-from scalefair.solve.limit import check_attainable
+from scalefair.solve.fit import LossFit, RidgeFit
+from scalefair.solve.limit import check_attainable, solve_output_under_limit
 from scalefair.solve.newton.descent import Goal, NewtonFit
-from scalefair.solve.newton.model import spread
-from scalefair.solve.output.descent import OutputFit, solve_output
-from scalefair.solve.output.hsic import OutputObjective
-from scalefair.solve.output.limit import solve_output_under_limit
-from scalefair.solve.ridge.direct import diagnosed, ridge_fit
-from scalefair.solve.ridge.limited import rescale
+from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
+from scalefair.solve.ridge.direct import diagnosed, ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.primal import solve_primal
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.system import System, rescale, spread
 from scalefair.solve.rows import Rows
+from scalefair.solve.spec import Spec
 
 PENALTIES = ("normalized", "nocco_output")
 

@@ -12,13 +12,14 @@ import numpy as np
 from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties.share import ShareEstimate, chance_of, group_counts
-from scalefair.solve.ridge.selection import (
+from scalefair.solve.ridge.path import (
     Choice,
+    FoldFits,
+    GridScores,
     best_within_limit,
     best_without_share,
     largest_eta_within_one_error,
 )
-from scalefair.solve.ridge.validation import FoldFits, GridScores
 
 REFINE = 16
 """How many more etas are tried beside the best one under a limit."""

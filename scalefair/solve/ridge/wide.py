@@ -8,12 +8,11 @@ import numpy as np
 
 from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.solve.diagnostics import judged, rounding_of
-from scalefair.solve.fit import RidgeFit, Spec
-from scalefair.solve.ridge.direct import ridge_fit
-from scalefair.solve.ridge.iterative import solve_iterative
-from scalefair.solve.ridge.limited import limited
-from scalefair.solve.ridge.streamed import StreamedSystem
+from scalefair.solve.fit import RidgeFit
+from scalefair.solve.ridge.direct import limited, ridge_fit
+from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.rows import Rows
+from scalefair.solve.spec import Spec
 
 WIDE = 8000
 """Features from which on the m×m eigenproblem is out of reach."""

@@ -1,4 +1,4 @@
-"""What a fit of a fair Gaussian process is asked for, and who hears of its steps."""
+"""What is asked of a fit: frozen values between the estimators and the solvers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalefair.data.progress import Progress
-
-__all__ = ["Bounds", "Progress", "Spec"]
-
 Bounds = tuple[float, float]
 
 LENGTH_SCALE_SPAN = 1e3
 """Default bounds of a length scale: so much below and above its start."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Spec:
-    """The process that is wanted, and how its hyperparameters are learnt.
+    """What to fit: 1/n ΣV + α|β|² + ηP, with a weight η or a limit that finds it.
+
+    Parameters
+    ----------
+    alpha : float
+        Ridge of φ.
+    eta : float
+        Weight of the penalty, where there is no limit.
+    unfairness : float or None
+        Limit on the explained share.
+    penalty : str
+        Name of the penalty.
+    eps : float or None
+        Its ε; None: the default.
+    dtype : str
+        Of the rows, whose rounding error the solution inherits.
+    """
+
+    alpha: float
+    eta: float
+    unfairness: float | None
+    penalty: str = "normalized"
+    eps: float | None = None
+    dtype: str = "float64"
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessSpec:
+    """The Gaussian process that is wanted, and how its hyperparameters are learnt.
 
     Parameters
     ----------
