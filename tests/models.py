@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from scalefair import (
+    CrossFit,
     FairGPClassifier,
     FairGPRegressor,
     FairKernelClassifier,
@@ -37,7 +38,7 @@ MODELS = {
     "joined": FairKernelRidge(base_estimator=FairRidge(eta=0.0), eta=1.0, **SMALL),
     "output": FairKernelRidge(output_kernel="rbf", eta=1.0, **SMALL),
     "bent": FairKernelRidge(
-        output_kernel="rbf", base_estimator=FairRidge(eta=0.0), eta=1.0, **SMALL
+        output_kernel="rbf", base_estimator=CrossFit(FairRidge(eta=0.0)), eta=1.0, **SMALL
     ),
     "controlled": FairKernelRidge(eta=1.0, **SMALL),
     "sums": FairKernelRidge(sensitive_kernel="linear", eta=1.0, **SMALL),

@@ -8,7 +8,6 @@ from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge
 from scalefair.moments import output_features
 from scalefair.solve.output import hsic as output_descent
 from tests.models import fit_within
-from tests.models import fit_within
 from tests.solve.test_output_kernel import hsic, toy
 
 LOSSES = ["logistic", "multinomial", "poisson", "gamma", "huber", "quantile", "squared"]
