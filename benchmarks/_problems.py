@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks._measure import size
 from scalefair._linalg import rank_k_update
-from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 
 N_ROWS = size(200_000, 4_000)
@@ -41,7 +41,7 @@ def bare_calls(X: Any, features: int, psi: int = 4, rows: int = 2_048) -> Any:
         for start in starts[number::lanes]:
             works[number](start)
 
-    return lambda: run_lanes(lane, lanes, Event())
+    return lambda: run_threads(lane, lanes, Event())
 
 
 def bare_calls_with_blas_threads(X: Any, features: int, psi: int = 4, rows: int = 2_048) -> Any:
@@ -83,7 +83,7 @@ def bare_projection(X: Any, features: int, rows: int = 512) -> Any:
             np.matmul(X[start : start + rows], frequencies, out=buffers[number])
             np.matmul(buffers[number], coef)
 
-    return lambda: run_lanes(lane, lanes, Event())
+    return lambda: run_threads(lane, lanes, Event())
 
 
 def fourier_map(X: Any, features: int = N_FEATURES) -> Any:

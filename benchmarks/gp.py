@@ -31,7 +31,7 @@ from scalefair.features.design import Design
 from scalefair.maps import Nystroem, OneHot
 from scalefair.moments import accumulate
 from scalefair.moments.gradient import length_scale_gradient
-from scalefair.solve.gp.adjoint import row_adjoint
+from scalefair.solve.gp.evidence import row_adjoint
 from scalefair.solve.gp.profile import profile_noise
 from scalefair.solve.gp.system import GaussianSystem
 
@@ -77,7 +77,7 @@ def evidence_over_moments(n: int, d: int, m: int, rounds: int) -> tuple[float, f
 
     def whole() -> Any:
         (moments,) = accumulate(source, design)
-        point = profile_noise(GaussianSystem.build(moments), 1.0, warn=False).point
+        point = profile_noise(GaussianSystem.build(moments), 1.0).point
         return length_scale_gradient(source, design, row_adjoint(point))
 
     whole()

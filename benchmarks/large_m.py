@@ -22,9 +22,8 @@ from scalefair.features.design import Design
 from scalefair.maps import OneHot, RandomFourier
 from scalefair.moments import accumulate
 from scalefair.moments.products import stream_moments
-from scalefair.solve.ridge.iterative import solve_iterative
+from scalefair.solve.ridge.iterative import RANK, StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.streamed import RANK, StreamedSystem
 from scalefair.solve.ridge.system import System
 
 ETAS = np.array([0.0, 1.0, 1e8, np.inf])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scalefair.exporting import to_onnx
     from scalefair.moments import Moments
     from scalefair.persistence import load, save
-    from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
+    from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 
 __version__ = "0.1.0.dev0"
 
@@ -55,9 +55,9 @@ __all__ = [
 _HOMES = {
     "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.data.sources",
-    "FairKernel": "scalefair.solve.dense.fair_kernel",
+    "FairKernel": "scalefair.solve.dense.kernel",
     "Moments": "scalefair.moments",
-    "SensitiveRows": "scalefair.solve.dense.fair_kernel",
+    "SensitiveRows": "scalefair.solve.dense.kernel",
     "audit": "scalefair.auditing",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -57,6 +57,15 @@ class Chunk:
     def n_rows(self) -> int:
         """Number of rows."""
         return int(self.x.shape[0])
+
+    def take(self, at: NDArray[np.int64]) -> Chunk:
+        """Return some rows of a chunk of arrays, in that order; `row` stays as it is."""
+        parts: dict[str, Any] = {
+            name: np.ascontiguousarray(np.asarray(part)[at])
+            for name in ("x", "s", "y", "weight", "c", "h")
+            if (part := getattr(self, name)) is not None
+        }
+        return replace(self, **parts)
 
 
 class Mergeable(Protocol):

@@ -73,11 +73,15 @@ class LostWorkersError(RuntimeError):
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Let input errors name a place, such as the argument that a column was given with."""
+    """Let errors about input name a place, such as a file or the argument of a column; "": none."""
     try:
         yield
-    except InputError as error:
-        raise error.at(where) from error
+    except ValueError as error:
+        if not where:
+            raise
+        if isinstance(error, InputError):
+            raise error.at(where) from error
+        raise InputError(f"{where}: {error}", where=where) from error
 
 
 FINITE = float(np.finfo(np.float64).max)

@@ -18,20 +18,19 @@ from numpy.typing import NDArray
 
 from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._hash import attributes
-from scalefair.data import encoding
-from scalefair.data.encoding import _statistics
+from scalefair.data import columns, encoding
 from scalefair.errors import UnsavableError
 from scalefair.estimators import _base_model, _curve, _data, _exact
 from scalefair.features import mixed
 from scalefair.moments import Moments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
-from scalefair.solve.dense.fair_kernel import FairKernel, SensitiveRows
+from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 from scalefair.solve.dense.process import ExactLaw
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.gp import distribution
-from scalefair.solve.gp.gaussian import GaussianFunction
-from scalefair.solve.ridge.validation import GridScores
+from scalefair.solve.gp.system import GaussianFunction
+from scalefair.solve.ridge.path import GridScores
 
 CLASSES: dict[str, type] = {
     cls.__name__: cls
@@ -45,8 +44,8 @@ CLASSES: dict[str, type] = {
         estimators.FairGPRegressor, distribution.FeatureLaw, ExactLaw, GaussianFunction,
         estimators.FairGPClassifier, distribution.LatentLaw,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
-        encoding.LevelCode, encoding.NumberCode,
-        _statistics.Spread, encoding.ColumnStatistics, encoding.TableStatistics,
+        columns.LevelCode, columns.NumberCode,
+        columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
         maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed, _curve.Curve,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,

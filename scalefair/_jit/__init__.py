@@ -6,9 +6,11 @@ NUMBA_DISABLE_JIT=1. numba's disk cache watches only the file of the kernel itse
 of `elementary.py`, delete `__pycache__` here.
 """
 
-from scalefair._jit.codes import add_pairs, add_rows
 from scalefair._jit.distances import (
+    equal_rows,
     gaussian,
+    laplace,
+    laplace_contraction,
     matern,
     matern_slope,
     pair_distances,
@@ -16,9 +18,7 @@ from scalefair._jit.distances import (
     squared_norms,
 )
 from scalefair._jit.fourier import cos_phase, cos_sin
-from scalefair._jit.pairs import distance_products, permuted_product
-from scalefair._jit.rows import equal_rows, laplace, laplace_contraction
-from scalefair._jit.vectors import exp_rows
+from scalefair._jit.sums import add_pairs, add_rows, distance_products, permuted_product
 
 __all__ = [
     "add_pairs",
@@ -27,7 +27,6 @@ __all__ = [
     "cos_sin",
     "distance_products",
     "equal_rows",
-    "exp_rows",
     "gaussian",
     "laplace",
     "laplace_contraction",

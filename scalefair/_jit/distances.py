@@ -1,4 +1,4 @@
-"""Gaussian and Matérn kernels from inner products, and distances between pairs of rows.
+"""Kernels of pairs of rows: Gaussian and Matérn from inner products, Laplace, equality; distances.
 
 The inner products X Zᵀ come from BLAS; |x - z|² = |x|² + |z|² - 2 x·z. Inputs are already divided
 by the length scale, and shifted to a common point near both X and Z: else the difference cancels.
@@ -6,6 +6,10 @@ by the length scale, and shifted to a common point near both X and Z: else the d
 Where |x|² and |z|² agree to the last bit and the difference is within rounding (64 ulp of |x|²),
 the points are taken to be identical and their distance is exactly 0. With norms from
 `squared_norms`, which adds in the same order for every row, identical rows always qualify.
+
+L1 distances and equality have no BLAS call: the landmarks Z are transposed once, so that the
+innermost loop runs over them in memory order, and taken a block at a time, so that the block stays
+in cache while the rows of X pass.
 """
 
 from __future__ import annotations
@@ -16,15 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._jit._compile import kernel
+from scalefair._jit._compile import kernel, reduction
 from scalefair._jit.elementary import HALF
-from scalefair._jit.vectors import exp_vector, quadratic_exp
+from scalefair._jit.vectors import exp_negative, quadratic_exp
 
 Matrix = NDArray[np.floating[Any]]
 
 ROUNDING = np.float32(2.0**-46)
 ROUNDING32 = np.float32(2.0**-17)
 ZERO = np.float32(0.0)
+BLOCK = 512
+"""Landmarks at a time, where a loop runs over them."""
 
 
 @kernel
@@ -70,7 +76,7 @@ def gaussian(D: Matrix, xx: Matrix, zz: Matrix) -> None:
     for i in range(D.shape[0]):
         row = D[i]
         _half_squared(row, xx[i], zz)
-        exp_vector(row, -1.0)
+        exp_negative(row)
 
 
 @kernel
@@ -90,7 +96,7 @@ def matern(D: Matrix, xx: Matrix, zz: Matrix, nu_code: int) -> None:
         row = D[i]
         _distance(row, xx[i], zz, nu_code)
         if nu_code == 1:
-            exp_vector(row, -1.0)
+            exp_negative(row)
         else:
             quadratic_exp(row, 1.0 / 3.0 if nu_code == 5 else 0.0)
 
@@ -111,10 +117,93 @@ def matern_slope(D: Matrix, xx: Matrix, zz: Matrix, nu_code: int) -> None:
         else:
             for j in range(row.size):
                 distance[j] = row[j]
-            exp_vector(row, -1.0)
+            exp_negative(row)
         if nu_code == 1:
             for j in range(row.size):
                 row[j] = row[j] / distance[j] if distance[j] > ZERO else ZERO
+
+
+@kernel
+def _add_l1(x: Matrix, Zt: Matrix, row: Matrix) -> None:
+    """Add Σ_l |x_l - z_jl| to row_j; four inputs at a time, to load and store row_j less often."""
+    d = x.size
+    for k in range(0, d - d % 4, 4):
+        x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
+        z0, z1, z2, z3 = Zt[k], Zt[k + 1], Zt[k + 2], Zt[k + 3]
+        for j in range(row.size):
+            row[j] += (abs(x0 - z0[j]) + abs(x1 - z1[j])) + (abs(x2 - z2[j]) + abs(x3 - z3[j]))
+    for k in range(d - d % 4, d):
+        xk = x[k]
+        z = Zt[k]
+        for j in range(row.size):
+            row[j] += abs(xk - z[j])
+
+
+@kernel
+def laplace(X: Matrix, Z: Matrix, out: Matrix) -> None:
+    """Write exp(-Σ_l |x_il - z_jl|) into `out`; inputs are already divided by the length scale.
+
+    Parameters
+    ----------
+    X, Z : arrays of shape (n, d) and (p, d)
+    out : array of shape (n, p), C-ordered
+    """
+    for start in range(0, Z.shape[0], BLOCK):
+        Zt = np.ascontiguousarray(Z[start : start + BLOCK].T)
+        for i in range(X.shape[0]):
+            row = out[i, start : start + BLOCK]
+            row[:] = 0
+            _add_l1(X[i], Zt, row)
+            exp_negative(row)
+
+
+@reduction
+def laplace_contraction(X: Matrix, Z: Matrix, W: Matrix) -> Matrix:
+    """Return Σ_ij W_ij |x_il - z_jl| for every input l, shape (d,).
+
+    Parameters
+    ----------
+    X, Z : arrays of shape (n, d) and (p, d)
+    W : array of shape (n, p)
+        For the gradient, ∂/∂K times K.
+    """
+    d = X.shape[1]
+    sums = np.zeros(d)
+    for start in range(0, Z.shape[0], BLOCK):
+        Zt = np.ascontiguousarray(Z[start : start + BLOCK].T)
+        for i in range(X.shape[0]):
+            w = W[i, start : start + BLOCK]
+            for k in range(d):
+                x = X[i, k]
+                z = Zt[k]
+                total = 0.0
+                for j in range(w.size):
+                    total += w[j] * abs(x - z[j])
+                sums[k] += total
+    return sums
+
+
+@kernel
+def equal_rows(X: Matrix, Z: Matrix, out: Matrix) -> None:
+    """Write 1[row i of X equals row j of Z] into `out`; NaN equals NaN.
+
+    Parameters
+    ----------
+    X, Z : arrays of shape (n, d) and (p, d)
+        Codes, of the same type.
+    out : array of shape (n, p), C-ordered
+    """
+    for start in range(0, Z.shape[0], BLOCK):
+        Zt = np.ascontiguousarray(Z[start : start + BLOCK].T)
+        for i in range(X.shape[0]):
+            row = out[i, start : start + BLOCK]
+            row[:] = 1
+            for k in range(X.shape[1]):
+                x = X[i, k]
+                z = Zt[k]
+                for j in range(row.size):
+                    same = (x == z[j]) | (np.isnan(x) & np.isnan(z[j]))
+                    row[j] = row[j] if same else 0
 
 
 @kernel

@@ -91,14 +91,14 @@ def repair_sin(x: Vector, out: Vector, scale: float) -> None:
 
 
 @kernel
-def exp_vector(x: Vector, sign: float) -> None:
-    """Replace x by exp(sign·x)."""
+def exp_negative(x: Vector) -> None:
+    """Replace x by exp(-x)."""
     if x.itemsize == 4:
         for j in range(x.size):
-            x[j] = exp32(np.float32(sign) * x[j])
+            x[j] = exp32(-x[j])
     else:
         for j in range(x.size):
-            x[j] = exp64(sign * x[j])
+            x[j] = exp64(-x[j])
 
 
 @kernel
@@ -112,10 +112,3 @@ def quadratic_exp(a: Vector, square: float) -> None:
         for j in range(a.size):
             c = a[j]
             a[j] = (ONE + c * (ONE + square * c)) * exp64(-c)
-
-
-@kernel
-def exp_rows(P: NDArray[np.floating[Any]]) -> None:
-    """Replace P (k×m, C-ordered) by exp(P)."""
-    for i in range(P.shape[0]):
-        exp_vector(P[i], 1.0)

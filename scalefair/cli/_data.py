@@ -217,8 +217,7 @@ class Reading:
 
 def is_csv(data: str) -> bool:
     """Return True if DATA is csv: by its name, or for a folder by what is in it."""
-    from scalefair.data.sources.files._csv import CSV_ENDINGS
-    from scalefair.data.sources.files._parquet import PARQUET_ENDINGS
+    from scalefair.data.sources.files import CSV_ENDINGS, PARQUET_ENDINGS
     from scalefair.errors import InputError
 
     name, path = data.lower(), Path(data)

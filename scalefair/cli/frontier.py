@@ -109,7 +109,7 @@ def _problem(
 
 
 def _is_large(scan: Any) -> bool:
-    files = scan.files.found
+    files = scan.files.listing
     size = sum(int(files.filesystem.size(path) or 0) for path in files.paths)
     cells = (scan.n_rows or 0) * len(scan.columns)
     return size > LARGE_BYTES or cells > LARGE_CELLS

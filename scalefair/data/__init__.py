@@ -1,6 +1,6 @@
 """What users pass: opened once, surveyed once, read as chunks of rows.
 
-`open_rows` makes one source of chunks of whatever container; a `Surveyor` makes the first pass.
+`open_rows` makes one source of chunks of whatever container; `survey_rows` makes the first pass.
 """
 
 from scalefair.data.open import OpenedRows, in_memory_parts, is_stream, open_rows, table_of
@@ -10,11 +10,11 @@ from scalefair.data.survey import (
     Look,
     Numbers,
     PartSurvey,
+    Sums,
     Survey,
-    Surveyor,
+    Together,
     survey_rows,
 )
-from scalefair.data.together import Sums, Together
 
 __all__ = [
     "MAX_LEVELS_OF_NUMBERS",
@@ -25,7 +25,6 @@ __all__ = [
     "PartSurvey",
     "Sums",
     "Survey",
-    "Surveyor",
     "Together",
     "in_memory_parts",
     "is_stream",

@@ -33,14 +33,10 @@ _OBJECT_KINDS: dict[str, Kind] = {
     "string": "categorical",
     "empty": "empty",
     "boolean": "boolean",
-    "integer": "numeric",
-    "floating": "numeric",
-    "mixed-integer-float": "numeric",
-    "decimal": "numeric",
-    "date": "datetime",
-    "datetime": "datetime",
-    "datetime64": "datetime",
+    **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "numeric"),
+    **dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
 }
+"""By what pandas infers of the objects in a column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,12 +83,22 @@ class Column:
             )
         return x
 
+    @property
+    def is_integer(self) -> bool:
+        """Whether the values are stored as integers."""
+        if isinstance(self.values, np.ndarray):
+            return self.values.dtype.kind in "iu"
+        return bool(self.values.dtype.is_integer())
+
+    def missing(self) -> NDArray[np.bool_]:
+        """Return which rows have no value."""
+        return self.codes()[0] < 0 if self.kind == "categorical" else np.isnan(self.floats())
+
     def expect(self, kind: Kind) -> Column:
         """Return the column if it holds `kind` or nothing; ValueError otherwise."""
         if self.kind in (kind, "empty"):
             return self
-        absent = self.codes()[0] < 0 if self.kind == "categorical" else np.isnan(self.floats())
-        if absent.all():
+        if self.missing().all():
             return Column(self.name, "empty", self.values)
         raise ValueError(kinds_differ(self.name, kind, self.kind))
 
@@ -104,8 +110,12 @@ class Column:
         """
         if self.kind == "empty":
             return np.full(len(self.values), -1), []
-        if isinstance(self.values, np.ndarray) or is_pandas_like_series(self.values.to_native()):
-            return _factorize(self.values)
+        stored = self.values if isinstance(self.values, np.ndarray) else self.values.to_native()
+        if isinstance(stored, np.ndarray) or is_pandas_like_series(stored):
+            import pandas as pd
+
+            codes, levels = pd.factorize(stored)
+            return codes.astype(np.int64, copy=False), [_level(value) for value in levels]
         array = self.values.to_arrow()
         # A stored dictionary may hold nulls, duplicates and levels that no row has.
         plain = array.cast(array.type.value_type) if hasattr(array.type, "value_type") else array
@@ -140,15 +150,6 @@ def as_table(X: Any, *, one_column: bool = False) -> Any:
     return _from_array(as_array(table), one_column)
 
 
-def is_frame(X: Any) -> bool:
-    """Return True if `X` is a data frame, or an array or nested list that is not plain numbers."""
-    if is_into_dataframe(X) or isinstance(X, nw.DataFrame):
-        return True
-    if isinstance(X, list | tuple):
-        return bool(as_array(X).dtype.kind not in _NUMBERS)
-    return isinstance(X, np.ndarray) and X.dtype.kind not in _NUMBERS + "c"
-
-
 def columns(X: Any, prefix: str = "x") -> list[Column]:
     """Return the columns of `X`; without names they are called prefix0, prefix1, ..."""
     table = as_table(X)
@@ -175,10 +176,7 @@ def column_kinds(X: Any, prefix: str = "x") -> dict[str, Kind]:
 
 def is_all_numeric(X: Any) -> bool:
     """Return True if every column is numeric or boolean and nothing is missing."""
-    found = columns(X)
-    if any(column.kind not in ("numeric", "boolean") for column in found):
-        return False
-    return not any(np.isnan(column.floats()).any() for column in found)
+    return all(c.kind in ("numeric", "boolean") and not c.missing().any() for c in columns(X))
 
 
 def n_rows(X: Any) -> int:
@@ -270,14 +268,17 @@ def to_numpy(X: Any, dtype: DTypeLike = np.float64) -> NDArray[Any]:
 
 def make_frame(data: Mapping[str, Sequence[Any] | NDArray[Any]]) -> pd.DataFrame:
     """Return a pandas data frame, the form of every result table."""
-    return _pandas().DataFrame(dict(data))  # type: ignore[no-any-return]
-
-
-def _pandas() -> Any:
-    # Imported late: `import scalefair` must not wait for pandas.
+    # Imported late, here and below: `import scalefair` must not wait for pandas.
     import pandas as pd
 
-    return pd
+    return pd.DataFrame(dict(data))
+
+
+def pandas_dtype(name: str) -> Any:
+    """Return a type of columns of pandas, such as "boolean"."""
+    import pandas as pd
+
+    return pd.api.types.pandas_dtype(name)
 
 
 def from_native(X: Any) -> Any:
@@ -285,8 +286,8 @@ def from_native(X: Any) -> Any:
     try:
         return nw.from_native(X, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:
-        found = " ".join(str(error).split())
-        raise ValueError(f"column names are not unique: {found}; rename the columns") from error
+        reason = " ".join(str(error).split())
+        raise ValueError(f"column names are not unique: {reason}; rename the columns") from error
 
 
 def as_array(X: Any) -> NDArray[Any]:
@@ -310,10 +311,12 @@ def _from_array(array: NDArray[Any], one_column: bool) -> Any:
         )
     if array.dtype.kind in _NUMBERS:
         return array
+    import pandas as pd
+
     if array.dtype.kind == "S":
         array = array.astype(str)
     content = array if array.dtype.kind in "mM" else array.astype(object)
-    return nw.from_native(_pandas().DataFrame(content, copy=False))
+    return nw.from_native(pd.DataFrame(content, copy=False))
 
 
 def _kind(name: str, series: nw.Series[Any]) -> Kind:
@@ -337,13 +340,15 @@ def _kind(name: str, series: nw.Series[Any]) -> Kind:
 
 
 def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
-    found = _pandas().api.types.infer_dtype(series.to_native(), skipna=True)
-    if found not in _OBJECT_KINDS:
+    import pandas as pd
+
+    inferred = pd.api.types.infer_dtype(series.to_native(), skipna=True)
+    if inferred not in _OBJECT_KINDS:
         raise ValueError(
-            f"column {name!r} mixes types ({found}); expected only numbers, only booleans, only "
+            f"column {name!r} mixes types ({inferred}); expected only numbers, only booleans, only "
             "dates or only text: convert it, for instance with .astype(str)"
         )
-    return _OBJECT_KINDS[found]
+    return _OBJECT_KINDS[inferred]
 
 
 def _without_objects(series: nw.Series[Any], kind: Kind) -> nw.Series[Any]:
@@ -351,18 +356,14 @@ def _without_objects(series: nw.Series[Any], kind: Kind) -> nw.Series[Any]:
     if getattr(native, "dtype", None) != np.dtype(object):
         return series
     if kind == "datetime":
-        return nw.from_native(_pandas().to_datetime(native, utc=True), series_only=True)
+        import pandas as pd
+
+        return nw.from_native(pd.to_datetime(native, utc=True), series_only=True)
     return nw.from_native(native.where(native.notna(), np.nan).astype("float64"), series_only=True)
 
 
 def _as_floats(series: nw.Series[Any]) -> Array:
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
-
-
-def _factorize(values: Any) -> tuple[NDArray[np.int64], list[str]]:
-    native = values if isinstance(values, np.ndarray) else values.to_native()
-    codes, levels = _pandas().factorize(native)
-    return codes.astype(np.int64, copy=False), [_level(value) for value in levels]
 
 
 def _level(value: Any) -> str:

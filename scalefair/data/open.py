@@ -26,21 +26,7 @@ from scalefair.data.sources import (
     in_memory,
     is_dask,
 )
-from scalefair.data.sources._parts import targets, weights
-
-READ_ROWS = 65536
-"""Rows per chunk where a scan is read into memory."""
-
-GIVEN = ("x", "s", "y", "weight", "c")
-
-ARGUMENTS = {
-    "x": "X",
-    "s": "sensitive_features",
-    "y": "y",
-    "weight": "sample_weight",
-    "c": "control_features",
-}
-"""What users call the parts of a chunk, in errors."""
+from scalefair.data.sources.base import ARGUMENTS, finite_columns, weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,24 +72,22 @@ def open_rows(
         Chunks in flight at once; None: one per core that BLAS may use.
     """
     names = {**ARGUMENTS, **names}
-    given = dict(zip(GIVEN, (x, s, y, weight, c), strict=True))
+    given = dict(zip(ARGUMENTS, (x, s, y, weight, c), strict=True))
     if isinstance(x, ChunkSource):
-        return OpenedRows(_batches(x, given, names), in_memory=False)
+        beside = [names[part] for part in list(ARGUMENTS)[1:] if given[part] is not None]
+        if beside and isinstance(x, BatchSource):
+            raise ValueError(
+                f"{', '.join(beside)} must be None: the batches of a BatchSource bring them"
+            )
+        return OpenedRows(x, in_memory=False)
     tables = {part: table_of(names[part], value) for part, value in given.items()}
     if tables["x"] is None:
         raise ValueError(f"{names['x']}=None; expected one row for each prediction or target")
     if is_stream(x):
         return OpenedRows(_stream(tables, names, n_threads), in_memory=False)
-    return OpenedRows(_memory(in_memory_parts(tables), names, n_threads), in_memory=True)
-
-
-def _batches(x: ChunkSource, given: Mapping[str, Any], names: Mapping[str, str]) -> ChunkSource:
-    beside = [names[part] for part in GIVEN[1:] if given[part] is not None]
-    if beside and isinstance(x, BatchSource):
-        raise ValueError(
-            f"{', '.join(beside)} must be None: the batches of a BatchSource bring them"
-        )
-    return x
+    if any(is_stream(table) for table in tables.values()):
+        tables = in_memory_parts(tables)
+    return OpenedRows(_memory(tables, names, n_threads), in_memory=True)
 
 
 def table_of(name: str, part: Any) -> Any:
@@ -138,9 +122,7 @@ def _two_dimensional(part: Any) -> Any:
 def in_memory_parts(tables: Mapping[str, Any]) -> dict[str, Any]:
     """Return parts with scans read and dask collections computed."""
     return {
-        part: frames.stack_rows([chunk.x for chunk in FileSource(table).chunks(READ_ROWS)])
-        if isinstance(table, Scan)
-        else in_memory(table)
+        part: table.read() if isinstance(table, Scan) else in_memory(table)
         for part, table in tables.items()
     }
 
@@ -148,16 +130,17 @@ def in_memory_parts(tables: Mapping[str, Any]) -> dict[str, Any]:
 def _memory(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ArraySource:
-    n = frames.n_rows(tables["x"])
+    n = len(tables["x"])
     for part, table in tables.items():
-        if table is not None and frames.n_rows(table) != n:
+        if table is not None and len(table) != n:
             raise ValueError(
-                f"{names[part]} has {frames.n_rows(table)} rows but {names['x']} has {n}; give "
+                f"{names[part]} has {len(table)} rows but {names['x']} has {n}; give "
                 "one row each, in the same order"
             )
     if not n:
         raise ValueError(f"{names['x']} has no rows; expected at least two")
-    y, weight = targets(tables["y"], names["y"], 0), weights(tables["weight"], "in memory", 0)
+    y = None if tables["y"] is None else finite_columns(tables["y"], "y", names["y"], 0)
+    weight = None if tables["weight"] is None else weights(tables["weight"], "in memory", 0)
     # As given: models of the user see these rows.
     x, s, c = (nw.to_native(tables[part], pass_through=True) for part in "xsc")
     return ArraySource(x, s, y, weight, c, n_threads=n_threads)
@@ -166,37 +149,18 @@ def _memory(
 def _stream(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ChunkSource:
-    x, s, y, weight, c = (tables[part] for part in GIVEN)
-    for part in GIVEN[1:]:
-        _check_beside(names[part], tables[part], names["x"], x)
-    if weight is not None and _width(weight) != 1:
-        raise ValueError(
-            f"{names['weight']} has {_width(weight)} columns; expected one number for each row"
-        )
+    x, s, y, weight, c = (tables[part] for part in ARGUMENTS)
+    for part, table in tables.items():
+        if is_stream(table) and isinstance(table, Scan) != isinstance(x, Scan):
+            raise ValueError(
+                f"{names[part]} is a {type(table).__name__} and {names['x']} a "
+                f"{type(x).__name__}; give both from one scan, both in dask, or all in memory"
+            )
     if isinstance(x, Scan):
-        return FileSource(x, s, y, weight, c, n_threads=n_threads)
-    return DaskSource(x, s, y, _flat(weight), c)
-
-
-def _check_beside(name: str, part: Any, first: str, x: Any) -> None:
-    if is_stream(part) and isinstance(part, Scan) != isinstance(x, Scan):
-        raise ValueError(
-            f"{name} is a {type(part).__name__} and {first} a {type(x).__name__}; give both from "
-            "one scan, both in dask, or all in memory"
-        )
-    if isinstance(part, Scan) and part.files.key != x.files.key:
-        raise ValueError(
-            f"{name} is a scan of other files than {first} ({part!r} and {x!r}); select the "
-            "columns of one scan: data = scan_parquet(path); data['p'], data['sex']"
-        )
-
-
-def _width(part: Any) -> int:
-    return len(part.columns) if isinstance(part, Scan) else int(part.shape[1])
-
-
-def _flat(weight: Any) -> Any:
-    """DaskSource takes weights of one dimension."""
+        return FileSource(x, s, y, weight, c, names=names, n_threads=n_threads)
     if not is_dask(weight):
-        return weights(weight, "in memory", 0)
-    return weight[weight.columns[0]] if hasattr(weight, "columns") else weight[:, 0]
+        return DaskSource(x, s, y, weights(weight, "in memory", 0), c)
+    if weight.shape[1] != 1:
+        raise ValueError(f"{names['weight']} has {weight.shape[1]} columns; expected one")
+    flat = weight[weight.columns[0]] if hasattr(weight, "columns") else weight[:, 0]
+    return DaskSource(x, s, y, flat, c)

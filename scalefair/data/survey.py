@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import frames
-from scalefair.data.encoding import ColumnStatistics, Spread, TableStatistics
-from scalefair.data.encoding.groups import first_rows
+from scalefair.data.columns import (
+    ColumnStatistics,
+    Spread,
+    TableStatistics,
+    few_values,
+    first_rows,
+)
 from scalefair.data.frames import Column
-from scalefair.data.open import ARGUMENTS
 from scalefair.data.sources import ChunkSource, Sample, Sampler
+from scalefair.data.sources.base import ARGUMENTS, parts_of
 from scalefair.errors import check_finite
+from scalefair.errors import located as located_at
 
 MAX_LEVELS_OF_NUMBERS = 8
 """Numbers with at most this many values may be levels of groups."""
@@ -107,15 +112,19 @@ class PartSurvey:
     ) -> PartSurvey:
         """Survey some rows; `listed` is False where other rows had too many values to list."""
         columns = frames.columns(table, look.prefix)
-        listed = [look.values] * len(columns) if listed is None else listed
         each = tuple(ColumnStatistics.of(column, weight) for column in columns)
         named = frames.column_names(table) is not None
         statistics = TableStatistics(each, float(weight.sum()), len(weight), named)
-        values = tuple(_listed(c) if few else None for c, few in zip(columns, listed, strict=True))
+        values: tuple[Values, ...] = (None,) * len(columns)
+        if look.values:
+            listed = listed or [True] * len(columns)
+            pairs = zip(columns, listed, strict=True)
+            values = tuple(_listed(column) if few else None for column, few in pairs)
         if look.groups and not weight.all():
             table = frames.as_table(frames.take_rows(table, np.flatnonzero(weight)))
             columns = frames.columns(table, look.prefix)
-        return cls(look, statistics, values, _groups(look, table, columns, values))
+        groups = _groups(look, table, columns, values) if look.groups else None
+        return cls(look, statistics, values, groups)
 
     def __add__(self, other: PartSurvey) -> PartSurvey:
         pairs = zip(self.values, other.values, strict=False)
@@ -136,19 +145,18 @@ class PartSurvey:
 
 def _groups(look: Look, table: Any, columns: list[Column], values: tuple[Values, ...]) -> Any:
     """First rows of the combinations of categories."""
-    if not look.groups or not frames.n_rows(table):
-        return None
+    bins = look.bins or {}
     codes = [
-        _binned(column, look.bins[column.name])
-        if look.bins and column.name in look.bins and column.kind != "categorical"
+        _binned(column, bins[column.name])
+        if column.name in bins and column.kind != "categorical"
         else column.codes()[0]
         for column, few in zip(columns, values, strict=True)
         if look.every
         or few is not None
         or column.kind in ("categorical", "boolean")
-        or column.name in (look.bins or ())
+        or column.name in bins
     ]
-    return frames.take_rows(table, first_rows(codes)) if codes else None
+    return frames.take_rows(table, first_rows(codes)) if codes and len(codes[0]) else None
 
 
 def _binned(column: Column, edges: Sequence[float]) -> NDArray[np.int64]:
@@ -160,11 +168,8 @@ def _listed(column: Column) -> Values:
     if column.kind in ("categorical", "empty"):
         return frozenset()
     x = column.floats()
-    x = x[~np.isnan(x)]
-    # A glance at some rows spares most columns of scores the sorting.
-    if len(np.unique(x[:: max(len(x) // 512, 1)])) > MAX_LEVELS_OF_NUMBERS:
-        return None
-    return _union(frozenset(np.unique(x).tolist()), frozenset())
+    values = few_values(x[~np.isnan(x)], MAX_LEVELS_OF_NUMBERS)
+    return None if values is None else frozenset(values.tolist())
 
 
 def _union(first: Values, second: Values) -> Values:
@@ -192,12 +197,12 @@ class Survey:
         What was looked for in "x", "s", "y" or "c"; nothing where no row is surveyed.
     """
 
-    n_rows: int
-    n_present: int
-    n_missing: int
-    weight: float
-    heaviest: float
-    sample: Sample
+    n_rows: int = 0
+    n_present: int = 0
+    n_missing: int = 0
+    weight: float = 0.0
+    heaviest: float = 0.0
+    sample: Sample = field(default_factory=lambda: Sample(0))
     parts: Mapping[str, PartSurvey] = field(default_factory=dict)
 
     def __add__(self, other: Survey) -> Survey:
@@ -220,6 +225,7 @@ class Survey:
         return self.weight < self.n_present * self.heaviest * (1 - 1e-9)
 
 
+@dataclass(eq=False)
 class Surveyor:
     """Accumulator of a survey.
 
@@ -227,9 +233,7 @@ class Surveyor:
     ----------
     looks : dict of str to Look
         What is looked for in which parts of a chunk; parts that chunks lack are passed over.
-    size : int or None
-        Of the sample; None: all rows that count.
-    seed : int
+    sampler : Sampler
         Of the sample.
     drop : bool
         Whether rows in which a sensitive attribute is missing do not count.
@@ -239,108 +243,133 @@ class Surveyor:
         Parts that are arrays, of which all rows must be finite.
     """
 
-    def __init__(
-        self,
-        looks: Mapping[str, Look],
-        size: int | None,
-        seed: int,
-        *,
-        drop: bool = False,
-        all_rows: bool = False,
-        finite: Sequence[str] = ("weight",),
-    ) -> None:
-        self._looks, self._drop, self._all_rows, self._finite = looks, drop, all_rows, finite
-        self._sampler = Sampler(sys.maxsize if size is None else size, seed)
-        self._total = Survey(0, 0, 0, 0.0, 0.0, Sampler(1, 0).result())
+    looks: Mapping[str, Look]
+    sampler: Sampler
+    drop: bool = False
+    all_rows: bool = False
+    finite: Sequence[str] = ("weight",)
+    _total: Survey | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in; an error says where they come from."""
         if chunk.n_rows:
-            with located(chunk):
-                self._add(chunk)
+            with located_at(chunk.where):
+                new = self._surveyed(chunk)
+                self._total = new if self._total is None else self._total + new
 
-    def _add(self, chunk: Chunk) -> None:
-        for part in self._finite:
-            if (numbers := getattr(chunk, part)) is not None:
-                check_finite(ARGUMENTS[part], np.asarray(numbers))
+    def _surveyed(self, chunk: Chunk) -> Survey:
+        given = parts_of(chunk)
+        for part in self.finite:
+            if given[part] is not None:
+                check_finite(ARGUMENTS[part], np.asarray(given[part]))
         positive = chunk.n_rows if chunk.weight is None else int(np.sum(chunk.weight > 0))
-        chunk = without_gaps(chunk) if self._drop else chunk
-        index = present(chunk)
-        surveyed = np.arange(chunk.n_rows) if self._all_rows else index
+        chunk = without_gaps(chunk) if self.drop else chunk
+        weight = _weights_of(chunk)
+        index = np.flatnonzero(weight > 0)
+        surveyed = np.arange(chunk.n_rows) if self.all_rows else index
         parts = {
-            part: self._part(part, look, chunk, surveyed)
-            for part, look in self._looks.items()
-            if getattr(chunk, part) is not None and len(surveyed)
+            part: self._part(part, given[part], weight, surveyed, chunk.where)
+            for part in self.looks
+            if given[part] is not None and len(surveyed)
         }
-        weight = _weight(chunk, index)
-        self._sampler.add(chunk)
-        self._total += Survey(
-            chunk.n_rows, len(index), positive - len(index), float(weight.sum()),
-            float(weight.max(initial=0.0)), Sampler(1, 0).result(), parts,
-        )  # fmt: skip
+        self.sampler.add(chunk)
+        weight = weight[index]
+        total, heaviest = float(weight.sum()), float(weight.max(initial=0.0))
+        n_missing = positive - len(index)
+        return Survey(chunk.n_rows, len(index), n_missing, total, heaviest, parts=parts)
 
-    def _part(self, part: str, look: Look, chunk: Chunk, index: NDArray[np.int64]) -> PartSurvey:
-        table = frames.as_table(getattr(chunk, part), one_column=True)
-        if len(index) < chunk.n_rows:
-            table = frames.as_table(frames.take_rows(table, index))
-        before = self._total.parts.get(part)
+    def _part(
+        self, part: str, rows: Any, weight: Array, index: NDArray[np.int64], where: str
+    ) -> PartSurvey:
+        look, table = self.looks[part], frames.as_table(rows, one_column=True)
+        if len(index) < len(weight):
+            table, weight = frames.as_table(frames.take_rows(table, index)), weight[index]
+        before = None if self._total is None else self._total.parts.get(part)
         listed = None if before is None else [values is not None for values in before.values]
-        with named(look.name):
-            survey = PartSurvey.of(look, table, _weight(chunk, index), listed)
-            if look.check is not None and chunk.where:
+        with located_at(look.name):
+            survey = PartSurvey.of(look, table, weight, listed)
+            if look.check is not None and where:
                 look.check(survey.columns)
             return survey
 
     def result(self) -> Survey:
         """Return the survey of all rows seen."""
-        return replace(self._total, sample=self._sampler.result())
+        return replace(self._total or Survey(), sample=self.sampler.result())
 
 
 def survey_rows(
     source: ChunkSource, looks: Mapping[str, Look], *, size: int | None, seed: int, **options: Any
 ) -> Survey:
-    """Make the first pass over the rows; arguments as in `Surveyor`."""
-    survey: Survey = source.fold(lambda: Surveyor(looks, size, seed, **options), SURVEY_ROWS)
+    """Make the first pass over the rows.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        The rows.
+    looks : dict of str to Look
+        What is looked for in which parts.
+    size, seed : int
+        Of the sample; size None: all rows that count.
+    **options
+        As in `Surveyor`.
+    """
+    size = sys.maxsize if size is None else size
+    survey: Survey = source.fold(
+        lambda: Surveyor(looks, Sampler(size, seed), **options), SURVEY_ROWS
+    )
     return survey
-
-
-@contextmanager
-def located(chunk: Chunk) -> Iterator[None]:
-    """Name the file or partition in a ValueError."""
-    with named(chunk.where):
-        yield
-
-
-@contextmanager
-def named(name: str) -> Iterator[None]:
-    """Put a name before the message of a ValueError."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}" if name else str(error)) from error
 
 
 def present(chunk: Chunk) -> NDArray[np.int64]:
     """Return which rows of a chunk have a positive weight."""
-    if chunk.weight is None:
-        return np.arange(chunk.n_rows)
-    return np.flatnonzero(np.asarray(chunk.weight) > 0)
+    return np.flatnonzero(_weights_of(chunk) > 0)
 
 
 def without_gaps(chunk: Chunk) -> Chunk:
     """Give weight 0 to rows in which a sensitive attribute is missing; they keep their number."""
     columns = frames.columns(frames.as_table(chunk.s, one_column=True), "s")
-    gaps = np.any([_missing(column) for column in columns], axis=0)
-    return replace(chunk, weight=np.where(gaps, 0.0, _weight(chunk, slice(None))))
+    gaps = np.any([column.missing() for column in columns], axis=0)
+    return replace(chunk, weight=np.where(gaps, 0.0, _weights_of(chunk)))
 
 
-def _missing(column: Column) -> NDArray[np.bool_]:
-    if column.kind == "categorical":
-        return column.codes()[0] < 0
-    return np.isnan(column.floats())
-
-
-def _weight(chunk: Chunk, index: Any) -> Array:
+def _weights_of(chunk: Chunk) -> Array:
     if chunk.weight is None:
-        return np.asarray(np.ones(chunk.n_rows)[index])
-    return np.asarray(np.asarray(chunk.weight, np.float64)[index])
+        return np.ones(chunk.n_rows)
+    return np.asarray(chunk.weight, np.float64)
+
+
+def located(chunk: Chunk) -> Any:
+    """Old form of errors.located, until the estimators that are being rewritten have landed."""
+    return located_at(chunk.where)
+
+
+class Sums(tuple[Any, ...]):
+    """Statistics side by side; `+` adds each to its counterpart."""
+
+    def __add__(self, other: Any) -> Any:
+        return type(self)(a + b for a, b in zip(self, other, strict=True))
+
+
+View = Callable[[Chunk], Chunk]
+
+
+class Together:
+    """Accumulator of several statistics in one pass, each of its own view of every chunk.
+
+    Parameters
+    ----------
+    parts : sequence of (view, start)
+        `start` makes an accumulator, which gets view(chunk) of every chunk.
+    """
+
+    def __init__(self, parts: Sequence[tuple[View, Callable[[], Accumulator]]]) -> None:
+        self._parts = [(view, start()) for view, start in parts]
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in."""
+        for view, accumulator in self._parts:
+            accumulator.add(view(chunk))
+
+    def result(self) -> Sums:
+        """Return the statistics, in the order of the parts."""
+        return Sums(accumulator.result() for _, accumulator in self._parts)

@@ -20,7 +20,7 @@ from scalefair._digest import digest
 from scalefair._typing import Array, Chunk
 from scalefair.data import frames
 from scalefair.data.sources import ArraySource, DaskSource, Sampler
-from scalefair.data.sources._threads import available_threads, run_lanes
+from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.estimators._base_model import (
     BaseModel,
     FromArray,
@@ -254,7 +254,7 @@ def in_lanes(work: Callable[[int], Any], count: int, n_jobs: int | None) -> list
                     return
                 done[k] = work(k)
 
-    run_lanes(lane, lanes, stop)
+    run_threads(lane, lanes, stop)
     return done
 
 
@@ -265,7 +265,7 @@ def _rows_to_fit(estimator: Any, data: TrainingData) -> Rows:
         chunk = Chunk(source.x, source.s, source.y, source.weight)
         return Rows(split(chunk), np.arange(source.n_rows), data.one_target)
     size, seed = int(estimator.base_sample), data.seed
-    sample = source.fold(partial(Sampler, size, seed), 65536).in_row_order()
+    sample = source.fold(partial(Sampler, size, seed), 65536)
     return Rows(split(sample.chunk()), sample.rows, data.one_target)
 
 

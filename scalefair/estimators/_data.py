@@ -14,16 +14,10 @@ from scalefair._digest import digest
 from scalefair._linalg import check_finite
 from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, Chunk
 from scalefair.data import Look, Survey, frames, is_stream, survey_rows
-from scalefair.data.encoding import (
-    ControlEncoder,
-    SensitiveEncoder,
-    TableEncoder,
-    TableStatistics,
-    sensitive_statistics,
-    warn_of_codes,
-)
+from scalefair.data.columns import TableStatistics, sensitive_statistics
+from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, warn_of_codes
 from scalefair.data.sources import ChunkSource
-from scalefair.data.survey import located
+from scalefair.errors import located
 from scalefair.estimators._base_model import BaseModel, whole_change
 from scalefair.estimators._validate import open_fit_rows, open_predict_rows, positions
 from scalefair.features._base import seed_of
@@ -86,7 +80,7 @@ class Preparation:
 
     def encode(self, chunk: Chunk) -> Chunk:
         """Turn x, s and c of a split chunk into numbers; an error says where they come from."""
-        with located(chunk):
+        with located(chunk.where):
             return self._encoded(chunk)
 
     def _encoded(self, chunk: Chunk) -> Chunk:

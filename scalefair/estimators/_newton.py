@@ -27,7 +27,7 @@ from scalefair._checks import (
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS
 from scalefair.data.sources import ArraySource, ChunkSource
-from scalefair.data.sources._source import PARTS
+from scalefair.data.sources.base import PARTS
 from scalefair.estimators._base import FairBase
 from scalefair.estimators._base_model import FromArray
 from scalefair.estimators._data import TrainingData, open_batch, open_inputs

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array, Chunk, FeatureMap
-from scalefair.data.sources._source import ChunkSource, cut_chunk
+from scalefair.data.sources.base import ChunkSource, cut_chunk
 from scalefair.features.design import Design
 
 PREDICT_ROWS = 512

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair import _files, estimators
 from scalefair._typing import Array
-from scalefair.data.encoding import LevelCode, NumberCode
+from scalefair.data.columns import LevelCode, NumberCode
 from scalefair.exporting._graph import Graph, add_kernel, add_map
 from scalefair.losses import ClassWeighted, Gamma, Logistic, Multinomial, Poisson
 

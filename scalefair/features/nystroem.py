@@ -231,11 +231,6 @@ class MovingNystroem(Nystroem):
         """log θ and the landmarks in units, shape (n_hyper + m·d,)."""
         return np.concatenate([np.log(self.kernel_.theta), (self.landmarks_ / self.unit_).ravel()])
 
-    @property
-    def n_hyper(self) -> int:
-        """Length of the gradients."""
-        return self.kernel_.theta.size + self.landmarks_.size
-
     def moved(self, place: Array) -> Self:
         """Return a fitted copy at another place."""
         scales = self.kernel_.theta.size

@@ -5,10 +5,8 @@ with three methods, or any object with the same attributes.
 """
 
 from scalefair.losses.base import Loss, Start, check_domain
-from scalefair.losses.classes import Logistic, Multinomial
-from scalefair.losses.one_vs_rest import OneVsRest
-from scalefair.losses.positive import Gamma, Poisson
-from scalefair.losses.residual import Huber, Quantile, Squared, robust_deviation
+from scalefair.losses.classes import Logistic, Multinomial, OneVsRest
+from scalefair.losses.numeric import Gamma, Huber, Poisson, Quantile, Squared, robust_deviation
 from scalefair.losses.wrapped import ClassWeighted, SumToZero
 
 __all__ = [

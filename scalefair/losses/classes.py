@@ -1,4 +1,4 @@
-"""Losses of classes: logistic and multinomial."""
+"""Losses of classes: logistic, multinomial, and each class against the rest."""
 
 from __future__ import annotations
 
@@ -48,21 +48,13 @@ class Logistic(Loss):
 
 
 def _inside(share: Array) -> Array:
-    """A share, kept off 0 and 1, where log odds are infinite."""
+    """A share, moved off 0 and 1, where log odds are infinite."""
     return np.clip(share, 1e-12, 1.0 - 1e-12)
 
 
 @dataclass(frozen=True)
-class Multinomial(Loss):
-    """V = log Σ exp f_k − Σ y_k f_k for one-hot y; f are log probabilities up to a constant.
-
-    The second derivative diag(p) − ppᵀ is Σ_{a<b} p_a p_b (e_a − e_b)(e_a − e_b)ᵀ.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of classes, at least 2.
-    """
+class _OneHot(Loss):
+    """One score for each of `n_classes`, and y as one-hot rows."""
 
     n_classes: int
 
@@ -75,6 +67,25 @@ class Multinomial(Loss):
     def n_targets(self) -> int:  # type: ignore[override]
         """One indicator per class."""
         return self.n_classes
+
+    def check_targets(self, y: Array) -> None:
+        """One-hot rows."""
+        one_hot = ((y == 0) | (y == 1)) & (np.sum(y, axis=1, keepdims=True) == 1)
+        remedy = "give integer codes as one-hot rows"
+        check_domain(self, y, one_hot, f"one-hot rows of {self.n_classes} classes", remedy)
+
+
+@dataclass(frozen=True)
+class Multinomial(_OneHot):
+    """V = log Σ exp f_k − Σ y_k f_k for one-hot y; f are log probabilities up to a constant.
+
+    The second derivative diag(p) − ppᵀ is Σ_{a<b} p_a p_b (e_a − e_b)(e_a − e_b)ᵀ.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes, at least 2.
+    """
 
     @property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -106,14 +117,43 @@ class Multinomial(Loss):
         """Probabilities of the classes."""
         return np.asarray(softmax(f, axis=1))
 
-    def check_targets(self, y: Array) -> None:
-        """One-hot rows."""
-        one_hot = ((y == 0) | (y == 1)) & (np.sum(y, axis=1, keepdims=True) == 1)
-        remedy = "give integer codes as one-hot rows"
-        check_domain(self, y, one_hot, f"one-hot rows of {self.n_classes} classes", remedy)
-
     def start(self, mean: Array) -> Start:
         """At the log frequencies."""
         p, (a, b) = _inside(mean), self.pairs
         log_p = np.log(p)
         return Start(log_p - log_p.mean(), -np.eye(self.n_classes), p[a] * p[b])
+
+
+BINARY = Logistic()
+
+
+@dataclass(frozen=True)
+class OneVsRest(_OneHot):
+    """V = Σ_c log(1 + exp f_c) − y_c f_c for one-hot y: each class has log odds of its own.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes.
+    """
+
+    def value(self, f: Array, y: Array) -> Array:
+        """Sum over the classes."""
+        return np.asarray(BINARY.value(f, y).sum(axis=1))
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        """p_c − y_c."""
+        return BINARY.gradient(f, y)
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """p_c(1 − p_c)."""
+        return BINARY.curvature(f, y)
+
+    def skew(self, f: Array, y: Array) -> Array:
+        """p_c(1 − p_c)(1 − 2p_c)."""
+        return BINARY.skew(f, y)
+
+    def inverse_link(self, f: Array) -> Array:
+        """Probabilities of each class against the rest, made to add up to 1."""
+        p = BINARY.inverse_link(f)
+        return np.asarray(p / p.sum(axis=1, keepdims=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from time import monotonic
 from typing import Any
 
@@ -14,13 +15,16 @@ from numpy.typing import NDArray
 from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
-from scalefair.moments.checkpoint import Checkpoint, Counted, Counting
-from scalefair.moments.kept import KeptFeatures
-from scalefair.moments.moments import FoldMoments, Moments
+from scalefair.moments.checkpoint import Checkpoint, Counting
+from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
 
 BLOCK = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
+
+MISSING, RAW, SHIFTED = range(3)
+"""What is known of a row: nothing; its features; its features less the shift of a later pass."""
 
 FoldOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """The fold of each row, from its global number."""
@@ -45,109 +49,106 @@ class Folds:
 ALL_ROWS = Folds(1, None)
 
 
-class CrossSums:
-    """Σ φtᵀ and Σ ttᵀ of shifted rows, t = [ψ, beside, y, 1]."""
+class ChunkSum:
+    """Accumulator of function(chunk), a value with `+`; `nothing` is that of no rows."""
 
-    def __init__(self, width: int, rest: int) -> None:
-        self.cross, self._product = np.zeros((width, rest)), np.empty((width, rest))
-        self.rest = np.zeros((rest, rest))
-        self.n_rows, self.squared_weight = 0, 0.0
+    def __init__(self, function: Callable[[Chunk], Any], nothing: Any) -> None:
+        self._function, self._total = function, nothing
 
-    def add(self, Phi: Rows, rest: Array) -> None:
-        """Count rows in that are shifted and multiplied by √weight."""
-        self._add_cross(Phi, rest)
-        self._add_rest(rest)
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in."""
+        if chunk.n_rows:
+            self._total = self._total + self._function(chunk)
 
-    def _add_rest(self, rest: Array) -> None:
-        self.rest += rest.T @ rest
-        self.n_rows += int(np.count_nonzero(rest[:, -1]))
-        weight = rest[:, -1] ** 2
-        self.squared_weight += float(weight @ weight)
-
-    def _add_cross(self, Phi: Rows, rest: Array) -> None:
-        if Phi.dtype == self._product.dtype:
-            # Written into the same array each time: one that is new must be mapped page by page.
-            self.cross += np.matmul(Phi.T, rest, out=self._product)
-        else:
-            self.cross += Phi.T @ rest.astype(Phi.dtype)
+    def result(self) -> Any:
+        """Return the sum over all chunks seen."""
+        return self._total
 
 
-class _Sums(CrossSums):
-    """The same and Σ φφᵀ, for one fold."""
+class GramSums:
+    """Σ zzᵀ of rows z = [φ, t], the many columns of φ apart from the few of t.
 
-    def __init__(self, width: int, rest: int, dtype: Any) -> None:
-        super().__init__(width, rest)
-        self.phi = np.zeros((width, width))
+    Without `gram`, Σ φφᵀ is left out.
+    """
+
+    def __init__(self, width: int, rest: int, dtype: Any, *, gram: bool = True) -> None:
+        self.cross, self.rest = np.zeros((width, rest)), np.zeros((rest, rest))
+        self.phi = np.zeros((width, width) if gram else (0, 0))
+        self._gram, self._product = gram, np.empty((width, rest))
         # float32 rows: the products of a chunk are float32, their sum over chunks is float64.
-        self._chunk = None if dtype == np.float64 else np.zeros_like(self.phi, dtype=dtype)
+        single = gram and np.dtype(dtype) != np.float64
+        self._chunk = np.zeros_like(self.phi, dtype=dtype) if single else None
 
     def add(self, Phi: Rows, rest: Array) -> None:
-        if self._chunk is None:
+        """Count rows in."""
+        if not self._gram:
+            Phi = Phi.astype(np.float64, copy=False)
+        elif self._chunk is None:
             rank_k_update(self.phi, Phi)
         else:
             rank_k_update(self._chunk, Phi, keep=0.0)
             self.phi += self._chunk
-        super().add(Phi, rest)
+        if Phi.dtype == np.float64:
+            # Written into the same array each time: one that is new must be mapped page by page.
+            self.cross += np.matmul(Phi.T, rest, out=self._product)
+        else:
+            self.cross += Phi.T @ rest.astype(Phi.dtype)
+        self.rest += rest.T @ rest
 
     def add_coded(self, codes: NDArray[np.int32], rest: Array) -> None:
-        """Count rows in whose φ is 1 in the columns `codes`, of shape (t, k), and 0 elsewhere."""
+        """Count rows in whose φ is 1 in the columns `codes`, of shape (t, k), and 0 elsewhere.
+
+        All are multiplied by the last column of `rest`, √weight.
+        """
         root, codes = rest[:, -1], np.ascontiguousarray(codes)
         add_pairs(codes, root * root, self.phi)
         add_rows(codes, root[:, None] * rest, self.cross)
-        self._add_rest(rest)
+        self.rest += rest.T @ rest
 
-    def moments(self, blocks: dict[str, int], shift: Array) -> Moments:
-        """Centre the sums: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
-        weight = float(self.rest[-1, -1])
-        if weight == 0:
-            return Moments.empty(blocks)
-        total = np.concatenate([self.cross[:, -1], self.rest[:-1, -1]])
-        m = len(self.phi)
-        scatter = np.zeros((len(total), len(total)))
-        scatter[:m, :m] = self.phi
-        scatter[:m, m:] = self.cross[:, :-1]
-        scatter[m:, m:] = self.rest[:-1, :-1]
-        add_outer(scatter, total, -total / weight)
-        mirror_upper(scatter)
-        return Moments(
-            blocks, self.n_rows, weight, shift, total / weight, scatter,
-            squared_weight=self.squared_weight,
-        )  # fmt: skip
+    def upper(self, stop: int | None = None) -> Array:
+        """Return the upper triangle of Σ zzᵀ, or all that there is of Σ ztᵀ; t up to `stop`."""
+        sides = np.concatenate([self.cross[:, :stop], self.rest[:stop, :stop]])
+        if not self._gram:
+            return sides
+        m, p = len(self.phi), len(sides)
+        whole = np.zeros((p, p))
+        whole[:m, :m], whole[:, m:] = self.phi, sides
+        return whole
 
 
 class RowBuffer:
-    """The rows of one thread: φ and [ψ, beside, y, 1], shifted, multiplied by √weight."""
+    """The rows of one thread: φ and [ψ, beside, y, 1], shifted, multiplied by √weight.
+
+    Attributes
+    ----------
+    shift : array
+        What is subtracted from the rows: the mean of the first chunk that counts.
+    """
 
     def __init__(
-        self, design: Design, rows: int, *, coded: bool = False, kept: KeptFeatures | None = None
+        self, design: Design, rows: int, *, coded: bool = False, kept: FeatureCache | None = None
     ) -> None:
-        self._map, self._coded, self._kept = design, coded, kept
+        self._design, self._coded, self._cache = design, coded, kept
         self._phi_rows, self._psi_rows = design.start_phi(), design.start_psi()
         self.blocks = design.blocks
-        self.width = self.blocks["phi"]
-        self.rest_width = sum(self.blocks.values()) - self.width + 1
+        self.width, total = self.blocks["phi"], sum(self.blocks.values())
         self._phi = np.empty((0 if coded else rows, self.width), design.dtype)
-        self._rest = np.empty((rows, self.rest_width))
+        self._rest = np.empty((rows, total - self.width + 1))
         self._psi = np.empty((rows, self.blocks.get("psi", 0)))
-        self._shift: Array | None = None
-
-    @property
-    def shift(self) -> Array:
-        """What was subtracted from the rows: the mean of the first chunk that counts."""
-        return np.zeros(sum(self.blocks.values())) if self._shift is None else self._shift
+        self.shift, self._is_shifted = np.zeros(total), False
 
     def fill(self, chunk: Chunk) -> tuple[Rows, Array]:
         """Return the rows of a chunk, valid until the next."""
         rest = self.fill_rest(chunk)
         Phi = self._phi[: chunk.n_rows]
         shift = self.shift[: self.width].astype(Phi.dtype)
-        size = getattr(self._map.phi, "block", BLOCK)
+        size = getattr(self._design.phi, "block", BLOCK)
         # Block by block: a block is mapped and shifted while it is in the cache.
         for start in range(0, chunk.n_rows, size):
             block = slice(start, start + size)
             self._phi_rows(chunk.x[block], Phi[block])
-            if self._kept is not None:
-                self._kept.keep(chunk.row + start, Phi[block])
+            if self._cache is not None:
+                self._cache.keep(chunk.row + start, Phi[block])
             Phi[block] -= shift
         if chunk.weight is not None:
             Phi *= np.sqrt(chunk.weight)[:, None].astype(Phi.dtype)
@@ -155,92 +156,150 @@ class RowBuffer:
 
     def fill_rest(self, chunk: Chunk) -> Array:
         """Return the rows of [ψ, beside, y, 1] alone."""
-        rest = self._fill_rest(chunk)
-        if self._shift is None:
-            self._shift = self._first_mean(chunk, rest)
+        rest, Psi = self._rest[: chunk.n_rows], self._psi[: chunk.n_rows]
+        self._psi_rows(chunk, Psi)
+        start = Psi.shape[1]
+        rest[:, :start] = Psi
+        for block in self._design.beside:
+            rest[:, start : start + block.width] = block.rows(chunk)
+            start += block.width
+        rest[:, start:-1] = chunk.y
+        rest[:, -1] = 1.0
+        if not self._is_shifted:
+            self._choose_shift(chunk, rest)
         rest[:, :-1] -= self.shift[self.width :]
         if chunk.weight is not None:
             rest *= np.sqrt(chunk.weight)[:, None]
         return rest
 
-    def _fill_rest(self, chunk: Chunk) -> Array:
-        rest, Psi = self._rest[: chunk.n_rows], self._psi[: chunk.n_rows]
-        self._psi_rows(chunk, Psi)
-        start = Psi.shape[1]
-        rest[:, :start] = Psi
-        for block in self._map.beside:
-            rest[:, start : start + block.width] = block.rows(chunk)
-            start += block.width
-        rest[:, start:-1] = chunk.y
-        rest[:, -1] = 1.0
-        return rest
-
-    def _first_mean(self, chunk: Chunk, rest: Array) -> Array | None:
+    def _choose_shift(self, chunk: Chunk, rest: Array) -> None:
         """Mean of the first rows that count, φ rounded to the dtype it is subtracted in.
 
         Near the mean of all, so that the sums do not cancel however large that is.
         """
         counted = np.arange(chunk.n_rows) if chunk.weight is None else np.flatnonzero(chunk.weight)
         if not len(counted):
-            return None
+            return
         first = counted[:256]
         Phi = np.zeros((len(first), self.width), self._phi.dtype)
         if not self._coded:  # zeros and ones need no shift
             self._phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
         mean = Phi.mean(axis=0, dtype=float).astype(Phi.dtype)
-        return np.concatenate([mean, rest[first, :-1].mean(axis=0)])
+        self.shift = np.concatenate([mean, rest[first, :-1].mean(axis=0)])
+        self._is_shifted = True
 
 
 class MomentAccumulator:
-    """The mutable sum of one thread."""
+    """The mutable sum of one thread; without `gram`, of `CrossMoments`."""
 
     def __init__(
-        self, design: Design, folds: Folds, rows: int, kept: KeptFeatures | None = None
+        self,
+        design: Design,
+        folds: Folds,
+        rows: int,
+        kept: FeatureCache | None = None,
+        *,
+        gram: bool = True,
     ) -> None:
-        self._folds = folds
-        self._codes = design.codes
+        self._folds, self._codes = folds, design.codes if gram else None
+        self._moments = Moments if gram else CrossMoments
         self._buffer = RowBuffer(design, rows, coded=self._codes is not None, kept=kept)
-        width, rest = self._buffer.width, self._buffer.rest_width
-        self._sums = [_Sums(width, rest, design.dtype) for _ in range(folds.count)]
+        rest = sum(design.blocks.values()) - self._buffer.width + 1
+        self._sums = [
+            GramSums(self._buffer.width, rest, design.dtype, gram=gram) for _ in range(folds.count)
+        ]
+        self._n_rows, self._squares = [0] * folds.count, [0.0] * folds.count
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
         if chunk.n_rows == 0:
             return
-        chunk, ends = _by_fold(chunk, self._folds)
-        spans = zip(self._sums, ends[:-1], ends[1:], strict=True)
-        if self._codes is not None:
+        ends = np.array([0, chunk.n_rows])
+        if self._folds.of is not None:
+            chunk, ends = _by_fold(chunk, self._folds.of, self._folds.count)
+        if self._codes is None:
+            Phi, rest = self._buffer.fill(chunk)
+        else:
             codes, rest = self._codes(chunk.x), self._buffer.fill_rest(chunk)
-            for sums, start, stop in spans:
-                sums.add_coded(codes[:, start:stop], rest[start:stop])
-            return
-        Phi, rest = self._buffer.fill(chunk)
-        for sums, start, stop in spans:
-            if stop > start:
-                sums.add(Phi[start:stop], rest[start:stop])
+        for k, (start, stop) in enumerate(pairwise(ends)):
+            if stop == start:
+                continue
+            part = rest[start:stop]
+            if self._codes is None:
+                self._sums[k].add(Phi[start:stop], part)
+            else:
+                self._sums[k].add_coded(codes[:, start:stop], part)
+            weight = part[:, -1] ** 2
+            self._n_rows[k] += int(np.count_nonzero(part[:, -1]))
+            self._squares[k] += float(weight @ weight)
 
     def result(self) -> FoldMoments:
-        """Return the moments of each fold."""
-        blocks, shift = self._buffer.blocks, self._buffer.shift
-        return FoldMoments(sums.moments(blocks, shift) for sums in self._sums)
+        """Return the moments of each fold: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
+        return FoldMoments(self._centred(k) for k in range(self._folds.count))
+
+    def _centred(self, k: int) -> Moments:
+        sums, blocks = self._sums[k], self._buffer.blocks
+        weight = float(sums.rest[-1, -1])
+        if weight == 0:
+            return self._moments.empty(blocks)
+        total, scatter = np.concatenate([sums.cross[:, -1], sums.rest[:-1, -1]]), sums.upper(-1)
+        width = scatter.shape[1]
+        add_outer(scatter, total, -total[len(total) - width :] / weight)
+        return self._moments(
+            blocks, self._n_rows[k], weight, self._buffer.shift, total / weight,
+            mirror_upper(scatter) if width == len(total) else scatter,
+            squared_weight=self._squares[k],
+        )  # fmt: skip
 
 
-def _by_fold(chunk: Chunk, folds: Folds) -> tuple[Chunk, NDArray[np.int64]]:
+def _by_fold(chunk: Chunk, of: FoldOf, count: int) -> tuple[Chunk, NDArray[np.int64]]:
     """Sort the rows of a chunk by fold; return it with the ends of the folds' spans.
 
     Sorting the inputs, which are narrow, keeps each fold's feature rows side by side.
     """
-    if folds.of is None:
-        return chunk, np.array([0, chunk.n_rows])
-    fold = folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows))
+    fold = of(np.arange(chunk.row, chunk.row + chunk.n_rows))
     order = np.argsort(fold, kind="stable")
-    ends = np.searchsorted(fold[order], np.arange(folds.count + 1))
-    parts: dict[str, Any] = {
-        name: np.ascontiguousarray(part[order])
-        for name in ("x", "s", "y", "weight", "c", "h")
-        if (part := getattr(chunk, name)) is not None
-    }
-    return replace(chunk, **parts), ends
+    return chunk.take(order), np.searchsorted(fold[order], np.arange(count + 1))
+
+
+class FeatureCache:
+    """Features of all rows, as one pass makes them and others need them.
+
+    Parameters
+    ----------
+    n_rows, width : int
+        Of all rows.
+    dtype : dtype
+        Of the features.
+    """
+
+    def __init__(self, n_rows: int, width: int, dtype: Any) -> None:
+        self._rows: Rows = np.empty((n_rows, width), dtype)
+        self._state = np.full(n_rows, MISSING, dtype=np.int8)
+
+    @classmethod
+    def within(cls, budget: int, source: Source, design: Design) -> FeatureCache | None:
+        """Return a cache for the features of a source; None where they take too many bytes.
+
+        Rows that are not in memory get none: their features might outgrow it.
+        """
+        if not isinstance(source, ArraySource):
+            return None
+        width, dtype = design.blocks["phi"], np.dtype(design.dtype)
+        fits = source.n_rows * width * dtype.itemsize <= budget
+        return cls(source.n_rows, width, dtype) if fits else None
+
+    def keep(self, first: int, features: Rows) -> None:
+        """Copy the features of some rows."""
+        at = slice(first, first + len(features))
+        self._rows[at], self._state[at] = features, RAW
+
+    def take(self, first: int, n: int) -> tuple[Rows, int]:
+        """Return the place of `n` rows and what is known of all; from now on they are shifted."""
+        at = slice(first, first + n)
+        known = int(self._state[at].min())
+        self._state[at] = SHIFTED
+        return self._rows[at], known
 
 
 def accumulate(
@@ -250,7 +309,7 @@ def accumulate(
     folds: Folds = ALL_ROWS,
     rows: int | None = None,
     checkpoint: Checkpoint | None = None,
-    kept: KeptFeatures | None = None,
+    kept: FeatureCache | None = None,
 ) -> FoldMoments:
     """Return the moments of each fold of the source's rows, in one pass.
 
@@ -268,16 +327,13 @@ def accumulate(
         Where to write the sums so far every so often, so that a long pass can go on after a crash.
         A file that is there already is where an earlier pass over the same rows stopped. It goes
         once the pass is complete.
-    kept : KeptFeatures or None
+    kept : FeatureCache or None
         Where to keep the features for passes that follow; not with folds, which sort the rows.
     """
     size = rows or design.chunk_rows
-
-    def start() -> MomentAccumulator:
-        return MomentAccumulator(design, folds, size, kept)
-
+    start = partial(MomentAccumulator, design, folds, size, kept)
     if checkpoint is None:
-        return finished(design, source.fold(start, size))
+        return sign(design, source.fold(start, size))
     return _with_checkpoints(source, design, start, size, folds, checkpoint)
 
 
@@ -295,7 +351,7 @@ def _with_checkpoints(  # noqa: PLR0917
     written = monotonic()
     # From the first row on: those that have been counted are compared, not counted again.
     for part, next_row in source.rounds(counting, size, checkpoint.chunks):
-        total += _finished(part, design)
+        total += part if part.moments is None else replace(part, moments=sign(design, part.moments))
         if next_row >= first_row:
             checkpoint.check(total)
             if monotonic() - written >= checkpoint.seconds:
@@ -303,14 +359,10 @@ def _with_checkpoints(  # noqa: PLR0917
                 written = monotonic()
     checkpoint.check(total)  # where there are fewer rows than had been counted
     checkpoint.remove()
-    return finished(design, start().result()) if total.moments is None else total.moments
+    return sign(design, start().result()) if total.moments is None else total.moments
 
 
-def _finished(part: Counted, design: Design) -> Counted:
-    return part if part.moments is None else replace(part, moments=finished(design, part.moments))
-
-
-def finished(design: Design, folds: FoldMoments) -> FoldMoments:
+def sign(design: Design, folds: FoldMoments) -> FoldMoments:
     """Apply the linear part of φ where the rows went without; sign with the design's key."""
     linear = None if design.whiten_rows else design.phi.linear_
     return FoldMoments(

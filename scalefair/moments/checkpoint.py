@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scalefair import _files
 from scalefair._hash import value_hash
 from scalefair._typing import Accumulator, Chunk
-from scalefair.data.sources._source import PARTS, cut_chunk
+from scalefair.data.sources.base import PARTS, cut_chunk
 from scalefair.moments.moments import FoldMoments, Moments
 
 if TYPE_CHECKING:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from scalefair._linalg import mirror_upper, rank_k_update
+from scalefair._linalg import mirror_upper
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.features.design import Design, chunk_rows
-from scalefair.moments.accumulate import BLOCK
-from scalefair.moments.kept import MISSING, SHIFTED, KeptFeatures
+from scalefair.moments.accumulate import BLOCK, MISSING, SHIFTED, FeatureCache, GramSums
 
 ROWS = (2**18, 4 * BLOCK)
 """Numbers of a block of rows that stay in the cache, and the most rows it may have."""
@@ -111,41 +110,15 @@ class LossSums:
         if linear is None:
             return self
         gradient = np.concatenate([linear.T @ self.gradient[:width], self.gradient[width:]])
-        hessian = [_sandwich(H, linear, width) for H in self.hessian]
-        return LossSums(self.values, gradient, _stacked(hessian, len(gradient)))
-
-
-def _stacked(matrices: list[Array], size: int) -> Array:
-    return np.stack(matrices) if matrices else np.empty((0, size, size))
+        p = len(gradient)
+        hessian = np.array([_sandwich(H, linear, width) for H in self.hessian]).reshape(-1, p, p)
+        return LossSums(self.values, gradient, hessian)
 
 
 def _sandwich(H: Array, linear: Array, width: int) -> Array:
     corner = linear.T @ H[:width, :width] @ linear
     side = linear.T @ H[:width, width:]
     return np.block([[(corner + corner.T) / 2, side], [side.T, H[width:, width:]]])
-
-
-class _Triangle:
-    """Σ zzᵀ of weighted rows, the columns of φ apart from the few others."""
-
-    def __init__(self, frame: RowFrame) -> None:
-        self.phi = np.zeros((frame.width, frame.width))
-        self.cross = np.zeros((frame.width, frame.rest))
-        self.rest = np.zeros((frame.rest, frame.rest))
-        single = np.dtype(frame.design.dtype) != np.float64
-        self._chunk = np.zeros_like(self.phi, dtype=frame.design.dtype) if single else None
-
-    def add(self, Phi: Rows, rest: Array) -> None:
-        if self._chunk is None:
-            rank_k_update(self.phi, Phi)
-        else:
-            rank_k_update(self._chunk, Phi, keep=0.0)
-            self.phi += self._chunk
-        self.cross += Phi.T @ rest.astype(Phi.dtype, copy=False)
-        self.rest += rest.T @ rest
-
-    def whole(self) -> Array:
-        return np.block([[mirror_upper(self.phi), self.cross], [self.cross.T, self.rest]])
 
 
 class CurvatureAccumulator:
@@ -161,52 +134,58 @@ class CurvatureAccumulator:
         loss: Any,
         along: Along,
         rows: int,
-        kept: KeptFeatures | None = None,
+        kept: FeatureCache | None = None,
     ) -> None:
-        self._frame, self._loss, self._steps, self._kept = frame, loss, along.steps, kept
+        self._frame, self._loss, self._steps, self._cache = frame, loss, along.steps, kept
+        width, rest, dtype = frame.width, frame.rest, frame.design.dtype
         # Scores at θ and the way to them, side by side: one product gives both.
         self._way = np.hstack([along.theta, along.theta - along.before])
-        self._phi = np.empty((rows, frame.width), frame.design.dtype)
+        self._phi = np.empty((rows, width), dtype)
         self._phi_rows = frame.design.start_phi()
-        self._rest = np.empty((rows, frame.rest))
+        self._rest = np.empty((rows, rest))
         directions = loss.directions if along.curved else ()
         self._roots = np.empty((len(directions), rows))
-        self._block = int(np.clip(ROWS[0] // frame.width, BLOCK, ROWS[1]))
+        self._block = int(np.clip(ROWS[0] // width, BLOCK, ROWS[1]))
         self._values = np.zeros(1 + len(along.steps))
         self._gradient = np.zeros_like(along.theta)
-        self._triangles = [_Triangle(frame) for _ in directions]
-        self._scaled = np.empty_like(self._phi) if len(self._triangles) > 1 else self._phi
+        self._sums = [GramSums(width, rest, dtype) for _ in directions]
+        self._scaled = np.empty_like(self._phi) if len(directions) > 1 else self._phi
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in; those of weight zero are left out."""
-        whole, chunk = chunk, _counted(chunk)
+        features, state = self._phi, MISSING
+        if chunk.weight is not None and not np.all(chunk.weight):
+            chunk = chunk.take(np.flatnonzero(chunk.weight))
+        elif self._cache is not None and chunk.n_rows:
+            features, state = self._cache.take(chunk.row, chunk.n_rows)
         n = chunk.n_rows
         if n == 0:
             return
-        self._frame.fill_rest(chunk, self._rest[:n])
-        features, state = self._phi[:n], MISSING
-        if self._kept is not None and chunk is whole:
-            features, state = self._kept.of(chunk.row, n), self._kept.shift(chunk.row, n)
-        shift = self._frame.shift[: self._frame.width].astype(self._phi.dtype)
+        rest, features = self._rest[:n], features[:n]
+        self._frame.fill_rest(chunk, rest)
+        shift = self._frame.shift[: features.shape[1]].astype(features.dtype)
         # Infinite values far out are met on the way to a shorter step.
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, n, self._block):
                 at = slice(start, min(start + self._block, n))
-                Phi = features[at]
                 if state == MISSING:
-                    self._phi_rows(chunk.x[at], Phi)
+                    self._phi_rows(chunk.x[at], features[at])
                 if state != SHIFTED:
-                    Phi -= shift
-                self._judge(Phi, at, np.asarray(chunk.y[at]), _slice(chunk.weight, at))
-            self._sum_products(features)
+                    features[at] -= shift
+                self._evaluate(features[at], at, chunk)
+            for root, sums in zip(self._roots[:, :n], self._sums, strict=True):
+                scaled = self._scaled[:n]
+                np.multiply(features, root[:, None].astype(features.dtype), out=scaled)
+                sums.add(scaled, rest * root[:, None])
 
-    def _judge(self, Phi: Rows, at: slice, y: Array, weight: Array | None) -> None:
+    def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
         """Add the values and the gradient of a block, and note the roots of its weights."""
         rest, loss = self._rest[at], self._loss
-        width, k = self._frame.width, loss.n_scores
+        width, k = Phi.shape[1], loss.n_scores
+        weight = None if chunk.weight is None else np.asarray(chunk.weight[at])
         both = Phi @ self._way[:width] + rest @ self._way[width:]
         f, way = _columns(both[:, :k], k), _columns(both[:, k:], k)
-        y = _columns(y, loss.n_targets)
+        y = _columns(np.asarray(chunk.y[at]), loss.n_targets)
         gradient = loss.gradient(f, y).reshape(-1, k)
         lengths = [0.0, *(1.0 - step for step in self._steps)]
         values = np.stack([loss.value(f - back * way, y) for back in lengths])
@@ -215,43 +194,20 @@ class CurvatureAccumulator:
         self._values += values.sum(axis=1)
         self._gradient[:width] += Phi.T @ gradient
         self._gradient[width:] += rest.T @ gradient
-        if self._triangles:
+        if self._sums:
             curvature = loss.curvature(f, y).reshape(len(f), -1)
             weighted = curvature if weight is None else curvature * weight[:, None]
             self._roots[:, at] = np.sqrt(weighted).T
 
-    def _sum_products(self, Phi: Rows) -> None:
-        n = len(Phi)
-        rest, scaled = self._rest[:n], self._scaled[:n]
-        for root, triangle in zip(self._roots[:, :n], self._triangles, strict=True):
-            np.multiply(Phi, root[:, None].astype(Phi.dtype), out=scaled)
-            triangle.add(scaled, rest * root[:, None])
-
     def result(self) -> LossSums:
         """Return the sums over all rows seen."""
-        hessian = [triangle.whole() for triangle in self._triangles]
-        return LossSums(self._values, self._gradient, _stacked(hessian, len(self._gradient)))
+        p = len(self._gradient)
+        hessian = np.array([mirror_upper(sums.upper()) for sums in self._sums]).reshape(-1, p, p)
+        return LossSums(self._values, self._gradient, hessian)
 
 
 def _columns(block: Array, count: int) -> Array:
     return block[:, 0] if count == 1 else block
-
-
-def _slice(weight: Any, at: slice) -> Array | None:
-    return None if weight is None else np.asarray(weight[at])
-
-
-def _counted(chunk: Chunk) -> Chunk:
-    """The rows of a chunk that weigh anything."""
-    if chunk.weight is None or np.all(chunk.weight):
-        return chunk
-    at = np.flatnonzero(chunk.weight)
-    parts: dict[str, Any] = {
-        name: np.ascontiguousarray(np.asarray(part)[at])
-        for name in ("x", "s", "y", "weight", "c", "h")
-        if (part := getattr(chunk, name)) is not None
-    }
-    return replace(chunk, **parts)
 
 
 def loss_sums(
@@ -261,7 +217,7 @@ def loss_sums(
     along: Along,
     *,
     rows: int | None = None,
-    kept: KeptFeatures | None = None,
+    kept: FeatureCache | None = None,
 ) -> LossSums:
     """Σ wV, its gradient and its second derivative in θ, in one pass.
 
@@ -277,7 +233,7 @@ def loss_sums(
         θ, and where else the value is wanted.
     rows : int or None
         Rows per chunk; None chooses them.
-    kept : KeptFeatures or None
+    kept : FeatureCache or None
         Where features are kept between passes over rows in memory.
     """
     size = rows or chunk_rows(frame.width, frame.design.dtype)

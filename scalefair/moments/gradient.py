@@ -1,32 +1,23 @@
-"""One pass over a source: the gradient in log length scales of a function of the moments.
+"""Passes over a source for gradients in log length scales of a function L of the rows.
 
-A function L of the moments of rows [φ, ψ, y] depends on the features by way of ΦᵀΦ, Φᵀy and C_φψ,
-so that ∂L/∂Φ = ΦG₁ + yg₂ᵀ + HΨG₃ with small adjoints. Each chunk contracts it with ∂Φ/∂log θ.
+An evidence of the moments depends on the features by way of ΦᵀΦ, Φᵀy and C_φψ, so that
+∂L/∂Φ = ΦG₁ + yg₂ᵀ + HΨG₃ with small adjoints. A Laplace evidence, at the mode β of −ΣV − ½βᵀPβ
+with A = ΦᵀWΦ + P, depends on every row by its score, by its curvature W and, since the mode moves,
+by the third derivative W' of the loss. Each chunk contracts ∂L/∂Φ with ∂Φ/∂log θ.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 
-from scalefair._typing import Array, Chunk, FeatureMap, Rows, Source
-from scalefair.features.design import Design, chunk_rows
-
-
-class LengthScaleMap(FeatureMap, Protocol):
-    """A feature map that knows how its rows and its linear part change with log θ."""
-
-    kernel_: Any
-
-    def raw_gradient(self, X: Any, raw: Rows, dRaw: Array) -> Array:
-        """Return Σ_ij dRaw_ij ∂raw_ij/∂log θ_l of some rows, shape (n_hyper,)."""
-        ...
-
-    def linear_gradient(self, product: Array) -> Array:
-        """Return what `linear_` adds, from Φᵀ(∂L/∂Φ) of all rows, shape (n_hyper,)."""
-        ...
+from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair.features.base import LengthScaleMap
+from scalefair.features.design import Design, chunk_rows, whitened
+from scalefair.moments.accumulate import ChunkSum
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,37 +80,87 @@ class RowAdjoint:
         return replace(self, G1=G1, g2=linear @ self.g2, G3=self.G3 @ linear.T)
 
 
-class GradientAccumulator:
-    """The sum over rows of one thread: Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l.
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """Where the evidence is differentiated.
 
     Parameters
     ----------
     design : Design
-    adjoint : RowAdjoint
-        Of the raw rows of φ: it went through the linear part already.
-    rows : int
-        Most rows of a chunk.
+        The maps; φ whitens rows.
+    loss : Loss
+        V, with the third derivative `skew`.
+    coef : array of shape (m, k)
+        β of each score.
+    factors : array of shape (k, m, m)
+        F of each score, FFᵀ = A⁻¹.
     """
 
-    def __init__(self, design: Design, adjoint: RowAdjoint, rows: int) -> None:
-        self._map, self._adjoint, self._phi = design, adjoint, with_gradient(design.phi)
-        self._raw = np.empty((rows, self._phi.n_raw_))
-        scales = self._phi.kernel_.theta.size
-        self._total: Array = np.zeros(getattr(self._phi, "n_hyper", scales))
+    design: Design
+    loss: Any
+    coef: Array
+    factors: Array
 
-    def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
-        if chunk.n_rows == 0:
-            return
-        raw = self._phi.raw(chunk.x, out=self._raw[: chunk.n_rows])
-        linear = self._phi.linear_ if self._map.whiten_rows else None
-        Phi = raw if linear is None else raw @ linear
-        dRaw = self._adjoint.rows(Phi, self._map.psi_rows(chunk), chunk.y, chunk.weight)
-        self._total += self._phi.raw_gradient(chunk.x, raw, dRaw)
+    def derivatives(self, Phi: Rows, chunk: Chunk) -> tuple[Array, Array, Array]:
+        """Return −V', W = V'' and q = −½W'·φᵀA⁻¹φ, weighted, shape (rows, k) each."""
+        f, y = Phi @ self.coef, np.asarray(chunk.y)
+        f = f[:, 0] if self.loss.n_scores == 1 else f
+        y = y[:, 0] if self.loss.n_targets == 1 else y
+        weight = 1.0 if chunk.weight is None else np.asarray(chunk.weight)[:, None]
+        of = (self.loss.gradient, self.loss.curvature, self.loss.skew)
+        g, W, slope = (weight * np.reshape(part(f, y), (len(Phi), -1)) for part in of)
+        leverage = np.stack([np.sum((Phi @ F) ** 2, axis=1) for F in self.factors], axis=1)
+        return -g, W, -0.5 * slope * leverage
 
-    def result(self) -> Array:
-        """Return the gradient of the rows seen, shape (n_hyper,)."""
-        return self._total
+
+@dataclass(frozen=True, eq=False)
+class LaplaceAdjoint:
+    """∂L/∂Φ of any rows: w ∘ Σ (−W ΦA⁻¹ + (g + q − WΦs)βᵀ + g sᵀ) + w ∘ (Ψ − ψ̄)G₃.
+
+    Parameters
+    ----------
+    mode : Mode
+    inverses : array of shape (k, m, m)
+        A⁻¹ of each score.
+    drift : array of shape (m, k)
+        s = A⁻¹Φᵀq: how the mode answers.
+    G3 : array of shape (p, m)
+        As in `RowAdjoint`; so is `mean_psi`.
+    mean_psi : array of shape (p,)
+    product : array of shape (m, m)
+        Φᵀ(∂L/∂Φ) over all rows.
+    """
+
+    mode: Mode
+    inverses: Array
+    drift: Array
+    G3: Array
+    mean_psi: Array
+    product: Array
+
+    def rows(self, Phi: Rows, chunk: Chunk) -> Array:
+        """Return ∂L/∂Φ of a chunk."""
+        mode = self.mode
+        g, W, q = mode.derivatives(Phi, chunk)
+        adjoint = (g + q - W * (Phi @ self.drift)) @ mode.coef.T + g @ self.drift.T
+        for c, inverse in enumerate(self.inverses):
+            adjoint -= W[:, c : c + 1] * (Phi @ inverse)
+        if self.G3.size:
+            side = mode.design.psi_rows(chunk) - self.mean_psi
+            weight = 1.0 if chunk.weight is None else np.asarray(chunk.weight)[:, None]
+            adjoint += (weight * side) @ self.G3
+        return np.asarray(adjoint)
+
+
+def skew_sums(source: Source, mode: Mode, *, rows: int | None = None) -> Array:
+    """Φᵀq, the slope of −½ log|A| in the mode, by one pass; shape (m, k). All scores are alike."""
+
+    def of(chunk: Chunk) -> Array:
+        Phi = whitened(mode.design.phi, chunk.x)
+        return np.asarray(Phi.T @ mode.derivatives(Phi, chunk)[2])
+
+    size = rows or chunk_rows(2 * len(mode.coef), np.float64)
+    return np.asarray(source.fold(lambda: ChunkSum(of, np.zeros(mode.coef.shape)), size))
 
 
 def length_scale_gradient(
@@ -147,22 +188,54 @@ def length_scale_gradient(
     array of shape (n_hyper,)
         One entry for a scalar length scale, d for one per input.
     """
-    phi = with_gradient(design.phi)
-    # Before the pass: a map without this gradient is found out at once.
-    at_once = phi.linear_gradient(adjoint.product)
-    if phi.linear_ is not None:
-        adjoint = adjoint.through(phi.linear_, whitened=design.whiten_rows)
+    linear, whiten = design.phi.linear_, design.whiten_rows
+    of_raw = adjoint if linear is None else adjoint.through(linear, whitened=whiten)
+
+    def d_raw(raw: Array, chunk: Chunk) -> Array:
+        Phi = raw if linear is None or not whiten else raw @ linear
+        return of_raw.rows(Phi, design.psi_rows(chunk), chunk.y, chunk.weight)
+
     # Four arrays of that width are in flight: raw rows, their adjoint, and two of the kernel's.
-    size = rows or chunk_rows(4 * phi.n_raw_, np.float64)
-    by_rows = source.fold(lambda: GradientAccumulator(design, adjoint, size), size)
-    return np.asarray(by_rows + at_once)
+    size = rows or chunk_rows(4 * design.phi.n_raw_, np.float64)
+    return _scale_gradient(source, design.phi, adjoint.product, d_raw, size)
 
 
-def with_gradient(phi: FeatureMap) -> LengthScaleMap:
-    """Return φ, or complain that it has no length scales."""
-    if not hasattr(phi, "raw_gradient"):
+def laplace_scale_gradient(
+    source: Source, adjoint: LaplaceAdjoint, *, rows: int | None = None
+) -> Array:
+    """∂L/∂log θ by one pass, shape (n_hyper,); see `length_scale_gradient`."""
+    phi = adjoint.mode.design.phi
+    linear = phi.linear_
+
+    def d_raw(raw: Array, chunk: Chunk) -> Array:
+        dPhi = adjoint.rows(raw if linear is None else raw @ linear, chunk)
+        return dPhi if linear is None else dPhi @ linear.T
+
+    # Some six arrays of that width are in flight.
+    size = rows or chunk_rows(6 * phi.n_raw_, np.float64)
+    return _scale_gradient(source, phi, adjoint.product, d_raw, size)
+
+
+def _scale_gradient(
+    source: Source, phi: Any, product: Array, d_raw: Callable[[Array, Chunk], Array], size: int
+) -> Array:
+    """Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l over all rows, and what the linear part adds at once."""
+    if not isinstance(phi, LengthScaleMap):
         raise TypeError(
             f"{type(phi).__name__} has no length scales to take a gradient in; use RandomFourier, "
             "or Nystroem with whitening='cholesky'"
         )
-    return cast("LengthScaleMap", phi)
+    # Before the pass: a map whose linear part has no gradient is found out at once.
+    at_once = phi.linear_gradient(product)
+
+    def start() -> ChunkSum:
+        buffer, fill = np.empty((size, phi.n_raw_)), phi.filler(np.float64)
+
+        def of(chunk: Chunk) -> Array:
+            raw = buffer[: chunk.n_rows]
+            fill(chunk.x, raw)
+            return phi.raw_gradient(chunk.x, raw, d_raw(raw, chunk))
+
+        return ChunkSum(of, np.zeros(at_once.shape))
+
+    return np.asarray(source.fold(start, size) + at_once)

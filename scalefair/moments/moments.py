@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any, Literal, Self
 
@@ -62,11 +61,14 @@ class Moments:
     units: Mapping[str, Units] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def empty(cls, blocks: Mapping[str, int], key: str = "") -> Moments:
+    def empty(cls, blocks: Mapping[str, int], key: str = "") -> Self:
         """Return the moments of no rows."""
-        width = sum(blocks.values())
-        zeros = np.zeros(width)
-        return cls(dict(blocks), 0, 0.0, zeros, zeros, np.zeros((width, width)), key)
+        zeros, scatter = np.zeros(sum(blocks.values())), np.zeros(cls._scatter_shape(blocks))
+        return cls(dict(blocks), 0, 0.0, zeros, zeros, scatter, key)
+
+    @staticmethod
+    def _scatter_shape(blocks: Mapping[str, int]) -> tuple[int, int]:
+        return (sum(blocks.values()),) * 2
 
     @classmethod
     def of_rows(
@@ -82,8 +84,8 @@ class Moments:
             shift, offset, centred.T @ centred, "", float(weight @ weight), units or {},
         )  # fmt: skip
 
-    def __add__(self, other: Moments) -> Moments:
-        if not isinstance(other, Moments):
+    def __add__(self, other: Moments) -> Self:
+        if type(other) is not type(self):
             return NotImplemented
         self._check_same_rows(other)
         if self.weight == 0 or other.weight == 0:
@@ -91,25 +93,21 @@ class Moments:
         weight = self.weight + other.weight
         delta = (other.shift - self.shift) + (other.offset - self.offset)
         scatter = self.scatter + other.scatter
-        add_outer(scatter, delta, delta * (self.weight * other.weight / weight))
-        offset = self.offset + delta * (other.weight / weight)
-        return self._joined(other, offset, scatter)
-
-    def __radd__(self, zero: Literal[0]) -> Self:
-        """Begin `sum(parts)`, which starts at 0."""
-        return self if zero == 0 else NotImplemented
-
-    def _joined(self, other: Moments, offset: Array, scatter: Array) -> Self:
-        """Return what the rows of both have in these sums, with all counts added up."""
+        between = delta * (self.weight * other.weight / weight)
+        add_outer(scatter, delta, between[len(delta) - scatter.shape[1] :])
         known = self.squared_weight > 0 and other.squared_weight > 0
         return replace(
             self,
             n_rows=self.n_rows + other.n_rows,
-            weight=self.weight + other.weight,
+            weight=weight,
             squared_weight=self.squared_weight + other.squared_weight if known else 0.0,
-            offset=offset,
+            offset=self.offset + delta * (other.weight / weight),
             scatter=scatter,
         )
+
+    def __radd__(self, zero: Literal[0]) -> Self:
+        """Begin `sum(parts)`, which starts at 0."""
+        return self if zero == 0 else NotImplemented
 
     def _check_same_rows(self, other: Moments) -> None:
         if dict(self.blocks) != dict(other.blocks):
@@ -143,13 +141,10 @@ class Moments:
             return self.weight**2 / self.squared_weight
         return float(self.n_rows)
 
-    @cached_property
-    def _whole_mean(self) -> Array:
-        return self.shift + self.offset
-
     def mean(self, *names: str) -> Array:
         """Return the mean of the named blocks, side by side."""
-        return np.asarray(self._whole_mean[self._span(*names)])
+        at = self._span(*names)
+        return np.asarray(self.shift[at] + self.offset[at])
 
     def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
         """Return the centred covariance of two (groups of) blocks, divided by n."""
@@ -226,16 +221,12 @@ class Moments:
         arrays = (self.shift, self.offset, self.scatter)
         shapes = [part.shape for part in arrays]
         numbers = all(part.dtype == np.float64 for part in arrays) and 0 <= self.weight < np.inf
-        fit = shapes == [(width,), (width,), self._scatter_shape()]
+        fit = shapes == [(width,), (width,), self._scatter_shape(self.blocks)]
         numbers = numbers and 0 <= self.squared_weight < np.inf
         if not (fit and numbers) or min(self.blocks.values(), default=0) < 0 or self.n_rows < 0:
             raise ValueError(f"blocks {dict(self.blocks)} do not fit arrays of shapes {shapes}")
         for name, units in self.units.items():
             check_units(units, self.blocks[name])
-
-    def _scatter_shape(self) -> tuple[int, int]:
-        width = sum(self.blocks.values())
-        return width, width
 
     def transform(self, **linear: Array | None) -> Moments:
         """Return the moments of rows whose named blocks are multiplied by a matrix from the right.
@@ -257,6 +248,49 @@ class Moments:
             cells[j][i] = (cells[i][j] + cells[i][j].T) / 2 if i == j else cells[i][j].T
         blocks = {name: cells[i][i].shape[0] for i, name in enumerate(names)}
         scatter = np.block(cells)
+        return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossMoments(Moments):
+    """Moments of rows z = [φ, t], t = [ψ, y], without the scatter of φ with itself.
+
+    They add up, and answer `mean` and `covariance`, as other moments do; only the covariance of
+    "phi" with "phi" is not there. `scatter` has shape (p, p − m): Σ w (z − mean)(t − mean)ᵀ.
+    """
+
+    @staticmethod
+    def _scatter_shape(blocks: Mapping[str, int]) -> tuple[int, int]:
+        width = sum(blocks.values())
+        return width, width - blocks["phi"]
+
+    def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
+        """Return the centred covariance of two (groups of) blocks, divided by n."""
+        left, right = ((part,) if isinstance(part, str) else part for part in (rows, columns))
+        if "phi" not in right:
+            at = np.ix_(self._span(*left), self._span(*right) - self.blocks["phi"])
+            return np.asarray(self.scatter[at] / self.weight)
+        if "phi" not in left:
+            return self.covariance(columns, rows).T
+        raise ValueError(
+            f"the {self.blocks['phi']}×{self.blocks['phi']} covariance of phi with itself was left "
+            "out of these moments, which are those of the iterative solver; use solver='direct', "
+            "or fewer features, for what needs it"
+        )
+
+    def transform(self, **linear: Array | None) -> CrossMoments:
+        """Return the moments of rows whose block φ is multiplied by a matrix from the right."""
+        matrix = linear.pop("phi", None)
+        if linear:
+            raise ValueError(f"only phi can be transformed here, not {', '.join(sorted(linear))}")
+        if matrix is None:
+            return self
+        width = self.blocks["phi"]
+        shift, offset, scatter = (
+            np.concatenate([matrix.T @ part[:width], part[width:]])
+            for part in (self.shift, self.offset, self.scatter)
+        )
+        blocks = {**self.blocks, "phi": matrix.shape[1]}
         return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
 
 

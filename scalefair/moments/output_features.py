@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk, Rows
 from scalefair.data.sources import ArraySource, DaskSource
+from scalefair.features.base import row_filler
 from scalefair.features.design import Design
+from scalefair.moments.accumulate import ChunkSum
 
 Complex = NDArray[np.complex128]
 
@@ -103,26 +105,23 @@ class OutputRows:
         return sum(widths[name] for name in self.features)
 
     def start(self, rows: int) -> Callable[[Chunk], Chunk]:
-        """Return what turns chunks into chunks of x = Φ, s = ψ̃, with a buffer of so many rows."""
-        buffer = np.empty((rows, self.width), self.design.dtype)
+        """Return what turns chunks into x = Φ, s = ψ̃, weighted, with a buffer of so many rows."""
+        m, dtype, rows_of = self.design.phi.n_raw_, self.design.dtype, self.design.rows_of
+        phi, buffer = np.empty((rows, m), dtype), np.empty((rows, self.width), dtype)
+        fill = row_filler(self.design.phi, dtype, whiten=False)
 
         def prepared(chunk: Chunk) -> Chunk:
-            Phi = buffer[: chunk.n_rows]
-            self._fill(chunk, Phi)
-            attributes = [self.design.rows_of(name, chunk) for name in self.attributes]
-            Psi = (np.hstack(attributes) - self.mean) @ self.whiten
-            return Chunk(Phi, Psi, chunk.y, chunk.weight, chunk.row, chunk.where)
+            raw, Phi = phi[: chunk.n_rows], buffer[: chunk.n_rows]
+            fill(chunk.x, raw)
+            np.concatenate(
+                [raw, *(rows_of(name, chunk) for name in self.features[1:])],
+                axis=1, out=Phi, casting="same_kind",
+            )  # fmt: skip
+            attributes = np.hstack([rows_of(name, chunk) for name in self.attributes])
+            weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+            return Chunk(Phi, (attributes - self.mean) @ self.whiten, chunk.y, weight)
 
         return prepared
-
-    def _fill(self, chunk: Chunk, out: Rows) -> None:
-        width = self.design.phi.n_raw_
-        phi: Rows = np.empty((chunk.n_rows, width), out.dtype)
-        out[:, :width] = self.design.phi.raw(chunk.x, out=phi)
-        for name in self.features[1:]:
-            block = self.design.rows_of(name, chunk)
-            out[:, width : width + block.shape[1]] = block
-            width += block.shape[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,13 +173,15 @@ class OutputSums(NamedTuple):
         return OutputSums(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-class SumsAccumulator:
-    """T_k, and where asked for its derivatives and the loss with its gradient, in one pass.
+def output_sums(
+    rows: Chunk, kernel: OutputKernel, point: Point, loss: Any = None, *, jacobian: bool = False
+) -> OutputSums:
+    """T_k of weighted rows x = Φ, s = ψ̃; its derivatives, and the loss with its gradient.
 
     Parameters
     ----------
-    prepared : callable
-        Turns a chunk into x = Φ, s = ψ̃.
+    rows : Chunk
+        As `OutputRows.start` prepares them.
     kernel : OutputKernel
         On f.
     point : Point
@@ -190,108 +191,53 @@ class SumsAccumulator:
     jacobian : bool
         Whether to sum the derivatives, too.
     """
+    f, weighted = point.outputs(rows.x), rows.s * rows.weight[:, None]
+    waves = [kernel.waves(u) for u in ((f - point.centre) / point.scale).T]
+    summed = np.stack([_complex_product(wave, weighted) for wave in waves])
+    means = np.stack([rows.weight @ wave for wave in waves])
+    slopes: Any = 0.0
+    if jacobian:
+        each = [(wave[:, :, None] * weighted[:, None, :]).reshape(len(f), -1) for wave in waves]
+        slopes = np.stack([rows.x.T @ part.view(np.float64).astype(rows.x.dtype) for part in each])
+    if loss is None:
+        return OutputSums(summed, means, slopes, 0.0, 0.0)
+    scores, y = _columns(f + point.intercept), _columns(rows.y)
+    value = rows.weight @ loss.value(scores, y)
+    slope = rows.weight[:, None] * loss.gradient(scores, y).reshape(f.shape)
+    along = rows.x.T @ slope.astype(rows.x.dtype, copy=False)
+    return OutputSums(summed, means, slopes, value, np.vstack([along, slope.sum(axis=0)]))
 
-    def __init__(
-        self,
-        prepared: Callable[[Chunk], Chunk],
-        kernel: OutputKernel,
-        point: Point,
-        loss: Any = None,
-        *,
-        jacobian: bool = False,
-    ) -> None:
-        self._prepared, self._kernel, self._point = prepared, kernel, point
-        self._loss, self._jacobian = loss, jacobian
-        self._sums = OutputSums(0.0, 0.0, 0.0, 0.0, 0.0)
 
-    def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
-        if chunk.n_rows == 0:
-            return
-        rows = self._prepared(chunk)
-        weight = np.ones(rows.n_rows) if rows.weight is None else rows.weight
-        f = self._point.outputs(rows.x)
-        new = zip(*(self._column(j, f[:, j], rows, weight) for j in range(f.shape[1])), strict=True)
-        waves, means, jacobian = (np.stack(part) for part in new)
-        self._sums = self._sums + OutputSums(waves, means, jacobian, *self._losses(f, rows, weight))
-
-    def _column(self, j: int, f: Array, rows: Chunk, weight: Array) -> tuple[Any, Any, Any]:
-        point = self._point
-        waves = self._kernel.waves((f - point.centre[j]) / point.scale[j])
-        weighted = rows.s * weight[:, None]
-        both = waves.view(np.float64).T @ weighted  # real and imaginary parts by turns
-        summed = both[::2] + 1j * both[1::2]
-        jacobian: Any = np.zeros(())
-        if self._jacobian:
-            each = (waves[:, :, None] * weighted[:, None, :]).reshape(len(f), -1)
-            jacobian = rows.x.T @ each.view(np.float64).astype(rows.x.dtype, copy=False)
-        return summed, weight @ waves, jacobian
-
-    def _losses(self, f: Array, rows: Chunk, weight: Array) -> tuple[Any, Any]:
-        if self._loss is None:
-            return 0.0, 0.0
-        scores, y = _columns(f + self._point.intercept), _columns(rows.y)
-        value = weight @ self._loss.value(scores, y)
-        slope = weight[:, None] * self._loss.gradient(scores, y).reshape(f.shape)
-        along = rows.x.T @ slope.astype(rows.x.dtype, copy=False)
-        return np.asarray(value), np.vstack([along, slope.sum(axis=0)])
-
-    def result(self) -> OutputSums:
-        """Return the sums of all rows seen."""
-        return self._sums
+def _complex_product(waves: Complex, weighted: Array) -> Complex:
+    """Wᵀψ̃ by a product of reals: real and imaginary parts by turns."""
+    both = waves.view(np.float64).T @ weighted
+    return np.asarray(both[::2] + 1j * both[1::2])
 
 
 def _columns(values: Array) -> Array:
     return values[:, 0] if values.shape[1] == 1 else values
 
 
-class SlopeAccumulator:
+def output_slope(rows: Chunk, kernel: OutputKernel, point: Point, along: Complex) -> Array:
     """Σ w g φ, given all T_k: the gradient of HSIC in Φ coef, but for its scale.
 
-    Parameters
-    ----------
-    prepared, kernel, point
-        As in `SumsAccumulator`.
-    along : complex array of shape (t, K, q)
-        2 a_k iω_k conj(T_k).
+    `along` is 2 a_k iω_k conj(T_k), a complex array of shape (t, K, q); the others are as in
+    `output_sums`.
     """
-
-    def __init__(
-        self,
-        prepared: Callable[[Chunk], Chunk],
-        kernel: OutputKernel,
-        point: Point,
-        along: Complex,
-    ) -> None:
-        self._prepared, self._kernel, self._point = prepared, kernel, point
-        self._along = along
-        self._slope: Any = 0.0
-
-    def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
-        if chunk.n_rows == 0:
-            return
-        rows, point = self._prepared(chunk), self._point
-        weight = np.ones(rows.n_rows) if rows.weight is None else rows.weight
-        u = (point.outputs(rows.x) - point.centre) / point.scale
-        slope = np.empty_like(u)
-        for j, along in enumerate(self._along):
-            turned = rows.s @ along.T
-            slope[:, j] = np.einsum("nk,nk->n", turned, self._kernel.waves(u[:, j])).real
-        slope *= weight[:, None]
-        self._slope = self._slope + rows.x.T @ slope.astype(rows.x.dtype, copy=False)
-
-    def result(self) -> Any:
-        """Return the sum over all rows seen."""
-        return self._slope
+    u = (point.outputs(rows.x) - point.centre) / point.scale
+    slope = np.empty_like(u)
+    for j, part in enumerate(along):
+        slope[:, j] = np.einsum("nk,nk->n", rows.s @ part.T, kernel.waves(u[:, j])).real
+    slope *= rows.weight[:, None]
+    return np.asarray(rows.x.T @ slope.astype(rows.x.dtype, copy=False))
 
 
-BUDGET = 2**30
-"""Bytes of features that are kept in memory; more are made anew in every pass."""
+MAX_CACHED_BYTES = 2**30
+"""Of features in memory; more are made anew in every pass."""
 
 
 class OutputPass:
-    """The passes over the rows: kept in memory where they fit, else made anew each time.
+    """The passes over the rows: cached in memory where they fit, else made anew each time.
 
     Parameters
     ----------
@@ -303,48 +249,47 @@ class OutputPass:
         Of a chunk.
     n_rows : int or None
         Of all.
-    budget : int
-        Bytes that may be kept.
     """
 
-    def __init__(
-        self, source: Any, rows_of: OutputRows, rows: int, n_rows: int | None, budget: int = BUDGET
-    ) -> None:
+    def __init__(self, source: Any, rows_of: OutputRows, rows: int, n_rows: int | None) -> None:
         self.n_passes = 0
         self._rows, self._source = rows, source
         self._start: Callable[[], Callable[[Chunk], Chunk]] = partial(rows_of.start, rows)
         width = rows_of.width + rows_of.whiten.shape[1] + 2
         size = width * np.dtype(rows_of.design.dtype).itemsize
-        self.kept = n_rows is not None and n_rows * size <= budget
-        self.kept = self.kept and not isinstance(source, DaskSource)
-        if self.kept:
-            self._source = kept_rows(source, rows_of, rows)
-            self._start = _as_is
+        self.cached = n_rows is not None and n_rows * size <= MAX_CACHED_BYTES
+        self.cached = self.cached and not isinstance(source, DaskSource)
+        if self.cached:
+            self._source = cached_rows(source, rows_of, rows)
+            self._start = lambda: lambda chunk: chunk
             self.n_passes = 1
 
     def sums(
         self, kernel: OutputKernel, point: Point, loss: Any = None, *, jacobian: bool = False
     ) -> OutputSums:
-        """Return the sums of `SumsAccumulator`."""
-        start, self.n_passes = self._start, self.n_passes + (not self.kept)
-        return self._source.fold(  # type: ignore[no-any-return]
-            lambda: SumsAccumulator(start(), kernel, point, loss, jacobian=jacobian), self._rows
-        )
+        """Return `output_sums` of all rows."""
+        options = {"kernel": kernel, "point": point, "loss": loss, "jacobian": jacobian}
+        nothing = OutputSums(0.0, 0.0, 0.0, 0.0, 0.0)
+        return self._sum(partial(output_sums, **options), nothing)  # type: ignore[no-any-return]
 
     def slope(self, kernel: OutputKernel, point: Point, along: Complex) -> Array:
-        """Return the sum of `SlopeAccumulator`."""
-        start, self.n_passes = self._start, self.n_passes + (not self.kept)
-        return np.asarray(
-            self._source.fold(lambda: SlopeAccumulator(start(), kernel, point, along), self._rows)
-        )
+        """Return `output_slope` of all rows."""
+        function = partial(output_slope, kernel=kernel, point=point, along=along)
+        return np.asarray(self._sum(function, 0.0))
+
+    def _sum(self, function: Callable[[Chunk], Any], nothing: Any) -> Any:
+        self.n_passes += not self.cached
+        start = self._start
+
+        def accumulator() -> ChunkSum:
+            prepared = start()
+            return ChunkSum(lambda chunk: function(prepared(chunk)), nothing)
+
+        return self._source.fold(accumulator, self._rows)
 
 
-def _as_is() -> Callable[[Chunk], Chunk]:
-    return lambda chunk: chunk
-
-
-def kept_rows(source: Any, rows_of: OutputRows, rows: int) -> ArraySource:
-    """Return the rows, prepared once and kept in memory."""
+def cached_rows(source: Any, rows_of: OutputRows, rows: int) -> ArraySource:
+    """Return the rows, prepared once, in memory."""
     width, q = rows_of.width, rows_of.whiten.shape[1]
 
     def start() -> Callable[[Chunk], Any]:
@@ -352,8 +297,7 @@ def kept_rows(source: Any, rows_of: OutputRows, rows: int) -> ArraySource:
 
         def table(chunk: Chunk) -> Any:
             done = prepared(chunk)
-            weight = np.ones(done.n_rows) if done.weight is None else done.weight
-            return np.hstack([done.x, done.s, done.y, weight[:, None]], dtype=done.x.dtype)
+            return np.hstack([done.x, done.s, done.y, done.weight[:, None]], dtype=done.x.dtype)
 
         return table
 

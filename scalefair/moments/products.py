@@ -2,111 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from scalefair._typing import Array, Chunk, Source
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design, chunk_rows
-from scalefair.moments.accumulate import CrossSums, RowBuffer
-from scalefair.moments.moments import Moments
+from scalefair.moments.accumulate import ALL_ROWS, MomentAccumulator
+from scalefair.moments.moments import CrossMoments
 
-
-@dataclass(frozen=True, eq=False)
-class CrossMoments(Moments):
-    """Moments of rows z = [φ, t], t = [ψ, y], without the scatter of φ with itself.
-
-    They add up, and answer `mean` and `covariance`, as other moments do; only the covariance of
-    "phi" with "phi" is not there. `scatter` has shape (p, p − m): Σ w (z − mean)(t − mean)ᵀ.
-    """
-
-    @classmethod
-    def empty(cls, blocks: Mapping[str, int], key: str = "") -> CrossMoments:
-        """Return the moments of no rows."""
-        width = sum(blocks.values())
-        zeros = np.zeros(width)
-        scatter = np.zeros((width, width - blocks["phi"]))
-        return cls(dict(blocks), 0, 0.0, zeros, zeros, scatter, key)
-
-    def __add__(self, other: Moments) -> CrossMoments:
-        if not isinstance(other, CrossMoments):
-            return NotImplemented
-        self._check_same_rows(other)
-        if self.weight == 0 or other.weight == 0:
-            return self if other.weight == 0 else other
-        weight = self.weight + other.weight
-        delta = (other.shift - self.shift) + (other.offset - self.offset)
-        between = delta[self.blocks["phi"] :] * (self.weight * other.weight / weight)
-        scatter = self.scatter + other.scatter + np.outer(delta, between)
-        offset = self.offset + delta * (other.weight / weight)
-        return self._joined(other, offset, scatter)
-
-    def _scatter_shape(self) -> tuple[int, int]:
-        width = sum(self.blocks.values())
-        return width, width - self.blocks["phi"]
-
-    def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
-        """Return the centred covariance of two (groups of) blocks, divided by n."""
-        left, right = (_names(rows), _names(columns))
-        if "phi" not in right:
-            at = np.ix_(self._span(*left), self._span(*right) - self.blocks["phi"])
-            return np.asarray(self.scatter[at] / self.weight)
-        if "phi" not in left:
-            return self.covariance(columns, rows).T
-        raise ValueError(
-            f"the {self.blocks['phi']}×{self.blocks['phi']} covariance of phi with itself was left "
-            "out of these moments, which are those of the iterative solver; use solver='direct', "
-            "or fewer features, for what needs it"
-        )
-
-    def transform(self, **linear: Array | None) -> CrossMoments:
-        """Return the moments of rows whose block φ is multiplied by a matrix from the right."""
-        matrix = linear.pop("phi", None)
-        if linear:
-            raise ValueError(f"only phi can be transformed here, not {', '.join(sorted(linear))}")
-        if matrix is None:
-            return self
-        width = self.blocks["phi"]
-        shift, offset, scatter = (
-            np.concatenate([matrix.T @ part[:width], part[width:]])
-            for part in (self.shift, self.offset, self.scatter)
-        )
-        blocks = {**self.blocks, "phi": matrix.shape[1]}
-        return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
-
-
-def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else names
-
-
-class CrossAccumulator:
-    """The mutable sum of one thread."""
-
-    def __init__(self, design: Design, rows: int) -> None:
-        self._buffer = RowBuffer(design, rows)
-        self._sums = CrossSums(self._buffer.width, self._buffer.rest_width)
-
-    def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
-        if chunk.n_rows > 0:
-            Phi, rest = self._buffer.fill(chunk)
-            self._sums.add(Phi.astype(np.float64, copy=False), rest)
-
-    def result(self) -> CrossMoments:
-        """Return the moments of all rows seen."""
-        sums, blocks = self._sums, self._buffer.blocks
-        weight = float(sums.rest[-1, -1])
-        if weight == 0:
-            return CrossMoments.empty(blocks)
-        sides = np.concatenate([sums.cross, sums.rest[:-1]])
-        total = sides[:, -1]
-        scatter = sides[:, :-1] - np.outer(total, total[self._buffer.width :] / weight)
-        return CrossMoments(
-            blocks, sums.n_rows, weight, self._buffer.shift, total / weight, scatter,
-            squared_weight=sums.squared_weight,
-        )  # fmt: skip
+__all__ = ["CrossMoments", "StreamedGram", "gram_times", "stream_moments"]
 
 
 class ProductAccumulator:
@@ -223,7 +130,8 @@ def stream_moments(
         Rows per chunk; None chooses them.
     """
     size = rows or chunk_rows(design.blocks["phi"], design.dtype)
-    raw: CrossMoments = source.fold(lambda: CrossAccumulator(design, size), size)
+    start = partial(MomentAccumulator, design, ALL_ROWS, size, gram=False)
+    (raw,) = source.fold(start, size)
     gram = StreamedGram(source, design, raw.mean("phi"), raw.weight, rows)
     moments = raw.transform(phi=gram.linear)
     return replace(moments, key=design.key, units=design.units), gram

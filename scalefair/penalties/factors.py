@@ -118,7 +118,7 @@ class FunctionSpace:
 
     def root(self, eps: float) -> Array:
         """T (q×r) with T Tᵀ = (C + εκ)⁻¹ on the range of C."""
-        return np.asarray(self.basis / np.sqrt(self.ridge(eps)))
+        return np.asarray(self.basis / np.sqrt(self.values + eps * self.ridged))
 
     def freedom(self, eps: float) -> float:
         """tr[C(C + εκ)⁻¹], the degrees of freedom of g."""

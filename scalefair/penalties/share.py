@@ -43,11 +43,6 @@ CONSTANT = 1e-20
 """Variance of f, relative to that of what it was computed from, that is rounding error."""
 
 
-def is_constant(variance: Any, size: Any) -> NDArray[np.bool_]:
-    """Return True where a variance of f is rounding error of numbers of mean square `size`."""
-    return np.asarray(~(np.asarray(variance) > CONSTANT * np.asarray(size)))
-
-
 def share_of_variance(explained: Any, variance: Any, size: Any) -> Array:
     """Cov(f, g) / Var f; NaN where f is constant.
 
@@ -58,7 +53,7 @@ def share_of_variance(explained: Any, variance: Any, size: Any) -> Array:
     size : float or array
         Mean square of what f was computed from, whose rounding error is no variance.
     """
-    constant = is_constant(variance, size)
+    constant = ~(np.asarray(variance) > CONSTANT * np.asarray(size))
     return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))
 
 

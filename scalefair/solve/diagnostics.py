@@ -11,10 +11,10 @@ from scipy.linalg import LinAlgError, LinAlgWarning, lapack
 from scalefair._linalg import Factor, factorize, row_blocks
 from scalefair._typing import Array
 
-FEW = 4.0
+MIN_DIGITS = 4.0
 """Digits below which a fit warns."""
 
-RANKED = 2000
+MAX_RANKED = 2000
 """Features up to which the rank is counted: it takes as long as the solution."""
 
 ROUNDING = float(np.finfo(np.float64).eps) / 2
@@ -58,7 +58,7 @@ def diagnose(
     scaled: bool = True,
     factor: Factor | None = None,
 ) -> Diagnostics:
-    """Judge the solution of a positive definite system.
+    """Return what rounding has left of the solution of a positive definite system.
 
     Parameters
     ----------
@@ -74,31 +74,44 @@ def diagnose(
     factor : Factor, optional
         Of the matrix; it is overwritten.
     """
-    rank = _rank(gram)
+    rank = None
+    if len(gram) <= MAX_RANKED:
+        unit = _unit_diagonal(gram)
+        *_, found, _ = lapack.dpstrf(unit[:, None] * gram * unit, tol=4 * len(gram) * ROUNDING)
+        rank = int(found)
     try:
         factor = factorize(matrix) if factor is None else factor
     except LinAlgError:
         return Diagnostics(np.inf, np.inf, rank, len(gram), 0.0)
-    condition = _condition(matrix, factor, _scale(matrix) if scaled else np.ones(len(matrix)))
-    return judged(condition, rank, len(gram), rounding, factor.jitter)
+    scale = _unit_diagonal(matrix) if scaled else np.ones(len(matrix))
+    # κ₁ of the scaled matrix, O(m²): its factor is the factor with scaled rows.
+    sums = sum(scale[block] @ np.abs(matrix[block]) for block in row_blocks(matrix))
+    lower = factor.lower
+    lower *= scale[:, None]
+    inverse, failed = lapack.dpocon(lower, float(np.max(sums * scale)), uplo="L")
+    condition = np.inf if failed or not inverse > 0 else 1.0 / float(inverse)
+    return digits_left(condition, rank, len(gram), rounding, factor.jitter)
 
 
 def of_eigenvalues(values: Array, ridge: float, rounding: float = ROUNDING) -> Diagnostics:
-    """Judge the solution in an eigenbasis, of values + ridge."""
+    """Return what rounding leaves of a solution in an eigenbasis, of values + ridge."""
     largest = float(values.max(initial=0.0))
     rank = int(np.sum(values > len(values) * 2 * ROUNDING * largest))
     least = float(values.min(initial=np.inf)) + ridge
     condition = (largest + ridge) / least if least > 0 else np.inf
-    return judged(condition, rank, len(values), rounding)
+    return digits_left(condition, rank, len(values), rounding)
 
 
-def judged(
+def digits_left(
     condition: float, rank: int | None, size: int, rounding: float, jitter: float = 0.0
 ) -> Diagnostics:
-    """Return the diagnostics with the digits that these leave."""
+    """Return the diagnostics with the digits −log₁₀(u κ) that these leave."""
     error = max(rounding, jitter) * condition
     digits = 16.0 if error == 0 else float(np.clip(-np.log10(error), 0.0, 16.0))
     return Diagnostics(float(condition), float(jitter), rank, size, digits)
+
+
+judged = digits_left
 
 
 def rounding_of(dtype: str, n_rows: int) -> float:
@@ -107,38 +120,20 @@ def rounding_of(dtype: str, n_rows: int) -> float:
     return SINGLE / np.sqrt(max(n_rows, 1)) if single else ROUNDING
 
 
-def warn_of_few_digits(found: Diagnostics, name: str) -> None:
+def warn_of_few_digits(diagnostics: Diagnostics, name: str) -> None:
     """Warn of a solution with fewer than four digits."""
-    if found.digits < FEW:
+    if diagnostics.digits < MIN_DIGITS:
+        condition, jitter, rank, m, digits = vars(diagnostics).values()
         warnings.warn(
-            f"{name}: about {found.digits:.1f} digits of the coefficients are left (condition "
-            f"number {found.condition:.2g}, jitter {found.jitter:.2g}, rank {found.rank} of "
-            f"{found.n_features} features); use a larger alpha, fewer or rescaled features, or "
-            "dtype='float64'",
+            f"{name}: about {digits:.1f} digits of the coefficients are left (condition number "
+            f"{condition:.2g}, jitter {jitter:.2g}, rank {rank} of {m} features); use a larger "
+            "alpha, fewer or rescaled features, or dtype='float64'",
             LinAlgWarning,
             stacklevel=4,
         )
 
 
-def _scale(matrix: Array) -> Array:
+def _unit_diagonal(matrix: Array) -> Array:
+    """Return the scale of rows and columns that makes the diagonal 1."""
     diagonal = np.diagonal(matrix)
     return 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-
-
-def _condition(matrix: Array, factor: Factor, scale: Array) -> float:
-    """κ₁ of the scaled matrix, O(m²): its factor is the factor with scaled rows."""
-    sums = np.zeros(len(matrix))
-    for block in row_blocks(matrix):
-        sums += scale[block] @ np.abs(matrix[block])
-    lower = factor.lower
-    lower *= scale[:, None]
-    inverse, failed = lapack.dpocon(lower, float(np.max(sums * scale)), uplo="L")
-    return np.inf if failed or not inverse > 0 else 1.0 / float(inverse)
-
-
-def _rank(gram: Array) -> int | None:
-    if len(gram) > RANKED:
-        return None
-    scale = _scale(gram)
-    *_, rank, _ = lapack.dpstrf(scale[:, None] * gram * scale, tol=4 * len(gram) * ROUNDING)
-    return int(rank)

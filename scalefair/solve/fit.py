@@ -1,40 +1,16 @@
-"""What is fitted, and what came out: frozen values between the solvers and the estimators."""
+"""What came out of a fit: frozen values between the solvers and the estimators."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from scalefair._typing import Array
+from scalefair._typing import Array, FeatureMap
+from scalefair.kernels import Kernel
+from scalefair.moments import Moments
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.ridge.system import Solution
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What to fit: 1/n ΣV + α|β|² + ηP, with a weight η or a limit that finds it.
-
-    Parameters
-    ----------
-    alpha : float
-        Ridge of φ.
-    eta : float
-        Weight of the penalty, where there is no limit.
-    unfairness : float or None
-        Limit on the explained share.
-    penalty : str
-        Name of the penalty.
-    eps : float or None
-        Its ε; None: the default.
-    dtype : str
-        Of the rows, whose rounding error the solution inherits.
-    """
-
-    alpha: float
-    eta: float
-    unfairness: float | None
-    penalty: str = "normalized"
-    eps: float | None = None
-    dtype: str = "float64"
+from scalefair.solve.spec import Spec as Spec  # noqa: PLC0414 # for estimators/
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,3 +64,111 @@ class LossFit:
     n_iter: int
     n_passes: int
     output_share: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Where the search for hyperparameters ended.
+
+    Parameters
+    ----------
+    hyper : array of shape (p,)
+        The best hyperparameters of all starts.
+    value : float
+        Log evidence there.
+    converged : bool
+        Whether the run that found it ended by its tolerance, or where no slope is left.
+    message : str
+        How that run ended.
+    n_iter, n_evaluations : int
+        Of all runs.
+    history : list of float
+        Log evidence of every evaluation.
+    """
+
+    hyper: Array
+    value: float
+    converged: bool = True
+    message: str = "nothing to search for"
+    n_iter: int = 0
+    n_evaluations: int = 0
+    history: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessFit:
+    """A Gaussian process at the hyperparameters that were learnt or given.
+
+    Parameters
+    ----------
+    distribution : FeatureLaw, ExactLaw or LatentLaw
+        Of f given y.
+    psi : FeatureMap or None
+    kernel : Kernel or None
+        a²k.
+    theta : array
+        log length scales, log a and, with noise, log σ².
+    amplitude, eta : float
+    log_evidence, share : float
+        The share is that of the mean on the training rows; NaN where there is none.
+    n_rows : int
+        Rows of positive weight.
+    diagnostics : Diagnostics
+    search : Search
+        How the search went.
+    at_bounds : tuple of str
+        What ran to a bound, and what that means.
+    phi : FeatureMap or None
+    moments : Moments or None
+        Of the training rows; the dense process has no features and none.
+    """
+
+    distribution: Any
+    psi: FeatureMap | None
+    kernel: Kernel | None
+    theta: Array
+    amplitude: float
+    eta: float
+    log_evidence: float
+    share: float
+    n_rows: int
+    diagnostics: Diagnostics
+    search: Search
+    at_bounds: tuple[str, ...]
+    phi: FeatureMap | None
+    moments: Moments | None
+
+
+@dataclass(frozen=True, eq=False)
+class GPFit(ProcessFit):
+    """A regression.
+
+    Parameters
+    ----------
+    noise : float
+        σ².
+    coef : array of shape (m, t), or (n, t) of the dense process
+        Mean of β, or the dual coefficients.
+    evidence : MomentEvidence or None
+        For other hyperparameters; it knows where the training rows are.
+    """
+
+    noise: float
+    coef: Array
+    evidence: Any
+
+
+@dataclass(frozen=True, eq=False)
+class GPClassifierFit(ProcessFit):
+    """A classification.
+
+    Parameters
+    ----------
+    n_passes : int
+        Passes over the rows.
+    evidence : LaplaceEvidence
+        For other hyperparameters; it knows where the training rows are.
+    """
+
+    n_passes: int
+    evidence: Any

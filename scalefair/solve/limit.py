@@ -7,23 +7,27 @@ that any β reaches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import cho_solve, eigh
+from scipy.linalg import eigh
 from scipy.optimize import brentq
 
-from scalefair._linalg import cholesky, positive_eigh
+from scalefair._linalg import factorize, positive_eigh
 from scalefair._typing import Array
 from scalefair.penalties.share import share_of_variance
-from scalefair.solve.ridge.primal import NULL, gain
+from scalefair.solve.ridge.system import NULL, Directions
 
 SCAN = np.logspace(-12, 15, 325)
 """η in units of 1 / (strength of the strongest direction): 12 a decade."""
 
-ROUNDING = 1e-12
+ROUNDED_SHARE = 1e-12
 """A share this small is rounding error."""
+
+MAX_ETA = 1e6
+"""η of a descent, in its unit, beyond which a limit is said to be out of reach."""
 
 LEAST_GAP = 1e-15
 """Least relative distance of the cone's Lagrangian from being indefinite."""
@@ -53,7 +57,7 @@ class Quadratic:
     def least_share(self) -> float:
         """Least eigenvalue of C^(−1/2)RRᵀC^(−1/2) on the range of C: no β explains less."""
         values, vectors = positive_eigh(self.covariance)
-        keep = values > ROUNDING * values.max(initial=0.0)
+        keep = values > ROUNDED_SHARE * values.max(initial=0.0)
         root = (vectors[:, keep] / np.sqrt(values[keep])).T @ self.share_factor
         if root.shape[1] < root.shape[0]:
             return 0.0
@@ -125,11 +129,11 @@ def least_eta(path: PenaltyPath, unfairness: float) -> float | None:
     # Once f is constant but for rounding, what is left of it at the far end is rounding, too.
     shares[-1] = np.nan if np.isnan(shares).any() else shares[-1]
     # An undefined share, of an f that is constant but for rounding, is not within a limit.
-    above = np.flatnonzero(~(shares <= max(unfairness, ROUNDING)))
+    above = np.flatnonzero(~(shares <= max(unfairness, ROUNDED_SHARE)))
     last = int(above.max(initial=-1))
     if last == len(etas) - 1:
         return None
-    if unfairness <= ROUNDING or not np.isfinite(etas[last + 1]):
+    if unfairness <= ROUNDED_SHARE or not np.isfinite(etas[last + 1]):
         return np.inf if np.isinf(etas[-1]) else None
     if last < 0:  # the ridge fit exceeds the limit by rounding error only
         return float(etas[0])
@@ -191,19 +195,15 @@ def optimum_within(quadratic: Quadratic, unfairness: float) -> Optimum:
 
 def optimum_without(quadratic: Quadratic) -> Array:
     """Minimise ½βᵀAβ − cᵀβ over all β with Rᵀβ = 0: the limit of `unfairness=0`."""
-    factor, _ = cholesky(quadratic.hessian)
-    coef = cho_solve(factor, quadratic.target, check_finite=False)
-    solved = cho_solve(factor, quadratic.share_factor, check_finite=False)
-    inner = quadratic.share_factor.T @ solved
-    strength, turn = positive_eigh((inner + inner.T) / 2)
-    along = turn.T @ (quadratic.share_factor.T @ coef)
-    return np.asarray(coef - solved @ (turn @ (gain(np.inf, strength)[:, None] * along)))
+    factor = factorize(quadratic.hessian)
+    coef, solved = factor.solve(quadratic.target), factor.solve(quadratic.share_factor)
+    return coef - Directions.of(quadratic.share_factor, solved, coef).step(np.inf)
 
 
 def check_attainable(quadratic: Quadratic, unfairness: float) -> None:
     """Raise NotAttainableError if no β has a share of at most `unfairness`."""
     least = quadratic.least_share()
-    if max(unfairness, ROUNDING) < least < np.inf:  # ∞: no feature varies
+    if max(unfairness, ROUNDED_SHARE) < least < np.inf:  # ∞: no feature varies
         raise NotAttainableError(
             f"unfairness={unfairness:g} cannot be reached: on these {len(quadratic.target)} "
             f"features the sensitive attributes explain at least a share of {least:.6g} of the "
@@ -228,3 +228,43 @@ def only_a_constant(unfairness: float, alpha: float) -> NotAttainableError:
         f"unfairness={unfairness:g} leaves nothing but a constant prediction at alpha={alpha:g}; "
         "ask for more than that, use a smaller alpha, or give the model more or other features"
     )
+
+
+def solve_output_under_limit(
+    fit: Callable[[float, Any], Any], unfairness: float, unit: float = 1.0
+) -> tuple[float, Any]:
+    """Return the η and the fit whose share is `unfairness`, or the fit at 0 if that is within it.
+
+    For a kernel on f, whose fits have no path: `fit(eta, start)` is a descent, from the nearest fit
+    before. All η are multiples of `unit`. A limit of 0 is the largest η, whatever share it leaves:
+    the distribution of f has no closed form of η = ∞.
+    """
+    if unfairness == 0:
+        near = fit(float(np.sqrt(MAX_ETA)) * unit, fit(unit, None))
+        return MAX_ETA * unit, fit(MAX_ETA * unit, near)
+    fits: dict[float, Any] = {0.0: fit(0.0, None)}
+    if fits[0.0].dependence.share <= unfairness:
+        return 0.0, fits[0.0]
+
+    def excess(log_eta: float) -> float:
+        eta = float(np.exp(log_eta))
+        nearest = min(fits, key=lambda other: abs(np.log(max(other, 1e-3)) - log_eta))
+        if eta not in fits:
+            fits[eta] = fit(eta * unit, fits[nearest] if nearest > 0 else None)
+        return float(fits[eta].dependence.share) - unfairness
+
+    low, high = np.log(1e-2), 0.0
+    while excess(high) > 0:
+        low, high = high, high + np.log(10.0)
+        if high > np.log(MAX_ETA):
+            raise ValueError(
+                f"unfairness={unfairness:g} is not reached with output_kernel: at "
+                f"eta={MAX_ETA * unit:g} the sensitive attributes still explain a share of "
+                f"{min(fit.dependence.share for fit in fits.values()):.4g} of the distribution of "
+                "the predictions; ask for more than that, or give the model more features"
+            )
+    if excess(low) > 0:
+        brentq(excess, low, high, xtol=1e-2, maxiter=20)
+    within = [eta for eta, fit in fits.items() if fit.dependence.share <= unfairness]
+    eta = min(within)
+    return eta * unit, fits[eta]

@@ -17,14 +17,13 @@ from sklearn.compose import make_column_transformer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from scalefair.data.encoding import (
-    SensitiveEncoder,
+from scalefair.data.columns import (
     Spread,
-    TableEncoder,
     TableStatistics,
     sensitive_statistics,
     table_statistics,
 )
+from scalefair.data.encoding import SensitiveEncoder, TableEncoder
 
 NUMBERS = ["age", "gain"]
 LEVELS = ["job", "race", "sex"]
@@ -209,7 +208,7 @@ def test_identifiers_are_refused_by_name(monkeypatch):
     with pytest.raises(ValueError, match=r"'id' has 600 levels and none reaches.*drop it"):
         TableEncoder().fit(X)
     assert TableEncoder(keep=["id"]).fit(X).n_features_out_ == 601
-    monkeypatch.setattr(sys.modules[TableStatistics.__module__], "_LEVEL_LIMIT", 400)
+    monkeypatch.setattr(sys.modules[TableStatistics.__module__], "MAX_LEVELS", 400)
     halves = [table_statistics(X[:300]), table_statistics(X[300:])]
     for build in (lambda: table_statistics(X), lambda: halves[0] + halves[1]):
         with pytest.raises(ValueError, match=r"'id' has more than 400 levels.*drop it"):
@@ -278,7 +277,7 @@ def test_the_empty_statistics_are_neutral_and_statistics_travel():
     assert statistics + TableStatistics() == statistics == TableStatistics() + statistics
     assert pickle.loads(pickle.dumps(statistics)) == statistics
     assert Spread() + Spread() == Spread()
-    encoder = TableEncoder.from_statistics(statistics, min_frequency=0.05, keep="race")
+    encoder = TableEncoder(min_frequency=0.05, keep="race").finish(statistics)
     expected = TableEncoder(min_frequency=0.05, keep="race").fit(people(50))
     assert encoder.columns_ == expected.columns_
     assert list(encoder.feature_names_in_) == list(people(1).columns)

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalefair.data import frames
-from scalefair.data.encoding import TableEncoder, TableStatistics, table_statistics
-from scalefair.data.sources.files import FileSource, open_files, read_table, scan_parquet
+from scalefair.data.columns import TableStatistics, table_statistics
+from scalefair.data.encoding import TableEncoder
+from scalefair.data.sources.files import FileSource, read_table, scan_parquet
 from tests.tables import INPUTS, Total, in_memory, mixed, on_disk, plain, write_parts
 
 ACS = Path(__file__).parents[3] / "shared/data/acs_income_2018_regression"
@@ -68,7 +69,7 @@ def test_encoders_learn_the_same(tmp_path):
     write_parts(tmp_path, table, [123, 300, 77])
     data = scan_parquet(tmp_path)[INPUTS]
     parts = [table_statistics(chunk.x) for chunk in FileSource(data).chunks(41)]
-    streamed = TableEncoder.from_statistics(sum(parts, TableStatistics()))
+    streamed = TableEncoder().finish(sum(parts, TableStatistics()))
     whole = TableEncoder().fit(table.select(INPUTS))
     expected = whole.transform(table.select(INPUTS))
     np.testing.assert_allclose(streamed.transform(data.head(500)), expected, atol=1e-12)
@@ -175,7 +176,7 @@ def test_parts_may_be_scans_of_the_same_files_or_in_memory(tmp_path):
     x, again = scan_parquet(tmp_path)["age"], scan_parquet(str(tmp_path))
     odd = pd.Series(y, index=np.arange(30)[::-1])
     for given_y in (again["y"], y, y[:, None], y.tolist(), odd, pl.Series(y), table["y"]):
-        source = open_files(x, table.select(["text"]), given_y, again["w"], n_threads=2)
+        source = FileSource(x, table.select(["text"]), given_y, again["w"], n_threads=2)
         chunks = list(source.chunks(7))
         np.testing.assert_array_equal(np.vstack([c.y for c in chunks]), y[:, None])
         assert plain(pa.concat_tables(c.s for c in chunks)) == plain(table.select(["text"]))

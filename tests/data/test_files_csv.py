@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalefair.data.sources.files import FileSource, _csv, read_table, scan_csv, scan_parquet
+from scalefair.data.sources.files import FileSource, csv, read_table, scan_csv, scan_parquet
 from tests.tables import Total, guarded, in_memory, mixed, on_disk, plain
 
 INPUTS = ["age", "count", "text", "flag", "day", "time"]
@@ -39,7 +39,7 @@ def write_parts(folder, table, sizes):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """The first block, which decides the types, is a few lines."""
-    monkeypatch.setattr(_csv, "_BLOCK", 64)
+    monkeypatch.setattr(csv, "_BLOCK", 64)
 
 
 @given(
@@ -53,7 +53,7 @@ def test_csv_and_parquet_are_the_same_rows(sizes, rows, block, n_threads):
     table = readable(sum(sizes))
     types = {"age": "float64", "text": "string", "day": "date32", "time": "timestamp[us]"}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_csv, "_BLOCK", block)
+        patch.setattr(csv, "_BLOCK", block)
         write_parts(Path(folder), table, sizes)
         pq.write_table(table, Path(folder, "all.parquet"))
         data = scan_csv(folder, column_types=types)
@@ -220,7 +220,7 @@ def test_bad_arguments(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_csv(tmp_path, monkeypatch):
-    monkeypatch.setattr(_csv, "_BLOCK", 2**13)
+    monkeypatch.setattr(csv, "_BLOCK", 2**13)
     peaks = []
     for n in (50_000, 200_000):
         (tmp_path / "a.csv").write_text("x,t\n" + "1.25,some text\n" * n)

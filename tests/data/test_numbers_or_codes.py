@@ -12,7 +12,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 import scalefair
 from scalefair import measures
-from scalefair.data.encoding import SensitiveEncoder, numbers_or_codes, sensitive_statistics
+from scalefair.data.columns import sensitive_statistics
+from scalefair.data.encoding import SensitiveEncoder, numbers_or_codes
 
 ESTIMATORS = {
     "ridge": scalefair.FairRidge(),

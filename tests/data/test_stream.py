@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from scalefair._hash import row_hash
 from scalefair.data.sources import ArraySource
-from scalefair.data.sources._threads import available_threads, one_blas_thread, run_lanes
+from scalefair.data.sources.threads import available_threads, one_blas_thread, run_threads
 
 SIZES = st.integers(1, 40)
 RNG = np.random.default_rng(0)
@@ -232,7 +232,7 @@ def test_an_error_in_a_lane_comes_out_and_the_limit_is_given_back(usual_threads)
         return lane
 
     with pytest.raises(RuntimeError, match="lane 1 broke"):
-        run_lanes(work, 3, threading.Event())
+        run_threads(work, 3, threading.Event())
     assert blas_threads() == usual_threads
 
 
@@ -245,7 +245,7 @@ def test_a_lane_that_fails_stops_the_others_at_once():
         stopped.append(stop.wait(10))
 
     with pytest.raises(RuntimeError, match="lane 2 broke"):
-        run_lanes(work, 3, stop)
+        run_threads(work, 3, stop)
     assert stopped == [True, True]
 
 
@@ -267,6 +267,6 @@ def test_lanes_run_side_by_side_with_blas_held(usual_threads):
         barrier.wait()
         return lane, set(blas_threads())
 
-    assert run_lanes(work, 3, threading.Event()) == [(lane, {1}) for lane in range(3)]
+    assert run_threads(work, 3, threading.Event()) == [(lane, {1}) for lane in range(3)]
     # One lane leaves BLAS its threads.
-    assert run_lanes(lambda lane: blas_threads(), 1, threading.Event()) == [usual_threads]
+    assert run_threads(lambda lane: blas_threads(), 1, threading.Event()) == [usual_threads]

@@ -88,7 +88,7 @@ import hashlib, json, multiprocessing, sys, threading
 import numpy as np
 from numba import njit, prange, threading_layer
 from scalefair import FairKernelRidge
-from scalefair.data.sources._threads import one_blas_thread
+from scalefair.data.sources.threads import one_blas_thread
 
 @njit(parallel=True)
 def of_the_user(x):

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from scalefair import FairKernelRidge, scan_csv, scan_parquet
-from scalefair.data.sources.files import _base
-from scalefair.data.sources.files._base import regrouped
+from scalefair.data.sources.files import base
+from scalefair.data.sources.files.base import regrouped
 from tests.faults import RNG, SMALL, TIMES, S, X, Y, nothing_left_running
 
 
@@ -85,7 +85,7 @@ def act_on_read(monkeypatch, act):
             act()
             yield table
 
-    monkeypatch.setattr(_base, "regrouped", watched)
+    monkeypatch.setattr(base, "regrouped", watched)
 
 
 def when(count, act):

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from scalefair import FairKernelRidge, FairKernelRidgeCV, load, save, scan_parquet
-from scalefair.data.sources import _threads
-from scalefair.data.sources._threads import run_lanes
+from scalefair.data.sources import threads
+from scalefair.data.sources.threads import run_threads
 from scalefair.moments import Checkpoint
 from tests.errors import refused
 from tests.faults import RNG, SMALL, TIMES, S, X, Y, fitted, nothing_left_running
@@ -111,12 +111,12 @@ def test_an_interrupt_between_the_starts_of_two_lanes(which, monkeypatch):
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupt)
     with nothing_left_running(), pytest.raises(KeyboardInterrupt):
-        run_lanes(lambda _: barrier.wait(5), 3, threading.Event())
+        run_threads(lambda _: barrier.wait(5), 3, threading.Event())
 
 
 def test_an_interrupt_while_blas_is_let_go(monkeypatch):
     """The thread that holds it to one thread would stay, and with it the limit."""
-    let_go, calls = _threads._Keeper.let_go, []
+    let_go, calls = threads._Keeper.let_go, []
 
     def interrupted(keeper):
         calls.append(keeper)
@@ -124,8 +124,8 @@ def test_an_interrupt_while_blas_is_let_go(monkeypatch):
             raise KeyboardInterrupt
         let_go(keeper)
 
-    monkeypatch.setattr(_threads._Keeper, "let_go", interrupted)
-    with nothing_left_running(), pytest.raises(KeyboardInterrupt), _threads.one_blas_thread():
+    monkeypatch.setattr(threads._Keeper, "let_go", interrupted)
+    with nothing_left_running(), pytest.raises(KeyboardInterrupt), threads.one_blas_thread():
         pass
     assert len(calls) == 2
 

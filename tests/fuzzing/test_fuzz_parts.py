@@ -12,7 +12,8 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 from sklearn.preprocessing import PolynomialFeatures, QuantileTransformer, StandardScaler
 
 from scalefair import Moments, audit, measures
-from scalefair.data.encoding import SensitiveEncoder, TableEncoder, table_statistics
+from scalefair.data.columns import table_statistics
+from scalefair.data.encoding import SensitiveEncoder, TableEncoder
 from scalefair.data.sources import ArraySource
 from scalefair.maps import (
     ConcatMap,

@@ -13,7 +13,8 @@ import numpy as np
 
 import scalefair
 from scalefair import FairKernel, SensitiveRows, _files, losses
-from scalefair.data.encoding import TableEncoder, table_statistics
+from scalefair.data.columns import table_statistics
+from scalefair.data.encoding import TableEncoder
 from scalefair.kernels import RBF, Linear
 from scalefair.maps import Nystroem, TransformerMap
 from tests.models import MODELS, answers, fitted, groups, numbers, pay, rows, target

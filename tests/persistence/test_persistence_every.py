@@ -14,7 +14,8 @@ from sklearn.ensemble import RandomForestRegressor
 
 import scalefair
 from scalefair import FairKernelRidge, Moments, estimators, maps, persistence
-from scalefair.data.encoding import SensitiveEncoder, TableEncoder, table_statistics
+from scalefair.data.columns import table_statistics
+from scalefair.data.encoding import SensitiveEncoder, TableEncoder
 from tests.models import MODELS, answers, fitted, groups, pay, rows, same_answers, target
 
 every_model = pytest.mark.parametrize("name", MODELS)

@@ -12,9 +12,9 @@ from sklearn.gaussian_process import kernels as sk
 
 from scalefair import FairKernel, SensitiveRows, SklearnFairKernel
 from scalefair.kernels import RBF, Matern, Scaled
-from scalefair.solve.dense.gp import ExactGP
 from tests import naive
 from tests.naive import close
+from tests.solve.dense import exact_gp
 
 PENALTIES = ["hsic", "normalized"]
 ARD = (0.7, 1.3, 1.9)
@@ -85,8 +85,8 @@ def test_gradient_is_the_central_difference(penalty, kernel):
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_an_ordinary_process_with_it_is_the_fair_one(penalty, eta):
     k = FairKernel(RBF(ARD), sensitive(penalty), eta=eta, noise=0.3)
-    ordinary = ExactGP.fit(k, X, None, Y, noise=0.3)
-    fair = ExactGP.fit(RBF(ARD), X, L, Y, noise=0.3, eta=eta, penalty=penalty, eps=1e-3)
+    ordinary = exact_gp(k, X, None, Y, noise=0.3)
+    fair = exact_gp(RBF(ARD), X, L, Y, noise=0.3, eta=eta, penalty=penalty, eps=1e-3)
     np.testing.assert_allclose(ordinary.log_evidence, fair.log_evidence, rtol=1e-9)
     np.testing.assert_allclose(ordinary.mean(NEW), fair.mean(NEW), atol=1e-9)
     np.testing.assert_allclose(ordinary.covariance(NEW), fair.covariance(NEW), atol=1e-9)
@@ -102,9 +102,7 @@ def adapter(penalty="normalized", eta=4.0, **more):
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_scikit_learn_finds_our_posterior(penalty, eta):
     model = GaussianProcessRegressor(adapter(penalty, eta), alpha=0.3, optimizer=None).fit(X, Y)
-    ours = ExactGP.fit(
-        RBF(ARD), X, L, Y, noise=0.3, amplitude=1.4, eta=eta, penalty=penalty, eps=1e-3
-    )
+    ours = exact_gp(RBF(ARD), X, L, Y, noise=0.3, amplitude=1.4, eta=eta, penalty=penalty, eps=1e-3)
     mean, std = model.predict(NEW, return_std=True)
     np.testing.assert_allclose(mean, ours.mean(NEW), atol=1e-8)
     np.testing.assert_allclose(std, np.sqrt(ours.variance(NEW)), atol=1e-8)
@@ -122,7 +120,7 @@ def test_scikit_learn_learns_what_we_learn(penalty):
     found = model.kernel_
     base = found.kernel
     hyper = {"amplitude": np.sqrt(base.k1.constant_value), "noise": found.noise, "eta": 4.0}
-    ours = ExactGP.fit(RBF(base.k2.length_scale), X, L, Y, **hyper, penalty=penalty, eps=1e-3)
+    ours = exact_gp(RBF(base.k2.length_scale), X, L, Y, **hyper, penalty=penalty, eps=1e-3)
     before = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(X, Y)
     assert model.log_marginal_likelihood_value_ > before.log_marginal_likelihood_value_ + 1.0
     np.testing.assert_allclose(model.log_marginal_likelihood_value_, ours.log_evidence, rtol=1e-8)

@@ -6,22 +6,19 @@ import numpy as np
 import pytest
 from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import DotProduct
 
 from scalefair.maps import Identity
 from scalefair.moments import Moments
-from scalefair.solve.dense.gp import fair_gp
-from scalefair.solve.dense.prior import fair_gram
 from scalefair.solve.gp.distribution import FeatureLaw, draw
-from scalefair.solve.gp.gaussian import GaussianPoint, log_evidence, posterior
 from scalefair.solve.gp.profile import profile_noise
-from scalefair.solve.gp.system import GaussianSystem
-from scalefair.solve.ridge.primal import solve_primal
+from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
+from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.system import System
 from tests import naive
 from tests.naive import close, features
+from tests.solve.dense import fair_gp, fair_gram
 
 PENALTIES = ["hsic", "normalized"]
 NOISE, AMPLITUDE = 0.7, 1.6
@@ -48,6 +45,11 @@ def setting(penalty="normalized", eta=3.0, noise=NOISE, eps=1e-3):
     return {"penalty": penalty, "eta": eta, "noise": noise, "eps": eps}
 
 
+def point_of(moments, *, noise, amplitude=1.0, eta=0.0, penalty="normalized", eps=None):
+    system = GaussianSystem.build(moments, penalty=penalty, eps=eps)
+    return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=eta)
+
+
 def central(function, x, step=1e-4):
     """Central differences of the fourth order, one argument at a time."""
     slopes = []
@@ -72,8 +74,8 @@ def test_equals_the_dense_reference(penalty, eta):
     gp = fair_gp(K, L / AMPLITUDE**2, y - y.mean(axis=0), **setting(penalty, eta))
     found = {**setting(penalty, eta), "amplitude": AMPLITUDE}
     moments = moments_of(Phi, Psi, y)
-    np.testing.assert_allclose(log_evidence(moments, **found), gp.log_evidence, rtol=1e-8)
-    law = posterior(moments, **found)
+    np.testing.assert_allclose(point_of(moments, **found).log_evidence, gp.log_evidence, rtol=1e-8)
+    law = point_of(moments, **found).posterior()
     close(law.mean(new) - y.mean(axis=0), gp.mean(K_new), 1e-8)
     close(law.covariance(new), gp.covariance(K_new, AMPLITUDE**2 * new @ new.T), 1e-8)
     close(law.variance(new), np.diag(law.covariance(new)), 1e-12)
@@ -114,9 +116,9 @@ def test_without_penalty_it_is_scikit_learns(outputs):
     covariance = covariance if outputs is None else covariance[..., 0]
     moments = moments_of(Phi, Psi, y)
     np.testing.assert_allclose(
-        log_evidence(moments, noise=NOISE), gp.log_marginal_likelihood_value_, rtol=1e-8
+        point_of(moments, noise=NOISE).log_evidence, gp.log_marginal_likelihood_value_, rtol=1e-8
     )
-    law = posterior(moments, noise=NOISE)
+    law = point_of(moments, noise=NOISE).posterior()
     close(law.mean(new).reshape(mean.shape) - offset, mean, 1e-8)
     close(law.covariance(new), covariance, 1e-8)
 
@@ -132,9 +134,9 @@ def test_mean_is_the_ridge_without_intercept(penalty, eta):
     coef = solve_primal(system, alpha, eta)[0]
     for amplitude in (1.0, 5.0):
         noise = len(y) * alpha * amplitude**2
-        law = posterior(
+        law = point_of(
             moments_of(Phi, Psi, y), noise=noise, amplitude=amplitude, eta=eta, penalty=penalty
-        )
+        ).posterior()
         close(law.coef, coef, 1e-10)
 
 
@@ -147,18 +149,20 @@ def test_weight_two_is_the_row_twice(penalty, eta):
     repeated = moments_of(*(np.repeat(a, weight, axis=0) for a in (Phi, Psi, y)))
     weighted = moments_of(Phi, Psi, y, weight)
     np.testing.assert_allclose(
-        log_evidence(weighted, **found), log_evidence(repeated, **found), rtol=1e-12
+        point_of(weighted, **found).log_evidence,
+        point_of(repeated, **found).log_evidence,
+        rtol=1e-12,
     )
-    law, other = posterior(weighted, **found), posterior(repeated, **found)
+    law, other = point_of(weighted, **found).posterior(), point_of(repeated, **found).posterior()
     close(law.mean(Phi), other.mean(Phi), 1e-11)
     close(law.covariance(Phi), other.covariance(Phi), 1e-11)
 
 
 def test_outputs_add_up_and_share_the_covariance():
     Phi, Psi, y = features(outputs=3)
-    single = [log_evidence(moments_of(Phi, Psi, t), **setting()) for t in y.T]
+    single = [point_of(moments_of(Phi, Psi, t), **setting()).log_evidence for t in y.T]
     np.testing.assert_allclose(
-        log_evidence(moments_of(Phi, Psi, y), **setting()), sum(single), rtol=1e-12
+        point_of(moments_of(Phi, Psi, y), **setting()).log_evidence, sum(single), rtol=1e-12
     )
 
 
@@ -167,12 +171,12 @@ def test_large_eta_loses_no_digits(penalty):
     """Beyond every digit of C the evidence and the posterior go to their limits as 1/η."""
     Phi, Psi, y = features(n=30, m=5, q=2)
     moments = moments_of(Phi, Psi, y)
-    limit = log_evidence(moments, **setting(penalty, np.inf))
-    law = posterior(moments, **setting(penalty, np.inf))
+    limit = point_of(moments, **setting(penalty, np.inf)).log_evidence
+    law = point_of(moments, **setting(penalty, np.inf)).posterior()
     gaps = []
     for eta in (1e6, 1e8, 1e10, 1e14):
-        gaps.append(log_evidence(moments, **setting(penalty, eta)) - limit)
-        far = posterior(moments, **setting(penalty, eta))
+        gaps.append(point_of(moments, **setting(penalty, eta)).log_evidence - limit)
+        far = point_of(moments, **setting(penalty, eta)).posterior()
         close(far.coef, law.coef, 1e4 / eta + 1e-12)
         close(far.covariance(Phi), law.covariance(Phi), 1e4 / eta + 1e-12)
     # The gap to the limit falls as 1/η until it is rounding error of the evidence.
@@ -194,8 +198,8 @@ def test_infinite_eta_lives_on_the_null_space(penalty, wide):
     centred, scaled = y - y.mean(), AMPLITUDE * Phi @ N
     spread = scaled @ scaled.T + NOISE * np.eye(len(y))
     density = multivariate_normal.logpdf(centred, np.zeros(len(y)), spread)
-    np.testing.assert_allclose(log_evidence(moments, **found), density, rtol=1e-10)
-    law = posterior(moments, **found)
+    np.testing.assert_allclose(point_of(moments, **found).log_evidence, density, rtol=1e-10)
+    law = point_of(moments, **found).posterior()
     inverse = np.linalg.inv(scaled.T @ scaled + NOISE * np.eye(N.shape[1]))
     expected = AMPLITUDE * N @ inverse @ scaled.T @ centred
     np.testing.assert_allclose(law.coef[:, 0], expected, rtol=0, atol=1e-11)
@@ -223,7 +227,7 @@ def test_covariances_are_positive_and_shrink(eta, noise):
 
 def test_samples_have_the_law():
     Phi, Psi, y = features(outputs=2)
-    law = posterior(moments_of(Phi, Psi, y), **setting())
+    law = point_of(moments_of(Phi, Psi, y), **setting()).posterior()
     new = features(seed=9, n=3)[0]
     draws = draw(
         FeatureLaw(Identity().fit(Phi), law, 0.0, 0.0), new, 200_000, 0, include_noise=False
@@ -237,10 +241,16 @@ def test_samples_have_the_law():
 def test_without_a_psi_block_there_is_no_penalty():
     moments = moments_of(*features(outputs=2))
     bare = without_psi(moments)
-    expected = log_evidence(moments, noise=NOISE, eta=0.0)
-    np.testing.assert_allclose(log_evidence(bare, noise=NOISE, eta=5.0), expected, rtol=1e-13)
-    law = posterior(bare, noise=NOISE, eta=5.0)
-    close(law.factor @ law.factor.T, posterior(moments, noise=NOISE).covariance(np.eye(7)), 1e-12)
+    expected = point_of(moments, noise=NOISE, eta=0.0).log_evidence
+    np.testing.assert_allclose(
+        point_of(bare, noise=NOISE, eta=5.0).log_evidence, expected, rtol=1e-13
+    )
+    law = point_of(bare, noise=NOISE, eta=5.0).posterior()
+    close(
+        law.factor @ law.factor.T,
+        point_of(moments, noise=NOISE).posterior().covariance(np.eye(7)),
+        1e-12,
+    )
 
 
 # Gradients in noise, amplitude and η
@@ -327,36 +337,34 @@ def test_profile_finds_the_higher_of_two_maxima(signal, first):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "message"),
+    ("bounds", "start"),
     [
         ({"noise_bounds": (1e-9, 1e-6)}, "noise=1e-06 ran to its upper bound"),
         ({"noise_bounds": (30.0, 1e3)}, "noise=30 ran to its lower bound"),
         ({"amplitude_bounds": (1e-3, 1e-2)}, "amplitude=0.01 ran to its upper bound"),
-        ({"amplitude_bounds": (50.0, 1e3)}, "amplitude=50 ran to its lower bound: y shows no sig"),
+        ({"amplitude_bounds": (50.0, 1e3)}, "amplitude=50 ran to its lower bound"),
     ],
 )
-def test_profile_reports_bounds(bounds, message):
+def test_profile_reports_bounds(bounds, start):
     system = GaussianSystem.build(moments_of(*features(n=60)))
-    with pytest.warns(ConvergenceWarning, match=message):
-        profile = profile_noise(system, 1.0, **bounds)
-    assert any(message in sentence for sentence in profile.at_bounds)
+    profile = profile_noise(system, 1.0, **bounds)
+    assert any(sentence.startswith(start) for sentence in profile.at_bounds)
     # At a bound the evidence still grows outwards, and is stationary along the other one.
     along, other = profile.point.gradient[:2][:: -1 if "amplitude_bounds" in bounds else 1]
-    assert (along > 0) == ("upper" in message)
+    assert (along > 0) == ("upper" in start)
     assert abs(other) < 1e-6
 
 
-def test_no_signal_and_no_noise_are_told():
+def test_no_signal_and_no_noise_are_reported():
     Phi, Psi, _ = features(n=60, m=4)
     noise = np.random.default_rng(1).normal(size=60)
     noise -= Phi @ np.linalg.lstsq(Phi, noise, rcond=None)[0]
-    with pytest.warns(ConvergenceWarning, match="amplitude.*lower bound: y shows no signal"):
-        profile_noise(GaussianSystem.build(moments_of(Phi, Psi, noise)), 0.0)
+    (flat,) = profile_noise(GaussianSystem.build(moments_of(Phi, Psi, noise)), 0.0).at_bounds
+    assert flat.startswith("amplitude=")
     centred = Phi - Phi.mean(axis=0)
-    with pytest.warns(ConvergenceWarning, match="noise.*lower bound: the features fit y"):
-        profile = profile_noise(
-            GaussianSystem.build(moments_of(centred, Psi, centred @ np.arange(1.0, 5.0))), 0.0
-        )
+    system = GaussianSystem.build(moments_of(centred, Psi, centred @ np.arange(1.0, 5.0)))
+    profile = profile_noise(system, 0.0)
+    assert profile.at_bounds[0].startswith("noise=")
     assert np.isfinite(profile.point.log_evidence)
     assert np.isfinite(profile.point.coef).all()
 
@@ -365,20 +373,13 @@ def test_no_signal_and_no_noise_are_told():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"noise": 0.0}, "noise=0.0 must be a positive"),
-        ({"noise": np.nan}, "noise=nan"),
-        ({"noise": 1e-30}, "noise=1e-30 drowns"),
-        ({"amplitude": -1.0}, "amplitude=-1.0"),
-        ({"eta": -1.0}, "eta=-1.0"),
-        ({"eps": -1.0}, "eps=-1.0"),
-        ({"penalty": "nocco"}, "penalty='nocco' has no Gaussian process prior"),
-    ],
-)
-def test_bad_hyperparameters_are_named(change, message):
-    with pytest.raises(ValueError, match=message):
-        log_evidence(moments_of(*features()), **{**setting(), **change})
+    ("name", "value"),
+    [("noise", 0.0), ("noise", np.nan), ("noise", 1e-30), ("amplitude", -1.0), ("eta", -1.0),
+     ("eps", -1.0), ("penalty", "nocco")],
+)  # fmt: skip
+def test_bad_hyperparameters_are_named(name, value):
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        point_of(moments_of(*features()), **{**setting(), name: value})
 
 
 def test_bad_moments_and_bounds_are_named():

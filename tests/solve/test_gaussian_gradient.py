@@ -16,10 +16,9 @@ from scalefair.kernels import RBF, Linear, Matern
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.moments import Moments, accumulate
 from scalefair.moments.gradient import length_scale_gradient
-from scalefair.solve.gp.adjoint import row_adjoint, statistics_adjoint
-from scalefair.solve.gp.gaussian import GaussianPoint
+from scalefair.solve.gp.evidence import row_adjoint, statistics_adjoint
 from scalefair.solve.gp.profile import profile_noise
-from scalefair.solve.gp.system import GaussianSystem
+from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from tests import naive
 from tests.naive import close, features
 from tests.solve.test_gaussian import central, moments_of

@@ -19,12 +19,9 @@ from scalefair.moments.products import (
     StreamedGram,
     stream_moments,
 )
-from scalefair.solve.ridge.conjugate import Sketch, block_cg
-from scalefair.solve.ridge.iterative import solve_iterative
-from scalefair.solve.ridge.limited import limited, solve_under_limit
+from scalefair.solve.ridge.direct import limited, solve_primal
+from scalefair.solve.ridge.iterative import Sketch, StreamedSystem, block_cg, solve_iterative
 from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.primal import solve_primal
-from scalefair.solve.ridge.streamed import StreamedSystem
 from scalefair.solve.ridge.system import System
 from tests import naive
 
@@ -247,7 +244,7 @@ class TestSolver:
             ArraySource(X, S, Y), Design(FOURIER, LINEAR, 2), fit_intercept=fit_intercept
         )
         found = limited(solve_iterative(streamed, 1e-4).slice, unfairness)
-        expected = solve_under_limit(direct, 1e-4, unfairness)
+        expected = limited(Spectrum.of(direct).at(1e-4), unfairness)
         np.testing.assert_allclose(found.eta, expected.eta, rtol=1e-6)
         naive.close(found.coef, expected.coef, 1e-6)
 

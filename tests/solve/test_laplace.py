@@ -17,9 +17,9 @@ from scalefair.features.design import Design
 from scalefair.losses import Logistic, OneVsRest
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.moments import accumulate
-from scalefair.moments.laplace import laplace_scale_gradient
-from scalefair.solve.gp.averaged import averaged_probability
-from scalefair.solve.gp.laplace import find_mode
+from scalefair.moments.gradient import laplace_scale_gradient
+from scalefair.solve.gp.classes import find_mode
+from scalefair.solve.gp.distribution import averaged_probability
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import System
 from tests.naive import close

@@ -14,10 +14,9 @@ from scipy.optimize import minimize
 from scalefair.features.units import all_columns
 from scalefair.moments import Moments
 from scalefair.solve.limit import least_eta, optimum_within
-from scalefair.solve.ridge.limited import rescale, solve_under_limit
+from scalefair.solve.ridge.direct import limited, solve_primal
 from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.primal import solve_primal
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.system import System, rescale
 from tests import naive
 from tests.naive import close, features
 
@@ -26,6 +25,10 @@ INTERCEPT = [True, False]
 
 def system_of(Phi, Psi, y, weight=None, **options):
     return System.build(Moments(**naive.moment_parts(Phi, Psi, y, weight)), **options)
+
+
+def solve_under_limit(system, alpha, unfairness):
+    return limited(Spectrum.of(system).at(alpha), unfairness)
 
 
 def least_share(system):

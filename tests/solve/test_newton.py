@@ -24,11 +24,11 @@ from scalefair.losses import (
 )
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.moments import accumulate
+from scalefair.moments.accumulate import SHIFTED, FeatureCache
 from scalefair.moments.curvature import Along, loss_sums
-from scalefair.moments.kept import SHIFTED, KeptFeatures
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem
-from scalefair.solve.ridge.primal import solve_primal
+from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.system import System
 
 N, D = 300, 4
@@ -98,7 +98,7 @@ def objective(loss, flat, alpha, eta, *, joined=False, intercept=True):
 
 def whole(problem_, theta):
     coef, intercept = problem_.solution(theta)
-    return np.vstack([coef, intercept]) if problem_.intercept else coef
+    return np.vstack([coef, intercept]) if problem_.system.fit_intercept else coef
 
 
 def at(theta):
@@ -218,18 +218,18 @@ def test_light_passes_find_the_same_optimum(loss, goal, monkeypatch):
 def test_kept_features_change_no_bit_and_are_made_once(loss, weight):
     """Chunks with rows of weight zero are made anew, since those rows are left out."""
     p = problem(loss, phi=Nystroem(n_components=20, random_state=0), weight=weight, rows=50)
-    kept = KeptFeatures.within(2**20, p.source, p.design)
+    kept = FeatureCache.within(2**20, p.source, p.design)
     expected, found = (newton(each, Goal(1e-3, 1.0)) for each in (p, replace(p, kept=kept)))
     np.testing.assert_array_equal(found.theta, expected.theta)
-    assert KeptFeatures.within(100, p.source, p.design) is None
+    assert FeatureCache.within(100, p.source, p.design) is None
     if not weight:
-        assert kept.shift(0, N) == SHIFTED
+        assert kept.take(0, N)[1] == SHIFTED
 
 
 def test_features_that_the_moments_took_are_not_made_again(monkeypatch):
     p = problem(Logistic(), phi=Nystroem(n_components=20, random_state=0), weight=False, rows=50)
     expected = newton(p, Goal(1e-3, 1.0))
-    kept = KeptFeatures.within(2**20, p.source, p.design)
+    kept = FeatureCache.within(2**20, p.source, p.design)
     (moments,) = accumulate(p.source, p.design, rows=37, kept=kept)
     np.testing.assert_allclose(moments.scatter, p.system.moments.scatter, atol=1e-10)
 

@@ -19,7 +19,7 @@ from scalefair.kernels import RBF
 from scalefair.losses import Logistic, Squared
 from scalefair.moments import output_features
 from scalefair.moments.output_features import OutputKernel
-from scalefair.solve.output import descent as output_descent
+from scalefair.solve.output import hsic as output_descent
 from scalefair.solve.ridge.direct import fit_ridge
 
 
@@ -56,8 +56,7 @@ def objective_of(model, x, y, s, loss=None, kernel="rbf", eta=2.0, budget=2**30,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scalefair.estimators._ridge.fit_with_output_kernel", keep)
         model.fit(x, y, sensitive_features=s, **fit)
-        patch.setattr(output_features, "BUDGET", budget)
-        patch.setattr(output_features.OutputPass.__init__, "__defaults__", (budget,))
+        patch.setattr(output_features, "MAX_CACHED_BYTES", budget)
         made = output_objective(
             model, captured["data"], model._system(), OutputKernel.gaussian(), loss
         )
@@ -95,7 +94,7 @@ def test_the_gradient_is_that_of_finite_differences(loss, penalty, budget):
     )
     weight = rng.integers(0, 3, 400).astype(float)
     objective = objective_of(model, x, y, s, loss, budget=budget, sample_weight=weight)
-    assert objective.rows.kept == (budget > 0)
+    assert objective.rows.cached == (budget > 0)
     small = np.zeros((len(objective.system.gram), 1 if loss else 2))
     small[:6] = rng.normal(size=(6, small.shape[1]))
     assert gradient_error(objective, small, np.full(small.shape[1], 0.3), loss) < 1e-6
@@ -191,7 +190,7 @@ def test_any_chunking_container_and_budget_give_the_same_optimum(monkeypatch):
     chunked = [da.from_array(part, chunks=(300, *part.shape[1:])) for part in (x, y, s)]
     rows = FairKernelRidge(**settings, chunk_rows=77).fit(x, y, sensitive_features=s)
     dask = FairKernelRidge(**settings).fit(*chunked[:2], sensitive_features=chunked[2])
-    monkeypatch.setattr(output_features.OutputPass.__init__, "__defaults__", (0,))
+    monkeypatch.setattr(output_features, "MAX_CACHED_BYTES", 0)
     streamed = FairKernelRidge(**settings, n_jobs=2).fit(x, y, sensitive_features=s)
     for model in (rows, dask, streamed):
         np.testing.assert_allclose(model.predict(x), expected.predict(x), atol=2e-3)

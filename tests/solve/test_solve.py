@@ -13,9 +13,9 @@ from sklearn.linear_model import Ridge
 from scalefair.features.units import all_columns
 from scalefair.moments import Moments
 from scalefair.penalties import PENALTIES
+from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.path import Spectrum, grid
-from scalefair.solve.ridge.primal import gain, solve_primal
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.system import System, gain
 from tests import naive
 from tests.naive import close, features, weights
 

@@ -18,15 +18,16 @@ from scalefair import FairPath, FairRidge
 from scalefair.features.units import all_columns
 from scalefair.moments import Moments
 from scalefair.penalties.share import corrected, held_out_shares, mean_and_error
-from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.selection import (
+from scalefair.solve.ridge.path import (
     Choice,
+    FoldFits,
+    GridScores,
+    Spectrum,
     best_within_limit,
     best_without_share,
     largest_eta_within_one_error,
 )
 from scalefair.solve.ridge.system import System
-from scalefair.solve.ridge.validation import FoldFits, GridScores
 from tests import naive
 from tests.naive import features, weights
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scalefair.data.sources._dask_tasks import explained
 
 if TYPE_CHECKING:
-    from scalefair.data.sources.files._pieces import Piece
-    from scalefair.data.sources.files._scan import Scan
+    from scalefair.data.sources.files import Piece, Scan
 
 IN_FLIGHT = 2
 """Pieces per thread of the cluster that are read ahead of the one that is waited for."""
@@ -23,7 +22,7 @@ def dask_frame(scan: Scan) -> Any:
     """
     import dask.dataframe as dd
 
-    from scalefair.data.sources.files._pieces import pieces_of, to_pandas
+    from scalefair.data.sources.files import pieces_of, to_pandas
 
     no_rows = to_pandas(scan.files.schema(scan.columns).empty_table())
     return dd.from_map(  # type: ignore[no-untyped-call]
@@ -38,7 +37,7 @@ class _Reader:
         self._scan = scan
 
     def __call__(self, piece: Piece) -> Any:
-        from scalefair.data.sources.files._pieces import read_piece, to_pandas
+        from scalefair.data.sources.files import read_piece, to_pandas
 
         return to_pandas(read_piece(self._scan, piece))
 

@@ -16,10 +16,9 @@ import numpy as np
 
 from scalefair._typing import Array, Chunk
 from scalefair.data import frames
-from scalefair.data.sources._parts import targets, weights
-from scalefair.data.sources._source import Change
-from scalefair.data.sources._threads import one_blas_thread
 from scalefair.data.sources.arrays import ArraySource
+from scalefair.data.sources.base import Change, targets, weights
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import LostWorkersError
 
 _GRAPH_SIZE = "distributed.admin.large-graph-warning-threshold"

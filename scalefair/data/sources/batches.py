@@ -8,8 +8,7 @@ from typing import Any
 
 from scalefair._typing import Chunk
 from scalefair.data import frames
-from scalefair.data.sources._parts import targets, weights
-from scalefair.data.sources._source import ChunkSource
+from scalefair.data.sources.base import ChunkSource, targets, weights
 
 _KEYS = ("X", "y", "sensitive_features", "sample_weight", "control_features")
 
@@ -33,7 +32,7 @@ class BatchSource(ChunkSource):
     """
 
     def __init__(self, batches: Batches, *, n_threads: int | None = None) -> None:
-        super().__init__(n_threads)
+        self.n_threads = n_threads
         self._batches = _check_batches(batches)
         # One for all copies that `then` makes.
         self._counted: list[int] = []

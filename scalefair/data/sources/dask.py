@@ -37,7 +37,7 @@ from scalefair.data.sources._dask_tasks import (
     total,
     watched,
 )  # fmt: skip
-from scalefair.data.sources._source import ChunkSource, Sampler
+from scalefair.data.sources.base import ChunkSource, Sampler
 
 TASKS_PER_THREAD = 3
 """Tasks per thread of the cluster where there are rows enough: a slow worker can take fewer."""

@@ -1,6 +1,12 @@
-"""The dense (n×n) fair Gaussian process: posterior, evidence, and its gradient.
+"""The dense (n×n) fair Gaussian process: the fair kernel k*, posterior, evidence, and its gradient.
 
-y = f + N(0, σ²/w), f ~ GP(0, k*), k* = k − gᵀg, g = Gᵀk_X (`scalefair.solve.dense.prior`). With
+The prior of the weights is β ~ N(0, (I + (nη/σ²) RRᵀ)⁻¹), and RRᵀ = ΦᵀMΦ/n with the M of
+`scalefair.solve.dense.ridge`. So f at the training rows has the prior precision K⁻¹ + (η/σ²) M, and
+everywhere f ~ GP(0, k*),
+
+    k*(x, x') = k(x, x') − k_X(x)ᵀ (MK + (σ²/η) I)⁻¹ M k_X(x') = k − gᵀg,    g = Gᵀk_X.
+
+The ridge fit without intercept is the posterior mean at σ² = nα. The mean is zero: centre y. With
 K* = k*(X, X), LLᵀ = K* + σ²I and a = (LLᵀ)⁻¹y, in the weighted coordinates of the ridge,
 
     mean k_Xᵀc,  c = a − Gg_Xᵀa          covariance k* − k*_Xᵀ(LLᵀ)⁻¹k*_X
@@ -22,19 +28,69 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular, svd
+from scipy.linalg.lapack import dpstrf
 
 from scalefair._typing import Array
 from scalefair.kernels import Kernel
-from scalefair.solve.dense.prior import FairPrior, prior_of
 from scalefair.solve.dense.ridge import (
+    EPS,
     Spectrum,
     WeightedRows,
     check_number,
     penalty_spectrum,
+    shrinkage,
     weighted_rows,
 )
+
+
+@dataclass(frozen=True)
+class FairPrior:
+    """The fair kernel k*(x, x') = k(x, x') − g(x)ᵀg(x') with g(x) = Gᵀk_X(x).
+
+    Parameters
+    ----------
+    factor : array of shape (n, r)
+        G; GGᵀ = (MK + (σ²/η) I)⁻¹ M.
+    train : array of shape (n, r)
+        g at the training rows. It is KG, but computed as a root of K times orthonormal columns,
+        which leaves K − KG(KG)ᵀ positive where G itself is huge.
+    """
+
+    factor: Array
+    train: Array
+
+    def gram(self, K: Array) -> Array:
+        """Return k* at the training rows, (K⁻¹ + (η/σ²) M)⁻¹ for invertible K, shape (n, n)."""
+        return K - self.train @ self.train.T
+
+
+def prior_of(gram: Array, spectrum: Spectrum, *, eta: float, noise: float) -> FairPrior:
+    """Return G = U√τ V Σ⁻¹/√a from the SVD  [BU√τ; √(1 − τ)] = PΣVᵀ,  BᵀB = K/a, a ≥ |K|.
+
+    τ = (ηa/σ²)s / (1 + (ηa/σ²)s) bounds every quantity by 1, for η = ∞ too.
+    """
+    check_number("noise", noise)
+    check_number("eta", eta, positive=False, finite=False)
+    s, U = spectrum
+    scale = float(np.abs(gram).sum(axis=0).max(initial=0.0)) or 1.0
+    weight, rest = shrinkage(float(eta) * scale / float(noise), s)
+    if not weight.any():
+        return FairPrior(np.zeros((len(gram), 0)), np.zeros((len(gram), 0)))
+    root = pivoted_root(gram / scale)
+    stacked = np.vstack([root @ (U * weight), np.diag(rest)])
+    P, sigma, Vt = svd(stacked, full_matrices=False, check_finite=False)
+    keep = sigma > np.sqrt(EPS) * sigma.max()
+    factor = (U * weight) @ (Vt[keep].T / sigma[keep]) / np.sqrt(scale)
+    return FairPrior(factor, np.sqrt(scale) * (root.T @ P[: len(root), keep]))
+
+
+def pivoted_root(gram: Array) -> Array:
+    """Return B of shape (r, n) with BᵀB = K for a positive semi-definite K of rank r."""
+    triangle, pivots, rank, _ = dpstrf(gram, tol=EPS * gram.diagonal().max(initial=0.0))
+    root = np.empty((rank, len(gram)))
+    root[:, pivots - 1] = np.triu(triangle[:rank])
+    return root
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +133,14 @@ class FairGP:
     ) -> FairGP:
         """Factorise K* + σ²I; all in weighted coordinates."""
         prior = prior_of(gram, spectrum, eta=eta, noise=noise)
-        return cls(rows, gram, target, noise, prior, _cholesky(prior.gram(gram), noise))
+        try:
+            lower = cholesky(prior.gram(gram) + noise * np.eye(len(gram)), lower=True)
+        except LinAlgError as error:
+            raise ValueError(
+                f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
+                f"{np.trace(gram):.3g}; use a larger noise variance"
+            ) from error
+        return cls(rows, gram, target, noise, prior, lower)
 
     @cached_property
     def _solved(self) -> Array:
@@ -139,46 +202,10 @@ class FairGP:
 
     def adjoint(self) -> Array:
         """A with d log evidence = Σ_ij A_ij dK_ij for symmetric dK, shape (k, k)."""
-        lower = dpotri(self.cholesky, lower=1)[0]
-        W = lower + lower.T
-        W[np.diag_indices_from(W)] /= 2
-        a = self._solved.reshape(len(W), -1)
-        W *= -0.5 * self.outputs
-        W += 0.5 * a @ a.T
-        W -= self.prior.factor @ (self.prior.train.T @ W)
-        W -= (W @ self.prior.train) @ self.prior.factor.T
-        return np.asarray(W)
-
-
-def fair_gp(
-    K: Any,
-    L: Any,
-    y: Any,
-    *,
-    eta: float,
-    noise: float,
-    eps: float = 1e-6,
-    penalty: str = "normalized",
-    weight: Any = None,
-) -> FairGP:
-    """Fair GP regression: an ordinary GP with the kernel k*, which depends on η/σ².
-
-    Parameters
-    ----------
-    K, L : array of shape (n, n)
-        Gram matrices of inputs (amplitude included) and sensitive attributes.
-    y : array of shape (n,) or (n, t)
-        Targets, centred by the caller; outputs are independent and share the covariance.
-    eta, noise, eps, penalty
-        As in `fair_prior`.
-    weight : array of shape (n,) or None
-        Row weights: the noise variance of a row is σ²/w, and the evidence counts a row of weight 2
-        as two rows with that target.
-    """
-    rows = weighted_rows(len(np.atleast_1d(y)), weight)
-    gram, target = rows.gram("K", K), rows.values("y", y)
-    spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
-    return FairGP.of(rows, gram, target, spectrum, eta=eta, noise=noise)
+        eye, a = np.eye(len(self.gram)), self._solved.reshape(len(self.gram), -1)
+        B = eye - self.prior.factor @ self.prior.train.T
+        inverse = cho_solve((self.cholesky, True), eye, check_finite=False)
+        return np.asarray(-0.5 * B @ (self.outputs * inverse - a @ a.T) @ B.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +240,22 @@ class ExactProblem:
         eps: float = 1e-6,
         weight: Any = None,
     ) -> ExactProblem:
-        """Decompose the penalty once; parameters as in `ExactGP.fit`."""
+        """Decompose the penalty once.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Inputs.
+        L : array of shape (n, n) or None
+            Gram matrix of the sensitive attributes; None only for ``eta=0``.
+        y : array of shape (n,) or (n, t)
+            Targets, centred by the caller; outputs are independent and share the covariance.
+        penalty, eps
+            As in `fair_dual`.
+        weight : array of shape (n,) or None
+            Row weights: the noise variance of a row is σ²/w, and the evidence counts a row of
+            weight 2 as two rows with that target.
+        """
         inputs = np.asarray(X)
         if inputs.ndim != 2:
             raise ValueError(
@@ -221,13 +263,19 @@ class ExactProblem:
                 "reshape one column with X.reshape(-1, 1)"
             )
         rows = weighted_rows(len(inputs), weight)
+        counted = _wide(inputs[rows.index])
+        if counted.dtype.kind in "fc" and not np.all(np.isfinite(counted)):
+            raise ValueError("X contains NaN or infinity; give those rows weight 0 or remove them")
         spectrum = None if L is None else penalty_spectrum(rows, L, eps=eps, penalty=penalty)
-        return cls(_checked(inputs[rows.index]), rows, rows.values("y", y), spectrum)
+        return cls(counted, rows, rows.values("y", y), spectrum)
 
     def at(
         self, kernel: Kernel, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
     ) -> ExactGP:
-        """Return the process at these hyperparameters; as in `ExactGP.fit`."""
+        """Return the process of the kernel amplitude² · k, its length scales one or one per input.
+
+        Noise variance σ² > 0, and 0 ≤ η ≤ ∞.
+        """
         check_number("noise", noise)
         check_number("amplitude", amplitude)
         check_number("eta", eta, positive=False, finite=False)
@@ -236,28 +284,20 @@ class ExactProblem:
                 f"eta={eta} needs the Gram matrix L of the sensitive attributes, got None; "
                 "pass L, or eta=0 for an ordinary Gaussian process"
             )
-        gram = self.weighted(np.asarray(kernel(self.X), dtype=np.float64))
-        gram *= float(amplitude) ** 2
+        root = self.rows.root
+        K = np.asarray(kernel(self.X), dtype=np.float64)
+        gram = float(amplitude) ** 2 * (root[:, None] * K * root)
         spectrum = self.spectrum or Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
         # A constant s has no direction to punish: then the ordinary process, whatever eta.
         eta = float(eta) if len(spectrum.values) else 0.0
-        counted = WeightedRows(len(gram), np.arange(len(gram)), self.rows.root)
+        counted = WeightedRows(len(gram), np.arange(len(gram)), root)
         gp = FairGP.of(counted, gram, self.target, spectrum, eta=eta, noise=float(noise))
         return ExactGP(self, kernel, float(amplitude), eta, gp)
-
-    def weighted(self, matrix: Array) -> Array:
-        """vGv, in place: of the kernel matrix, and of its adjoint."""
-        if self.rows.weighs:
-            matrix *= self.rows.root[:, None]
-            matrix *= self.rows.root
-        return matrix
 
 
 @dataclass(frozen=True, eq=False)
 class ExactGP:
     """`FairGP` of a kernel: predictions from inputs, and the gradient in its length scales.
-
-    Made by `ExactGP.fit`, or by `ExactProblem.at` where many hyperparameters are tried.
 
     Parameters
     ----------
@@ -277,39 +317,6 @@ class ExactGP:
     eta: float
     gp: FairGP
 
-    @classmethod
-    def fit(
-        cls,
-        kernel: Kernel,
-        X: Any,
-        L: Any,
-        y: Any,
-        *,
-        noise: float,
-        amplitude: float = 1.0,
-        eta: float = 0.0,
-        penalty: str = "normalized",
-        eps: float = 1e-6,
-        weight: Any = None,
-    ) -> ExactGP:
-        """Condition the fair process on y.
-
-        Parameters
-        ----------
-        kernel : Kernel
-            k; one length scale, or one per input (ARD).
-        X : array of shape (n, d)
-            Inputs.
-        L : array of shape (n, n) or None
-            Gram matrix of the sensitive attributes; None only with ``eta=0``.
-        y, noise, eta, penalty, eps, weight
-            As in `fair_gp`.
-        amplitude : float
-            The kernel of f before fairness is k times its square.
-        """
-        problem = ExactProblem.build(X, L, y, penalty=penalty, eps=eps, weight=weight)
-        return problem.at(kernel, noise=noise, amplitude=amplitude, eta=eta)
-
     @property
     def noise(self) -> float:
         """σ²."""
@@ -323,10 +330,10 @@ class ExactGP:
     @cached_property
     def gradient(self) -> Array:
         """∂ log evidence/∂(log θ, log amplitude, log σ²), shape (n_hyper + 2,), at fixed η."""
-        gp, adjoint = self.gp, self.gp.adjoint()
+        gp, adjoint, root = self.gp, self.gp.adjoint(), self.gp.rows.root
         volume = float(np.vdot(adjoint, gp.gram))
-        plain = self.problem.weighted(adjoint)
-        in_scale = self.amplitude**2 * self.kernel.gradient(self.problem.X, None, plain)
+        plain = self.amplitude**2 * (root[:, None] * adjoint * root)
+        in_scale = self.kernel.gradient(self.problem.X, None, plain)
         spent = gp.outputs * gp.rows.total - gp.misfit
         return np.concatenate([in_scale, [2.0 * volume, -0.5 * spent - volume]])
 
@@ -359,27 +366,7 @@ class ExactGP:
         return self.amplitude**2 * np.asarray(self.kernel(_wide(A), B), dtype=np.float64)
 
 
-def _cholesky(gram: Array, noise: float) -> Array:
-    """Return the lower factor of K + σ²I; raise ValueError if σ² drowns in rounding error."""
-    noisy = gram.copy()
-    noisy[np.diag_indices_from(noisy)] += noise
-    # The transpose of a symmetric matrix is the matrix itself in LAPACK's order, without a copy.
-    factor, info = dpotrf(noisy.T, lower=1, clean=1, overwrite_a=1)
-    if info:
-        raise ValueError(
-            f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
-            f"{np.trace(gram):.3g}; use a larger noise variance"
-        )
-    return np.asarray(factor)
-
-
 def _wide(X: Any) -> Any:
     """Return X with float32 widened: an evidence needs all digits of its kernel."""
     array = np.asarray(X)
     return array.astype(np.float64) if array.dtype == np.float32 else array
-
-
-def _checked(X: Any) -> Any:
-    if X.dtype.kind in "fc" and not np.all(np.isfinite(X)):
-        raise ValueError("X contains NaN or infinity; give those rows weight 0 or remove them")
-    return _wide(X)

@@ -2,87 +2,47 @@
 
     log N(y − ȳ | 0, K* + σ²I),    K* = K − K(MK + (σ²/η)I)⁻¹MK,  K = a²k(X, X)
 
-is maximised over log θ, log a and log σ² together.
+is maximised over log θ, log a and log σ² together. The rows are an `ExactRows`: x, y, weights, the
+kernel k and the Gram matrix of the sensitive attributes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from scalefair._linalg import positive_eigh
-from scalefair._typing import Array, FeatureMap
+from scalefair._typing import Array
 from scalefair.kernels import Kernel
 from scalefair.solve.dense.gp import ExactGP, ExactProblem
 from scalefair.solve.diagnostics import of_eigenvalues
+from scalefair.solve.fit import GPFit
 from scalefair.solve.gp.distribution import positive_part
-from scalefair.solve.gp.fit import GPFit, checked, scaled
-from scalefair.solve.gp.limit import MAX_LEARNING_ETA
+from scalefair.solve.gp.evidence import checked, scaled
 from scalefair.solve.gp.profile import (
     AMPLITUDE_BOUNDS,
+    MAX_LEARNING_ETA,
     NOISE_BOUNDS,
     at_log_bounds,
     check_target,
     log_bounds,
 )
 from scalefair.solve.gp.search import Box, scale_sentences, search
-from scalefair.solve.gp.spec import Bounds, Progress, Spec
+from scalefair.solve.spec import Bounds, ProcessSpec, Progress
 
 START_NOISE = 0.1
 """σ² where the search starts, in units of the variance of y; a starts at its deviation."""
 
 
-class DenseRows(Protocol):
-    """Training rows and their kernels."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """k on the inputs."""
-        ...
-
-    @property
-    def psi(self) -> FeatureMap | None:
-        """The map whose kernel is l on the sensitive attributes; None without them."""
-        ...
-
-    @property
-    def x(self) -> Array:
-        """Inputs, shape (n, d)."""
-        ...
-
-    @property
-    def y(self) -> Array:
-        """Targets, shape (n, t)."""
-        ...
-
-    @property
-    def weight(self) -> Array | None:
-        """Row weights; None: one each."""
-        ...
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of positive weight."""
-        ...
-
-    def attributes(self, penalty: str, eps: float | None) -> tuple[Array, float, str]:
-        """Return L of the sensitive attributes, and the ε and the penalty to use it with."""
-        ...
-
-    def explained_share(self, f: Array) -> float:
-        """Return the explained share of predictions; NaN without sensitive attributes."""
-        ...
-
-
-def offset_of(rows: DenseRows) -> Array:
+def offset_of(rows: Any) -> Array:
     """Return ȳ, shape (t,)."""
     return np.asarray(np.average(rows.y, axis=0, weights=rows.weight))
 
 
-def problem_of(rows: DenseRows, penalty: str, eps: float | None) -> ExactProblem:
+def problem_of(rows: Any, penalty: str, eps: float | None) -> ExactProblem:
     """Return the rows with y centred and the penalty decomposed."""
     L, ridge, kind = rows.attributes(penalty, eps)
     return ExactProblem.build(
@@ -103,19 +63,10 @@ def process_at(problem: ExactProblem, kernel: Kernel, theta: Array, eta: float) 
 class DenseEvidence:
     """log θ, log a and log σ² are searched for together; those that are given stay.
 
-    Parameters
-    ----------
-    spec : Spec
-    kernel : Kernel
-        Where the search starts.
-    problem : ExactProblem
-    variance : float
-        Of y, the mean over the outputs.
-    progress : Progress
-        Hears of every evaluation.
+    The search starts at `kernel`. `variance` is that of y, the mean over the outputs.
     """
 
-    spec: Spec
+    spec: ProcessSpec
     kernel: Kernel
     problem: ExactProblem
     variance: float
@@ -168,7 +119,7 @@ class DenseEvidence:
         )
 
 
-def fit_dense(rows: DenseRows, spec: Spec, progress: Progress) -> GPFit:
+def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
     """Learn the hyperparameters, and return the process there."""
     problem, offset = problem_of(rows, spec.penalty, spec.eps), offset_of(rows)
     squares = np.average((rows.y - offset) ** 2, axis=0, weights=rows.weight)
@@ -200,7 +151,7 @@ class ExactLaw:
 
     Parameters
     ----------
-    rows : DenseRows
+    rows : ExactRows
         The training rows.
     kernel : Kernel
     noise, amplitude, eta, eps : float
@@ -209,7 +160,7 @@ class ExactLaw:
         Whether y is not looked at.
     """
 
-    rows: DenseRows
+    rows: Any
     kernel: Kernel
     noise: float
     amplitude: float

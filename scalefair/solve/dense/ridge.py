@@ -69,11 +69,6 @@ class WeightedRows:
         """n, the sum of the weights."""
         return float(self.root @ self.root)
 
-    @property
-    def weighs(self) -> bool:
-        """Whether any row counts for more or less than 1."""
-        return bool(np.any(self.root != 1.0))
-
     def gram(self, name: str, G: Any) -> Array:
         """Return vGv for the Gram matrix G, shape (k, k)."""
         G = np.asarray(G, dtype=np.float64)

@@ -1,38 +1,65 @@
-"""A fair Gaussian process of classes: length scales and amplitude maximise the evidence.
+"""The fair Gaussian process of classes: Laplace's approximation at the mode, in weight space.
 
-That is Laplace's approximation, with P = I/a² + 2nηRRᵀ and at the mode β,
+f = Φβ with the prior β ~ N(0, P⁻¹), P = I/a² + 2nηRRᵀ, and −log p(y|f) = ΣV.
+The mode minimises J = 1/n ΣV + α|β|² + η|Rᵀβ|² with 2nα = 1/a²: η is in the units of J, as a
+Gaussian process with noise has it, whose V is the squared error. With A = ΦᵀWΦ + P, W = V'',
 
-    L(θ, a) = −ΣV(y, Φβ) − ½βᵀPβ − ½(log|ΦᵀWΦ + P| − log|P|).
+    β | y ≈ N(mode, A⁻¹),    log evidence ≈ −ΣV − ½βᵀPβ − ½(log|A| − log|P|)  at the mode.
 
-An evaluation costs one pass for the moments where length scales moved, a few for the mode, one to
-see how the mode answers, and one for the gradient in the length scales.
+Near the mode this is a regression with the Gram matrix ΦᵀWΦ, noise 1 and the penalty 2η, so that
+`GaussianSystem` has the determinants and A⁻¹, in which no η is large. Several scores are
+independent, and their evidences add up.
+
+Slopes (Rasmussen & Williams, section 5.5.1, here in weight space): with q = −½W'φᵀA⁻¹φ of each row
+and s = A⁻¹Φᵀq, by which the mode answers to a change of it,
+
+    ∂L/∂Φ = −WΦA⁻¹ + (g + q − WΦs)βᵀ + g sᵀ,  g = −V'
+    ∂L/∂P = ½(P⁻¹ − A⁻¹ − ββᵀ − sβᵀ − βsᵀ).
+
+Length scales and amplitude maximise the evidence. An evaluation costs one pass for the moments
+where length scales moved, a few for the mode, one to see how the mode answers, and one for the
+gradient in the length scales.
 """
 
 from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from scalefair._typing import Array
 from scalefair.data.sources import ChunkSource
-from scalefair.features.design import Design, chunk_rows
+from scalefair.features.design import Design
 from scalefair.losses import Logistic, OneVsRest
-from scalefair.moments import accumulate
-from scalefair.moments.laplace import laplace_scale_gradient
-from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
+from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
+from scalefair.solve.diagnostics import of_eigenvalues
+from scalefair.solve.fit import GPClassifierFit, Search
 from scalefair.solve.gp.distribution import LatentLaw, missing_variance
-from scalefair.solve.gp.evidence import hyper_of, kernel_of, map_at, map_bounds
-from scalefair.solve.gp.fit import ProcessFit, scaled
-from scalefair.solve.gp.laplace import LaplacePoint, find_mode
-from scalefair.solve.gp.limit import largest_eta
-from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, log_bounds
-from scalefair.solve.gp.search import Box, Search, maximise, scale_sentences, search
-from scalefair.solve.gp.spec import Bounds, Progress, Spec
-from scalefair.solve.newton.model import Problem
+from scalefair.solve.gp.evidence import (
+    hyper_of,
+    kernel_of,
+    map_at,
+    map_bounds,
+    moments_of,
+    pull,
+    rows_of,
+    scaled,
+    volume_slope,
+)
+from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, largest_eta, log_bounds
+from scalefair.solve.gp.search import Box, maximise, scale_sentences, search
+from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem
+from scalefair.solve.newton.descent import Goal, newton
+from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.ridge.system import System
+from scalefair.solve.spec import Bounds, ProcessSpec, Progress
+
+TOL = 1e-13
+"""Of Newton's method: the evidence feels an error of the mode in its first power."""
+
+MAX_ITER = 200
 
 SIGNAL = (
     "the classes show no signal that these features follow; probabilities are nearly constant",
@@ -41,28 +68,175 @@ SIGNAL = (
 """What an amplitude at its lower, and at its upper bound says of the classes."""
 
 
+@dataclass(frozen=True, eq=False)
+class LaplacePoint:
+    """The approximation at one amplitude a > 0 and 0 ≤ η ≤ ∞.
+
+    Rows of the problem are whitened, without intercept. `local` is the data term at the mode, by a
+    full pass; `n_passes` says how many it took to find it.
+    """
+
+    problem: Problem
+    local: Local
+    amplitude: float
+    eta: float
+    penalty: str
+    eps: float | None
+    n_passes: int = 0
+
+    @property
+    def n(self) -> float:
+        """Sum of the weights."""
+        return self.problem.system.moments.weight
+
+    @property
+    def coef(self) -> Array:
+        """The mode, shape (m, k)."""
+        return self.local.theta
+
+    @cached_property
+    def slices(self) -> list[GaussianSlice]:
+        """The regression that each score is near its mode."""
+        m, k = self.coef.shape
+        blocks = self.local.hessian.reshape(k, m, k, m)
+        moments, slices = self.problem.system.moments, []
+        for c in range(k):
+            gram = self.n * blocks[c, :, c]
+            target = gram @ self.coef[:, [c]] - self.n * self.local.gradient[:, [c]]
+            system = GaussianSystem.decompose(moments, gram, target, self.penalty, self.eps)
+            slices.append(system.slice(self.amplitude**-2, 2.0 * self.eta))
+        return slices
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """Laplace's approximation to log p(y), summed over the scores."""
+        alpha = ridge_of(self.amplitude, self.n)
+        fit = self.local.value + self.problem.penalty(self.coef, alpha, Weight(self.eta))
+        return float(-self.n * fit - 0.5 * sum(at.log_det for at in self.slices))
+
+    @cached_property
+    def factors(self) -> Array:
+        """F of each score with FFᵀ = A⁻¹, shape (k, m, m)."""
+        return np.stack([GaussianPoint(at, 1.0).posterior().factor for at in self.slices])
+
+    @property
+    def mode(self) -> Mode:
+        """What passes over the rows must know."""
+        problem = self.problem
+        return Mode(problem.design, problem.loss, self.coef, self.factors)
+
+    def slopes(self) -> LaplaceSlopes:
+        """Make the pass that tells how the mode answers."""
+        problem = self.problem
+        skew = skew_sums(problem.source, self.mode, rows=problem.rows)
+        moved = []
+        for c, at in enumerate(self.slices):
+            both = np.column_stack([at.system.target, at.system.basis.T @ skew[:, c]])
+            system = replace(at.system, target=both)
+            moved.append(system.slice(at.ratio, 2.0 * self.eta))
+        return LaplaceSlopes(self, skew, moved)
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceSlopes:
+    """Derivatives of the log evidence.
+
+    `skew` (m, k) is Φᵀq; `slices` are those of the point with two targets, whose solutions are β
+    and s.
+    """
+
+    point: LaplacePoint
+    skew: Array
+    slices: list[GaussianSlice]
+
+    @property
+    def in_log_amplitude(self) -> float:
+        """∂ log evidence/∂ log a."""
+        total = 0.0
+        for at in self.slices:
+            beta, drift = at.coordinates.T
+            total += at.log_det_slopes[0] + at.ratio * float(beta @ (beta + 2.0 * drift))
+        return total
+
+    def adjoint(self) -> LaplaceAdjoint:
+        """Return ∂ log evidence/∂Φ of any rows, at fixed amplitude and η."""
+        point, moments = self.point, self.point.problem.system.moments
+        inverses = point.factors @ point.factors.transpose(0, 2, 1)
+        drift = np.column_stack([at.system.basis @ at.coordinates[:, 1] for at in self.slices])
+        cross = sum(self._cross(at) for at in self.slices)
+        G3 = np.asarray(cross).T / point.n
+        product = self._product(inverses, drift)
+        mean_psi = np.zeros(0)
+        if "psi" in moments.blocks:
+            product = product + point.n * (moments.covariance("phi", "psi") @ G3)
+            mean_psi = moments.mean("psi")
+        return LaplaceAdjoint(point.mode, inverses, drift, G3, mean_psi, product)
+
+    @staticmethod
+    def _cross(at: GaussianSlice) -> Array:
+        """∂L/∂C_φψ of one score."""
+        beta, drift = at.coordinates.T
+        along_beta, along_drift = pull(at).T
+        of_factor = -volume_slope(at) - np.outer(beta + drift, along_beta)
+        of_factor -= np.outer(beta, along_drift)
+        return np.asarray(at.system.basis @ of_factor @ at.system.right.T)
+
+    def _product(self, inverses: Array, drift: Array) -> Array:
+        """Φᵀ(∂L/∂Φ) but for the part of ψ: sums that are known already."""
+        point = self.point
+        m, k = point.coef.shape
+        blocks = point.n * point.local.hessian.reshape(k, m, k, m)
+        slope = -point.n * point.local.gradient
+        total = np.zeros((m, m))
+        for c in range(k):
+            H = blocks[c, :, c]
+            v = slope[:, c] + self.skew[:, c] - H @ drift[:, c]
+            total += np.outer(v, point.coef[:, c]) + np.outer(slope[:, c], drift[:, c])
+            total -= H @ inverses[c]
+        return total
+
+
+def ridge_of(amplitude: float, n: float) -> float:
+    """α = 1/(2na²)."""
+    return 1.0 / (2.0 * n * amplitude**2)
+
+
+def find_mode(
+    problem: Problem,
+    *,
+    amplitude: float,
+    eta: float = 0.0,
+    unfairness: float | None = None,
+    penalty: str = "normalized",
+    eps: float | None = None,
+    start: Array | None = None,
+) -> LaplacePoint:
+    """Find the mode by Newton's method, each step one pass, and look at it by one more.
+
+    A limit on the explained share of the mode finds η. `start`, of shape (m, k), is where to start;
+    None: at zero.
+    """
+    n, warm, looked = problem.system.moments.weight, None, 0
+    if start is not None:
+        empty = Local(start, np.zeros_like(start), np.empty((0, 0)))
+        warm, looked = problem.evaluate(start, empty)[0], 1
+    goal = Goal(ridge_of(amplitude, n), eta, unfairness, on_path=True)
+    fit = newton(problem, goal, warm=warm, tol=TOL, max_iter=MAX_ITER)
+    local, _ = problem.evaluate(fit.theta, fit.local)
+    passes = fit.n_passes + looked + 1
+    return LaplacePoint(problem, local, float(amplitude), fit.eta, penalty, eps, passes)
+
+
 class LaplaceEvidence:
     """The evidence of a feature map; hyperparameters are those of φ, then log a.
 
-    It remembers the last problem and its mode, where the next one starts.
-
-    Parameters
-    ----------
-    spec : Spec
-    source : ChunkSource
-        Of numeric chunks, y as the loss wants it.
-    design : Design
-        The maps where the search starts.
-    progress : Progress
-        Hears of every chunk.
-
-    Attributes
-    ----------
-    n_passes : int
-        Passes over the rows so far.
+    It remembers the last problem and its mode, where the next one starts, and `n_passes`, the
+    passes over the rows so far. The chunks of `source` are numeric, with y as the loss wants it.
     """
 
-    def __init__(self, spec: Spec, source: ChunkSource, design: Design, progress: Progress) -> None:
+    def __init__(
+        self, spec: ProcessSpec, source: ChunkSource, design: Design, progress: Progress
+    ) -> None:
         self.spec, self.source, self.design, self.progress = spec, source, design, progress
         k = design.n_targets
         self.loss = Logistic() if k == 1 else OneVsRest(k)
@@ -71,7 +245,7 @@ class LaplaceEvidence:
         self._mode: Array | None = None
 
     def silent(self) -> LaplaceEvidence:
-        """Return a copy that tells nobody of its steps."""
+        """Return a copy without progress."""
         other = copy(self)
         other.progress = Progress()
         return other
@@ -98,12 +272,10 @@ class LaplaceEvidence:
         if self._last is not None and np.array_equal(self._last[0], scales):
             return self._last[1]
         spec, design = self.spec, replace(self.design, phi=map_at(self.design.phi, scales))
-        rows = spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
-        with self.progress.watched(self.source, rows) as source:
-            (moments,) = accumulate(source, design, rows=rows)
+        moments = moments_of(self.source, design, spec, self.progress)
         self.n_passes += 1
         system = System.build(moments, fit_intercept=False, penalty=spec.penalty, eps=spec.eps)
-        problem = Problem(self.source, design, self.loss, system, rows)
+        problem = Problem(self.source, design, self.loss, system, rows_of(spec, design))
         self._last = scales.copy(), problem
         return problem
 
@@ -156,22 +328,6 @@ class LaplaceEvidence:
         return min(self.point(self.start, np.inf, spec.unfairness).eta, most)
 
 
-@dataclass(frozen=True, eq=False)
-class GPClassifierFit(ProcessFit):
-    """A classification.
-
-    Parameters
-    ----------
-    n_passes : int
-        Passes over the rows.
-    evidence : LaplaceEvidence
-        For other hyperparameters; it knows where the training rows are.
-    """
-
-    n_passes: int
-    evidence: LaplaceEvidence
-
-
 def fit_classes(evidence: LaplaceEvidence) -> GPClassifierFit:
     """Learn the hyperparameters, and return the process there."""
     spec, result = evidence.spec, search(evidence)
@@ -186,21 +342,17 @@ def fit_classes(evidence: LaplaceEvidence) -> GPClassifierFit:
         *at_log_bounds("amplitude", np.log(amplitude), evidence.amplitude_bounds, SIGNAL),
         *scale_sentences(result, evidence.bounds, len(scales), spec.inputs),
     ]
+    diagnostics = (of_eigenvalues(at.system.values, at.ratio) for at in point.slices)
     return GPClassifierFit(
         distribution=LatentLaw(phi, point.coef, point.factors, missing_variance(phi, amplitude)),
         psi=design.psi, kernel=scaled(kernel_of(phi), amplitude),
         theta=np.append(scales, np.log(amplitude)), amplitude=amplitude, eta=point.eta,
         log_evidence=point.log_evidence, share=point.problem.share(point.coef),
-        n_rows=moments.n_rows, diagnostics=_diagnostics(point), search=result,
+        n_rows=moments.n_rows, diagnostics=min(diagnostics, key=lambda score: score.digits),
+        search=result,
         at_bounds=tuple(sentences),
         phi=phi, moments=moments, n_passes=evidence.n_passes, evidence=evidence.silent(),
     )  # fmt: skip
-
-
-def _diagnostics(point: LaplacePoint) -> Diagnostics:
-    """Return the worst of all scores."""
-    scores = (of_eigenvalues(at.system.values, at.ratio) for at in point.slices)
-    return min(scores, key=lambda score: score.digits)
 
 
 def _amplitude_again(

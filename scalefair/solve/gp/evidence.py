@@ -1,6 +1,7 @@
-"""The evidence of a feature map as the search sees it: a function of log θ, by passes over rows.
+"""The evidence of a feature map as the search sees it, a function of log θ, and the fit there.
 
     L(θ) = max over σ², a of log N(y − ȳ | 0, ΦK*Φᵀ + σ²I),    Φ = φ_θ(x),  K* = a²(I + (nη/τ)RRᵀ)⁻¹
+    β | y ~ N(A⁻¹Φᵀ(y − ȳ), σ²A⁻¹),    A = ΦᵀΦ + τI + nηRRᵀ,  τ = σ²/a²
 
 Noise and amplitude are at their best for each set of length scales, from the moments alone, so
 that an evaluation costs two passes: one for the moments, one for the gradient.
@@ -9,24 +10,95 @@ that an evaluation costs two passes: one for the moments, one for the gradient.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from scalefair._typing import Array, FeatureMap
+from scalefair._typing import Array, Chunk
 from scalefair.data.sources import ChunkSource
-from scalefair.features.design import Design, chunk_rows
+from scalefair.features.design import Design, chunk_rows, whitened
 from scalefair.features.nystroem import MovingNystroem
-from scalefair.kernels import Kernel
-from scalefair.moments import accumulate
-from scalefair.moments.gradient import length_scale_gradient
-from scalefair.solve.gp.adjoint import row_adjoint
-from scalefair.solve.gp.gaussian import GaussianPoint
-from scalefair.solve.gp.limit import largest_eta, limited, limiting_eta
-from scalefair.solve.gp.profile import Profile, profile_noise
-from scalefair.solve.gp.search import Box
-from scalefair.solve.gp.spec import Bounds, Progress, Spec
-from scalefair.solve.gp.system import GaussianSystem
+from scalefair.kernels import Kernel, Scaled
+from scalefair.moments import Moments, accumulate
+from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
+from scalefair.solve.diagnostics import of_eigenvalues
+from scalefair.solve.fit import GPFit
+from scalefair.solve.gp.distribution import FeatureLaw, missing_variance, residual
+from scalefair.solve.gp.profile import (
+    Profile,
+    largest_eta,
+    limited,
+    limiting_eta,
+    profile_noise,
+    share_of,
+)
+from scalefair.solve.gp.search import Box, scale_sentences, search
+from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem
+from scalefair.solve.spec import ProcessSpec, Progress
+
+CONSTANT = (
+    "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "
+    "smaller eta, or give the model more or other inputs"
+)
+
+USUAL_SHARE = 0.95
+"""Share of the weight of the rows whose residual counts as usual."""
+
+
+class StatisticsAdjoint(NamedTuple):
+    """∂ log evidence in the statistics of features without amplitude, at fixed σ², a and η.
+
+    - In ΦᵀΦ: `gram` = −½(tA⁻¹ + ββᵀ/σ²), symmetric, shape (m, m).
+    - In Φᵀ(y − ȳ): `target` = β/σ², shape (m, t).
+    - In C_φψ: `cross` = R̄Tᵀ, shape (m, q), with R = C_φψT and R̄ = −nη(t(A⁻¹ − P⁻¹) + ββᵀ/σ²)R.
+    """
+
+    gram: Array
+    target: Array
+    cross: Array
+
+
+def statistics_adjoint(point: GaussianPoint) -> StatisticsAdjoint:
+    """Differentiate the log evidence in ΦᵀΦ, Φᵀ(y − ȳ) and C_φψ."""
+    at, system = point.slice, point.slice.system
+    basis, coordinates, t = system.basis, at.coordinates, system.outputs
+    inverse = (basis * at.scale**2) @ basis.T
+    half = basis @ (at.scale[:, None] * at.upper)
+    coef = basis @ coordinates
+    gram = -0.5 * (t * (inverse - half @ half.T) + coef @ (coef.T / point.noise))
+    of_factor = -(t * volume_slope(at) + coordinates @ (pull(at).T / point.noise))
+    return StatisticsAdjoint(gram, coef / point.noise, basis @ of_factor @ system.right.T)
+
+
+def volume_slope(at: GaussianSlice) -> Array:
+    """Return Vᵀ nη(A⁻¹ − P⁻¹)R W, shape (m, r): no η is left in it that could be large."""
+    lifted = solve_triangular(at.triangle, np.diag(at.lift), trans="T", check_finite=False)
+    fitted = np.sqrt(at.ratio) * at.scale[:, None] * (at.upper @ lifted)
+    return np.asarray(fitted - at.system.directions * (at.root * at.lift))
+
+
+def pull(at: GaussianSlice) -> Array:
+    """Return nη WᵀRᵀβ, shape (r, t)."""
+    solved = solve_triangular(at.triangle, at.along, check_finite=False)
+    return np.asarray(np.sqrt(at.ratio) * at.lift[:, None] * solved)
+
+
+def row_adjoint(point: GaussianPoint) -> RowAdjoint:
+    """Return ∂ log evidence/∂Φ of any rows, at fixed noise, amplitude and η.
+
+    Where noise and amplitude maximise the evidence, this is also the derivative of that maximum.
+    """
+    adjoint, moments = statistics_adjoint(point), point.slice.system.moments
+    n, mean = moments.weight, moments.mean("phi")
+    G1, g2, G3 = 2.0 * adjoint.gram, adjoint.target, adjoint.cross.T / n
+    gram = moments.covariance("phi", "phi") + np.outer(mean, mean)
+    product = n * (gram @ G1 + moments.covariance("phi", "y") @ g2.T)
+    mean_psi = np.zeros(0)
+    if "psi" in moments.blocks:
+        product += n * (moments.covariance("phi", "psi") @ G3)
+        mean_psi = moments.mean("psi")
+    return RowAdjoint(G1, g2, G3, moments.mean("y"), mean_psi, product)
 
 
 def kernel_of(phi: Any) -> Kernel | None:
@@ -53,12 +125,27 @@ def map_at(phi: Any, hyper: Array) -> Any:
     return phi.with_length_scale(np.exp(hyper))
 
 
-def map_bounds(phi: Any, spec: Spec) -> Box:
+def map_bounds(phi: Any, spec: ProcessSpec) -> Box:
     """Return the bounds of `hyper_of` a map: those of length scales; landmarks have none."""
     start, kernel = hyper_of(phi), kernel_of(phi)
     scales = kernel.theta.size if kernel is not None and len(start) else 0
     landmarks = [(None, None) if spec.learn_scales else (at, at) for at in start[scales:]]
     return [*(spec.scale_bounds(at) for at in start[:scales]), *landmarks]
+
+
+def rows_of(spec: ProcessSpec, design: Design) -> int:
+    """Return the rows per chunk of a pass."""
+    return spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
+
+
+def moments_of(
+    source: ChunkSource, design: Design, spec: ProcessSpec, progress: Progress
+) -> Moments:
+    """Return the moments of [φ, ψ, y], by one pass."""
+    rows = rows_of(spec, design)
+    with progress.watched(source, rows) as watched:
+        (moments,) = accumulate(watched, design, rows=rows)
+    return moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +154,7 @@ class MomentEvidence:
 
     Parameters
     ----------
-    spec : Spec
+    spec : ProcessSpec
     source : ChunkSource
         Of numeric chunks.
     design : Design
@@ -76,7 +163,7 @@ class MomentEvidence:
         Hears of every chunk.
     """
 
-    spec: Spec
+    spec: ProcessSpec
     source: ChunkSource
     design: Design
     progress: Progress = field(default_factory=Progress)
@@ -93,16 +180,11 @@ class MomentEvidence:
 
     def at(self, hyper: Array) -> Design:
         """Return the maps at other hyperparameters."""
-        return self._with(map_at(self.design.phi, hyper))
-
-    def _with(self, phi: FeatureMap) -> Design:
-        return replace(self.design, phi=phi)
+        return replace(self.design, phi=map_at(self.design.phi, hyper))
 
     def system(self, design: Design) -> GaussianSystem:
         """Return the decomposed statistics, by one pass."""
-        rows = self.spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
-        with self.progress.watched(self.source, rows) as source:
-            (moments,) = accumulate(source, design, rows=rows)
+        moments = moments_of(self.source, design, self.spec, self.progress)
         return GaussianSystem.build(moments, penalty=self.spec.penalty, eps=self.spec.eps)
 
     def gradient(self, design: Design, point: GaussianPoint) -> Array:
@@ -123,7 +205,8 @@ class MomentEvidence:
         self, phi: Any, theta: Array, eta: float, *, gradient: bool
     ) -> tuple[float, Array | None]:
         """Return the log evidence at [log θ, log a, log σ²] and its gradient, or None."""
-        design = self._with(phi if len(theta) == 2 else phi.with_length_scale(np.exp(theta[:-2])))
+        phi = phi if len(theta) == 2 else phi.with_length_scale(np.exp(theta[:-2]))
+        design = replace(self.design, phi=phi)
         amplitude, noise = np.exp(theta[-2:])
         point = GaussianPoint.of(self.system(design), noise=noise, amplitude=amplitude, eta=eta)
         if not gradient:
@@ -139,9 +222,10 @@ class MomentEvidence:
         return profile_noise(
             system,
             eta,
-            noise_bounds=_pinned(noise, self.spec.noise_bounds),
-            amplitude_bounds=_pinned(amplitude, self.spec.amplitude_bounds),
-            warn=False,
+            noise_bounds=self.spec.noise_bounds if noise is None else (noise, noise),
+            amplitude_bounds=(
+                self.spec.amplitude_bounds if amplitude is None else (amplitude, amplitude)
+            ),
         )
 
     def learning_eta(self) -> float:
@@ -166,5 +250,58 @@ class MomentEvidence:
         )
 
 
-def _pinned(value: float | None, bounds: Bounds | None) -> Bounds | None:
-    return bounds if value is None else (value, value)
+def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
+    """Learn the hyperparameters, and return the process there.
+
+    Parameters
+    ----------
+    evidence : MomentEvidence
+    sample : Chunk
+        Rows that tell how much of the kernel a Nyström map usually misses.
+    """
+    spec, result = evidence.spec, search(evidence)
+    design = evidence.at(result.hyper)
+    profile, eta = evidence.settle(evidence.system(design))
+    point, phi = profile.point, design.phi
+    if isinstance(phi, MovingNystroem):
+        phi = phi.settled()
+    system, amplitude = point.slice.system, point.amplitude
+    missing = missing_variance(phi, amplitude)
+    contained = missing * _usual_residual(phi, sample) if missing and spec.noise is None else 0.0
+    distribution = FeatureLaw(phi, point.posterior(), missing, contained)
+    scales = hyper_of(phi)
+    fit = GPFit(
+        distribution=distribution, psi=design.psi, kernel=scaled(kernel_of(phi), amplitude),
+        theta=np.append(scales, np.log([amplitude, point.noise])), amplitude=amplitude, eta=eta,
+        log_evidence=point.log_evidence, share=share_of(point), n_rows=system.moments.n_rows,
+        diagnostics=of_eigenvalues(system.values, point.slice.ratio), search=result,
+        at_bounds=profile.at_bounds, phi=phi, moments=system.moments, noise=point.noise,
+        coef=distribution.law.coef, evidence=replace(evidence, progress=Progress()),
+    )  # fmt: skip
+    return checked(fit, scale_sentences(result, evidence.bounds, len(scales), spec.inputs))
+
+
+def checked(fit: GPFit, sentences: list[str]) -> GPFit:
+    """Return the fit with all that is to be said of it; raise ValueError without an evidence."""
+    if not np.isfinite(fit.log_evidence):
+        raise ValueError(
+            f"the log evidence is {fit.log_evidence} at the noise and length scales found; look "
+            "for huge values among the inputs and targets, or fix them"
+        )
+    constant = [CONSTANT] if fit.psi is not None and np.isnan(fit.share) else []
+    return replace(fit, at_bounds=(*fit.at_bounds, *constant, *sentences))
+
+
+def scaled(kernel: Kernel | None, amplitude: float) -> Kernel | None:
+    """Return a²k."""
+    return None if kernel is None else Scaled(kernel, amplitude)
+
+
+def _usual_residual(phi: Any, sample: Chunk) -> float:
+    """Return what k(x, x) − |φ(x)|² exceeds on 5 % of the weight of the sample."""
+    x = np.asarray(sample.x, dtype=np.float64)
+    missed = residual(phi, x, whitened(phi, x))
+    order = np.argsort(missed)
+    weight = np.ones(len(x)) if sample.weight is None else sample.weight
+    below = np.cumsum(weight[order])
+    return float(missed[order][np.searchsorted(below, USUAL_SHARE * below[-1])])

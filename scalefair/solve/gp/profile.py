@@ -1,24 +1,29 @@
-"""The evidence maximised over noise and amplitude at fixed η and length scales, without a pass.
+"""Noise, amplitude and η of a fair Gaussian process at fixed length scales, without a pass.
 
     max over σ², a of log p(y | σ², a) = max over τ of −½(nt log 2πσ² + t log_det(τ) + misfit(τ)/σ²)
 
 At a ratio τ = σ²/a² the best noise is known, σ² = misfit/(nt), or the bound next to it. What is
 left is a smooth function of log τ alone. It is scanned, since it may have several maxima, and each
-is refined to a root of its exact slope.
+is refined to a root of its exact slope. Under a limit, η is the least one with
+
+    share(ȳ + Φβ) ≤ limit,    β = (ΦᵀΦ + τI + nηRRᵀ)⁻¹Φᵀy.
 """
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from sklearn.exceptions import ConvergenceWarning
 
-from scalefair.solve.gp.gaussian import GaussianPoint
-from scalefair.solve.gp.spec import Bounds
-from scalefair.solve.gp.system import GaussianSlice, GaussianSystem
+from scalefair.moments import Moments
+from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem
+from scalefair.solve.limit import least_eta, not_on_path
+from scalefair.solve.ridge.path import Spectrum
+from scalefair.solve.ridge.system import System
+from scalefair.solve.spec import Bounds
 
 NOISE_BOUNDS = (1e-8, 1e2)
 """Default bounds of σ², in units of the variance of y."""
@@ -40,6 +45,12 @@ MEANING = {
     ),
 }
 """What it means to run to the lower, and to the upper bound."""
+
+MAX_LEARNING_ETA = 1e4
+"""η, relative to the penalty, that is as good as ∞ for learning: the evidence jumps at ∞."""
+
+MAX_ROUNDS = 20
+"""Times that η and the noise are found for each other at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +85,6 @@ def profile_noise(
     *,
     noise_bounds: Bounds | None = None,
     amplitude_bounds: Bounds | None = None,
-    warn: bool = True,
 ) -> Profile:
     """Maximise the log evidence over noise and amplitude.
 
@@ -83,30 +93,33 @@ def profile_noise(
     system : GaussianSystem
         The statistics.
     eta : float
-        0 ≤ η ≤ ∞, held: it weighs fairness against squared error in the units of y, whatever the
+        0 ≤ η ≤ ∞, fixed: it weighs fairness against squared error in the units of y, whatever the
         noise and amplitude that are found.
     noise_bounds, amplitude_bounds : (float, float) or None
         Least and largest σ² and a; equal ones fix it. None: 1e-8 to 1e2 times the variance of y,
         1e-3 to 1e3 times its standard deviation.
-    warn : bool
-        Warn (`ConvergenceWarning`) about values at a bound; `at_bounds` tells in any case.
 
     Raises
     ------
     ValueError
         If y is constant, so that the evidence has no maximum, or bounds are not ordered.
     """
-    box = _box(system, noise_bounds, amplitude_bounds)
+    variance = system.square / (system.n * system.outputs)
+    check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))
+    noise = _bounds("noise_bounds", noise_bounds, NOISE_BOUNDS, variance)
+    amplitude = _bounds("amplitude_bounds", amplitude_bounds, AMPLITUDE_BOUNDS, np.sqrt(variance))
+    ratio = max(noise[0] / amplitude[1] ** 2, system.least_ratio), noise[1] / amplitude[0] ** 2
+    if not ratio[0] <= ratio[1]:
+        raise ValueError(
+            f"noise_bounds={noise} drown in the rounding error of features with amplitude at least "
+            f"{amplitude[0]:g}; allow a noise of {system.least_ratio * amplitude[0] ** 2:.3g}"
+        )
+    box = _Box(noise, amplitude, ratio)
     point = _Curve(system, float(eta), box).best()
-    profile = Profile(point, _sentences(point, box))
-    if warn:
-        for sentence in profile.at_bounds:
-            warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
-    return profile
+    return Profile(point, _sentences(point, box))
 
 
-@dataclass(frozen=True)
-class _Box:
+class _Box(NamedTuple):
     noise: Bounds
     amplitude: Bounds
     ratio: Bounds
@@ -119,20 +132,6 @@ def check_target(variance: float, square: float) -> None:
             "y is constant, so that any noise explains it and the evidence has no maximum; a "
             "Gaussian process needs a target that varies"
         )
-
-
-def _box(system: GaussianSystem, noise: Bounds | None, amplitude: Bounds | None) -> _Box:
-    variance = system.square / (system.n * system.outputs)
-    check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))
-    low, high = _bounds("noise_bounds", noise, NOISE_BOUNDS, variance)
-    least, most = _bounds("amplitude_bounds", amplitude, AMPLITUDE_BOUNDS, np.sqrt(variance))
-    ratio = max(low / most**2, system.least_ratio), high / least**2
-    if not ratio[0] <= ratio[1]:
-        raise ValueError(
-            f"noise_bounds={(low, high)} drown in the rounding error of features with amplitude at "
-            f"least {least:g}; allow a noise of {system.least_ratio * least**2:.3g}"
-        )
-    return _Box((low, high), (least, most), ratio)
 
 
 def _bounds(name: str, given: Bounds | None, default: Bounds, unit: float) -> Bounds:
@@ -163,12 +162,9 @@ class _Curve:
             for i in np.flatnonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
         ]
         ends = [*grid[:1][slopes[:1] >= 0], *grid[-1:][slopes[-1:] <= 0]]
-        return max((self.point(x) for x in [*valleys, *ends]), key=lambda point: point.log_evidence)
-
-    def point(self, log_ratio: float) -> GaussianPoint:
-        """Return the process at τ and the best noise."""
-        at = self.system.slice(float(np.exp(log_ratio)), self.eta)
-        return GaussianPoint(at, self._noise(at)[0])
+        slices = [self.system.slice(float(np.exp(x)), self.eta) for x in [*valleys, *ends]]
+        points = [GaussianPoint(at, self._noise(at)[0]) for at in slices]
+        return max(points, key=lambda point: point.log_evidence)
 
     def slope(self, log_ratio: float) -> float:
         """Return the total derivative in log τ: continuous, whichever bound is active."""
@@ -232,3 +228,58 @@ def _sentence(name: str, value: float, end: int, meaning: tuple[str, str] | None
         f"{name}={value:.3g} ran to its {('lower', 'upper')[end]} bound: "
         f"{(meaning or MEANING[name])[end]}; widen {name}_bounds, fix it, or look at the data"
     )
+
+
+def largest_eta(penalty: str, moments: Moments) -> float:
+    """Return the largest η to learn with: relative to 1, or to the variance of ψ for `hsic`."""
+    if penalty == "normalized" or "psi" not in moments.blocks:
+        return MAX_LEARNING_ETA
+    largest = np.linalg.norm(moments.covariance("psi", "psi"), 2)
+    return MAX_LEARNING_ETA / (float(largest) or 1.0)
+
+
+def mean_system(moments: Moments, penalty: str, eps: float | None) -> System:
+    """Return the system of the posterior mean: no intercept, y centred."""
+    system = System.build(moments, penalty=penalty, eps=eps, fit_intercept=False)
+    return replace(system, target=moments.covariance("phi", "y"))
+
+
+def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairness: float) -> float:
+    """Return the least η that keeps the posterior mean within the limit, at the point's σ²/a².
+
+    Unlike a ridge fit under a limit, the mean is not scaled up afterwards: it stays the mean of a
+    posterior, to which the deviations belong.
+    """
+    moments = point.slice.system.moments
+    spectrum = Spectrum.of(mean_system(moments, penalty, eps))
+    path = spectrum.at(point.slice.ratio / moments.weight)
+    eta = least_eta(path, unfairness)
+    if eta is None:
+        raise not_on_path(path, unfairness)
+    return eta
+
+
+def limited(
+    profile: Callable[[float], Profile], eps: float | None, penalty: str, unfairness: float
+) -> tuple[Profile, float]:
+    """Return noise and amplitude at their best for the η that meets the limit at them.
+
+    More weight leaves more of y to the noise, and the noise changes the weight that is needed: the
+    two are found in turn, without a pass. The last step is the weight, so that the limit holds.
+    """
+    eta = 0.0
+    for _ in range(MAX_ROUNDS):
+        best = profile(eta)
+        last, eta = eta, limiting_eta(best.point, eps, penalty, unfairness)
+        if eta == last or abs(eta - last) <= 1e-8 * last:
+            break
+    point = best.point
+    system = point.slice.system
+    moved = GaussianPoint(system.slice(point.slice.ratio, eta), point.noise)
+    return replace(best, point=moved), eta
+
+
+def share_of(point: GaussianPoint) -> float:
+    """Return the explained share of the posterior mean; NaN without sensitive attributes."""
+    moments = point.slice.system.moments
+    return mean_system(moments, "normalized", None).explained_share(point.coef)

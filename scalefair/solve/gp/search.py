@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,10 +17,11 @@ from scipy.optimize import OptimizeResult, minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
-from scalefair.solve.gp.spec import Progress, Spec
+from scalefair.solve.fit import Search as Search  # noqa: PLC0414 # for estimators/
+from scalefair.solve.spec import ProcessSpec, Progress
 
 Box = Sequence[tuple[float | None, float | None]]
-"""Bounds of the variables; equal ones hold a variable."""
+"""Bounds of the variables; equal ones fix a variable."""
 
 Objective = Callable[[Array], tuple[float, Array, float]]
 """Log evidence, its gradient, and the weight of all rows times the number of outputs."""
@@ -37,40 +39,12 @@ ELSEWHERE = np.log([0.3, 0.1, 3.0])
 """Length scales, relative to the start, to look at where the evidence shows no signal there."""
 
 
-@dataclass(frozen=True, eq=False)
-class Search:
-    """Where the search ended.
-
-    Parameters
-    ----------
-    hyper : array of shape (p,)
-        The best hyperparameters of all starts.
-    value : float
-        Log evidence there.
-    converged : bool
-        Whether the run that found it ended by its tolerance, or where no slope is left.
-    message : str
-        How that run ended.
-    n_iter, n_evaluations : int
-        Of all runs.
-    history : list of float
-        Log evidence of every evaluation.
-    """
-
-    hyper: Array
-    value: float
-    converged: bool = True
-    message: str = "nothing to search for"
-    n_iter: int = 0
-    n_evaluations: int = 0
-    history: list[float] = field(default_factory=list)
-
-
 @dataclass(eq=False)
 class _Objective:
     """−log evidence per row; where it is not finite there is a wall to turn back from."""
 
     evidence: Objective
+    step: Callable[[], None]
     scale: float = 1.0
     history: list[float] = field(default_factory=list)
     walls: int = 0
@@ -79,6 +53,7 @@ class _Objective:
     def __call__(self, hyper: Array) -> tuple[float, Array]:
         try:
             value, gradient, self.scale = self.evidence(hyper)
+            self.step()
             if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 raise ValueError(f"the log evidence is {value}")
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
@@ -94,7 +69,7 @@ class Evidence(Protocol):
     """The log evidence as a function of hyperparameters."""
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> ProcessSpec:
         """What is asked for."""
         ...
 
@@ -125,23 +100,15 @@ class Evidence(Protocol):
 def search(evidence: Evidence) -> Search:
     """Search from the start and from random ones, as far as something is free."""
     start, bounds, spec = evidence.start, evidence.bounds, evidence.spec
-    if not is_free(bounds):
+    if all(low is not None and low == high for low, high in bounds):
         return Search(start, np.nan)
     eta = evidence.learning_eta()
+    starts, spare = _starts(start, bounds, spec.n_restarts, spec.seed)
     with evidence.progress.evaluations() as step:
-
-        def value(hyper: Array) -> tuple[float, Array, float]:
-            result = evidence(hyper, eta)
-            step()
-            return result
-
-        starts, spare = _starts(start, bounds, spec.n_restarts, spec.seed)
-        return maximise(value, starts, bounds, tol=spec.tol, max_iter=spec.max_iter, spare=spare)
-
-
-def is_free(bounds: Box) -> bool:
-    """Return True if there is anything to search for."""
-    return any(low is None or low != high for low, high in bounds)
+        value = partial(evidence, eta=eta)
+        return maximise(
+            value, starts, bounds, tol=spec.tol, max_iter=spec.max_iter, spare=spare, step=step
+        )
 
 
 def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[Array], list[Array]]:
@@ -169,6 +136,7 @@ def maximise(
     tol: float,
     max_iter: int,
     spare: Sequence[Array] = (),
+    step: Callable[[], None] = lambda: None,
 ) -> Search:
     """Return the largest log evidence that L-BFGS-B finds from any of the starts.
 
@@ -184,8 +152,10 @@ def maximise(
         Of each run.
     spare : list of arrays of shape (p,)
         Further starts for the case that the first is on a plateau, where no slope shows the way.
+    step : callable
+        Called after every evaluation.
     """
-    objective = _Objective(evidence)
+    objective = _Objective(evidence, step)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}
     result = Search(starts[0], -np.inf)
     iterations = 0

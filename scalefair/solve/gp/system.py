@@ -1,4 +1,4 @@
-"""The fair Gaussian process in weight space: one decomposition for all hyperparameters but θ.
+"""The fair Gaussian process from moments alone: one decomposition for all hyperparameters but θ.
 
 The features φ have an amplitude a, f(x) = ȳ + aφ(x)ᵀw with the prior
 w ~ N(0, (I + (nη/σ²) a²RRᵀ)⁻¹), and y − ȳ has noise of variance σ². R is that of the features
@@ -8,7 +8,7 @@ without amplitude. In β = aw, with the ratio τ = σ²/a²,
     mean β = A⁻¹Φᵀy,     cov β = σ² A⁻¹
     −2 log evidence = n log 2πσ² + log|A| − log|P| + (yᵀy − yᵀΦA⁻¹Φᵀy)/σ²
 
-per output. So η is held in the units of the ridge objective J: it weighs the variance of f that s
+per output. So η is in the units of the ridge objective J: it weighs the variance of f that s
 explains against the squared error, whatever σ² and a are, and the mean is the ridge fit without
 intercept at α = τ/n and the same η. The prior of f in turn tightens as σ² falls, as η/σ².
 
@@ -22,7 +22,8 @@ columns, with orthonormal columns once decomposed,
 
 in which every number is bounded by 1 for any η. η = ∞ is the limit: β lives on {β : Rᵀβ = 0}. Its
 evidence is finite; as directions of R below a relative cut-off count as none, it jumps where
-length scales change the numerical rank of R. Learn them with a finite η.
+length scales change the numerical rank of R. Learn them with a finite η. Noise, amplitude and η
+cost no pass over the data and no O(m³) work.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from functools import cached_property
 import numpy as np
 
 from scalefair._linalg import positive_eigh
-from scalefair._typing import Array
+from scalefair._typing import Array, Rows
 from scalefair.moments import Moments
 from scalefair.penalties.factors import attribute_root
 from scalefair.solve.dense.ridge import EPS, check_number
-from scalefair.solve.ridge.primal import NULL
+from scalefair.solve.ridge.system import NULL
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,17 +72,32 @@ class GaussianSystem:
         cls, moments: Moments, *, penalty: str = "normalized", eps: float | None = None
     ) -> GaussianSystem:
         """Decompose the statistics; `penalty` is "normalized" or "hsic"."""
-        _check_moments(moments)
         n, mean = moments.weight, moments.mean("phi")
+        if not n > 0:
+            raise ValueError(
+                "the moments hold no rows of positive weight; accumulate some rows first"
+            )
+        if not (np.isfinite(moments.scatter).all() and np.isfinite(moments.shift).all()):
+            raise ValueError(
+                "the moments contain NaN or infinity, so that there is no evidence; look for huge "
+                "or missing values among the inputs and targets"
+            )
         gram = n * (moments.covariance("phi", "phi") + np.outer(mean, mean))
+        target = n * moments.covariance("phi", "y")
+        return cls.decompose(moments, gram, target, penalty, eps)
+
+    @classmethod
+    def decompose(
+        cls, moments: Moments, gram: Array, target: Array, penalty: str, eps: float | None
+    ) -> GaussianSystem:
+        """Decompose a Gram matrix ΦᵀΦ (or ΦᵀWΦ) with the target Φᵀy, and R of the moments."""
         values, basis = positive_eigh(gram)
-        target = basis.T @ (n * moments.covariance("phi", "y"))
         root = sensitive_root(moments, penalty, eps)
         crossed = np.zeros((len(gram), 0))
         if "psi" in moments.blocks:
             crossed = basis.T @ moments.covariance("phi", "psi") @ root
         directions, strength, right = np.linalg.svd(crossed, full_matrices=False)
-        return cls(moments, values, basis, target, strength, directions, root @ right.T)
+        return cls(moments, values, basis, basis.T @ target, strength, directions, root @ right.T)
 
     @property
     def n(self) -> float:
@@ -110,8 +126,8 @@ class GaussianSystem:
         scale = 1.0 / np.sqrt(self.values + ratio)
         upper = np.sqrt(ratio) * scale[:, None] * self.directions * root
         Q, triangle = np.linalg.qr(np.vstack([upper, np.diag(rest)]))
-        m = len(scale)
-        return GaussianSlice(self, ratio, scale, root, rest, lift, Q[:m], Q[m:], triangle)
+        m, target = len(scale), scale[:, None] * self.target
+        return GaussianSlice(self, ratio, scale, target, root, rest, lift, Q[:m], Q[m:], triangle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +141,8 @@ class GaussianSlice:
         τ.
     scale : array of shape (m,)
         (Λ + τ)^(−1/2).
+    scaled_target : array of shape (m, t)
+        z = (Λ + τ)^(−1/2) VᵀΦᵀy.
     root, rest, lift : arrays of shape (r,)
         √c, √(1 − c) and √c/s.
     upper, lower, triangle : arrays of shape (m, r), (r, r) and (r, r)
@@ -134,17 +152,13 @@ class GaussianSlice:
     system: GaussianSystem
     ratio: float
     scale: Array
+    scaled_target: Array
     root: Array
     rest: Array
     lift: Array
     upper: Array
     lower: Array
     triangle: Array
-
-    @cached_property
-    def scaled_target(self) -> Array:
-        """z = (Λ + τ)^(−1/2) VᵀΦᵀy, shape (m, t)."""
-        return np.asarray(self.scale[:, None] * self.system.target)
 
     @cached_property
     def along(self) -> Array:
@@ -169,22 +183,123 @@ class GaussianSlice:
         return max(self.system.square - float(explained), 0.0)
 
     @property
-    def degrees(self) -> float:
-        """tr(ΦᵀΦA⁻¹), the effective number of parameters."""
-        left = 1.0 - np.sum(self.upper**2, axis=1)
-        return float(np.sum(self.system.values * self.scale**2 * left))
-
-    @property
     def log_det_slopes(self) -> Array:
-        """∂log_det/∂log τ and ∂log_det/∂log η."""
+        """∂log_det/∂log τ and ∂log_det/∂log η.
+
+        The first is −tr(ΦᵀΦA⁻¹), the effective number of parameters, less the second.
+        """
+        left = 1.0 - np.sum(self.upper**2, axis=1)
+        degrees = float(np.sum(self.system.values * self.scale**2 * left))
         in_eta = float(np.sum(self.rest**2) - np.sum(self.lower**2))
-        return np.array([-self.degrees - in_eta, in_eta])
+        return np.array([-degrees - in_eta, in_eta])
 
     @property
     def misfit_slopes(self) -> Array:
         """∂misfit/∂log τ and ∂misfit/∂log η."""
         penalty = np.sum((self.lower @ self.along) ** 2)
         return np.array([self.ratio * np.sum(self.coordinates**2), penalty])
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPoint:
+    """The process at one noise variance, amplitude and η."""
+
+    slice: GaussianSlice
+    noise: float
+
+    @property
+    def amplitude(self) -> float:
+        """a = √(σ²/τ)."""
+        return float(np.sqrt(self.noise / self.slice.ratio))
+
+    @classmethod
+    def of(
+        cls, system: GaussianSystem, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
+    ) -> GaussianPoint:
+        """Return the process at σ² = `noise` > 0, a = `amplitude` > 0 and 0 ≤ η ≤ ∞."""
+        check_number("noise", noise)
+        check_number("amplitude", amplitude)
+        ratio = float(noise) / float(amplitude) ** 2
+        if not system.least_ratio <= ratio < np.inf:
+            raise ValueError(
+                f"noise={noise} drowns in the rounding error of features with amplitude="
+                f"{amplitude} and largest eigenvalue {system.values.max(initial=0.0):.3g}; use a "
+                f"noise of at least {system.least_ratio * float(amplitude) ** 2:.3g}"
+            )
+        return cls(system.slice(ratio, eta), float(noise))
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """log p(y), summed over the outputs."""
+        system = self.slice.system
+        volume = system.n * np.log(2 * np.pi * self.noise) + self.slice.log_det
+        return float(-0.5 * (system.outputs * volume + self.slice.misfit / self.noise))
+
+    @property
+    def gradient(self) -> Array:
+        """∂ log evidence / ∂(log σ², log a, log η), shape (3,); zero in log η at 0 and ∞."""
+        at, t = self.slice, self.slice.system.outputs
+        in_ratio, in_eta = -0.5 * (t * at.log_det_slopes + at.misfit_slopes / self.noise)
+        direct = -0.5 * (t * at.system.n - at.misfit / self.noise)
+        return np.array([direct + in_ratio, -2.0 * in_ratio, in_eta])
+
+    @property
+    def coef(self) -> Array:
+        """Mean of β, shape (m, t): E f(x) = ȳ + φ(x)ᵀβ, the amplitude included in β."""
+        return np.asarray(self.slice.system.basis @ self.slice.coordinates)
+
+    def prior(self) -> GaussianFunction:
+        """Return the fair prior of f, cov β = σ²P⁻¹."""
+        at, system = self.slice, self.slice.system
+        faded = system.directions * (1.0 - at.rest)
+        root = np.eye(len(system.values)) - faded @ system.directions.T
+        coef, factor = np.zeros_like(system.target), self.amplitude * (system.basis @ root)
+        return GaussianFunction(coef, factor, system.moments.mean("y"), self.noise)
+
+    def posterior(self) -> GaussianFunction:
+        """Return the distribution of f given y, cov β = σ²A⁻¹."""
+        at, system = self.slice, self.slice.system
+        # I − Q₁Q₁ᵀ = (I − L(1 − κ)Lᵀ)², and Q₂ knows κ = √(1 − singular value²) to all digits.
+        left, _, right = np.linalg.svd(at.upper, full_matrices=False)
+        rest = np.linalg.norm(at.lower @ right.T, axis=0)
+        root = np.eye(len(left)) - (left * (1.0 - rest)) @ left.T
+        factor = system.basis @ (np.sqrt(self.noise) * at.scale[:, None] * root)
+        return GaussianFunction(self.coef, factor, system.moments.mean("y"), self.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianFunction:
+    """f(x) = ȳ + φ(x)ᵀβ with β ~ N(coef, FFᵀ), independently for each output.
+
+    Parameters
+    ----------
+    coef : array of shape (m, t)
+        Mean of β.
+    factor : array of shape (m, m)
+        F; a covariance is positive semi-definite by construction.
+    offset : array of shape (t,)
+        ȳ.
+    noise : float
+        σ², the variance of y about f.
+    """
+
+    coef: Array
+    factor: Array
+    offset: Array
+    noise: float
+
+    def mean(self, Phi: Rows) -> Array:
+        """Return E f of rows of φ, shape (k, t)."""
+        return np.asarray(self.offset + Phi @ self.coef)
+
+    def variance(self, Phi: Rows) -> Array:
+        """Return var f of rows of φ, shape (k,), the same for every output; without noise."""
+        return np.asarray(np.sum((Phi @ self.factor) ** 2, axis=1))
+
+    def covariance(self, Phi: Rows) -> Array:
+        """Return cov f of rows of φ, shape (k, k)."""
+        spread = Phi @ self.factor
+        return np.asarray(spread @ spread.T)
 
 
 def sensitive_root(moments: Moments, penalty: str, eps: float | None) -> Array:
@@ -210,13 +325,3 @@ def _shrinkage(weight: float, strength: Array) -> tuple[Array, Array, Array]:
     root = np.sqrt(weight)
     rest = 1.0 / np.hypot(1.0, root * strength)
     return root * strength * rest, rest, root * rest
-
-
-def _check_moments(moments: Moments) -> None:
-    if not moments.weight > 0:
-        raise ValueError("the moments hold no rows of positive weight; accumulate some rows first")
-    if not (np.isfinite(moments.scatter).all() and np.isfinite(moments.shift).all()):
-        raise ValueError(
-            "the moments contain NaN or infinity, so that there is no evidence; look for huge or "
-            "missing values among the inputs and targets"
-        )

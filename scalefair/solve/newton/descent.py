@@ -5,16 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
-from scalefair.data.sources._threads import one_blas_thread
-from scalefair.solve.limit import ROUNDING as ROUNDED_SHARE
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.solve.limit import (
+    ROUNDED_SHARE,
     check_attainable,
     least_eta,
     not_on_path,
@@ -22,11 +22,10 @@ from scalefair.solve.limit import (
     optimum_within,
     optimum_without,
 )
-from scalefair.solve.newton.model import Local, Problem, Weight
-from scalefair.solve.newton.slice import Slice
+from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
-"""Shorter steps that a pass judges besides the full one; 0 is where it came from."""
+"""Shorter steps whose J a pass sums beside that of the full one; 0 is where it came from."""
 
 ROUNDING = 1e-13
 """Relative rounding error of a value of J."""
@@ -46,7 +45,7 @@ WIDE = 200
 PATIENCE = {False: 5.0, True: 10.0}
 """Light passes that cost as much as a full one and the few light ones that it leaves to do.
 
-More where features are kept: then a light pass reads them and little else.
+More where features are stored: then a light pass reads them and little else.
 """
 
 CIRCLES = 12
@@ -140,7 +139,7 @@ def newton(
 ) -> NewtonFit:
     """Minimise 1/n ΣV + α βᵀDβ + η|Rᵀβ|².
 
-    Each pass judges the full Newton step and, in the same look at the rows, shorter ones; it
+    Each pass evaluates the full Newton step and, in the same look at the rows, shorter ones; it
     yields the next quadratic model. Where that costs much, a model serves for several passes,
     corrected by the gradients that they find (BFGS). Under a limit every model is solved for the η
     that meets it, so that η and θ converge together, in as many passes.
@@ -195,24 +194,29 @@ class _Descent:
         local, seen = self._first(warm)
         self._unit, self._size = self.problem.mean_curvature(local), self.problem.unit(local)
         self.tol *= self._size
-        weight = Weight(self.goal.eta)
-        for n_iter in range(1, max_iter + 1):
+        theta, weight, converged = local.theta, Weight(self.goal.eta), False
+        for n_iter in range(1, max_iter + 1):  # noqa: B007
             try:
                 theta, weight, decrement = self._solved(local)
             except LinAlgError:
                 # Scores so certain that no curvature is left: separated classes without a ridge.
                 if not seen:
                     raise
-                return self._done(local.theta, weight, n_iter, False, local)
+                break
             if seen and self._is_near(decrement) and self.damping == 0:
-                return self._done(theta, weight, n_iter, True, local)
+                converged = True
+                break
             self._count_rounds(decrement)
             self._choose_light(local, seen, decrement)
             moved, seen = self._step(local, theta, weight, decrement), True
-            if moved is None and decrement <= 1e4 * ROUNDING * max(self._size, abs(self.objective)):
-                return self._done(local.theta, weight, n_iter, self._is_flat(local), local)
             local = local if moved is None else moved
-        return self._done(local.theta, weight, max_iter, False, local)
+            theta = local.theta
+            if moved is None and decrement <= 1e4 * ROUNDING * max(self._size, abs(self.objective)):
+                converged = self._is_flat(local)
+                break
+        eta = weight.eta if weight.limit is None else np.inf  # ∞: no η of the path meets the limit
+        passes = self.n_passes, self.n_full
+        return NewtonFit(theta, eta, self.objective, n_iter, *passes, converged, local)
 
     def _solved(self, local: Local) -> tuple[Array, Weight, float]:
         """The minimiser of a model, the weight of the penalty, and its decrement."""
@@ -260,11 +264,6 @@ class _Descent:
         except LinAlgError:
             return False
 
-    def _done(self, *parts: Any) -> NewtonFit:
-        theta, weight, n_iter, converged, local = parts
-        passes = self.n_passes, self.n_full
-        return NewtonFit(theta, weight.reported, self.objective, n_iter, *passes, converged, local)
-
     def _first(self, warm: Local | None) -> tuple[Local, bool]:
         """The first model, and whether a pass has seen it."""
         if warm is not None:
@@ -281,9 +280,9 @@ class _Descent:
         With a new second derivative it leaves the square of what it removes; with an old one, as
         large a part as the last step left.
         """
-        if not self._light:
-            return decrement / 2 <= self._least
-        return self._is_small(decrement, self._last)
+        return (
+            self._is_small(decrement, self._last) if self._light else decrement / 2 <= self._least
+        )
 
     def _is_small(self, decrement: float, before: float) -> bool:
         return decrement <= self._least and decrement**2 <= 2e-3 * self._least * before
@@ -291,32 +290,31 @@ class _Descent:
     @property
     def _least(self) -> float:
         """Decrease of J that is not worth a pass: no pass can see less than its rounding error."""
-        return (
-            self.tol if np.isnan(self.objective) else max(self.tol, ROUNDING * abs(self.objective))
-        )
+        return float(np.fmax(self.tol, ROUNDING * abs(self.objective)))  # J may be NaN: not known
 
     def _choose_light(self, local: Local, seen: bool, decrement: float) -> None:
         """Go on without a new second derivative while the one at hand serves well.
 
         The first is that of the moments.
         """
+        before, self._last = self._last, decrement
+        if not self._wide:
+            return
         patience = PATIENCE[self.problem.kept is not None]
-        slow = seen and _passes_to_go(self._last, decrement, self.tol) > patience
-        after = decrement * (decrement / self._last) if self._last > 0 else 0.0
-        is_last = self._is_small(after, decrement)
-        many = self.n_passes >= ENOUGH and not is_last
+        slow = seen and _passes_to_go(before, decrement, self.tol) > patience
+        after = decrement * (decrement / before) if before > 0 else 0.0
+        many = self.n_passes >= ENOUGH and not self._is_small(after, decrement)
         again = (self._light and slow) or many or not local.exact
-        self._light = self._wide and not again and self.damping == 0
-        self._last = decrement
+        self._light = not again and self.damping == 0
 
     def _pass(
         self, theta: Array, before: Local, steps: tuple[float, ...] = ()
     ) -> tuple[Local, Array]:
         self.n_passes += 1
         self.n_full += not self._light
-        found = self.problem.evaluate(theta, before, steps, light=self._light)
+        result = self.problem.evaluate(theta, before, steps, light=self._light)
         self._progress()
-        return found
+        return result
 
     def _step(self, local: Local, theta: Array, weight: Weight, decrement: float) -> Local | None:
         """Move to θ, or as far towards it as J falls; None where it does not.
@@ -327,8 +325,11 @@ class _Descent:
         there, data = self._pass(theta, local, STEPS)
         lengths = np.array([1.0, *STEPS])
         values = np.array([there.value, *data])
-        J = values + [self._penalty(before + t * (theta - before), weight) for t in lengths]
-        # A limit of 0 is kept by every step once it is: until then there is nothing to compare.
+        J = values + [
+            self.problem.penalty(before + t * (theta - before), self.goal.alpha, weight)
+            for t in lengths
+        ]
+        # Once a limit of 0 is met, every step meets it: until then there is nothing to compare.
         now = J[-1] if self.problem.is_within(before, weight) else np.inf
         slack = ROUNDING * max(self._size, abs(now))
         if J[0] <= now - 1e-4 * decrement + slack:
@@ -343,9 +344,6 @@ class _Descent:
             return None
         self.objective, self._light = float(falls[best]), False
         return self._pass(before + lengths[best] * (theta - before), local)[0]
-
-    def _penalty(self, theta: Array, weight: Weight) -> float:
-        return self.problem.penalty(theta, self.goal.alpha, weight)
 
 
 def _passes_to_go(before: float, now: float, tol: float) -> float:

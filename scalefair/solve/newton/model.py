@@ -10,15 +10,19 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag, null_space
 
-from scalefair._linalg import add_outer, solve_spd
+from scalefair._linalg import add_outer, factorize, solve_spd
 from scalefair._typing import Array, Source
 from scalefair.features.design import Design
+from scalefair.moments.accumulate import FeatureCache
 from scalefair.moments.curvature import Along, RowFrame, loss_sums
-from scalefair.moments.kept import KeptFeatures
 from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
-from scalefair.solve.fit import LossFit, Spec
-from scalefair.solve.ridge.system import Solution, System
+from scalefair.solve.fit import LossFit
+from scalefair.solve.limit import Quadratic, path_shares
+from scalefair.solve.ridge.system import Directions, Solution, System, gain
+from scalefair.solve.ridge.system import spread as spread  # noqa: PLC0414 # for estimators/
+from scalefair.solve.spec import Spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +54,6 @@ class Weight(NamedTuple):
     eta: float
     limit: float | None = None
 
-    @property
-    def reported(self) -> float:
-        """η: ∞ where no η of the path meets the limit."""
-        return self.eta if self.limit is None else np.inf
-
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -72,8 +71,8 @@ class Problem:
         Of the moments: mean and covariance of Φ, R, the relative ridges D.
     rows : int or None
         Rows per chunk.
-    kept : KeptFeatures or None
-        Where features are kept between passes, that for the moments included.
+    kept : FeatureCache or None
+        Where features are stored between passes, that for the moments included.
     """
 
     source: Source
@@ -81,12 +80,7 @@ class Problem:
     loss: Any
     system: System
     rows: int | None = None
-    kept: KeptFeatures | None = None
-
-    @property
-    def intercept(self) -> bool:
-        """Whether f has one."""
-        return self.system.fit_intercept
+    kept: FeatureCache | None = None
 
     @cached_property
     def linear(self) -> Array | None:
@@ -96,38 +90,34 @@ class Problem:
     @cached_property
     def frame(self) -> RowFrame:
         """How rows become z; the shift is the mean of Φ, taken back through the linear part."""
-        mean = self.system.mean * self.intercept
-        width = self.system.moments.blocks["phi"]
+        system = self.system
+        mean = system.mean * system.fit_intercept
+        width = system.moments.blocks["phi"]
         phi = mean[:width]
         if self.linear is not None:
             # The least raw vector that the linear part maps to the mean.
             inner = self.linear.T @ self.linear
             phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
         shift = np.concatenate([phi, mean[width:]])
-        return RowFrame(self.design, self.system.features[1:], self.intercept, shift)
+        return RowFrame(self.design, system.features[1:], system.fit_intercept, shift)
 
     @cached_property
     def metric(self) -> Array:
         """Mean of zzᵀ: the second derivative of a loss of curvature 1."""
-        return self._with_intercept(self.system.gram, 1.0)
+        return self._with_intercept(self.system.gram, np.ones((1, 1)))
 
-    def _with_intercept(self, matrix: Array, corner: float) -> Array:
-        if not self.intercept:
-            return matrix
-        m = len(matrix)
-        whole = np.zeros((m + 1, m + 1))
-        whole[:m, :m], whole[m, m] = matrix, corner
-        return whole
+    def _with_intercept(self, part: Array, corner: Array) -> Array:
+        return np.asarray(block_diag(part, corner)) if self.system.fit_intercept else part
 
     def beta(self, theta: Array) -> Array:
         """The coefficients within θ."""
-        return theta[:-1] if self.intercept else theta
+        return theta[:-1] if self.system.fit_intercept else theta
 
     def solution(self, theta: Array) -> Solution:
         """β and the intercept of uncentred features."""
-        beta = self.beta(theta)
-        intercept = theta[-1] - self.system.mean @ beta if self.intercept else np.zeros(len(beta.T))
-        return Solution(beta, intercept)
+        if not self.system.fit_intercept:
+            return Solution(theta, np.zeros(theta.shape[1]))
+        return Solution(theta[:-1], theta[-1] - self.system.mean @ theta[:-1])
 
     def share(self, theta: Array) -> float:
         """Explained share of the scores."""
@@ -135,7 +125,7 @@ class Problem:
 
     def diagnosed(self, local: Local, spec: Spec) -> Diagnostics:
         """Return what rounding has left of the solution of the last Newton step."""
-        matrix = ridged_hessian(self, local.hessian, local.theta.shape, spec.alpha)
+        matrix = self.ridged(local.hessian, spec.alpha)
         rounding = rounding_of(spec.dtype, self.system.moments.n_rows)
         return diagnose(matrix, self.system.gram, rounding=rounding)
 
@@ -143,13 +133,22 @@ class Problem:
         """Return the fit of a `NewtonFit`."""
         coef, intercept = self.solution(result.theta)
         return LossFit(
-            coef, intercept, result.eta, self.share(result.theta),
+            coef, intercept, result.eta, self.system.explained_share(coef),
             self.diagnosed(result.local, spec), mean_loss=result.local.value,
             n_iter=result.n_iter, n_passes=result.n_passes,
         )  # fmt: skip
 
+    def ridged(self, hessian: Array, alpha: float) -> Array:
+        """Second derivative of the data term and the ridge."""
+        p, k = len(self.metric), self.loss.n_scores
+        ridge = np.zeros(p)
+        ridge[: len(self.system.ridge)] = 2.0 * alpha * self.system.ridge
+        matrix = hessian.copy()
+        matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
+        return matrix
+
     def penalty(self, theta: Array, alpha: float, weight: Weight) -> float:
-        """α βᵀDβ + η|Rᵀβ|²; with η = ∞ the last part is held.
+        """α βᵀDβ + η|Rᵀβ|²; with η = ∞ the last part is 0, for every step keeps it.
 
         Along a limit it is twice |μ · excess|, as an exact penalty: no step that leaves the limit
         further than it lowers J is taken.
@@ -170,16 +169,17 @@ class Problem:
 
     def is_within(self, theta: Array, weight: Weight) -> bool:
         """Return True if θ obeys Rᵀβ = 0 where η = ∞ asks for it."""
+        if np.isfinite(weight.eta):
+            return True
         beta = self.beta(theta)
         factor = self.system.factor if weight.limit is None else self.system.share_factor
-        explained = np.sum((factor.T @ beta) ** 2)
         size = np.sum(factor**2) * np.sum(beta**2)
-        return bool(np.isfinite(weight.eta) or explained <= 1e-18 * size)
+        return bool(np.sum((factor.T @ beta) ** 2) <= 1e-18 * size)
 
     def mean_curvature(self, local: Local) -> float:
         """The curvature of a loss that is as curved as the model everywhere."""
-        found = float(np.trace(local.hessian) / (self.loss.n_scores * np.trace(self.metric)))
-        return found if found > 0 else 1.0
+        mean = float(np.trace(local.hessian) / (self.loss.n_scores * np.trace(self.metric)))
+        return mean if mean > 0 else 1.0
 
     def unit(self, local: Local) -> float:
         """The natural size of J: half the mean curvature times the square of the unit of f."""
@@ -196,16 +196,18 @@ class Problem:
         Where all scores are equal every row has the same curvature, so that the first Newton step
         needs nothing but C_φ and C_φy.
         """
-        found = self.loss.start(self.system.moments.mean("y")) if self.intercept else None
-        if found is None:
+        if not self.system.fit_intercept:
+            return None
+        start = self.loss.start(self.system.moments.mean("y"))
+        if start is None:
             return None
         theta = np.zeros((len(self.metric), self.loss.n_scores))
-        theta[-1] = found.intercept
+        theta[-1] = start.intercept
         gradient = np.zeros_like(theta)
-        gradient[:-1] = self.system.target @ found.slope
+        gradient[:-1] = self.system.target @ start.slope
         D = self.loss.directions
-        hessian = np.kron((D.T * found.curvature) @ D, self.metric)
-        return Local(theta, gradient, hessian, exact=found.exact)
+        hessian = np.kron((D.T * start.curvature) @ D, self.metric)
+        return Local(theta, gradient, hessian, exact=start.exact)
 
     def evaluate(
         self, theta: Array, before: Local, steps: tuple[float, ...] = (), *, light: bool = False
@@ -222,8 +224,10 @@ class Problem:
         values, gradient = sums.values / n, sums.gradient / n
         if light:
             hessian = _corrected(before, theta, gradient)
-        else:
-            hessian = _assembled(sums.hessian / n, self.loss.directions)
+        else:  # Σⱼ dⱼdⱼᵀ ⊗ Sⱼ
+            D, parts = self.loss.directions, sums.hessian / n
+            whole = np.tensordot(np.einsum("ja,jb->jab", D, D), parts, axes=(0, 0))
+            hessian = np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape([theta.size] * 2)
         return Local(theta, gradient, hessian, float(values[0])), values[1:]
 
     def _raw(self, theta: Array) -> Array:
@@ -231,24 +235,6 @@ class Problem:
             return theta
         m = self.linear.shape[1]
         return np.concatenate([self.linear @ theta[:m], theta[m:]])
-
-
-def spread(system: System) -> float:
-    """Standard deviation of y, or its root mean square without intercept; 1 where y is 0.
-
-    It is no less than the rounding error of y.
-    """
-    mean_counts = 1e-24 if system.fit_intercept else 1.0
-    variance, mean = np.diagonal(system.moments.covariance("y", "y")), system.moments.mean("y")
-    return float(np.sqrt(np.sum(variance + mean_counts * mean**2))) or 1.0
-
-
-def _assembled(parts: Array, directions: Array) -> Array:
-    """Σⱼ dⱼdⱼᵀ ⊗ Sⱼ."""
-    k, p = directions.shape[1], parts.shape[1]
-    outer = np.einsum("ja,jb->jab", directions, directions)
-    whole = np.tensordot(outer, parts, axes=(0, 0))
-    return np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape(k * p, k * p)
 
 
 def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
@@ -264,16 +250,114 @@ def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
     return hessian
 
 
-def ridged_hessian(problem: Problem, hessian: Array, shape: tuple[int, ...], alpha: float) -> Array:
-    """Second derivative of the data term and the ridge, for θ of this shape (p, k)."""
-    p, k = shape
-    ridge = np.zeros(p)
-    ridge[: len(problem.system.ridge)] = 2.0 * alpha * problem.system.ridge
-    matrix = hessian.copy()
-    matrix[np.diag_indices(k * p)] += np.tile(ridge, k)
-    return matrix
-
-
 def flat(theta: Array) -> Array:
     """Return all scores of θ, shape (p, k), in one vector."""
     return np.asarray(theta.T.ravel())
+
+
+class Slice:
+    """Minimisers of the quadratic model plus penalties at one α, for every η.
+
+    θ(η) = ridge − vectors · gain(2η, strength) · along, by Woodbury's identity: ηRRᵀ is never
+    formed, and η = ∞ is allowed. `damping` times the metric is added to the second derivative.
+    """
+
+    def __init__(self, problem: Problem, local: Local, alpha: float, damping: float = 0.0) -> None:
+        self._problem, self._local, self._shape = problem, local, local.theta.shape
+        curved = local.hessian
+        if damping > 0:
+            curved = curved + np.kron(np.eye(self._shape[1]), damping * problem.metric)
+        self._matrix = problem.ridged(curved, alpha)
+        self._factor = factorize(self._matrix)
+        self.ridge = self._factor.solve(curved @ flat(local.theta) - flat(local.gradient))
+
+    def _of_scores(self, part: Array, corner: Array) -> Array:
+        """Return a matrix of one score's β as that of all scores, intercepts included."""
+        whole = self._problem._with_intercept(part, corner)
+        return np.asarray(np.kron(np.eye(self._shape[1]), whole), dtype=np.float64)
+
+    @cached_property
+    def _directions(self) -> Directions:
+        factor = self._of_scores(self._problem.system.factor, np.zeros((1, 0)))
+        return Directions.of(factor, self._factor.solve(factor), self.ridge)
+
+    @property
+    def strength(self) -> Array:
+        """RᵀA⁻¹R in its eigenbasis."""
+        return self._directions.strength
+
+    def theta(self, eta: float) -> Array:
+        """θ of shape (p, k) at one η."""
+        return np.asarray(self._thetas(np.array([eta]))[0])
+
+    def _thetas(self, etas: Array) -> Array:
+        p, k = self._shape
+        if not np.any(etas) or self._problem.system.factor.shape[1] == 0:
+            thetas = np.tile(self.ridge, (len(etas), 1))
+        else:
+            vectors, strength, along = self._directions
+            thetas = self.ridge - (gain(2.0 * etas, strength) * along) @ vectors.T
+        return np.asarray(thetas.reshape(-1, k, p).transpose(0, 2, 1))
+
+    @property
+    def n_penalized(self) -> int:
+        """Number of coefficients that the penalty may reach: the intercepts are none of them."""
+        return int(len(self._problem.system.factor) * self._shape[1])
+
+    def shares(self, etas: Array) -> Array:
+        """Explained share of the scores for each η; NaN where f is constant."""
+        system = self._problem.system
+        at = np.concatenate([self._thetas(np.zeros(1)), self._thetas(np.atleast_1d(etas))])
+        return path_shares(system.share_factor, system.deviation, at[:, : len(system.factor)])
+
+    def quadratic(self) -> Quadratic:
+        """Return the model with its ridge, all scores in one vector."""
+        system = self._problem.system
+        factor = self._of_scores(system.share_factor, np.zeros((1, 0)))
+        covariance = self._of_scores(system.covariance, np.zeros((1, 1)))
+        return Quadratic(self._matrix, (self._matrix @ self.ridge)[:, None], factor, covariance)
+
+    def along_limit(self, weight: Weight) -> tuple[Array, Weight]:
+        """Return Newton's step to the optimum on the limit e(θ) = θᵀMθ = 0, and its multiplier.
+
+            [A + 2μM  a] [d ]     [∇J]
+            [aᵀ       0] [μ'] = − [e ],   a = ∇e = 2Mθ
+
+        d = −ea/|a|² + Zz with Z a basis of the directions along the limit. Where ZᵀBZ has negative
+        eigenvalues, their absolute values take their place: J falls along such a step, too.
+        """
+        model, theta = self.quadratic(), flat(self._local.theta)
+        M = model.share_factor @ model.share_factor.T - (weight.limit or 0.0) * model.covariance
+        slope, a = self._matrix @ theta - model.target[:, 0], 2 * M @ theta
+        B = self._matrix + 2 * weight.eta * M
+        d = -(theta @ M @ theta) / (a @ a) * a
+        Z = null_space(a[None])
+        values, turn = np.linalg.eigh(Z.T @ B @ Z)
+        turn, values = Z @ turn, np.maximum(np.abs(values), 1e-12 * np.abs(values).max())
+        d = d - turn @ ((turn.T @ (slope + B @ d)) / values)
+        multiplier = float(-(a @ (slope + B @ d)) / (a @ a))
+        return self.unflat(_onto_cone(M, theta + d, a)), Weight(abs(multiplier), weight.limit)
+
+    def unflat(self, vector: Array) -> Array:
+        """θ of shape (p, k) from all scores in one vector."""
+        return np.asarray(vector.reshape(self._shape[::-1]).T)
+
+    def decrement(self, theta: Array, weight: Weight) -> float:
+        """stepᵀ(A + 2ηRRᵀ)step: twice the decrease of J that the model promises.
+
+        With η = ∞ no step goes along the penalty. Along a limit, how far it is left counts too.
+        """
+        problem, step = self._problem, theta - self._local.theta
+        vector = flat(step)
+        curved = float(vector @ self._matrix @ vector)
+        curved += 2.0 * problem.punished(problem.beta(step), weight)
+        if weight.limit is None:
+            return curved
+        return abs(curved) + 2.0 * abs(problem.punished(problem.beta(self._local.theta), weight))
+
+
+def _onto_cone(M: Array, theta: Array, a: Array) -> Array:
+    """Move θ along a, as little as possible, to where θᵀMθ = 0; leave it where that is nowhere."""
+    roots = np.roots([a @ M @ a, 2 * (a @ M @ theta), theta @ M @ theta])
+    real = roots[np.isreal(roots)].real
+    return theta + real[np.argmin(np.abs(real))] * a if len(real) else theta

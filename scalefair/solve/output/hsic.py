@@ -5,28 +5,44 @@
 
 Q does not change with the scale of f, so that no smaller f is a fairer one. P has the scale of the
 linear penalty |Rᵀβ|², and equals it for a normal f whose mean depends a little on s: η means the
-same. For `nocco_output` P = Q.
+same. For `nocco_output` P = Q. J is minimised by L-BFGS from the closed form of the linear penalty,
+in coordinates z in which J, in its own unit u, is about |z|².
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag, solve_triangular
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 
+from scalefair._linalg import cholesky
 from scalefair._typing import Array
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputSums, Point
 from scalefair.penalties.share import share_of_variance
 from scalefair.solve.ridge.system import System
 
-COLUMNS = 2048
+MAX_CURVATURE_COLUMNS = 2048
 """Derivatives of waves that are summed to scale the steps; with more only the linear part is."""
+
+MAX_ITER = 500
+ROUND = 50
+"""Steps after which the coordinates are chosen anew."""
+
+TOL = 1e-4
+"""Largest entry of the gradient in z at which L-BFGS stops."""
+
+LEAST_FALL = 1e-13
+"""Fall of J, relative to J or u, in a step below which it stops, whatever the gradient."""
 
 
 class Dependence(NamedTuple):
-    """What a predictor is worth: Q, and the share of the features of f that s explains."""
+    """Q of a predictor, and the share of the features of f that s explains."""
 
     q: float
     share: float
@@ -48,7 +64,7 @@ class OutputObjective:
         Turns coefficients of Φ into those of the rows, which lack the linear part of φ.
     linear_back : callable
         Its transpose.
-    judge : array of shape (q, r)
+    to_share : array of shape (q, r)
         Turns attributes that are whitened with the ε of the penalty into those of the share.
     alpha, eta : float
         α and η.
@@ -63,7 +79,7 @@ class OutputObjective:
     kernel: OutputKernel
     linear: Callable[[Array], Array]
     linear_back: Callable[[Array], Array]
-    judge: Array
+    to_share: Array
     alpha: float
     eta: float
     loss: Any = None
@@ -71,7 +87,7 @@ class OutputObjective:
 
     def __call__(self, coef: Array, intercept: Array) -> tuple[float, Array, Array]:
         """Return J and its gradients in β and b."""
-        covariance = self._covariance
+        covariance = self.system.covariance
         variance = np.maximum(np.sum(coef * (covariance @ coef), axis=0), np.finfo(float).tiny)
         point = self._point(coef, intercept, np.sqrt(variance))
         sums, n = self._sums(point), self.system.moments.weight
@@ -100,7 +116,7 @@ class OutputObjective:
         waves, means = np.asarray(sums.waves) / n, np.asarray(sums.means) / n
         weight = variance / variance.sum()
         q = self._parts(self.system.factor, waves, coef, variance)
-        explained = self._parts(self.system.share_factor, waves @ self.judge, coef, variance)
+        explained = self._parts(self.system.share_factor, waves @ self.to_share, coef, variance)
         whole = self.kernel.linear + (1 - np.abs(means) ** 2) @ self.kernel.weights
         share = share_of_variance(explained, whole, 1.0)
         return Dependence(float(weight @ q), float(weight @ share))
@@ -111,8 +127,8 @@ class OutputObjective:
         return np.asarray(linear + np.einsum("k,tkq->t", self.kernel.weights, np.abs(waves) ** 2))
 
     def _variance(self, coef: Array) -> Array:
-        """Variance of each output; a constant one, which depends on nothing, is refused."""
-        variance = np.sum(coef * (self._covariance @ coef), axis=0)
+        """Variance of each output; raise ValueError if one is constant: it depends on nothing."""
+        variance = np.sum(coef * (self.system.covariance @ coef), axis=0)
         if not variance.min() > 0:
             raise ValueError(
                 "the predictions are constant, so that there is no distribution of them to make "
@@ -121,25 +137,25 @@ class OutputObjective:
         return np.asarray(variance)
 
     def curvature(self, coef: Array) -> Array:
-        """About half the second derivative of ηP, by one pass: Gauss and Newton's, σ held.
+        """About half the second derivative of ηP at fixed σ, by one pass: Gauss and Newton's.
 
         Of several scores the mean, since all it is for is to scale the steps.
         """
-        covariance = self._covariance
+        covariance = self.system.covariance
         variance = np.maximum(np.sum(coef * (covariance @ coef), axis=0), np.finfo(float).tiny)
         point = self._point(coef, np.zeros(coef.shape[1]), np.sqrt(variance))
         weight = (1.0 if self.scaled else 1 / variance) * np.ones_like(variance)
         factor = self.system.factor
-        found = self.kernel.linear * weight.mean() * (factor @ factor.T)
-        if 0 < self._columns <= COLUMNS:
+        curvature = self.kernel.linear * weight.mean() * (factor @ factor.T)
+        if 0 < self._columns <= MAX_CURVATURE_COLUMNS:
             sums, n = self.rows.sums(self.kernel, point, jacobian=True), self.system.moments.weight
             rates = np.repeat(self.kernel.weights * self.kernel.frequencies**2, 2 * factor.shape[1])
             for jacobian, w in zip(np.asarray(sums.jacobian), weight, strict=True):
                 along = self.linear_back(jacobian / n) * np.sqrt(rates * w / len(weight))
-                found += along @ along.T
+                curvature += along @ along.T
         if self.scaled:
-            found += self.dependence(coef).q * covariance
-        return np.asarray(self.eta * found)
+            curvature += self.dependence(coef).q * covariance
+        return np.asarray(self.eta * curvature)
 
     @property
     def _columns(self) -> int:
@@ -153,18 +169,13 @@ class OutputObjective:
             float(self.rows.sums(self.kernel, point, self.loss).loss) / self.system.moments.weight
         )
 
-    @property
-    def _covariance(self) -> Array:
-        features = self.system.features
-        return self.system.moments.covariance(features, features)
-
     def _point(self, coef: Array, intercept: Array, scale: Array) -> Point:
         return Point(self.linear(coef), intercept, self.system.mean @ coef, scale)
 
     @property
     def _fused(self) -> bool:
         """Whether T and its derivatives are summed in one pass: where that is the lesser work."""
-        return not self.rows.kept and self._columns <= len(self.system.gram)
+        return not self.rows.cached and self._columns <= len(self.system.gram)
 
     def _sums(self, point: Point) -> OutputSums:
         if self.loss is None and not len(self.kernel.weights):
@@ -198,3 +209,125 @@ class OutputObjective:
         n = system.moments.weight
         along = self.linear_back(sums.slope[:-1] / n)
         return value + float(sums.loss) / n, slope + along, sums.slope[-1] / n
+
+
+class OutputFit(NamedTuple):
+    """A minimum: β of shape (m, t), b of shape (t,), its Q by parts, and the number of steps."""
+
+    coef: Array
+    intercept: Array
+    dependence: Dependence
+    n_iter: int
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """z = Lᵀθ, in which J/u is about |z|²; θ = [β, b] of centred features, mean that of Φ.
+
+    `root` is L, the Cholesky factor of half the second derivative of J/u: one (p, p) for all
+    scores, or (kp, kp) of all at once. Without `intercept`, b follows from β.
+    """
+
+    root: Array
+    mean: Array
+    scores: int
+    intercept: bool
+
+    @classmethod
+    def at(
+        cls, objective: OutputObjective, coef: Array, hessian: Array | None, unit: float
+    ) -> Coordinates:
+        """Return those at a start: of the squared loss, or of a loss's second derivative there."""
+        system, scores = objective.system, coef.shape[1]
+        rest = np.diag(objective.alpha * system.ridge) + objective.curvature(coef)
+        if hessian is None:
+            root = cholesky((system.gram + rest) / unit)[0][0]
+            return cls(np.tril(root), system.mean, scores, False)
+        if system.fit_intercept:
+            rest = block_diag(rest, np.zeros((1, 1)))
+        root = cholesky((hessian / 2 + np.kron(np.eye(scores), rest)) / unit)[0][0]
+        return cls(np.tril(root), system.mean, scores, system.fit_intercept)
+
+    def start(self, coef: Array, intercept: Array) -> Array:
+        """z of a predictor."""
+        centred = np.vstack([coef, intercept + self.mean @ coef]) if self.intercept else coef
+        return np.asarray(self.root.T @ self._stacked(centred)).ravel()
+
+    def point(self, z: Array, intercept: Array) -> tuple[Array, Array]:
+        """β and b of uncentred features; `intercept` where it is no part of θ."""
+        stacked = solve_triangular(self.root, z.reshape(len(self.root), -1), trans="T", lower=True)
+        theta = self._columns(stacked)
+        if not self.intercept:
+            return theta, intercept
+        return theta[:-1], theta[-1] - self.mean @ theta[:-1]
+
+    def slope(self, slope: Array, slope_b: Array) -> Array:
+        """Gradient in z from those in β and b."""
+        if self.intercept:
+            slope = np.vstack([slope - np.outer(self.mean, slope_b), slope_b])
+        return np.asarray(solve_triangular(self.root, self._stacked(slope), lower=True)).ravel()
+
+    def _stacked(self, theta: Array) -> Array:
+        return theta if len(theta) == len(self.root) else theta.T.reshape(-1, 1)
+
+    def _columns(self, stacked: Array) -> Array:
+        return stacked if stacked.shape[1] == self.scores else stacked.reshape(self.scores, -1).T
+
+
+def solve_output(
+    objective: OutputObjective,
+    coef: Array,
+    intercept: Array,
+    *,
+    unit: float,
+    hessian: Array | None = None,
+    tol: float = TOL,
+    max_iter: int = MAX_ITER,
+    tell: Callable[[], Any] = lambda: None,
+) -> OutputFit:
+    """Minimise J by L-BFGS from (coef, intercept); warn where it has not converged.
+
+    Every so many steps the coordinates are chosen anew, where it has come to. `unit` is u, the
+    natural size of J, by which it is divided. `hessian` is the second derivative of 1/n ΣV in θ at
+    the start, where there is a loss.
+    """
+    if objective.eta == 0:  # the start is the optimum
+        return OutputFit(coef, intercept, objective.dependence(coef), 0)
+    n_iter, largest, goes_on = 0, np.nan, True
+    while goes_on and n_iter < max_iter:
+        at = Coordinates.at(objective, coef, hessian, unit)
+        result = _descend(objective, at, coef, intercept, unit=unit, tol=tol, tell=tell,
+                         steps=min(ROUND, max_iter - n_iter))  # fmt: skip
+        coef, intercept = at.point(result.x, intercept)
+        n_iter, largest = n_iter + int(result.nit), float(np.abs(result.jac).max())
+        # A search for a step that fails may find one in other coordinates; if none, there is none.
+        goes_on = result.status != 0 and result.nit > 0
+    # Where rounding error ends it, the gradient is small, but not always as small as asked for.
+    if result.status != 0 and largest > 10 * tol:
+        warnings.warn(
+            f"the fit with a kernel on the output has not converged after {n_iter} steps "
+            f"(largest gradient {largest:.2g}); scale the features, or use a smaller eta or a "
+            "larger alpha",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return OutputFit(coef, intercept, objective.dependence(coef), n_iter)
+
+
+def _descend(
+    objective: OutputObjective, at: Coordinates, coef: Array, intercept: Array, *, unit: float,
+    tol: float, tell: Callable[[], Any], steps: int,
+) -> Any:  # fmt: skip
+    """Take so many steps of L-BFGS."""
+
+    def value(z: Array) -> tuple[float, Array]:
+        J, slope, slope_b = objective(*at.point(z, intercept))
+        return J / unit, at.slope(slope, slope_b) / unit
+
+    options = {
+        "maxiter": steps, "gtol": tol, "maxfun": 4 * steps, "maxcor": 20, "ftol": LEAST_FALL,
+    }  # fmt: skip
+    return minimize(  # type: ignore[call-overload]
+        value, at.start(coef, intercept), jac=True, method="L-BFGS-B", options=options,
+        callback=lambda _: tell() and None,
+    )  # fmt: skip

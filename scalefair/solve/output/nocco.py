@@ -20,9 +20,8 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 
 from scalefair._typing import Array
-from scalefair.solve.newton.model import spread
 from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.system import System, spread
 
 SCAN = np.logspace(-6, 9, 46)
 """Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h."""

@@ -14,35 +14,217 @@ weak, are all solved for equally well.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, svd
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular, svd
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
+from scalefair.moments.products import CrossMoments, StreamedGram
+from scalefair.penalties import Features
 from scalefair.solve.limit import Quadratic
-from scalefair.solve.ridge.conjugate import Progress, Sketch, block_cg, largest_norm
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
-from scalefair.solve.ridge.streamed import StreamedSystem
+from scalefair.solve.ridge.system import Directions, System
+
+RANK = 512
+"""Default rank of the preconditioner."""
+
+SAMPLE_ROWS = 4
+"""Rows of the sample that aims the preconditioner, per rank."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureGram:
+    """C of the features [φ, further blocks] as a product; `gram @ V` is one pass over the rows.
+
+    Only C_φ needs the pass: the moments know all other blocks. Not `centred`, it is ΦᵀΦ/n.
+    """
+
+    phi: StreamedGram
+    moments: CrossMoments
+    features: Features
+    centred: bool = True
+
+    def __len__(self) -> int:
+        return sum(self.moments.blocks[name] for name in self.features)
+
+    def __matmul__(self, V: Array) -> Array:
+        width, others = self.moments.blocks["phi"], self.features[1:]
+        product = self.phi @ V[:width]
+        if others:
+            sides = self.moments.covariance(self.features, others)
+            product = np.concatenate([product, sides[:width].T @ V[:width]]) + sides @ V[width:]
+        if not self.centred:
+            mean = self.moments.mean(*self.features)
+            product = product + np.outer(mean, mean @ V)
+        return product
+
+
+Operator = Callable[[Array], Array]
+"""V ↦ MV for V of shape (m, k)."""
+
+Progress = Callable[[int, float], Any]
+"""Called after every iteration with its number and the largest relative residual."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """UΛUᵀ ≈ C, of rank r; a preconditioner of C + αI for every α. r = 0 is none.
+
+    `values` (r,) are Λ, descending, `vectors` (m, r) are U, orthonormal.
+    """
+
+    values: Array
+    vectors: Array
+
+    @classmethod
+    def from_product(cls, probe: Array, product: Array) -> Sketch:
+        """Nyström's approximation Y(ΩᵀY)⁻¹Yᵀ from an orthonormal Ω and Y = CΩ, both (m, r).
+
+        A shift in the last digits of Y keeps ΩᵀY positive definite, and is taken off Λ again.
+        """
+        shift, shifted, lower = _shifted(probe, product)
+        half = solve_triangular(lower, shifted.T, lower=True, check_finite=False).T
+        vectors, roots, _ = svd(half, full_matrices=False, check_finite=False)
+        return cls(np.maximum(roots**2 - shift, 0.0), vectors)
+
+    def whiten(self, alpha: float) -> Operator:
+        """T = U (Λ + α)^(−1/2) Uᵀ + (λ_r + α)^(−1/2) (I − UUᵀ) as a function.
+
+        T(C + αI)T is near I, and its condition number about (λ_r + α)/α.
+        """
+        rest = 1.0 / np.sqrt(self.values.min(initial=self.largest) + alpha)
+        change = (1.0 / np.sqrt(self.values + alpha) - rest)[:, None]
+
+        def apply(V: Array) -> Array:
+            return np.asarray(rest * V + self.vectors @ (change * (self.vectors.T @ V)))
+
+        return apply
+
+    @property
+    def largest(self) -> float:
+        """Largest eigenvalue, 0 if there is none."""
+        return float(self.values.max(initial=0.0))
+
+
+def _shifted(probe: Array, product: Array) -> tuple[float, Array, Array]:
+    """Return the least shift σ that does, Y + σΩ, and the lower factor of Ωᵀ(Y + σΩ)."""
+    size = max(float(np.linalg.norm(product)), np.finfo(float).tiny)
+    # A shift beyond |Y| does for any Y. NaN would do too, as a factor of NaN.
+    for power in range(18) if np.isfinite(size) else ():
+        shift = float(np.finfo(float).eps) * size * 10.0**power
+        shifted = product + shift * probe
+        core = probe.T @ shifted
+        try:
+            return shift, shifted, np.asarray(np.linalg.cholesky((core + core.T) / 2), np.float64)
+        except LinAlgError:
+            continue
+    raise LinAlgError(
+        f"a product with the Gram matrix of the features has the norm {size}, and no shift makes "
+        "it positive definite; look for huge or missing values among the features"
+    )
+
+
+class Solved(NamedTuple):
+    """Solution of a block of systems, and the iterations it took."""
+
+    solution: Array
+    n_iter: int
+
+
+def block_cg(
+    operator: Operator, right: Array, tol: float, max_iter: int, progress: Progress | None = None
+) -> Solved:
+    """Solve M Z = B by conjugate gradients that share one Krylov space over all columns of B.
+
+    The residual is kept as QG with orthonormal Q, which stands columns that are equal, zero or
+    converged before the others. One step, with S the search directions and W = (SᵀMS)⁻¹:
+
+        Z ← Z + SWG,   Qρ ← Q − MSW (by QR),   G ← ρG,   S ← Q + Sρᵀ
+
+    until the norm of every column of the residual is below `tol`. M is symmetric positive definite.
+    """
+    Q, G = np.linalg.qr(right)
+    S, Z = Q, np.zeros_like(right)
+    n_iter = 0
+    while n_iter < max_iter and largest_norm(G) > tol:
+        MS = operator(S)
+        inner = S.T @ MS
+        try:
+            step = cho_factor((inner + inner.T) / 2, check_finite=False)
+        except LinAlgError:  # rounding error is all that is left of M along some direction
+            break
+        Z += S @ cho_solve(step, G, check_finite=False)
+        Q, turn = np.linalg.qr(Q - cho_solve(step, MS.T, check_finite=False).T)
+        G, S = turn @ G, Q + S @ turn.T
+        n_iter += 1
+        if progress is not None:
+            progress(n_iter, largest_norm(G))
+    return Solved(Z, n_iter)
+
+
+def largest_norm(columns: Array) -> float:
+    """Largest Euclidean norm of a column."""
+    return float(np.linalg.norm(columns, axis=0).max(initial=0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedSystem(System):
+    """A system whose Gram matrix is never formed: `gram @ V` is one pass over the rows."""
+
+    gram: FeatureGram  # type: ignore[assignment]  # all that it shares with an array is @
+
+    @classmethod
+    def stream(cls, moments: CrossMoments, phi: StreamedGram, **options: Any) -> StreamedSystem:
+        """Read the system off what `stream_moments` returned; options as in `System.build`."""
+        features = options.get("features", ("phi",))
+        if features[0] != "phi":
+            raise ValueError(f"features={features!r} must begin with 'phi', the block that streams")
+        gram = FeatureGram(phi, moments, features, options.get("fit_intercept", True))
+        return cls.build(moments, gram=gram, **options)
+
+    @cached_property
+    def covariance(self) -> FeatureGram:
+        """C_φ, centred; a product with it is one pass."""
+        return replace(self.gram, centred=True)
+
+    @property
+    def scale(self) -> Array:
+        """Diagonal of D^(−1/2), a column."""
+        return np.asarray(1.0 / np.sqrt(self.ridge)[:, None])
+
+    def scaled_gram(self, V: Array) -> Array:
+        """D^(−1/2) C D^(−1/2) V, one pass."""
+        return np.asarray(self.scale * (self.gram @ (self.scale * V)))
+
+    def sketch(self, rank: int | None = None, seed: int = 0) -> Sketch:
+        """Return a preconditioner, good for every α, from one pass of `rank` columns.
+
+        They are random, but first multiplied by the Gram matrix of a sample of the rows: that is
+        nearly as good as a second pass, and nearly free.
+        """
+        m = len(self.gram)
+        size = min(m, RANK if rank is None else rank)
+        if size == 0:
+            return Sketch(np.zeros(0), np.zeros((m, 0)))
+        probe = np.random.default_rng(seed).standard_normal((m, size))
+        sample = replace(self.gram, phi=self.gram.phi.sampled(SAMPLE_ROWS * size, seed))
+        probe = np.linalg.qr(replace(self, gram=sample).scaled_gram(probe))[0]
+        return Sketch.from_product(probe, self.scaled_gram(probe))
 
 
 class IterativeFit(NamedTuple):
     """Solutions at one α, and what they took.
 
-    Parameters
-    ----------
-    slice : AlphaSlice
-        Every η at this α. Its spectrum is that of the subspace in which all of these solutions
-        lie: it is good for this α only.
-    n_iter : int
-        Iterations, each one pass over the rows.
-    residual : float
-        Largest relative residual of all right-hand sides, from a last pass.
-    largest : float
-        Largest eigenvalue of the scaled Gram matrix, as far as the preconditioner knows.
+    The spectrum of `slice` is that of the subspace in which the solutions of all η lie: it is good
+    for this α only. Each of `n_iter` iterations is a pass over the rows. `residual` is the largest
+    relative one of all right-hand sides, and `largest` the largest eigenvalue of the scaled Gram
+    matrix, as far as the preconditioner knows.
     """
 
     slice: AlphaSlice
@@ -61,26 +243,14 @@ def solve_iterative(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> IterativeFit:
-    """Solve (C + αD + ηRRᵀ) β = c at one α and for every η, without forming C.
+    """Solve (C + αD + ηRRᵀ) β = c at one α > 0 and for every η, without forming C.
 
-    Parameters
-    ----------
-    system : StreamedSystem
-        The system.
-    alpha : float
-        α > 0.
-    sketch : Sketch or None
-        The preconditioner, which does not depend on α; None draws one.
-    tol : float
-        Relative residual to reach for each right-hand side, in the norm of the preconditioner.
-        Less than the rounding error of a product, machine precision times λ_max/α, may be out of
-        reach: the solver then stops where another pass does not help.
-    max_iter : int
-        Most iterations. A ConvergenceWarning says so if they are not enough.
-    seed : int
-        Seed of the sketch.
-    progress : callable or None
-        Called with the number of each iteration and the largest relative residual.
+    `sketch` is the preconditioner, which does not depend on α; None draws one. `tol` is the
+    relative residual to reach for each right-hand side, in the norm of the preconditioner. Less
+    than the rounding error of a product, machine precision times λ_max/α, may be out of reach: the
+    solver then stops where another pass does not help. A ConvergenceWarning says so if `max_iter`
+    iterations are not enough. `progress` is called with the number of each iteration and the
+    largest relative residual.
     """
     if not alpha > 0:
         raise ValueError(
@@ -93,7 +263,13 @@ def solve_iterative(
     residual = largest_norm(solved.residual)
     rounding = np.finfo(float).eps * (1 + sketch.largest / alpha)
     if residual > tol and (solved.n_iter >= max_iter or residual > rounding):
-        warnings.warn(_not_converged(solved.n_iter, residual, tol), ConvergenceWarning, 2)
+        warnings.warn(
+            f"the iterative solver stopped after {solved.n_iter} iterations at a relative residual "
+            f"of {residual:.2g}, above {tol:.2g}; raise max_iter, use a larger alpha, or "
+            "solver='direct'",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     return IterativeFit(_slice(whitened, solved), solved.n_iter, residual, sketch.largest)
 
 
@@ -166,42 +342,31 @@ def _slice(whitened: _Whitened, solved: _Solved) -> AlphaSlice:
     UᵀM⁻¹U is taken as UᵀZ + Zᵀ(U − MZ), whose error is the square of that of Z.
     """
     system, roots, t = whitened.system, whitened.roots[:, None], len(whitened.length)
-    Z = solved.Z[:, t:]
-    inner = whitened.basis.T @ solved.Z + Z.T @ solved.residual
+    inner = whitened.basis.T @ solved.Z + solved.Z[:, t:].T @ solved.residual
     strength, turn = positive_eigh(roots * _symmetric(inner[:, t:]) * roots.T)
     along = turn.T @ (roots * inner[:, :t] * whitened.length)
     values, vectors = positive_eigh(_symmetric(solved.Y.T @ solved.product))
-    basis = system.scale * (solved.Y @ vectors)
+    coordinates = solved.Y @ vectors
+    basis = system.scale * coordinates
     deviation = np.sqrt(values)
     if not system.fit_intercept:
         mean = basis.T @ system.mean
         deviation = thin_root(np.diag(values) - np.outer(mean, mean))
-    spectrum = Spectrum(
-        values,
-        basis,
-        basis.T @ system.target,
-        basis.T @ system.factor,
-        basis.T @ system.share_factor,
-        deviation,
-    )
-    ridge, directions = vectors[:t].T * whitened.length, vectors[t:].T @ (roots * turn)
-    size = solved.Y @ vectors
-    metric, width = size.T @ size, len(system.scale)
+    target, factor = basis.T @ system.target, basis.T @ system.factor
+    share_factor = basis.T @ system.share_factor
     return SubspaceSlice(
-        spectrum, whitened.alpha, ridge, directions, strength, along, metric, width
-    )
+        Spectrum(values, basis, target, factor, share_factor, deviation), whitened.alpha,
+        vectors[:t].T * whitened.length,
+        Directions(vectors[t:].T @ (roots * turn), strength, along),
+        metric=coordinates.T @ coordinates, width=len(system.scale),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class SubspaceSlice(AlphaSlice):
     """Solutions at one α in the subspace that they span.
 
-    Parameters
-    ----------
-    metric : array of shape (r, r)
-        |β|² of the coordinates, which are not orthonormal.
-    width : int
-        Number of features.
+    Its coordinates are not orthonormal: `metric` (r, r) has their |β|². `width` counts features.
     """
 
     metric: Array
@@ -229,10 +394,3 @@ class SubspaceSlice(AlphaSlice):
 
 def _symmetric(matrix: Array) -> Array:
     return (matrix + matrix.T) / 2
-
-
-def _not_converged(n_iter: int, residual: float, tol: float) -> str:
-    return (
-        f"the iterative solver stopped after {n_iter} iterations at a relative residual of "
-        f"{residual:.2g}, above {tol:.2g}; raise max_iter, use a larger alpha, or solver='direct'"
-    )

@@ -1,21 +1,34 @@
-"""The whole (α, η) grid from one eigendecomposition of the moments.
+"""The whole (α, η) grid from one eigendecomposition of the moments, on all rows or fold by fold.
 
 C = QΛQᵀ once, O(m³). Per α one q×q eigenproblem of R'ᵀ(Λ + α)⁻¹R' with R' = QᵀR, O(mq² + q³).
-Then O(mq) per η.
+Then O(mq) per η. Held-out errors and shares come from the moments of the folds, without the rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
 from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
+from scalefair.moments import Moments
+from scalefair.penalties import attribute
+from scalefair.penalties.share import (
+    ShareEstimate,
+    held_out_shares,
+    mean_and_error,
+    variance_of,
+    worst_of,
+)
 from scalefair.solve.limit import Quadratic, path_shares
-from scalefair.solve.ridge.primal import gain
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.system import Directions, System, gain, rescale
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,22 +77,23 @@ class Spectrum:
                 "or fewer features"
             )
         ridge = self.target / shrunk[:, None]
-        solved = self.factor / shrunk[:, None]
-        strength, turn = positive_eigh((self.factor.T @ solved + solved.T @ self.factor) / 2)
-        along = turn.T @ (self.factor.T @ ridge)
-        return AlphaSlice(self, alpha, ridge, solved @ turn, strength, along)
+        directions = Directions.of(self.factor, self.factor / shrunk[:, None], ridge)
+        return AlphaSlice(self, alpha, ridge, directions)
 
 
 @dataclass(frozen=True, eq=False)
 class AlphaSlice:
-    """Solutions at one α: β'(η) = ridge − directions · gain(η, strength) · along."""
+    """Solutions at one α: β'(η) = ridge − vectors · gain(η, strength) · along."""
 
     spectrum: Spectrum
     alpha: float
     ridge: Array
-    directions: Array
-    strength: Array
-    along: Array
+    directions: Directions
+
+    @property
+    def strength(self) -> Array:
+        """RᵀA⁻¹R in its eigenbasis."""
+        return self.directions.strength
 
     @property
     def n_penalized(self) -> int:
@@ -93,8 +107,9 @@ class AlphaSlice:
 
     def coordinates(self, etas: Array) -> Array:
         """β' for each η, shape (E, m, t)."""
-        weighted = gain(np.atleast_1d(etas), self.strength)[:, :, None] * self.along
-        return np.asarray(self.ridge - np.matmul(self.directions, weighted))
+        vectors, strength, along = self.directions
+        weighted = gain(np.atleast_1d(etas), strength)[:, :, None] * along
+        return np.asarray(self.ridge - np.matmul(vectors, weighted))
 
     def coef(self, etas: Array) -> Array:
         """β for each η, shape (E, m, t)."""
@@ -115,3 +130,147 @@ class AlphaSlice:
 def grid(spectrum: Spectrum, alphas: Array, etas: Array) -> Array:
     """β for every α and η, shape (A, E, m, t)."""
     return np.stack([spectrum.at(alpha).coef(etas) for alpha in alphas])
+
+
+@dataclass(frozen=True, eq=False)
+class GridScores:
+    """Held-out scores of every (α, η), one row per fold; arrays of shape (K, A, E).
+
+    Parameters
+    ----------
+    mse : array
+        Mean squared error on the held-out fold, averaged over the targets.
+    share : array
+        Held-out share, corrected for chance and not yet floored at 0.
+    """
+
+    mse: Array
+    share: Array
+
+    def __getitem__(self, index: Any) -> GridScores:
+        """Return the scores of some alphas or etas, of all folds."""
+        return GridScores(self.mse[(slice(None), *index)], self.share[(slice(None), *index)])
+
+
+class FoldFits:
+    """The training systems of K folds, decomposed once, ready for any grid.
+
+    Parameters
+    ----------
+    folds : sequence of K moments
+        Each is left out once.
+    always : Moments or None
+        Rows that no fold holds; they always train.
+    rescaled : bool
+        Score β ← aβ with the a of least training error, as a fit under a limit is.
+    **system
+        As for `System.build`.
+    """
+
+    def __init__(
+        self,
+        folds: Sequence[Moments],
+        always: Moments | None = None,
+        *,
+        rescaled: bool = False,
+        **system: Any,
+    ) -> None:
+        self._folds, self._rescaled = folds, rescaled
+        # The training moments are added up, never subtracted from the total: that would cancel.
+        rest = [] if always is None else [always]
+        self._systems = [
+            System.build(reduce(add, [*folds[:k], *folds[k + 1 :], *rest]), **system)
+            for k in range(len(folds))
+        ]
+        self._spectra = [Spectrum.of(system) for system in self._systems]
+
+    def score(self, alphas: Array, etas: Array) -> GridScores:
+        """Fit on the other folds, score on the one left out, for the whole grid."""
+        errors, shares = [], []
+        for fold, system, spectrum in zip(self._folds, self._systems, self._spectra, strict=True):
+            coef = grid(spectrum, alphas, etas)
+            if self._rescaled:
+                # Without penalty the limit is not active, and the ridge fit stays as it is.
+                coef = np.where((etas > 0)[:, None, None], rescale(system, coef), coef)
+            m, t = coef.shape[2:]
+            B = np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
+            variance = variance_of(fold, system.features, B).reshape(-1, t)
+            errors.append(squared_errors(system, B, variance, fold).mean(axis=1))
+            if attribute(fold) is not None:
+                shares.append(held_out_shares(fold, system.features, B, t))
+        shape = (len(self._folds), len(alphas), len(etas))
+        worst = worst_of(shares) if shares else np.full(shape, np.nan)
+        return GridScores(np.reshape(errors, shape), worst.reshape(shape))
+
+    def constant_errors(self) -> Array:
+        """Held-out error of the best constant of the other folds, shape (K,)."""
+        errors = []
+        for fold, system in zip(self._folds, self._systems, strict=True):
+            none = np.zeros((len(system.gram), system.target.shape[1]))
+            variance = np.zeros((1, none.shape[1]))
+            errors.append(squared_errors(system, none, variance, fold).mean())
+        return np.array(errors)
+
+
+def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Array:
+    """Var(y) − 2βᵀC_φy + βᵀC_φβ plus the squared mean error on some rows, shape (G, t).
+
+    `fitted` is where the G predictors B, of shape (m, G·t), come from: it knows their intercepts.
+    `variance`, of shape (G, t), is βᵀC_φβ on the rows of the moments `on`.
+    """
+    t = variance.shape[1]
+    cross = on.covariance(fitted.features, "y")
+    linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), cross)
+    spread = np.diagonal(on.covariance("y", "y")) - 2 * linear + variance
+    gap = on.mean("y") - (on.mean(*fitted.features) @ B).reshape(-1, t)
+    if fitted.fit_intercept:
+        gap = gap - fitted.moments.mean("y") + (fitted.mean @ B).reshape(-1, t)
+    return np.asarray(np.maximum(spread, 0.0) + gap**2)
+
+
+class Choice(NamedTuple):
+    """Position of the chosen (α, η) in the grid."""
+
+    alpha: int
+    eta: int
+
+
+def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
+    """Return the largest η whose error, at its own best α, is within one error of the best.
+
+    α is chosen anew for each η: one chosen at η = 0 ruins the fair end of the path.
+    """
+    mean, error = mean_and_error(scores.mse)
+    alpha = np.argmin(mean, axis=0)
+    best = np.min(mean, axis=0)
+    winner = int(np.argmin(best))
+    bound = best[winner] + error[alpha[winner], winner]
+    allowed = np.flatnonzero(best <= bound)
+    eta = int(allowed[np.argmax(etas[allowed])])
+    return Choice(int(alpha[eta]), eta)
+
+
+def best_within_limit(scores: GridScores, unfairness: float) -> Choice | None:
+    """Return the least error whose held-out share is within the limit; None if there is none.
+
+    The share is within it where its mean over the folds and half a standard error are. A constant
+    prediction has no share, and is not on the grid: the caller compares with it.
+    """
+    return _least_error(scores, ShareEstimate.of(scores.share).is_within(unfairness))
+
+
+def best_without_share(scores: GridScores, etas: Array) -> Choice | None:
+    """Return the least error at η = ∞, where nothing is left to explain; its share is not tested.
+
+    The corrected share of a predictor without any is below 0 as often as above.
+    """
+    defined = ~np.isnan(scores.share.mean(axis=0))
+    return _least_error(scores, defined & np.isinf(etas))
+
+
+def _least_error(scores: GridScores, allowed: NDArray[np.bool_]) -> Choice | None:
+    if not allowed.any():
+        return None
+    mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
+    position = np.unravel_index(np.argmin(mean), mean.shape)
+    return Choice(int(position[0]), int(position[1]))

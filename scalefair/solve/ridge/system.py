@@ -1,18 +1,26 @@
-"""The linear system of the fair ridge, read off the moments, and what a solution of it is worth."""
+"""The linear system of the fair ridge, read off the moments, and what its solutions have in common.
+
+    (C + αD + ηRRᵀ) β = c,    β(η) = A⁻¹c − A⁻¹R (1/η + RᵀA⁻¹R)⁻¹ RᵀA⁻¹c,    A = C + αD
+
+ηRRᵀ is never formed: at η = 1e8 it would swallow eight digits of C. η = ∞ is allowed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from scalefair._linalg import thin_root
+from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties import PENALTIES, Features, attribute, normalized
-from scalefair.penalties.share import is_constant, share_of_variance, size_of_block
+from scalefair.penalties.share import share_of_variance, size_of_block
+
+NULL = 1e-13
+"""Penalty directions below this share of the strongest are numerically none."""
 
 
 class Solution(NamedTuple):
@@ -60,21 +68,27 @@ class System:
         cls,
         moments: Moments,
         *,
+        gram: Any = None,
         penalty: str = "normalized",
         eps: float | None = None,
         fit_intercept: bool = True,
         features: Features = ("phi",),
         ridge: Array | None = None,
-    ) -> System:
+    ) -> Self:
         """Read the system off the moments; without a block "psi" there is no penalty."""
-        gram = moments.covariance(features, features)
+        mean = moments.mean(*features)
         target = moments.covariance(features, "y")
         if not fit_intercept:
-            mean = moments.mean(*features)
-            gram = gram + np.outer(mean, mean)
             target = target + np.outer(mean, moments.mean("y"))
-        factor, share_factor = both_factors(moments, penalty, eps, features)
-        ridge = np.ones(len(gram)) if ridge is None else ridge
+        if gram is None:
+            gram = moments.covariance(features, features)
+            gram = gram if fit_intercept else gram + np.outer(mean, mean)
+        share_factor = factor = np.zeros((len(mean), 0))
+        if attribute(moments) is not None:
+            share_factor = factor = normalized(moments, None, features)
+            if eps is not None or PENALTIES[penalty] is not normalized:
+                factor = PENALTIES[penalty](moments, eps, features)
+        ridge = np.ones(len(mean)) if ridge is None else ridge
         return cls(moments, gram, target, factor, share_factor, ridge, fit_intercept, features)
 
     @property
@@ -91,6 +105,8 @@ class System:
     @cached_property
     def covariance(self) -> Any:
         """C_φ, centred also where the Gram matrix is not; all that is asked of it is a product."""
+        if self.fit_intercept:
+            return self.gram
         return self.moments.covariance(self.features, self.features)
 
     @cached_property
@@ -111,25 +127,66 @@ class System:
         return float(share_of_variance(explained, self.variance(coef), size))
 
 
-def both_factors(
-    moments: Moments, penalty: str, eps: float | None, features: Features
-) -> tuple[Array, Array]:
-    """R of the penalty and R of the share; without sensitive attributes they have no columns."""
-    if attribute(moments) is None:
-        none = np.zeros((sum(moments.blocks[name] for name in features), 0))
-        return none, none
-    share_factor = normalized(moments, None, features)
-    same = PENALTIES[penalty] is normalized and eps is None
-    return share_factor if same else PENALTIES[penalty](moments, eps, features), share_factor
+def gain(eta: Array | float, strength: Array) -> Array:
+    """1 / (1/η + s), what Woodbury multiplies each direction of strength s ≥ 0 with.
+
+    η = ∞ is the limit 1/s. Directions too weak to be told from none get 0 there: the penalty
+    cannot reach them.
+    """
+    eta = np.asarray(eta, dtype=float)
+    with np.errstate(divide="ignore", over="ignore"):  # of the smallest numbers, too, it is ∞
+        inverse = 1.0 / eta[..., None]
+    weak = strength <= NULL * strength.max(initial=0.0)
+    nothing = (eta[..., None] == 0) | ((inverse == 0) & weak)
+    return np.where(nothing, 0.0, 1.0 / np.where(nothing, 1.0, inverse + strength))
 
 
-def best_scale(system: System, coef: Array) -> Array:
+class Directions(NamedTuple):
+    """β(η) = A⁻¹c − vectors · gain(η, strength) · along: Woodbury's identity in the eigenbasis.
+
+    `vectors` (m, q) are A⁻¹R turned, `strength` (q,) the eigenvalues of RᵀA⁻¹R, and `along` (q, t)
+    says how far A⁻¹c goes along each.
+    """
+
+    vectors: Array
+    strength: Array
+    along: Array
+
+    @classmethod
+    def of(cls, factor: Array, solved: Array, coef: Array) -> Directions:
+        """Decompose RᵀA⁻¹R, from R, A⁻¹R and A⁻¹c."""
+        inner = factor.T @ solved
+        strength, turn = positive_eigh((inner + inner.T) / 2)
+        return cls(solved @ turn, strength, turn.T @ (factor.T @ coef))
+
+    def step(self, eta: float) -> Array:
+        """Return what the penalty takes away, A⁻¹c − β(η)."""
+        return np.asarray(self.vectors @ (gain(eta, self.strength)[:, None] * self.along))
+
+
+def best_scale(coef: Array, product: Array, target: Array, size: float = 0.0) -> Array:
     """a = tr(cᵀβ)/tr(βᵀCβ), the scale of least error, for each β of shape (..., m, t).
 
-    It is free under a limit on the share, which does not depend on it. A constant f keeps its
-    scale: there is only rounding error to blow up.
+    It is free under a limit on the share, which does not depend on it. A constant f, beside y of
+    mean square `size`, keeps its scale: there is only rounding error to blow up.
     """
-    norm = np.einsum("...mt,...mt->...", coef, np.matmul(system.gram, coef))
-    along = np.einsum("...mt,mt->...", coef, system.target)
-    constant = is_constant(norm, size_of_block(system.moments, "y"))
-    return np.where(constant, 1.0, along / np.where(constant, 1.0, norm))
+    norm = np.einsum("...mt,...mt->...", coef, product)
+    along = np.einsum("...mt,mt->...", coef, target)
+    return np.nan_to_num(share_of_variance(along, norm, size), nan=1.0)
+
+
+def rescale(system: System, coef: Array) -> Array:
+    """β ← aβ with the scale of least error, for each β of shape (..., m, t)."""
+    product = np.matmul(system.gram, coef)
+    scale = best_scale(coef, product, system.target, size_of_block(system.moments, "y"))
+    return np.asarray(coef * scale[..., None, None])
+
+
+def spread(system: System) -> float:
+    """Standard deviation of y, or its root mean square without intercept; 1 where y is 0.
+
+    It is no less than the rounding error of y.
+    """
+    mean_counts = 1e-24 if system.fit_intercept else 1.0
+    variance, mean = np.diagonal(system.moments.covariance("y", "y")), system.moments.mean("y")
+    return float(np.sqrt(np.sum(variance + mean_counts * mean**2))) or 1.0

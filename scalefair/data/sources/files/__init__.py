@@ -1,23 +1,39 @@
 """Tables on disk and in remote stores: parquet and csv, whole or streamed. The home of pyarrow."""
 
-from scalefair.data.sources.files._pieces import Piece, pieces_of, read_piece
-from scalefair.data.sources.files._scan import Scan, scan_csv, scan_parquet
-from scalefair.data.sources.files._source import FileSource, open_files
-from scalefair.data.sources.files._table import beside, read_table
-from scalefair.data.sources.files._write import check_ending, write_csv, write_tables
+from scalefair.data.sources.files.base import Piece
+from scalefair.data.sources.files.csv import CSV_ENDINGS
+from scalefair.data.sources.files.parquet import PARQUET_ENDINGS
+from scalefair.data.sources.files.scan import (
+    FileSource,
+    Scan,
+    pieces_of,
+    read_piece,
+    scan_csv,
+    scan_parquet,
+)
+from scalefair.data.sources.files.tables import (
+    beside,
+    check_ending,
+    read_table,
+    to_pandas,
+    write_csv,
+    write_tables,
+)
 
 __all__ = [
+    "CSV_ENDINGS",
+    "PARQUET_ENDINGS",
     "FileSource",
     "Piece",
     "Scan",
     "beside",
     "check_ending",
-    "open_files",
     "pieces_of",
     "read_piece",
     "read_table",
     "scan_csv",
     "scan_parquet",
+    "to_pandas",
     "write_csv",
     "write_tables",
 ]

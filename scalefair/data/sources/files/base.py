@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs
@@ -15,7 +16,15 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from scalefair.data.frames import Kind, column_kinds
-from scalefair.data.sources.files._paths import Found, first_repeated
+from scalefair.data.sources.files.paths import Listing, first_repeated
+
+
+class Piece(NamedTuple):
+    """Row groups first..stop−1 of one file, or the lines that begin in its bytes first..stop−1."""
+
+    file: int
+    first: int
+    stop: int
 
 
 class Files(ABC):
@@ -23,15 +32,15 @@ class Files(ABC):
 
     Parameters
     ----------
-    found : Found
+    listing : Listing
         The files in the order of their rows.
     """
 
     expected: str
     """What a readable file is, for error messages."""
 
-    def __init__(self, found: Found) -> None:
-        self.found = found
+    def __init__(self, listing: Listing) -> None:
+        self.listing = listing
 
     @property
     @abstractmethod
@@ -44,9 +53,14 @@ class Files(ABC):
         """Rows of all files, None where only a pass can tell."""
 
     @property
+    def found(self) -> Listing:
+        """The listing, by its old name."""
+        return self.listing
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """What two of them have in common if they read the same rows."""
-        return type(self), self.found.names
+        return type(self), self.listing.names
 
     @abstractmethod
     def _type(self, column: str) -> pa.DataType:
@@ -58,6 +72,14 @@ class Files(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """Yield some columns of one file, about `rows` rows at a time."""
 
+    @abstractmethod
+    def _cuts(self, number: int, rows: int, size: int) -> Sequence[int]:
+        """Return where the pieces of a file begin and end: 0, …, its row groups or bytes."""
+
+    @abstractmethod
+    def _read_piece(self, piece: Piece, columns: list[str]) -> pa.Table:
+        """Return some columns of a piece of a file."""
+
     @property
     def columns(self) -> list[str]:
         """Names of all columns: those of the files, then those that the folders give."""
@@ -66,14 +88,14 @@ class Files(ABC):
     @cached_property
     def _key_types(self) -> dict[str, pa.DataType]:
         """Columns that the folders give, for instance a=1: whole numbers, otherwise text."""
-        names = dict.fromkeys(name for keys in self.found.keys for name in keys)
-        values = {name: [keys.get(name) for keys in self.found.keys] for name in names}
+        names = dict.fromkeys(name for keys in self.listing.keys for name in keys)
+        values = {name: [keys.get(name) for keys in self.listing.keys] for name in names}
         return {n: _key_type(v) for n, v in values.items() if n not in self.names}
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the types in which `columns` are given, the same for all files."""
         from_folders = [name for name in columns if name in self._key_types]
-        for where, keys in zip(self.found.names, self.found.keys, strict=True):
+        for where, keys in zip(self.listing.names, self.listing.keys, strict=True):
             for name in from_folders:
                 if name not in keys:
                     raise ValueError(missing_column(where, name))
@@ -98,17 +120,31 @@ class Files(ABC):
         parallel : bool
             Whether pyarrow may use threads of its own.
         """
-        schema = self.schema(columns)
-        # Where the folders give all that is asked for, one column is read to count the rows.
-        inside = [name for name in columns if name not in self._key_types] or self.names[:1]
+        schema, inside = self.schema(columns), self._stored(columns)
         size = rows * max(1, 16384 // rows)
-        for number, where in enumerate(self.found.names):
-            with explained(where, self.expected):
+        for number, where in enumerate(self.listing.names):
+            with content_errors(where, self.expected):
                 for table in regrouped(self._batches(number, inside, size, parallel), rows):
                     yield where, self._completed(table, number, schema)
 
+    def _stored(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns to read; where the folders give all, one is read to count the rows."""
+        return [name for name in columns if name not in self._key_types] or self.names[:1]
+
+    def pieces(self, rows: int, size: int) -> list[Piece]:
+        """Return pieces of at least so many rows or bytes, where a file has them, in order."""
+        numbers = range(len(self.listing.paths))
+        return [Piece(i, *span) for i in numbers for span in pairwise(self._cuts(i, rows, size))]
+
+    def read_piece(self, columns: Sequence[str], piece: Piece) -> pa.Table:
+        """Return some columns of one piece."""
+        schema = self.schema(columns)
+        with content_errors(self.listing.names[piece.file], self.expected):
+            table = self._read_piece(piece, self._stored(columns))
+        return self._completed(table, piece.file, schema)
+
     def _completed(self, table: pa.Table, number: int, schema: pa.Schema) -> pa.Table:
-        keys = self.found.keys[number]
+        keys = self.listing.keys[number]
         arrays = [
             _constant(keys[field.name], field.type, table.num_rows)
             if field.name in self._key_types
@@ -183,7 +219,7 @@ def arrow_filesystem(fs: Any) -> Any:
 
 
 @contextmanager
-def explained(where: Any, expected: str) -> Iterator[None]:
+def content_errors(where: Any, expected: str) -> Iterator[None]:
     """Turn pyarrow's complaints about the content into a ValueError that names the file."""
     try:
         yield

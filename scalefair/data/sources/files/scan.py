@@ -1,18 +1,24 @@
-"""Columns of files that are read when a fit or a prediction needs them."""
+"""Columns of files that are read when a fit or a prediction needs them, streamed or in pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from scalefair._typing import Chunk
+from scalefair.data import frames
 from scalefair.data.frames import Kind, resolve_columns
-from scalefair.data.sources.files._base import Files, no_rows
-from scalefair.data.sources.files._csv import CSV_ENDINGS, CsvFiles
-from scalefair.data.sources.files._parquet import PARQUET_ENDINGS, ParquetFiles
-from scalefair.data.sources.files._paths import PathOrPaths, find_files
+from scalefair.data.sources.base import ARGUMENTS, ChunkSource, targets, weights
+from scalefair.data.sources.files.base import Files, Piece, no_rows
+from scalefair.data.sources.files.csv import CSV_ENDINGS, CsvFiles
+from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, ParquetFiles
+from scalefair.data.sources.files.paths import PathOrPaths, find_files
+
+PIECE_ROWS, PIECE_BYTES = 2**17, 2**25
+"""Rows of parquet and bytes of csv from which on a piece is long enough."""
 
 Chosen = str | int | Iterable[str | int]
 
@@ -77,7 +83,7 @@ class Scan:
         """Return all rows, in memory; a table without rows is a ValueError."""
         tables = [table for _, table in self.files.tables(self.selected, 2**16)]
         if not tables:
-            raise ValueError(no_rows(self.files.found.names))
+            raise ValueError(no_rows(self.files.listing.names))
         return pa.concat_tables(tables)
 
     def count_rows(self) -> int:
@@ -100,7 +106,7 @@ class Scan:
     __iter__ = None
 
     def __repr__(self) -> str:
-        names = self.files.found.names
+        names = self.files.listing.names
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         shown = ", ".join(self.selected[:8]) + (", ..." if len(self.selected) > 8 else "")
         return f"<Scan of {names[0]}{more}: {len(self.selected)} columns {shown}>"
@@ -177,10 +183,126 @@ def scan_csv(
     -------
     Scan
     """
-    found = find_files(path, filesystem, CSV_ENDINGS)
-    return _scan(CsvFiles(found, column_types or {}, delimiter), columns)
+    listing = find_files(path, filesystem, CSV_ENDINGS)
+    return _scan(CsvFiles(listing, column_types or {}, delimiter), columns)
 
 
 def _scan(files: Files, columns: Chosen | None) -> Scan:
     scan = Scan(files, tuple(files.columns))
     return scan if columns is None else scan[columns]
+
+
+class FileSource(ChunkSource):
+    """Rows of a scan, read once per pass, whatever parts their columns belong to.
+
+    Parameters
+    ----------
+    x : Scan
+        Inputs.
+    s, y : Scan or array-like of shape (n,) or (n, ·), or None
+        Sensitive attributes, targets. Scans must be selections of the files of `x`; what is in
+        memory has one row for each row of the files, in their order.
+    weight : Scan of one column, array-like of shape (n,), or None
+        Row weights.
+    c : Scan or array-like of shape (n,) or (n, ·), or None
+        Control features; columns may be those of another part, too.
+    names : dict
+        What the user calls the parts, for errors.
+    n_threads : int or None
+        Chunks in flight at once; None: one per core that BLAS may use.
+    """
+
+    def __init__(
+        self,
+        x: Scan,
+        s: Any = None,
+        y: Any = None,
+        weight: Any = None,
+        c: Any = None,
+        *,
+        names: Mapping[str, str] = ARGUMENTS,
+        n_threads: int | None = None,
+    ) -> None:
+        self.n_threads = n_threads
+        if not isinstance(x, Scan):
+            raise TypeError(f"X is a {type(x).__name__}; expected a Scan (scalefair.scan_parquet)")
+        self.x, self._names = x, names
+        self._parts = {"x": x, "s": s, "y": y, "weight": weight, "c": c}
+        scans = [part for part in self._parts.values() if isinstance(part, Scan)]
+        self._columns = list(dict.fromkeys(name for scan in scans for name in scan.columns))
+        for name, part in self._parts.items():
+            if isinstance(part, Scan):
+                self._check_scan(name, part)
+        if self.n_rows is not None:
+            self._check_lengths(self.n_rows)
+
+    def _check_scan(self, part: str, scan: Scan) -> None:
+        name = self._names[part]
+        if scan.files.key != self.x.files.key:
+            raise ValueError(
+                f"{name} is a scan of other files than {self._names['x']} ({scan!r} and "
+                f"{self.x!r}); select the columns of one scan: data = scan_parquet(path); "
+                "data.drop('y'), data['y']"
+            )
+        kinds = scan.kinds  # refuses columns that no encoder can read
+        if part in ("y", "weight") and "categorical" in kinds.values():
+            text = [column for column, kind in kinds.items() if kind == "categorical"]
+            raise ValueError(f"{name}: column {text[0]!r} is text; expected numbers: convert it")
+        if part == "weight" and len(kinds) > 1:
+            raise ValueError(f"{name} has the columns {scan.columns}; expected one column")
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, None where only a pass can tell."""
+        return self.x.n_rows
+
+    def _read(self, rows: int) -> Iterator[Chunk]:
+        row = 0
+        parallel = self.n_threads != 1
+        for where, table in self.x.files.tables(self._columns, rows, parallel=parallel):
+            yield self._chunk(table, row, where)
+            row += table.num_rows
+        self._check_lengths(row)
+
+    def _chunk(self, table: pa.Table, row: int, where: str) -> Chunk:
+        x, s, y, weight, c = (self._part(part, table, row) for part in self._parts)
+        return Chunk(x, s, targets(y, where, row), weights(weight, where, row), row, where, c)
+
+    def _part(self, name: str, table: pa.Table, row: int) -> Any:
+        part = self._parts[name]
+        if isinstance(part, Scan):
+            return table.select(part.columns)
+        if part is None:
+            return None
+        stop = row + table.num_rows
+        if frames.n_rows(part) < stop:
+            raise self._other_length(name, f"at least {stop}")
+        return frames.slice_rows(part, row, stop)
+
+    def _check_lengths(self, n: int) -> None:
+        if n == 0:
+            raise ValueError(no_rows(self.x.files.listing.names))
+        for name, part in self._parts.items():
+            if part is not None and not isinstance(part, Scan) and frames.n_rows(part) != n:
+                raise self._other_length(name, str(n))
+
+    def _other_length(self, name: str, rows: str) -> ValueError:
+        return ValueError(
+            f"{self._names[name]} has {frames.n_rows(self._parts[name])} rows but the files of "
+            f"{self._names['x']} have {rows}; give one row for each row of the files, in the same "
+            "order, or a column of the files"
+        )
+
+
+def pieces_of(scan: Scan, *, rows: int = PIECE_ROWS, size: int = PIECE_BYTES) -> list[Piece]:
+    """Return the pieces of the files of a scan, in the order of their rows.
+
+    Row groups of parquet are not cut. A compressed csv is one piece; in others a line break inside
+    quotes is taken for the end of a row.
+    """
+    return scan.files.pieces(rows, size)
+
+
+def read_piece(scan: Scan, piece: Piece) -> pa.Table:
+    """Return the rows of one piece."""
+    return scan.files.read_piece(scan.selected, piece)

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet
 from fsspec.implementations.local import LocalFileSystem
 
-from scalefair.data.sources.files._base import (
+from scalefair.data.sources.files.base import (
     Files,
+    Piece,
     arrow_filesystem,
     changed,
     check_unique,
-    explained,
+    content_errors,
     kind_of,
     missing_column,
 )
@@ -48,13 +49,13 @@ class ParquetFiles(Files):
     @cached_property
     def _footers(self) -> list[Footer]:
         with ThreadPoolExecutor(8) as pool:  # mostly waiting for the disk or the network
-            return [self._first, *pool.map(self._footer, range(1, len(self.found.paths)))]
+            return [self._first, *pool.map(self._footer, range(1, len(self.listing.paths)))]
 
     @cached_property
     def _schemas(self) -> dict[pa.Schema, str]:
         """Each schema that occurs, with the first file that has it."""
         first: dict[pa.Schema, str] = {}
-        for footer, where in zip(self._footers, self.found.names, strict=True):
+        for footer, where in zip(self._footers, self.listing.names, strict=True):
             if footer.schema not in first:
                 check_unique(where, footer.schema.names)
                 first[footer.schema] = where
@@ -63,7 +64,7 @@ class ParquetFiles(Files):
     @property
     def names(self) -> list[str]:
         """Names of the columns in the first file."""
-        names = check_unique(self.found.names[0], self._first.schema.names)
+        names = check_unique(self.listing.names[0], self._first.schema.names)
         return [name for name in names if not is_index(name)]
 
     @property
@@ -74,18 +75,18 @@ class ParquetFiles(Files):
     def _open(self, number: int) -> pa.parquet.ParquetFile:
         # pre_buffer would read whole row groups, and mapped memory ends the process if the file
         # is cut short meanwhile.
-        fs = self.found.filesystem
+        fs = self.listing.filesystem
         size = _BUFFER if isinstance(fs, LocalFileSystem) else _REMOTE_BUFFER
         return pa.parquet.ParquetFile(
-            self.found.paths[number],
+            self.listing.paths[number],
             filesystem=arrow_filesystem(fs),
             buffer_size=size,
             pre_buffer=False,
         )
 
     def _footer(self, number: int) -> Footer:
-        where = self.found.names[number]
-        with explained(where, self.expected), self._open(number) as file:
+        where = self.listing.names[number]
+        with content_errors(where, self.expected), self._open(number) as file:
             return self._read_footer(file)
 
     def _read_footer(self, file: pa.parquet.ParquetFile) -> Footer:
@@ -104,8 +105,25 @@ class ParquetFiles(Files):
     ) -> Iterator[pa.RecordBatch]:
         with self._open(number) as file:
             if self._read_footer(file) != self._footers[number]:
-                raise changed(self.found.names[number])
+                raise changed(self.listing.names[number])
             yield from file.iter_batches(rows, columns=columns, use_threads=parallel)
+
+    def _cuts(self, number: int, rows: int, size: int) -> list[int]:  # noqa: ARG002
+        """Return the row groups at which pieces begin, and the end; groups are not cut."""
+        with content_errors(self.listing.names[number], self.expected), self._open(number) as file:
+            groups = range(file.metadata.num_row_groups)
+            counts = [file.metadata.row_group(i).num_rows for i in groups]
+        cuts, left = [0], rows
+        for i, count in enumerate(counts):
+            if count > left and i > cuts[-1]:
+                cuts.append(i)
+                left = rows
+            left -= count
+        return [*cuts, len(counts)] if counts else []
+
+    def _read_piece(self, piece: Piece, columns: list[str]) -> pa.Table:
+        with self._open(piece.file) as file:
+            return file.read_row_groups([*range(piece.first, piece.stop)], columns=columns)
 
 
 def _with_categories(schema: pa.Schema) -> pa.Schema:

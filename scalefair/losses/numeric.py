@@ -1,4 +1,7 @@
-"""Losses of the residual r = y − f: squared, Huber and quantile."""
+"""Losses of numbers: squared, Huber and quantile of the residual r = y − f; Poisson and gamma.
+
+The last two are for numbers that are not negative, with a logarithmic link.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from scalefair._typing import Array
-from scalefair.losses.base import Loss, Start, one_score_start
+from scalefair.losses.base import Loss, Start, check_domain, one_score_start
 
 WIDTHS = 20
 """Widths of the quantile loss, left open, in a standard deviation of y."""
@@ -55,8 +58,8 @@ class Huber(Loss):
 
     def fitted(self, y: Array, weight: Array | None) -> Huber:
         """Find δ if it is left open."""
-        found = 1.345 * robust_deviation(y, weight) if self.delta is None else self.delta
-        return replace(self, delta=_positive("delta", found))
+        delta = 1.345 * robust_deviation(y, weight) if self.delta is None else self.delta
+        return replace(self, delta=_positive("delta", delta))
 
     @property
     def _delta(self) -> float:
@@ -107,8 +110,8 @@ class Quantile(Loss):
         """Find h if it is left open."""
         if not (isinstance(self.level, Real) and 0.0 < self.level < 1.0):
             raise ValueError(f"level={self.level!r} must be between 0 and 1, such as 0.5 or 0.9")
-        found = robust_deviation(y, weight) / WIDTHS if self.width is None else self.width
-        return replace(self, width=_positive("width", found))
+        width = robust_deviation(y, weight) / WIDTHS if self.width is None else self.width
+        return replace(self, width=_positive("width", width))
 
     @property
     def _width(self) -> float:
@@ -137,6 +140,72 @@ class Quantile(Loss):
         """The least-squares fit, with the curvature of a normal density 20 widths wide."""
         density = 0.4 / (WIDTHS * self._width)
         return one_score_start(float(mean[0]), -density, density)._replace(exact=False)
+
+
+@dataclass(frozen=True)
+class Poisson(Loss):
+    """V = exp f − yf for y ≥ 0; f is the log of the mean."""
+
+    def value(self, f: Array, y: Array) -> Array:
+        """exp f − yf."""
+        return _exp(f) - y * f
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        """exp f − y."""
+        return _exp(f) - y
+
+    def curvature(self, f: Array, y: Array) -> Array:  # noqa: ARG002
+        """exp f."""
+        return _exp(f)
+
+    def inverse_link(self, f: Array) -> Array:
+        """exp f."""
+        return _exp(f)
+
+    def check_targets(self, y: Array) -> None:
+        """Not negative."""
+        remedy = "use the huber or quantile loss for numbers of any sign"
+        check_domain(self, y, (y >= 0) & np.isfinite(y), "finite numbers ≥ 0", remedy)
+
+    def scale(self, mean: Array, spread: float) -> float:  # noqa: ARG002
+        """1, or what one row of a large count leaves open of its logarithm."""
+        return float(1.0 / np.sqrt(max(1.0, float(mean[0]))))
+
+    def start(self, mean: Array) -> Start:
+        """At the log of the mean."""
+        level = max(float(mean[0]), 1e-12)
+        return one_score_start(float(np.log(level)), -1.0, level)
+
+
+@dataclass(frozen=True)
+class Gamma(Loss):
+    """V = f + y exp(−f) for y > 0; f is the log of the mean."""
+
+    def value(self, f: Array, y: Array) -> Array:
+        """f + y exp(−f)."""
+        return np.asarray(f + self.curvature(f, y))
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        """1 − y exp(−f)."""
+        return np.asarray(1.0 - self.curvature(f, y))
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """y exp(−f)."""
+        return y * _exp(-f)
+
+    def inverse_link(self, f: Array) -> Array:
+        """exp f."""
+        return _exp(f)
+
+    def check_targets(self, y: Array) -> None:
+        """Positive."""
+        remedy = "use the poisson loss where y may be 0"
+        check_domain(self, y, (y > 0) & np.isfinite(y), "finite numbers > 0", remedy)
+
+    def start(self, mean: Array) -> Start:
+        """At the log of the mean."""
+        level = float(mean[0])
+        return one_score_start(float(np.log(level)), -1.0 / level, 1.0)
 
 
 def robust_deviation(y: Array, weight: Array | None) -> float:
@@ -175,3 +244,8 @@ def _given(loss: Loss, name: str, value: float | None) -> float:
             f"number, or call fitted(y, weight) first"
         )
     return value
+
+
+def _exp(f: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(f))

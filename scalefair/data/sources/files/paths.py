@@ -23,7 +23,7 @@ _HIDDEN = ("_", ".")
 
 
 @dataclass(frozen=True)
-class Found:
+class Listing:
     """Files in the order of their rows.
 
     Parameters
@@ -46,7 +46,7 @@ class Found:
         return tuple(_name(self.filesystem, path) for path in self.paths)
 
 
-def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> Found:
+def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> Listing:
     """Return the files that `path` means.
 
     Parameters
@@ -61,7 +61,7 @@ def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> 
 
     Returns
     -------
-    Found
+    Listing
         Folders and patterns in natural order, part.2 before part.10, which is the order they were
         written in; a list in the order given.
     """
@@ -69,12 +69,12 @@ def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> 
     fs = places[0][0]
     if any(_protocol(other) != _protocol(fs) for other, _ in places):
         raise ValueError(f"path={path!r} lies on several filesystems; give files of one of them")
-    found = [pair for _, place in places for pair in _expand(fs, place, endings)]
-    paths = tuple(file for file, _ in found)
+    pairs = [pair for _, place in places for pair in _expand(fs, place, endings)]
+    paths = tuple(file for file, _ in pairs)
     twice = first_repeated(paths)
     if twice is not None:
         raise ValueError(f"{_name(fs, twice)}: listed twice, so that its rows would count twice")
-    return Found(fs, paths, tuple(_keys(file, base) for file, base in found))
+    return Listing(fs, paths, tuple(_keys(file, base) for file, base in pairs))
 
 
 def first_repeated(items: Iterable[str]) -> str | None:

@@ -1,0 +1,342 @@
+"""One column: what a pass learns of it, as values that add up, and how it is written as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._typing import Array, Rows
+from scalefair.data import frames
+from scalefair.data.frames import Column, Kind, kinds_differ
+from scalefair.errors import UselessColumnError, check_finite
+
+MAX_LEVELS = 1_000_000
+"""A column with more levels is an identifier, and would fill the memory of a long fold."""
+
+MAX_CODES = 20
+"""Whole numbers with more levels are no codes of groups."""
+
+MAX_COMBINATIONS = 2**22
+"""Combinations of levels beyond which a table of them all is too large."""
+
+MissingRule = Literal["column", "default", "error"]
+"""A missing value is marked in a column of its own, becomes the mean or an unknown level, or is
+refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Weight, mean = shift + offset, scatter Σw(x − mean)² and range of numbers; mergeable.
+
+    `shift` is one of the values: differences from it keep their digits where the mean is a
+    million times the deviation. `Spread()` is the neutral element.
+    """
+
+    weight: float = 0.0
+    shift: float = 0.0
+    offset: float = 0.0
+    scatter: float = 0.0
+    low: float = math.inf
+    high: float = -math.inf
+
+    @classmethod
+    def of(cls, x: Array, weight: Array) -> Self:
+        """Return the spread of finite x under positive weights, both of shape (n,)."""
+        if not x.size:
+            return cls()
+        total, shift = float(weight.sum()), float(x[0])
+        with np.errstate(over="ignore", invalid="ignore"):
+            centred = x - shift
+            offset = float(weight @ centred) / total
+            centred -= offset
+            scatter = float((weight * centred) @ centred)
+        return cls(total, shift, offset, scatter, float(x.min()), float(x.max()))
+
+    def __add__(self, other: Spread) -> Spread:
+        if not (self.weight and other.weight):
+            return self if self.weight else other
+        weight = self.weight + other.weight
+        share = other.weight / weight
+        delta = (other.shift - self.shift) + (other.offset - self.offset)
+        scatter = self.scatter + other.scatter + delta * delta * self.weight * share
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return Spread(weight, self.shift, self.offset + delta * share, scatter, low, high)
+
+    @property
+    def mean(self) -> float:
+        """Weighted mean."""
+        return self.shift + self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """What a pass learns of a column: the spread of its numbers, or the weight of each level.
+
+    `missing` is the weight of the rows without a value, `n_missing` their number. A column of
+    which no value was seen is "empty" and merges with every kind. `codes` are the levels of whole
+    numbers, sorted, which may be codes of groups; None for other numbers, and beyond `MAX_CODES`.
+    """
+
+    name: str
+    kind: Kind = "empty"
+    spread: Spread = field(default_factory=Spread)
+    levels: Mapping[str, float] = field(default_factory=dict)
+    missing: float = 0.0
+    n_missing: int = 0
+    codes: tuple[float, ...] | None = ()
+
+    @classmethod
+    def of(cls, column: Column, weight: Array) -> Self:
+        """Return the statistics of one column under weights of shape (n,)."""
+        spread, levels = Spread(), dict[str, float]()
+        codes: tuple[float, ...] | None = ()
+        if column.kind == "categorical":
+            level, names = column.codes()
+            absent = level < 0
+            sums = np.bincount(level[~absent], weight[~absent], len(names))
+            levels = _sum_by_level(column.name, names, sums)
+        else:
+            x = column.finite()
+            absent = np.isnan(x)
+            counted = ~absent & (weight > 0)
+            spread = Spread.of(x[counted], weight[counted])
+            few = few_values(x[counted], MAX_CODES) if column.is_integer else None
+            codes = None if few is None else tuple(few.tolist())
+        kind: Kind = "empty" if absent.all() else column.kind
+        missing, n_missing = float(weight[absent].sum()), int(absent.sum())
+        return cls(column.name, kind, spread, levels, missing, n_missing, codes)
+
+    def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
+        if self.name != other.name:
+            raise ValueError(
+                f"columns differ between chunks: {self.name!r} in one and {other.name!r} at the "
+                "same place in another; give every chunk the same columns in the same order"
+            )
+        if self.kind != other.kind and "empty" not in (self.kind, other.kind):
+            raise ValueError(kinds_differ(self.name, self.kind, other.kind))
+        names, weights = [*self.levels, *other.levels], [*self.levels.values()]
+        codes = None
+        if self.codes is not None and other.codes is not None:
+            both = tuple(sorted({*self.codes, *other.codes}))
+            codes = both if len(both) <= MAX_CODES else None
+        return ColumnStatistics(
+            self.name,
+            other.kind if self.kind == "empty" else self.kind,
+            self.spread + other.spread,
+            _sum_by_level(self.name, names, [*weights, *other.levels.values()]),
+            self.missing + other.missing,
+            self.n_missing + other.n_missing,
+            codes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """Statistics of the columns of a table; `+` merges chunks, `TableStatistics()` is neutral."""
+
+    columns: tuple[ColumnStatistics, ...] = ()
+    weight: float = 0.0
+    n_rows: int = 0
+    named: bool = False
+
+    def __add__(self, other: TableStatistics) -> TableStatistics:
+        if not (self.columns and other.columns):
+            return self if self.columns else other
+        if len(self.columns) != len(other.columns):
+            raise ValueError(
+                f"chunks have {len(self.columns)} and {len(other.columns)} columns; give every "
+                "chunk the same columns in the same order"
+            )
+        merged = tuple(a + b for a, b in zip(self.columns, other.columns, strict=True))
+        total, rows = self.weight + other.weight, self.n_rows + other.n_rows
+        return TableStatistics(merged, total, rows, self.named)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
+
+
+def table_statistics(X: Any, weight: Any = None, prefix: str = "x") -> TableStatistics:
+    """Return what an encoder must know of the rows of `X`, an array or frame of shape (n, d).
+
+    Rows of weight zero count for nothing, except that their levels are known to a
+    `SensitiveEncoder`, which could not code them otherwise.
+    """
+    table = frames.as_table(X)
+    w = _check_weight(weight, frames.n_rows(table))
+    each = tuple(ColumnStatistics.of(column, w) for column in frames.columns(table, prefix))
+    return TableStatistics(each, float(w.sum()), w.size, frames.column_names(table) is not None)
+
+
+def sensitive_statistics(s: Any, weight: Any = None) -> TableStatistics:
+    """Return what a `SensitiveEncoder` must know of `s`, of shape (n,) or (n, p)."""
+    return table_statistics(frames.as_table(s, one_column=True), weight, "s")
+
+
+def few_values(x: Array, most: int) -> Array | None:
+    """Return the distinct values, sorted; None where there are more than `most`."""
+    # A glance at some rows spares most columns the sorting.
+    if len(np.unique(x[:: max(len(x) // 512, 1)])) > most:
+        return None
+    values = np.unique(x)
+    return values if len(values) <= most else None
+
+
+def first_rows(codes: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the rows that are the first of their combination of codes, in order."""
+    combined = codes[0] + 1
+    for more in codes[1:]:
+        combined = combined * (int(more.max()) + 2) + more + 1
+        if combined.max() >= MAX_COMBINATIONS:
+            combined = np.unique(combined, return_inverse=True)[1]
+    # Written from the last row to the first, so that the first one stays: no sort is needed.
+    first = np.full(int(combined.max()) + 1, -1)
+    first[combined[::-1]] = np.arange(len(combined))[::-1]
+    return np.sort(first[first >= 0])
+
+
+@dataclass(frozen=True, slots=True)
+class NumberCode:
+    """(x − center) / scale; a missing x becomes `fill`, and `missing="column"` marks it too."""
+
+    name: str
+    kind: Kind
+    center: float
+    scale: float
+    fill: float
+    missing: MissingRule
+
+    def outputs(self, name: str) -> list[str]:
+        """Return the names of the columns written."""
+        return [name, f"{name}_missing"] if self.missing == "column" else [name]
+
+    def write(self, column: Column, out: Rows) -> None:
+        """Write a column of n rows into `out` of shape (n, 1 or 2)."""
+        x = column.finite()
+        absent = np.isnan(x)
+        x = (x - self.center) / self.scale
+        if self.missing == "error" and absent.any():
+            raise missing_refused(self.name, int(absent.sum()))
+        x[absent] = self.fill
+        out[:, 0] = x
+        if self.missing == "column":
+            out[:, 1] = absent
+
+
+@dataclass(frozen=True, slots=True)
+class LevelCode:
+    """One-hot of `levels`, then the pooled level if any, then "missing" if it has a column."""
+
+    name: str
+    levels: tuple[str, ...]
+    pooled: tuple[str, ...]
+    missing: MissingRule
+    unknown: Literal["infrequent", "error"]
+    drop_binary: bool
+    kind: Kind = "categorical"
+
+    def outputs(self, name: str) -> list[str]:
+        """Return the names of the columns written; of two only the second, if `drop_binary`."""
+        pooled, missing = bool(self.pooled), self.missing == "column"
+        slots = [*self.levels, *["infrequent"] * pooled, *["missing"] * missing]
+        named = [f"{name}_{slot}" for slot in slots]
+        return named[1:] if self.drop_binary and len(named) == 2 else named
+
+    def write(self, column: Column, out: Rows) -> None:
+        """Write a column of n rows into `out`, zeros of shape (n, number of outputs)."""
+        codes, present = column.codes()
+        n_missing = int((codes < 0).sum())
+        if self.missing == "error" and n_missing:
+            raise missing_refused(self.name, n_missing)
+        slot = self._slots_of(present, n_missing > 0)[codes]
+        if self.drop_binary and self._n_slots() == 2:
+            out[:, 0] = slot == 1
+        else:
+            rows = np.flatnonzero(slot >= 0)
+            out[rows, slot[rows]] = 1.0
+
+    def _n_slots(self) -> int:
+        return len(self.levels) + bool(self.pooled) + (self.missing == "column")
+
+    def _slots_of(self, present: list[str], any_missing: bool) -> NDArray[np.int64]:
+        """Return the slot of each level; the last entry, where code -1 points, is missing."""
+        known = {level: i for i, level in enumerate(self.levels)}
+        known |= dict.fromkeys(self.pooled, len(self.levels))
+        other = len(self.levels) if self.pooled else -1
+        missing = self._n_slots() - 1 if self.missing == "column" else other
+        strange = [level for level in present if level not in known]
+        strange += ["missing value"] * (any_missing and self.missing == "default")
+        if strange and self.unknown == "error":
+            raise unknown_level(self.name, strange[0], self.levels)
+        return np.array([*(known.get(level, other) for level in present), missing])
+
+
+def constant_column(role: str, column: ColumnStatistics, levels: list[str]) -> UselessColumnError:
+    """Return the error for an attribute with one value."""
+    low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
+    return UselessColumnError(
+        f"{role} column {column.name!r} is {levels[0] if levels else low!r} in every row of "
+        "positive weight, so nothing can depend on it",
+        "drop it",
+        column=column.name,
+    )
+
+
+def missing_values(role: str, name: str, kind: Kind, count: int) -> ValueError:
+    """Return the error for an attribute that some rows do not have."""
+    remedy = "give them a level of their own, such as 'unknown'"
+    if kind != "categorical":
+        remedy = "fill them in, leave the rows out, or bin the column with a level for missing"
+    return ValueError(
+        f"{role} column {name!r} has {count} missing value(s) (NaN or null): {remedy}"
+    )
+
+
+def missing_refused(name: str, count: int) -> ValueError:
+    """Return the error of missing="error" where values are missing."""
+    return ValueError(
+        f"column {name!r} has {count} missing value(s) (NaN or null) and missing='error': "
+        "fill them in, or use missing='indicator'"
+    )
+
+
+def unknown_level(name: str, level: str, levels: Iterable[str]) -> ValueError:
+    """Return the error for a level that fit did not see."""
+    listed = list(levels)
+    shown = ", ".join(listed[:10]) + (", ..." if len(listed) > 10 else "")
+    return ValueError(
+        f"column {name!r} has the value {level!r}, which was not seen in fit; expected one of "
+        f"{shown}: correct it, or fit on rows that have it"
+    )
+
+
+def _check_weight(weight: Any, n: int) -> Array:
+    if weight is None:
+        return np.ones(n)
+    w = np.asarray(weight, dtype=np.float64)
+    if w.ndim == 0:
+        return np.full(n, float(w))
+    if w.shape != (n,):
+        raise ValueError(f"sample_weight has shape {w.shape}; expected ({n},), one per row")
+    if (w < 0).any():
+        raise ValueError("sample_weight must not be negative; set such rows to 0")
+    check_finite("sample_weight", w)
+    return w
+
+
+def _sum_by_level(column: str, levels: Iterable[str], weights: Iterable[float]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for level, weight in zip(levels, weights, strict=True):
+        total[level] = total.get(level, 0.0) + float(weight)
+    if len(total) > MAX_LEVELS:
+        raise ValueError(
+            f"column {column!r} has more than {MAX_LEVELS:,} levels: it looks like an "
+            "identifier; drop it, or convert it if it holds numbers"
+        )
+    return total

@@ -1,0 +1,390 @@
+"""Mixed columns to numbers, learnt by a fold, so that any chunking of the rows gives the same.
+
+`table_statistics` of the chunks add up; `TableEncoder.finish` and `SensitiveEncoder.finish` turn
+the sum into a fitted encoder. `fit` does the same with a single chunk.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from scalefair._typing import Array
+from scalefair.data import frames
+from scalefair.data.columns import (
+    ColumnStatistics,
+    LevelCode,
+    MissingRule,
+    NumberCode,
+    TableStatistics,
+    constant_column,
+    missing_refused,
+    missing_values,
+    sensitive_statistics,
+    table_statistics,
+    unknown_level,
+)
+from scalefair.data.frames import Column, Kind
+from scalefair.errors import UselessColumnError
+
+MIN_ROWS_PER_CODE = 10
+"""Whole numbers that fewer rows share, on average, are hardly codes of groups."""
+
+NUMBERS_OR_CODES = "numbers or codes?"
+
+
+class _ColumnEncoder(TransformerMixin, BaseEstimator):
+    """An encoder, which remembers the columns that it was fitted with."""
+
+    def _set_columns(self, statistics: TableStatistics) -> None:
+        """Set `n_features_in_` and `feature_names_in_`; refuse a table without columns or rows."""
+        names = statistics.names
+        if not names:
+            raise ValueError(
+                f"0 feature(s) (shape=({statistics.n_rows}, 0)) while a minimum of 1 is required."
+            )
+        if not statistics.weight:
+            raise ValueError(
+                f"none of {statistics.n_rows} rows has a positive weight: pass rows, or a "
+                "sample_weight that is not zero everywhere"
+            )
+        self.n_features_in_ = len(names)
+        self.__dict__.pop("feature_names_in_", None)
+        if statistics.named:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+
+class TableEncoder(_ColumnEncoder):
+    """Turn a table of mixed columns into a matrix of numbers.
+
+    Numbers and dates (days since 1970) become (x − mean) / deviation, weighted; constant columns
+    become 0. Booleans are 0 and 1. Text and categories are one-hot, levels in sorted order.
+
+    Parameters
+    ----------
+    numeric : {"standardize", "passthrough"}
+        Whether numbers and dates are scaled.
+    min_frequency : float
+        Levels with less than this share of the weight are pooled into one level, "infrequent".
+    unknown : {"infrequent", "error"}
+        A level not seen in fit is read as the pooled level or, where there is none, as all zeros
+        (in a binary column that is its first level); or it is a ValueError.
+    missing : {"indicator", "error"}
+        A missing number becomes the mean, with an indicator column if any was missing in fit; a
+        missing level is a level of its own if seen in fit, otherwise an unknown one. "error":
+        any missing value is a ValueError.
+    max_levels : int
+        At most this many levels of a column are kept, the most frequent, the others are pooled.
+    drop_binary : bool
+        Write columns of two levels as one column, 1 for the second level.
+    keep : sequence of str or int
+        Columns, by name or position, of which no level is pooled: the sensitive ones.
+    dtype : dtype
+        float64 or float32.
+
+    Attributes
+    ----------
+    columns_ : tuple of NumberCode and LevelCode
+        How each column is written.
+    pooled_ : dict of str to tuple of str
+        Pooled levels, by column.
+    capped_ : list of str
+        Columns in which `max_levels` pooled levels that `min_frequency` would have kept.
+    n_features_in_, feature_names_in_, n_features_out_
+        Columns in, their names if they have any, and columns out.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "numeric": [StrOptions({"standardize", "passthrough"})],
+        "min_frequency": [Interval(Real, 0, 1, closed="left")],
+        "unknown": [StrOptions({"infrequent", "error"})],
+        "missing": [StrOptions({"indicator", "error"})],
+        "max_levels": [Interval(Integral, 1, None, closed="left")],
+        "drop_binary": ["boolean"],
+        "keep": [str, Integral, "array-like"],
+        "dtype": "no_validation",
+    }
+
+    def __init__(
+        self,
+        numeric: Literal["standardize", "passthrough"] = "standardize",
+        *,
+        min_frequency: float = 0.002,
+        unknown: Literal["infrequent", "error"] = "infrequent",
+        missing: Literal["indicator", "error"] = "indicator",
+        max_levels: int = 1000,
+        drop_binary: bool = True,
+        keep: Iterable[str | int] = (),
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        self.numeric = numeric
+        self.min_frequency = min_frequency
+        self.unknown = unknown
+        self.missing = missing
+        self.max_levels = max_levels
+        self.drop_binary = drop_binary
+        self.keep = keep
+        self.dtype = dtype
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002
+        """Learn means, deviations and levels of `X`, of shape (n, d); `y` is ignored."""
+        return self.finish(table_statistics(X, sample_weight))
+
+    def finish(self, statistics: TableStatistics) -> Self:
+        """Become fitted from the (summed) `table_statistics` of the rows."""
+        self._validate_params()
+        if np.dtype(self.dtype) not in (np.dtype(np.float64), np.dtype(np.float32)):
+            raise ValueError(f"dtype={self.dtype!r}: expected float64 or float32")
+        self._set_columns(statistics)
+        whole = set(frames.resolve_columns(self.keep, statistics.names, len(statistics.columns)))
+        self.pooled_: dict[str, tuple[str, ...]] = {}
+        self.capped_: list[str] = []
+        self.columns_ = tuple(
+            self._code(column, statistics.weight, j in whole)
+            for j, column in enumerate(statistics.columns)
+        )
+        self.n_features_out_ = sum(len(code.outputs("")) for code in self.columns_)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the encoded rows, C-ordered of shape (n, n_features_out_)."""
+        check_is_fitted(self)
+        table = frames.as_table(X)
+        validate_data(self, table, reset=False, skip_check_array=True)
+        out = np.zeros((frames.n_rows(table), self.n_features_out_), dtype=self.dtype)
+        stop = 0
+        for column, code in zip(frames.columns(table), self.columns_, strict=True):
+            start, stop = stop, stop + len(code.outputs(""))
+            code.write(column.expect(code.kind), out[:, start:stop])
+        return out
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns out: age, age_missing, race_White, race_infrequent."""
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        pairs = zip(self.columns_, names, strict=True)
+        return _unique([output for code, name in pairs for output in code.outputs(name)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "indicator"
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+    def _code(self, column: ColumnStatistics, total: float, keep: bool) -> NumberCode | LevelCode:
+        if not (column.spread.weight or any(column.levels.values())):
+            raise UselessColumnError(
+                f"column {column.name!r} has no value in any row of positive weight",
+                "drop it",
+                column=column.name,
+            )
+        if self.missing == "error" and column.n_missing:
+            raise missing_refused(column.name, column.n_missing)
+        rule: MissingRule = "error" if self.missing == "error" else "default"
+        if column.missing:
+            rule = "column"
+        if column.kind == "categorical":
+            return self._level_code(column, total, keep, rule)
+        return self._number_code(column, rule)
+
+    def _number_code(self, column: ColumnStatistics, rule: MissingRule) -> NumberCode:
+        spread = column.spread
+        if self.numeric == "passthrough" or column.kind == "boolean":
+            return NumberCode(column.name, column.kind, 0.0, 1.0, spread.mean, rule)
+        if not math.isfinite(spread.scatter):
+            raise ValueError(f"column {column.name!r} is too large to square: rescale it")
+        deviation = math.sqrt(spread.scatter / spread.weight)
+        # Exactly 0 for a constant column, being measured from one of its values.
+        return NumberCode(column.name, column.kind, spread.mean, deviation or 1.0, 0.0, rule)
+
+    def _level_code(
+        self, column: ColumnStatistics, total: float, keep: bool, rule: MissingRule
+    ) -> LevelCode:
+        share = {level: w / total for level, w in column.levels.items() if w > 0}
+        levels = sorted(share) if keep else self._frequent(column.name, share)
+        pooled = tuple(sorted(share.keys() - set(levels)))
+        if not levels and rule != "column":
+            raise UselessColumnError(
+                f"column {column.name!r} has {len(share)} levels and none reaches "
+                f"min_frequency={self.min_frequency}: it looks like an identifier",
+                "drop it, lower min_frequency, or name it in keep",
+                column=column.name,
+            )
+        if pooled:
+            self.pooled_[column.name] = pooled
+        return LevelCode(column.name, tuple(levels), pooled, rule, self.unknown, self.drop_binary)
+
+    def _frequent(self, name: str, share: dict[str, float]) -> list[str]:
+        # Rounded, so that the order in which chunks were summed cannot decide a tie.
+        rounded = {level: round(value, 12) for level, value in share.items()}
+        least = self.min_frequency * (1 - 1e-9)
+        frequent = [level for level, value in rounded.items() if value >= least]
+        if len(frequent) > self.max_levels:
+            self.capped_.append(name)
+        by_weight = sorted(frequent, key=lambda level: (-rounded[level], level))
+        return sorted(by_weight[: self.max_levels])
+
+
+def _unique(names: list[str]) -> NDArray[Any]:
+    # A level may itself be called "missing", or the column "a_b" meet level "b" of column "a".
+    seen: set[str] = set()
+    for i in range(len(names)):
+        while names[i] in seen:
+            names[i] += "_"
+        seen.add(names[i])
+    return np.array(names, dtype=object)
+
+
+class SensitiveEncoder(_ColumnEncoder):
+    """Turn sensitive attributes into numbers: numbers as given, categories as integer codes.
+
+    Text, categories and booleans are replaced by the position of their level among the sorted
+    levels. Nothing is pooled, scaled or filled in: missing, infinite, constant or unknown values
+    are a ValueError, because each would quietly leave rows or attributes unprotected.
+
+    Attributes
+    ----------
+    names_ : list of str
+        Names of the columns; s0, s1, ... for input without names.
+    categorical_ : ndarray of bool of shape (p,)
+        Which columns are codes.
+    levels_ : dict of str to tuple of str
+        Sorted levels of each categorical column.
+    n_features_in_ : int
+        Number of columns p.
+    """
+
+    role = "sensitive"
+    """What the columns are, in error messages."""
+
+    def fit(self, s: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002
+        """Learn the levels of `s`, of shape (n,) or (n, p); `y` is ignored."""
+        return self.finish(sensitive_statistics(s, sample_weight))
+
+    def finish(self, statistics: TableStatistics) -> Self:
+        """Become fitted from the (summed) `sensitive_statistics` of the rows."""
+        self._set_columns(statistics)
+        self.check_present(statistics)
+        for column in statistics.columns:
+            levels = [level for level, weight in column.levels.items() if weight > 0]
+            if len(levels) == 1 or column.spread.low == column.spread.high:
+                raise constant_column(self.role, column, levels)
+        self.names_ = statistics.names
+        self.kinds_ = [column.kind for column in statistics.columns]
+        self.categorical_ = np.array([kind in ("categorical", "boolean") for kind in self.kinds_])
+        self.levels_ = {
+            c.name: tuple(sorted(c.levels)) if c.kind == "categorical" else ("False", "True")
+            for c in statistics.columns
+            if c.kind in ("categorical", "boolean")
+        }
+        return self
+
+    @classmethod
+    def check_present(cls, statistics: TableStatistics) -> None:
+        """Raise ValueError if values are missing; in a stream chunk by chunk, to name where."""
+        for column in statistics.columns:
+            if column.n_missing:
+                raise missing_values(cls.role, column.name, column.kind, column.n_missing)
+
+    def transform(self, s: Any) -> Any:
+        """Return the rows of numbers and codes, float64 of shape (n, p)."""
+        check_is_fitted(self)
+        table = frames.as_table(s, one_column=True)
+        names = frames.column_names(table) or self.names_
+        if table.shape[1] != self.n_features_in_ or names != self.names_:
+            raise ValueError(
+                f"{self.role} columns {names if table.shape[1] == len(names) else table.shape[1]}: "
+                f"expected {self.names_}, as in fit; pass the same columns in the same order"
+            )
+        out = np.empty(table.shape)
+        for j, column in enumerate(frames.columns(table, "s")):
+            out[:, j] = self._numbers(replace(column, name=self.names_[j]), self.kinds_[j])
+        return out
+
+    def _numbers(self, column: Column, kind: Kind) -> Array:
+        column = column.expect(kind)
+        if kind == "categorical":
+            codes, present = column.codes()
+            absent = codes < 0
+        else:
+            x = column.finite()
+            absent = np.isnan(x)
+        if absent.any():
+            raise missing_values(self.role, column.name, kind, int(absent.sum()))
+        if kind != "categorical":
+            return x
+        position = {level: i for i, level in enumerate(self.levels_[column.name])}
+        if strange := [level for level in present if level not in position]:
+            raise unknown_level(column.name, strange[0], position)
+        return np.array([position[level] for level in present], dtype=np.float64)[codes]
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
+        """Return the names of the columns."""
+        check_is_fitted(self)
+        return np.array(self.names_, dtype=object)
+
+    def group_names(self, rows: Array, columns: Any) -> list[str]:
+        """Return names such as "sex=F & race=White" of rows of numbers and codes."""
+        names = [self.names_[column] for column in columns]
+        levels = [self.levels_.get(name) for name in names]
+        return [
+            " & ".join(
+                f"{name}={value:g}" if known is None else f"{name}={known[int(value)]}"
+                for name, known, value in zip(names, levels, row, strict=True)
+            )
+            for row in rows
+        ]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+
+class ControlEncoder(SensitiveEncoder):
+    """The same for control features, the legitimate factors that parity is conditional on."""
+
+    role = "control"
+
+
+def numbers_or_codes(columns: Iterable[ColumnStatistics], n_rows: int) -> str:
+    """Return a warning of whole numbers with so few levels that they may be codes; "" if none.
+
+    Two levels are the same either way.
+    """
+    codes = {column.name: len(column.codes or ()) for column in columns}
+    few = {n: k for n, k in codes.items() if k > 2 and k * MIN_ROWS_PER_CODE <= n_rows}
+    if not few:
+        return ""
+    names = ", ".join(f"{name!r} ({count} levels)" for name, count in few.items())
+    return (
+        f"sensitive column{'s' * (len(few) > 1)} {names}: whole numbers, taken as numbers, not as "
+        f"groups; {NUMBERS_OR_CODES} Convert codes of groups to text or categories, as by "
+        "astype(str), and numbers to floats, as by astype(float)"
+    )
+
+
+def warn_of_codes(statistics: TableStatistics) -> None:
+    """Warn of sensitive attributes that may be codes of groups."""
+    if message := numbers_or_codes(statistics.columns, statistics.n_rows):
+        warnings.warn(message, UserWarning, stacklevel=3)
+
+
+@contextmanager
+def asked_before() -> Iterator[None]:
+    """Silence `warn_of_codes` for attributes that the same call has warned of already."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=f".*{re.escape(NUMBERS_OR_CODES)}")
+        yield

@@ -1,0 +1,328 @@
+"""What all sources share: chunks in order, folded by threads, sampled by row number."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from itertools import chain, islice
+from operator import add
+from queue import Queue
+from threading import Event
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._hash import row_hash
+from scalefair._typing import Accumulator, Array, Chunk
+from scalefair.data import frames
+from scalefair.data.sources.threads import available_threads, run_threads
+
+Change = Callable[[Chunk], Chunk]
+PARTS = ("x", "s", "y", "weight", "c", "h")
+"""What a chunk holds of each row."""
+
+ARGUMENTS = {
+    "x": "X",
+    "s": "sensitive_features",
+    "y": "y",
+    "weight": "sample_weight",
+    "c": "control_features",
+}
+"""What users call the parts of a chunk, in errors."""
+
+SAMPLE_CHUNK = 65536
+"""Rows per chunk where a pass only draws a sample."""
+
+T = TypeVar("T")
+
+
+class ChunkSource(ABC):
+    """Rows that are read chunk by chunk, in order."""
+
+    n_threads: int | None = None
+    """Chunks in flight at once; None: one per core that BLAS may use."""
+
+    _changes: tuple[Change, ...] = ()
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int | None:
+        """Number of rows, None where only a pass can tell."""
+
+    @abstractmethod
+    def _read(self, rows: int) -> Iterator[Chunk]:
+        """Yield the chunks as they are, at most `rows` rows each."""
+
+    def then(self, change: Change) -> Self:
+        """Return the same rows with `change` applied, after what was before, to every chunk."""
+        other = copy(self)
+        other._changes = (*self._changes, change)
+        return other
+
+    def _changed(self, chunk: Chunk) -> Chunk:
+        return reduce(lambda changed, change: change(changed), self._changes, chunk)
+
+    def chunks(self, rows: int) -> Iterator[Chunk]:
+        """Yield the rows in order, at most `rows` at a time."""
+        return map(self._changed, self._read(rows))
+
+    def fold(self, start: Callable[[], Accumulator], rows: int) -> Any:
+        """Feed every chunk once to accumulators that `start` makes; return the sum of results.
+
+        Of k threads, number i gets the chunks i, i + k, …, whichever is quicker, so that the same
+        data give the same bits every time.
+        """
+        return reduce(add, self._run(partial(self._accumulate, start), rows))
+
+    def _accumulate(self, start: Callable[[], Accumulator], chunks: Iterator[Chunk]) -> Any:
+        accumulator = start()
+        for chunk in chunks:
+            accumulator.add(self._changed(chunk))
+        return accumulator.result()
+
+    def rounds(
+        self, start: Callable[[], Accumulator], rows: int, chunks: int, first_row: int = 0
+    ) -> Iterator[tuple[Any, int]]:
+        """Fold so many chunks at a time, in one pass; yield each sum and the row that comes next.
+
+        Between two rounds every row before that one has been counted and none after it.
+        """
+        reading = _from_row(first_row, self._read(rows))
+        threads = self.n_threads or available_threads()
+        ahead = next(reading, None)
+        while ahead is not None:
+            ends = [first_row]
+            part = _noted(ends, chain([ahead], islice(reading, chunks - 1)))
+            sums = _deal(part, partial(self._accumulate, start), threads)
+            ahead = next(reading, None)
+            yield reduce(add, sums), ends[-1]
+
+    def map(self, start: Callable[[], Callable[[Chunk], Array]], rows: int) -> Array:
+        """Return function(chunk) of all chunks, stacked in row order.
+
+        `start` makes the function of each thread, which may keep buffers of its own.
+        """
+
+        def run(chunks: Iterator[Chunk]) -> list[Array]:
+            function = start()
+            return [function(self._changed(chunk)) for chunk in chunks]
+
+        parts = self._run(run, rows)
+        count = sum(len(part) for part in parts)
+        return np.concatenate([parts[i % len(parts)][i // len(parts)] for i in range(count)])
+
+    def sample(self, size: int, seed: int) -> Chunk:
+        """Return the `size` rows of positive weight with the smallest hash(seed, row number).
+
+        The rows come in row order. The choice depends on nothing but the seed and the number of
+        each row, so that every chunking and every cluster draws the same sample.
+        """
+        sample: Sample = self.fold(lambda: Sampler(size, seed), SAMPLE_CHUNK)
+        return sample.chunk()
+
+    def _run(self, run: Callable[[Iterator[Chunk]], T], rows: int) -> list[T]:
+        """Call `run` in every thread; a further thread reads ahead and deals the chunks out."""
+        threads = self.n_threads or available_threads()
+        if threads == 1:
+            return [run(self._read(rows))]
+        return _deal(self._read(rows), run, threads)
+
+
+def _deal(chunks: Iterator[Chunk], run: Callable[[Iterator[Chunk]], T], threads: int) -> list[T]:
+    """Deal chunks out to threads in turn, reading at most two ahead of each."""
+    queues: list[Queue[Chunk | None]] = [Queue(maxsize=2) for _ in range(threads)]
+    stop = Event()
+
+    def read() -> Any:
+        try:
+            for i, chunk in enumerate(until(stop, chunks)):
+                queues[i % threads].put(chunk)
+        finally:
+            for queue in queues:
+                queue.put(None)
+
+    def work(number: int) -> Any:
+        queued = iter(queues[number].get, None)
+        try:
+            return run(until(stop, queued))
+        except BaseException:
+            stop.set()  # before the queue is drained, or the reader would read on to the end
+            raise
+        finally:
+            for _ in queued:  # where it ended early: let the reader finish its put
+                pass
+
+    def role(number: int) -> Any:
+        return read() if number == threads else work(number)
+
+    return run_threads(role, threads + 1, stop)[:threads]
+
+
+def until(stop: Event, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield chunks until there are no more or `stop` is set."""
+    for chunk in chunks:
+        if stop.is_set():
+            return
+        yield chunk
+
+
+def _from_row(first_row: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks from a row on, the first one cut if need be."""
+    for chunk in chunks:
+        skip = first_row - chunk.row
+        if skip <= 0:
+            yield chunk
+        elif skip < chunk.n_rows:
+            yield cut_chunk(chunk, skip, chunk.n_rows)
+
+
+def _noted(ends: list[int], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks and note the row after each."""
+    for chunk in chunks:
+        ends.append(chunk.row + chunk.n_rows)
+        yield chunk
+
+
+def parts_of(chunk: Chunk) -> dict[str, Any]:
+    """Return what a chunk holds of its rows, by the names of `PARTS`."""
+    values = (chunk.x, chunk.s, chunk.y, chunk.weight, chunk.c, chunk.h)
+    return dict(zip(PARTS, values, strict=True))
+
+
+def cut_chunk(chunk: Chunk, start: int, stop: int) -> Chunk:
+    """Return the rows from `start` to `stop` of a chunk."""
+    parts: dict[str, Any] = {
+        name: frames.slice_rows(part, start, stop)
+        for name, part in parts_of(chunk).items()
+        if part is not None
+    }
+    return replace(chunk, row=chunk.row + start, **parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The rows of the smallest hashes, in row order; `+` keeps the smallest of both."""
+
+    size: int
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    parts: tuple[Any, ...] = (None,) * len(PARTS)
+
+    def __add__(self, other: Sample) -> Sample:
+        if not (len(self.rows) and len(other.rows)):
+            return self if len(self.rows) else other
+        hashes = np.concatenate([self.hashes, other.hashes])
+        rows = np.concatenate([self.rows, other.rows])
+        pairs = zip(self.parts, other.parts, strict=True)
+        parts = tuple(None if a is None else frames.stack_rows([a, b]) for a, b in pairs)
+        chosen = np.arange(len(rows))
+        if len(rows) > self.size:
+            chosen = np.argpartition(hashes, self.size)[: self.size]
+        in_order = chosen[np.argsort(rows[chosen])]
+        return Sample(self.size, hashes, rows, parts).take(in_order)
+
+    def take(self, index: NDArray[np.int64]) -> Sample:
+        """Return the rows at some positions."""
+        parts = tuple(
+            None if part is None else frames.take_rows(part, index) for part in self.parts
+        )
+        return Sample(self.size, self.hashes[index], self.rows[index], parts)
+
+    def in_row_order(self) -> Sample:
+        """Return itself, until the estimators that are being rewritten have landed."""
+        return self
+
+    def smallest(self, size: int) -> NDArray[np.int64]:
+        """Return the positions of the rows that a sample of `size` would have."""
+        return np.sort(np.argsort(self.hashes)[:size])
+
+    def chunk(self) -> Chunk:
+        """Return the rows as a chunk."""
+        return Chunk(**dict(zip(PARTS, self.parts, strict=True)))
+
+
+@dataclass(eq=False)
+class Sampler:
+    """Accumulator of the `size` rows of positive weight with the smallest hash(seed, number)."""
+
+    size: int
+    seed: int
+    _sample: Sample | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in."""
+        rows = np.arange(chunk.row, chunk.row + chunk.n_rows)
+        hashes = row_hash(self.seed, rows)
+        index = np.arange(len(rows))
+        if chunk.weight is not None:
+            index = np.flatnonzero(np.asarray(chunk.weight) > 0)
+        if self._sample is not None and len(self._sample.rows) == self.size:
+            index = index[hashes[index] < self._sample.hashes.max()]
+        if len(index) > self.size:
+            index = np.sort(index[np.argpartition(hashes[index], self.size)[: self.size]])
+        if len(index) or self._sample is None:
+            parts = tuple(parts_of(chunk).values())
+            new = Sample(self.size, hashes, rows, parts).take(index)
+            self._sample = new if self._sample is None else self._sample + new
+
+    def result(self) -> Sample:
+        """Return the sample of all rows seen."""
+        return self._sample or Sample(self.size)
+
+
+def is_dask(X: Any) -> bool:
+    """Return True if `X` is a dask collection; dask is not imported to find out."""
+    return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
+
+
+def targets(y: Any, where: str, row: int) -> Array | None:
+    """Return the targets of a chunk as float64 of shape (k, t), checked; None for None.
+
+    `where` is the file or batch and `row` the global number of the first row, for errors.
+    """
+    return None if y is None else finite_columns(y, "y", where, row)
+
+
+def weights(weight: Any, where: str, row: int) -> Array | None:
+    """Return the weights of a chunk, of shape (k,); `where` and `row` as in `targets`."""
+    if weight is None:
+        return None
+    values = finite_columns(weight, "sample_weight", where, row)
+    if values.shape[1] != 1:
+        raise ValueError(f"{where}: sample_weight has {values.shape[1]} columns; expected one")
+    if (values < 0).any():
+        first = row + int(np.argmax(values < 0))
+        raise ValueError(
+            f"{where}: sample_weight is negative ({values.min():g}, first in row {first}); "
+            "expected weights of at least 0: set such rows to 0"
+        )
+    return values[:, 0]
+
+
+def finite_columns(part: Any, name: str, where: str, row: int) -> Array:
+    """Return numbers of shape (k, t) that must all be finite; `where` and `row` for errors."""
+    table = frames.as_table(part, one_column=True)
+    columns = frames.columns(table, name)
+    # A single column without a name goes by that of the argument.
+    alone = len(columns) == 1 and frames.column_names(table) is None
+    if not columns:
+        raise ValueError(f"{where}: {name} has no columns; give at least one")
+    out = np.empty(table.shape)
+    for j, column in enumerate(columns):
+        shown = name if alone else column.name
+        if column.kind == "categorical":
+            raise ValueError(f"{where}: column {shown!r} is text; expected numbers: convert it")
+        out[:, j] = column.floats()
+        good = np.isfinite(out[:, j])
+        if not good.all():
+            first = row + int(np.argmin(good))
+            raise ValueError(
+                f"{where}: column {shown!r} is missing or infinite in {int((~good).sum())} rows "
+                f"(first in row {first} of the data); expected finite numbers: drop such rows"
+            )
+    return out

@@ -1,0 +1,173 @@
+"""One Python thread per core with BLAS held to one thread each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import cache
+from mmap import mmap
+from threading import Event, Lock, Thread
+from threading import enumerate as living_threads
+from time import sleep
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+_ROOM = 3 * 2**22
+"""Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps."""
+_lock = Lock()
+_users: set[object] = set()
+_keeper: _Keeper | None = None
+
+
+@cache
+def _controller() -> Any:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def available_threads() -> int:
+    """Cores this process may use, and no more than BLAS may.
+
+    joblib, dask and careful users limit BLAS where several fits share the machine; the number of
+    chunk threads follows the same limit instead of asking for one more setting.
+    """
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every operating system
+        cores = os.cpu_count() or 1
+    blas = [library["num_threads"] for library in _controller().info()]
+    return max(1, int(min([cores, *blas])))
+
+
+class _Keeper:
+    """A thread that holds BLAS to one thread until it is let go.
+
+    threadpoolctl lets only the thread that set a limit lift it (since 3.8, silently), and of two
+    fits in two threads the first to begin need not be the last to end.
+    """
+
+    def __init__(self) -> None:
+        self._leave, self._held = Event(), Event()
+        self._thread = Thread(target=self._hold, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self._held.wait()
+
+    def _hold(self) -> None:
+        try:
+            with _controller().limit(limits=1):
+                self._held.set()
+                self._leave.wait()
+        finally:
+            self._held.set()
+
+    def let_go(self) -> None:
+        self._leave.set()
+        _joined(self._thread)
+
+
+def _joined(thread: Thread) -> None:
+    """Wait for the end of a thread, also of one whose start was interrupted."""
+    while thread in living_threads():
+        thread.join() if thread.is_alive() else sleep(0.001)
+
+
+def _forget() -> None:
+    """Begin anew in a forked process, where the keeper and whoever held the lock are gone."""
+    global _lock, _users, _keeper
+    _lock, _users, _keeper = Lock(), set(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread while at least one caller is inside.
+
+    The limit is global to the process. Callers are noted, so that two fits in two threads do not
+    restore each other's limit.
+    """
+    global _keeper  # noqa: PLW0603
+    user = object()
+    try:
+        with _lock:
+            _users.add(user)
+            if len(_users) == 1:
+                _keeper = _Keeper()
+                with _starting(1):
+                    _keeper.start()
+        # Where the caller holds a limit of its own, the keeper is powerless and the caller is not.
+        with _controller().limit(limits=1):
+            yield
+    finally:
+        try:
+            _leave(user)
+        except BaseException:  # an interrupt: else the limit would stay for ever
+            _leave(user)
+            raise
+
+
+def _leave(user: object) -> None:
+    """Let the keeper go with the last user; twice does no harm."""
+    global _keeper  # noqa: PLW0603
+    with _lock:
+        _users.discard(user)
+        if not _users and _keeper is not None:
+            _keeper.let_go()
+            _keeper = None
+
+
+def run_threads(work: Callable[[int], T], threads: int, stop: Event) -> list[T]:
+    """Return [work(0), …, work(threads − 1)], each in a thread of its own.
+
+    `stop` is set as soon as one of them fails or the user interrupts; workers that look at it then
+    end early instead of finishing their rows.
+    """
+    if threads == 1:
+        return [work(0)]
+    begin, abandoned = Event(), Event()
+
+    def wait_and_work(number: int) -> T:
+        # Threads wait for each other's chunks: none may begin unless all have a thread.
+        begin.wait()
+        if abandoned.is_set():
+            raise CancelledError
+        return work(number)
+
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        try:
+            with _starting(threads):
+                futures = [pool.submit(wait_and_work, number) for number in range(threads)]
+            begin.set()
+            ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            if any(future.exception() for future in ended):
+                stop.set()  # before the results of the others are waited for
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            if not begin.is_set():
+                abandoned.set()
+            begin.set()
+            raise
+
+
+@contextmanager
+def _starting(count: int) -> Iterator[None]:
+    """Start so many threads here, or get a MemoryError.
+
+    Python waits for ever for a thread that finds no memory for its first steps, so there must be
+    room before: it is asked of the system, and given back untouched.
+    """
+    try:
+        mmap(-1, count * _ROOM).close()
+        yield
+    except (OSError, RuntimeError) as error:
+        raise MemoryError(
+            f"{error}: no memory for a thread, or too many; use a smaller n_jobs"
+        ) from error

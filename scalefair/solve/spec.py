@@ -1,0 +1,107 @@
+"""What is asked of a fit: frozen values between the estimators and the solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalefair.data.sources import ChunkSource
+
+Bounds = tuple[float, float]
+
+LENGTH_SCALE_SPAN = 1e3
+"""Default bounds of a length scale: so much below and above its start."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to fit: 1/n ΣV + α|β|² + ηP, with a weight η or a limit that finds it.
+
+    Parameters
+    ----------
+    alpha : float
+        Ridge of φ.
+    eta : float
+        Weight of the penalty, where there is no limit.
+    unfairness : float or None
+        Limit on the explained share.
+    penalty : str
+        Name of the penalty.
+    eps : float or None
+        Its ε; None: the default.
+    dtype : str
+        Of the rows, whose rounding error the solution inherits.
+    """
+
+    alpha: float
+    eta: float
+    unfairness: float | None
+    penalty: str = "normalized"
+    eps: float | None = None
+    dtype: str = "float64"
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessSpec:
+    """The Gaussian process that is wanted, and how its hyperparameters are learnt.
+
+    Parameters
+    ----------
+    eta, unfairness : float, and float or None
+        Weight of the penalty, or a limit on the explained share, which finds the weight.
+    penalty, eps : str, and float or None
+        What is punished.
+    noise, amplitude : float or None
+        σ² and a; None: learnt. A process of classes has no noise.
+    noise_bounds, amplitude_bounds, length_scale_bounds : (float, float) or None
+    learn_scales : bool
+        False: length scales and landmarks stay where they start.
+    n_restarts, max_iter, tol, seed
+        Of the search.
+    chunk_rows : int or None
+        Rows per chunk; None chooses them.
+    inputs : tuple of str
+        Names of the inputs, for messages.
+    """
+
+    eta: float
+    unfairness: float | None = None
+    penalty: str = "normalized"
+    eps: float | None = None
+    noise: float | None = None
+    amplitude: float | None = None
+    noise_bounds: Bounds | None = None
+    amplitude_bounds: Bounds | None = None
+    length_scale_bounds: Bounds | None = None
+    learn_scales: bool = True
+    n_restarts: int = 0
+    max_iter: int = 100
+    tol: float = 1e-5
+    seed: int = 0
+    chunk_rows: int | None = None
+    inputs: tuple[str, ...] = ()
+
+    def scale_bounds(self, start: float) -> Bounds:
+        """Return the bounds of a log length scale."""
+        if not self.learn_scales:
+            return start, start
+        if self.length_scale_bounds is None:
+            return start - np.log(LENGTH_SCALE_SPAN), start + np.log(LENGTH_SCALE_SPAN)
+        low, high = np.log(self.length_scale_bounds)
+        return float(low), float(high)
+
+
+class Progress:
+    """Hears of the steps of a fit; this one does nothing with them."""
+
+    def watched(self, source: ChunkSource, rows: int) -> AbstractContextManager[ChunkSource]:
+        """Give the source back for one pass; every chunk that is read is a step."""
+        del rows
+        return nullcontext(source)
+
+    def evaluations(self) -> AbstractContextManager[Callable[[], None]]:
+        """Give a function to be called after every evaluation of the evidence."""
+        return nullcontext(lambda: None)
