@@ -68,10 +68,7 @@ class Console:
 
     def __call__(self, step: str) -> None:
         """Begin a step; off a terminal nothing is shown."""
-        self._clear()
-        self._step = f"[{self.seconds:5.1f} s] {step}"
-        if self._shown:
-            click.echo(f"{self._step} ...", err=True)
+        self._begin(step, " ...")
 
     def update(self, done: int, total: int | None, unit: str = "") -> None:
         """Show how far the step is, from any thread."""
@@ -86,7 +83,7 @@ class Console:
 
     def finish(self) -> None:
         """Show that all steps are done."""
-        self("done")
+        self._begin("done")
 
     def result(self, record: Mapping[str, Any], words: str) -> None:
         """Print the result: the record as JSON, or the words."""
@@ -103,6 +100,12 @@ class Console:
         if not self.quiet:
             self._clear()
             click.echo(f"scalefair: note: {' '.join(message.split())}", err=True)
+
+    def _begin(self, step: str, end: str = "") -> None:
+        self._clear()
+        self._step = f"[{self.seconds:5.1f} s] {step}"
+        if self._shown:
+            click.echo(f"{self._step}{end}", err=True)
 
     def _clear(self) -> None:
         with self._lock:

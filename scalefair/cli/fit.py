@@ -293,7 +293,7 @@ def _held_out_r2(model: Any) -> float:
 
 def words(out: Path, record: dict[str, Any]) -> str:
     """Return the record as a sentence."""
-    from scalefair.auditing.words import listed, percent
+    from scalefair.auditing.result import listed, percent
 
     held_out = "explained_share_cv" in record
     share = record["explained_share_cv" if held_out else "explained_share"]
