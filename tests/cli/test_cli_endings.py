@@ -14,7 +14,6 @@ from tests.cli_tools import people, run, start, succeed
 pytestmark = pytest.mark.processes
 
 pty = pytest.importorskip("pty")
-pytestmark = pytest.mark.processes
 
 FIT = ["--target", "pay", "--sensitive", "sex"]
 LIBC = ctypes.CDLL(None)

@@ -164,7 +164,7 @@ def test_an_interrupt_leaves_no_half_written_file(folder, big, tmp_path, kept):
     assert kept == "nothing" or out.read_text() == "old"
 
 
-@pytest.mark.slow
+@pytest.mark.processes
 def test_a_dead_scheduler_is_told_within_its_ten_seconds(folder):
     begin = time.monotonic()
     own = ["--scheduler", "tcp://127.0.0.1:9", "--out", folder / "never"]
@@ -182,7 +182,10 @@ def complete(**asked):
     return result.stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell",
+    [pytest.param("bash", marks=pytest.mark.processes), "zsh", "fish"],  # asks its version
+)
 def test_completion_prints_a_script(shell):
     if shell == "bash" and shutil.which("bash") is None:
         pytest.skip("no bash")
