@@ -25,9 +25,9 @@ from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair import scan_parquet
 from scalefair.features.base import whitened
 from scalefair.measures import explained_share, hsic, hsic_test, mutual_information
-from scalefair.measures._features import CHUNK, feature_pair
+from scalefair.measures._features import MAX_BLOCK_NUMBERS, feature_pair
 from scalefair.measures._pair import open_pair
-from scalefair.measures.share import opened
+from scalefair.measures.share import open_share
 
 PART = 250_000
 TEST_ROWS = 10_000
@@ -70,7 +70,7 @@ def maps_of(measure: Callable[..., float], folder: Path, columns: list[str]) -> 
     f, s = scan["prediction"], scan[columns]
     if measure is hsic:
         return feature_pair(open_pair(f, s), None, None, 200)
-    return opened(
+    return open_share(
         f, s, None, kernel="auto", length_scale="median", size=100, random_state=0
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ def maps_of(measure: Callable[..., float], folder: Path, columns: list[str]) -> 
 def read_and_map(features: Any) -> int:
     """Read the rows and compute their features, and nothing else."""
     width = features.phi.n_raw_ + features.psi.n_raw_
-    rows = int(np.clip(CHUNK // width, 256, 16384))
+    rows = int(np.clip(MAX_BLOCK_NUMBERS // width, 256, 16384))
     return features.pair.source.fold(lambda: _Mapper(features), rows)
 
 

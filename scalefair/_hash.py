@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._typing import Array
-
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 1 << 64
 _BLOCK = 1 << 20
@@ -173,12 +171,12 @@ class Distinct(NamedTuple):
         Which of them every row is.
     """
 
-    rows: Array
+    rows: NDArray[Any]
     first: NDArray[np.int64]
     number: NDArray[np.int64]
 
 
-def distinct(rows: Array) -> Distinct:
+def distinct(rows: NDArray[Any]) -> Distinct:
     """Return the distinct rows of an array of shape (n, d)."""
     # Not by np.unique(axis=0), which makes a TypeError of an interrupt.
     order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))

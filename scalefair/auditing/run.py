@@ -11,8 +11,9 @@ import numpy as np
 from scalefair.auditing.dependence import (
     CONDITIONAL,
     MEASURE_NAMES,
+    N_COMPONENTS,
     WITHOUT_WEIGHTS,
-    Kernels,
+    DependenceSettings,
     Measurement,
     Subject,
     attribute_sets,
@@ -24,14 +25,20 @@ from scalefair.auditing.dependence import (
 from scalefair.auditing.result import Audit, ModelAudit
 from scalefair.data.encoding import numbers_or_codes
 from scalefair.errors import CannotJudgeError
-from scalefair.measures._pair import TooFineError
-from scalefair.measures.grouping.attributes import Missing
-from scalefair.measures.grouping.frames import group_frames
-from scalefair.measures.grouping.judged import GroupSettings, Judged, Prepared, judge, prepare
-from scalefair.measures.grouping.rows import open_audit
-from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps
+from scalefair.measures._features import check_kernel
+from scalefair.measures._pair import TooFineError, UndefinedError
+from scalefair.measures.group_passes import (
+    SURVEY_SAMPLE_ROWS,
+    CountedGroups,
+    GroupSettings,
+    SurveyedRows,
+    count_groups,
+    survey_groups,
+)
+from scalefair.measures.group_rows import Missing, open_audit
+from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps, group_frames
 
-LEAST_AUDIT_ROWS = 20
+MIN_AUDIT_ROWS = 20
 """Of fewer rows neither mutual information nor tests of independence tell anything."""
 
 MAX_NAMED_GROUPS = 5
@@ -125,96 +132,68 @@ def audit(
     >>> round(float(result.compare("mean_prediction_difference").loc["sex", "y_pred"]), 2)
     1.12
     """
-    settings = GroupSettings(
+    groups = GroupSettings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
         n_resamples, random_state,
     ).check()  # fmt: skip
-    kernels = Kernels(sensitive_kernel, n_sensitive_components, eps, random_state)
-    chosen = _measures(measures)
+    names = tuple(MEASURE_NAMES if measures is None else measures)
+    if unknown := [name for name in names if name not in MEASURE_NAMES]:
+        raise ValueError(
+            f"measures has {unknown[0]!r}, which is unknown; choose among "
+            f"{', '.join(MEASURE_NAMES)}"
+        )
+    categorical = check_kernel("sensitive_kernel", sensitive_kernel) == "categorical"
     rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
-    prepared = prepare(
-        rows, settings, size=kernels.sample_rows, groups=True, every=kernels.every
+    surveyed = survey_groups(
+        rows, groups, size=max(SURVEY_SAMPLE_ROWS, 4 * n_sensitive_components, 4 * N_COMPONENTS),
+        groups=True, every=categorical,
     )  # fmt: skip
-    _check_predictions(prepared)
-    names, notes = _possible(chosen, prepared, asked=measures is not None)
-    if sensitive_kernel == "auto":
-        columns = prepared.survey.parts["s"].columns.columns
-        notes += filter(None, [numbers_or_codes(columns, prepared.survey.n_present)])
-    sets, too_fine = attribute_sets(prepared, kernels)
-    everyone = subjects(prepared, sets, kernels, names)
-    crossed, moments = second_pass(prepared, everyone)
-    judged = judge(prepared, crossed)
-    _check_decisions(judged)
-    measured, unknown = _dependence(judged, everyone, moments, kernels, names)
-    models = [
-        ModelAudit(name, measured[m], GroupGaps(group_frames(judged, m)))
-        for m, name in enumerate(rows.models)
-    ]
-    notes = [*dict.fromkeys([*notes, *too_fine, *unknown]), *_small_groups(models[0].gaps)]
-    for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=2)
-    survey = judged.survey
-    return Audit(models, survey.n_present, survey.n_missing, notes, settings.confidence)
-
-
-def _dependence(
-    judged: Judged, everyone: Sequence[Subject], moments: Sequence[Any], kernels: Kernels,
-    names: Sequence[str],
-) -> tuple[list[dict[str, list[Measurement]]], list[str]]:  # fmt: skip
-    """Return the measures of each model by attributes, and notes on what is not known."""
-    measured: list[dict[str, list[Measurement]]] = [{} for _ in judged.plan.models]
-    notes = []
-    for subject, sums in zip(everyone, moments, strict=True):
-        attributes = subject.attributes
-        try:
-            lines = measure(subject, sums, judged, kernels, names)
-        except TooFineError as error:
-            # The attributes alone are judged all the same.
-            if len(attributes.columns) == 1:
-                raise
-            notes.append(not_together(attributes.name, error))
-            continue
-        measured[subject.model][attributes.name] = lines
-        notes += [
-            f"{attributes.name}: {one.measure} is not known: {one.reason}"
-            for one in lines
-            if one.reason
-        ]
-    return measured, notes
-
-
-def _measures(measures: Sequence[str] | None) -> list[str]:
-    names = list(MEASURE_NAMES) if measures is None else [*measures]
-    for name in names:
-        if name not in MEASURE_NAMES:
-            raise ValueError(
-                f"measures has {name!r}, which is unknown; choose among {', '.join(MEASURE_NAMES)}"
-            )
-    return names
-
-
-def _possible(names: list[str], prepared: Prepared, *, asked: bool) -> tuple[list[str], list[str]]:
-    """Leave out what these rows do not allow, or refuse it where it was asked for; add notes."""
-    survey = prepared.survey
-    impossible = {name: reason for name in names if (reason := _obstacle(name, prepared))}
-    for name, reason in impossible.items():
-        if asked:
-            raise ValueError(f"measures has {name!r}, which {reason}")
+    _check_predictions(surveyed)
+    settings = DependenceSettings(
+        _possible(names, surveyed, asked=measures is not None), sensitive_kernel,
+        n_sensitive_components, eps, random_state, categorical,
+    )  # fmt: skip
+    survey = surveyed.survey
     notes = []
     if survey.n_missing:
         notes.append(
             f"{survey.n_missing:,} rows in which a sensitive attribute is missing were left out"
         )
-    return [name for name in names if name not in impossible], notes
+    if sensitive_kernel == "auto":
+        columns = survey.parts["s"].columns.columns
+        notes += filter(None, [numbers_or_codes(columns, survey.n_present)])
+    sets, too_fine = attribute_sets(surveyed, settings)
+    everyone = subjects(surveyed, sets, settings)
+    crossed, moments = second_pass(surveyed, everyone)
+    counted = count_groups(surveyed, crossed)
+    _check_decisions(counted)
+    measured, unknown_values = _dependence(surveyed, everyone, moments, settings)
+    models = [
+        ModelAudit(name, measured[m], GroupGaps(group_frames(counted, m)))
+        for m, name in enumerate(rows.models)
+    ]
+    notes = [*dict.fromkeys([*notes, *too_fine, *unknown_values]), *_small_groups(models[0].gaps)]
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return Audit(models, survey.n_present, survey.n_missing, notes, confidence)
 
 
-def _obstacle(name: str, prepared: Prepared) -> str:
+def _possible(names: Sequence[str], surveyed: SurveyedRows, *, asked: bool) -> tuple[str, ...]:
+    """Leave out what these rows do not allow; raise ValueError where it was asked for."""
+    reasons = {name: _obstacle(name, surveyed) for name in names}
+    for name, reason in reasons.items():
+        if reason and asked:
+            raise ValueError(f"measures has {name!r}, which {reason}")
+    return tuple(name for name in names if not reasons[name])
+
+
+def _obstacle(name: str, surveyed: SurveyedRows) -> str:
     """Return why a measure cannot be computed, "" if it can."""
-    survey, truth = prepared.survey, prepared.truth
+    survey, truth = surveyed.survey, surveyed.truth
     if name in WITHOUT_WEIGHTS and survey.is_weighted:
         return "is not defined for weighted rows; leave it out"
-    if name in WITHOUT_WEIGHTS and survey.n_present < LEAST_AUDIT_ROWS:
-        return f"needs at least {LEAST_AUDIT_ROWS} rows, here are {survey.n_present}; leave it out"
+    if name in WITHOUT_WEIGHTS and survey.n_present < MIN_AUDIT_ROWS:
+        return f"needs at least {MIN_AUDIT_ROWS} rows, here are {survey.n_present}; leave it out"
     if name == CONDITIONAL and truth is None:
         return "needs targets; give y_true"
     if name == CONDITIONAL and truth is not None and truth.is_constant:
@@ -222,9 +201,9 @@ def _obstacle(name: str, prepared: Prepared) -> str:
     return ""
 
 
-def _check_predictions(prepared: Prepared) -> None:
-    """Raise ValueError if the predictions of a model are constant."""
-    for model, numbers in zip(prepared.plan.models, prepared.predictions, strict=True):
+def _check_predictions(surveyed: SurveyedRows) -> None:
+    """Raise CannotJudgeError if the predictions of a model are constant."""
+    for model, numbers in zip(surveyed.plan.models, surveyed.predictions, strict=True):
         if numbers.is_constant:
             raise CannotJudgeError(
                 f"y_pred {model!r} is {numbers.spread.low:g} in every row: how far a constant "
@@ -232,10 +211,10 @@ def _check_predictions(prepared: Prepared) -> None:
             )
 
 
-def _check_decisions(judged: Judged) -> None:
+def _check_decisions(counted: CountedGroups) -> None:
     """Raise ValueError if a threshold decides alike for all rows."""
-    outcomes = judged.statistics(()).outcomes[0]
-    for model, weight, cut in zip(judged.plan.models, outcomes, judged.plan.cuts, strict=True):
+    plan, outcomes = counted.surveyed.plan, counted.statistics(()).outcomes[0]
+    for model, weight, cut in zip(plan.models, outcomes, plan.cuts, strict=True):
         chosen = float(weight[2:].sum())
         if np.isfinite(cut) and chosen in (0.0, float(weight.sum())):
             which = "no row" if chosen == 0 else "every row"
@@ -243,6 +222,33 @@ def _check_decisions(judged: Judged) -> None:
                 f"threshold={cut:g} selects {which} of y_pred {model!r}, so that decisions cannot "
                 "be judged; give a threshold between its least and its largest prediction"
             )
+
+
+def _dependence(
+    surveyed: SurveyedRows, everyone: Sequence[Subject], moments: Sequence[Any],
+    settings: DependenceSettings,
+) -> tuple[list[dict[str, list[Measurement]]], list[str]]:  # fmt: skip
+    """Return the measures of each model by attributes, and notes on what is not known."""
+    measured: list[dict[str, list[Measurement]]] = [{} for _ in surveyed.plan.models]
+    notes = []
+    for subject, sums in zip(everyone, moments, strict=True):
+        attributes, lines = subject.attributes, []
+        try:
+            for name in settings.measures:
+                try:
+                    lines.append(measure(name, subject, sums, surveyed, settings))
+                except UndefinedError as error:
+                    reason = str(error)
+                    notes.append(f"{attributes.name}: {name} is not known: {reason}")
+                    lines.append(Measurement(name, np.nan, subject.pair.n_rows, reason=reason))
+        except TooFineError as error:
+            # The attributes alone are measured all the same.
+            if len(attributes.columns) == 1:
+                raise
+            notes.append(not_together(attributes.name, error))
+            continue
+        measured[subject.model][attributes.name] = lines
+    return measured, notes
 
 
 def _small_groups(gaps: GroupGaps) -> list[str]:

@@ -21,7 +21,7 @@ from scalefair.data import frames
 from scalefair.data.folds import Folds, make_folds
 from scalefair.data.progress import Progress
 from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, Sampler
-from scalefair.data.sources._dask_rows import without_columns
+from scalefair.data.sources.dask_tasks import without_columns
 from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base_model import (

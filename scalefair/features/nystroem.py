@@ -147,8 +147,16 @@ class Nystroem(LengthScaleMap):
             )
         if self.whitening == "cholesky":
             self.linear_, self.rank_ = self._inverse_factor(K), self.n_raw_
-        else:
-            self._keep_directions(K)
+            return
+        values, vectors = positive_eigh(K)
+        self.eigenvalues_ = values[::-1]
+        above = self.eigenvalues_ > self.cutoff * self.eigenvalues_[0]
+        self.rank_ = int(above.sum())
+        vectors = vectors[:, ::-1][:, above]
+        # Signs are arbitrary; fix them, so that every machine returns the same features.
+        largest = np.abs(vectors).argmax(axis=0)
+        vectors = vectors * np.sign(vectors[largest, np.arange(self.rank_)])
+        self.linear_ = vectors / np.sqrt(self.eigenvalues_[above])
 
     def _inverse_factor(self, K: Array) -> Array:
         """Return L^(−ᵀ) with LLᵀ = K + jitter, upper triangular."""
@@ -161,17 +169,6 @@ class Nystroem(LengthScaleMap):
                 "kernel matrix of the landmarks, which is numerically singular; use 1e-8"
             ) from None
         return np.ascontiguousarray(solve_triangular(L, eye, lower=True, check_finite=False).T)
-
-    def _keep_directions(self, K: Array) -> None:
-        values, vectors = positive_eigh(K)
-        self.eigenvalues_ = values[::-1]
-        kept = self.eigenvalues_ > self.cutoff * self.eigenvalues_[0]
-        self.rank_ = int(kept.sum())
-        vectors = vectors[:, ::-1][:, kept]
-        # Signs are arbitrary; fix them, so that every machine returns the same features.
-        largest = np.abs(vectors).argmax(axis=0)
-        vectors = vectors * np.sign(vectors[largest, np.arange(self.rank_)])
-        self.linear_ = vectors / np.sqrt(self.eigenvalues_[kept])
 
     def filler(self, dtype: DTypeLike) -> Filler:
         """Return the function that fills rows with k(x, Z); see `BaseMap.filler`."""
@@ -227,18 +224,18 @@ class MovingNystroem(Nystroem):
         self.unit_ = standard_deviation(self.landmarks_, np.ones(self.n_raw_))
 
     @property
-    def place(self) -> Array:
+    def hyperparameters(self) -> Array:
         """log θ and the landmarks in units, shape (n_hyper + m·d,)."""
         return np.concatenate([np.log(self.kernel_.theta), (self.landmarks_ / self.unit_).ravel()])
 
-    def moved(self, place: Array) -> Self:
-        """Return a fitted copy at another place."""
+    def with_hyperparameters(self, values: Array) -> Self:
+        """Return a fitted copy with other length scales and landmarks."""
         scales = self.kernel_.theta.size
         other = copy(self)
-        other.landmarks_ = place[scales:].reshape(self.landmarks_.shape) * self.unit_
-        return other.with_length_scale(np.exp(place[:scales]))
+        other.landmarks_ = values[scales:].reshape(self.landmarks_.shape) * self.unit_
+        return other.with_length_scale(np.exp(values[:scales]))
 
-    def settled(self) -> Nystroem:
+    def fixed(self) -> Nystroem:
         """Return the map with its landmarks where they are, as an ordinary one."""
         plain = Nystroem(**self.get_params(deep=False))
         plain.__dict__.update(

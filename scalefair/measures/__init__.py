@@ -1,13 +1,11 @@
 """Dependence of any predictions on sensitive attributes: measures and tests."""
 
-from scalefair.measures.conditional import conditional_hsic_test
-from scalefair.measures.distance import distance_correlation
+from scalefair.measures.distances import distance_correlation, mutual_information
 from scalefair.measures.groups import GroupGaps, group_gaps
 from scalefair.measures.independence import alignment, hsic, nocco, normalized_hsic
-from scalefair.measures.information import mutual_information
 from scalefair.measures.scorers import make_dependence_scorer
 from scalefair.measures.share import explained_share
-from scalefair.measures.testing import TestResult, hsic_test
+from scalefair.measures.testing import TestResult, conditional_hsic_test, hsic_test
 
 __all__ = [
     "GroupGaps",

@@ -1,12 +1,12 @@
-"""What n·HSIC would be if the variables were independent, from centred Gram matrices."""
+"""HSIC of centred Gram matrices in whatever form, and its distribution under independence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,13 @@ from scipy.special import gammaincc, ndtr
 from scipy.stats import random_table
 
 from scalefair import _jit
+from scalefair._hash import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.data.sources.threads import available_threads, run_threads
+from scalefair.features.base import whitened
+from scalefair.measures._features import FeaturePair, PivotMap, feature_pair, gram_of
+from scalefair.measures._pair import Pair
 from scalefair.moments import Moments
 
 NEGLIGIBLE_VARIANCE = 1e-6
@@ -27,10 +31,23 @@ MAX_TERMS = 2**17
 """Most terms of the inversion; only a single weight, whose characteristic function falls slowly,
 comes near them."""
 
+MAX_DENSE_TEST_ROWS = 3000
+"""Most rows whose n×n Gram matrices are held, 72 MB each."""
 
-@dataclass(frozen=True, eq=False)
-class NullSpectrum:
-    """What a null distribution depends on, for one variable: its centred Gram matrix K̃.
+MAX_ROWS_IN_MEMORY = 20_000
+"""Most rows whose features are held for the terms of order 1/n of the null distribution."""
+
+FEW_TEST_ROWS = 60
+"""Below this the spectral null is not close enough, and permutations cost next to nothing."""
+
+MAX_TABLE_CELLS = 400
+"""Up to so many pairs of distinct values HSIC jumps from one table to the next."""
+
+Order = NDArray[np.int64]
+
+
+class Spectrum(NamedTuple):
+    """What a null distribution depends on, for one variable with the centred Gram matrix K̃.
 
     Parameters
     ----------
@@ -43,28 +60,213 @@ class NullSpectrum:
     values: Array
     diagonal: float | None = None
 
-    @property
-    def trace(self) -> float:
-        """tr K̃/n."""
-        return float(self.values.sum())
 
-    @property
-    def square(self) -> float:
-        """tr K̃²/n²."""
-        return float(self.values @ self.values)
+@dataclass(frozen=True, eq=False)
+class CentredPair:
+    """HSIC of two centred Gram matrices in whatever form, and what its null distribution takes.
+
+    Parameters
+    ----------
+    n : float
+        Number of rows (of equal weight).
+    statistic : float
+        HSIC.
+    spectra : callable
+        Returns the spectra of both variables.
+    permuted : callable or None
+        Returns HSIC of so many random pairings of the rows, from their number and a seed.
+    """
+
+    n: float
+    statistic: float
+    spectra: Callable[[], list[Spectrum]]
+    permuted: Callable[[int, int], Array] | None = None
+
+    def pvalue(self, method: str, n_permutations: int = 0, seed: int = 0) -> float:
+        """Return P(at least this HSIC) by "permutation", "gamma" or the spectra."""
+        if method == "permutation" and self.permuted is not None:
+            return permutation_pvalue(self.statistic, self.permuted(n_permutations, seed))
+        x, (a, b) = self.n * self.statistic, self.spectra()
+        mean, variance = permutation_moments(self.n, a, b)
+        if method == "gamma":
+            return float(gammaincc(mean**2 / variance, max(x, 0.0) * mean / variance))
+        # Σ_ij λ_i μ_j z_ij² is the limit of n·HSIC for many rows. With few of them the mean and the
+        # variance over the pairings differ from it by terms of order 1/n: moved and scaled to them.
+        weights = np.multiply.outer(a.values, b.values).ravel()
+        if variance > 0:
+            x = weights.sum() + (x - mean) * np.sqrt(2 * (weights @ weights) / variance)
+        return mixture_sf(x, weights)
 
 
-def permutation_moments(n: float, a: NullSpectrum, b: NullSpectrum) -> tuple[float, float]:
+def centred_pair(
+    pair: Pair, kernels: tuple[Any, Any], method: str, n_components: int
+) -> tuple[str, CentredPair]:
+    """Return the method that "auto" means, and the Gram matrices in the form it needs."""
+    if method == "spectral":
+        return method, _dense(pair, kernels)
+    features = feature_pair(pair, *kernels, n_components)
+    if method == "permutation" and not pair.in_memory:
+        raise ValueError(
+            "method='permutation' needs the rows in memory; use method='features' for scans and "
+            "dask collections"
+        )
+    if method in ("auto", "permutation") and pair.in_memory:
+        table = _table(features)
+        if table is not None:
+            return "permutation", table
+    if method == "auto":
+        few = pair.in_memory and pair.n_rows < FEW_TEST_ROWS
+        method = "permutation" if few else "features"
+    if pair.in_memory and _prefers_dense(features, method):
+        return method, _dense(pair, kernels)
+    if pair.in_memory and (pair.n_rows <= MAX_ROWS_IN_MEMORY or method == "permutation"):
+        rows = pair.rows()
+        Phi, Psi = whitened(features.phi, rows.x), whitened(features.psi, rows.s)
+        return method, feature_rows_pair(np.asarray(Phi), np.asarray(Psi))
+    return method, streamed_pair(features.moments()[0])
+
+
+def _table(features: FeaturePair) -> CentredPair | None:
+    """Tabulate variables of few distinct values; None where there are too many."""
+    for size in (MAX_TABLE_CELLS, None):  # most have too many among the first few hundred rows
+        rows = features.pair.rows(size)
+        (A, _, i), (B, _, j) = distinct(rows.x), distinct(rows.s)
+        if len(A) * len(B) > MAX_TABLE_CELLS:
+            return None
+    cells = np.bincount(i * len(B) + j, minlength=len(A) * len(B)).reshape(len(A), len(B))
+    Phi, Psi = whitened(features.phi, A), whitened(features.psi, B)
+    return table_pair(cells, np.asarray(Phi), np.asarray(Psi))
+
+
+def _prefers_dense(features: FeaturePair, method: str) -> bool:
+    """Exact matrices where the features are not exact, or not cheaper to permute."""
+    n, maps = features.pair.n_rows, (features.phi, features.psi)
+    if method not in ("permutation", "gamma") or n > MAX_DENSE_TEST_ROWS:
+        return False
+    inexact = any(isinstance(m, PivotMap) and m.residual > 1e-8 for m in maps)
+    return inexact or features.phi.n_raw_ * features.psi.n_raw_ > n
+
+
+def _dense(pair: Pair, kernels: tuple[Any, Any]) -> CentredPair:
+    if not pair.in_memory or pair.n_rows > MAX_DENSE_TEST_ROWS:
+        raise ValueError(
+            f"method='spectral' needs the eigenvalues of n×n matrices, at most "
+            f"{MAX_DENSE_TEST_ROWS} rows in memory, but there are {pair.n_rows}; use "
+            "method='features', which needs none"
+        )
+    rows = pair.rows()
+    K = gram_of("kernel_a", kernels[0], pair.a, rows.x, None)(rows.x, rows.x)
+    L = gram_of("kernel_b", kernels[1], pair.b, rows.s, None)(rows.s, rows.s)
+    return dense_pair(K, L)
+
+
+def dense_pair(K: Array, L: Array) -> CentredPair:
+    """Return the pair of two Gram matrices, n×n arrays, which are centred in place."""
+    n = len(K)
+    for G in (K, L):
+        mean = G.mean(axis=0)
+        G[...] -= mean
+        G[...] -= mean[:, None] - mean.mean()
+
+    def spectra() -> list[Spectrum]:
+        diagonals = [float(np.sum(np.diagonal(G) ** 2)) for G in (K, L)]
+        return [
+            Spectrum(positive_eigh(G)[0] / n, d) for G, d in zip((K, L), diagonals, strict=True)
+        ]
+
+    def statistic(order: Order) -> float:
+        return float(_jit.permuted_product(K, L, order)) / n**2
+
+    return CentredPair(n, float(np.vdot(K, L)) / n**2, spectra, partial(permuted, statistic, n))
+
+
+def feature_rows_pair(Phi: Array, Psi: Array) -> CentredPair:
+    """Return the pair of K̃ = ΦΦᵀ and L̃ = ΨΨᵀ, feature rows of shapes (n, r) and (n, q)."""
+    n = len(Phi)
+    Phi, Psi = Phi - Phi.mean(axis=0), Psi - Psi.mean(axis=0)
+
+    def spectra() -> list[Spectrum]:
+        diagonals = [float(np.sum(np.einsum("ij,ij->i", F, F) ** 2)) for F in (Phi, Psi)]
+        values = [positive_eigh(F.T @ F / n)[0] for F in (Phi, Psi)]
+        return list(map(Spectrum, values, diagonals))
+
+    def statistic(order: Any = slice(None)) -> float:
+        return float(np.sum((Phi.T @ Psi[order]) ** 2)) / n**2
+
+    return CentredPair(n, statistic(), spectra, partial(permuted, statistic, n))
+
+
+def streamed_pair(moments: Moments) -> CentredPair:
+    """Return the pair of many feature rows, of which only the moments are known."""
+
+    def spectra() -> list[Spectrum]:
+        names = ("phi", "psi")
+        return [Spectrum(positive_eigh(moments.covariance(name, name))[0]) for name in names]
+
+    statistic = float(np.sum(moments.covariance("phi", "psi") ** 2))
+    return CentredPair(moments.effective_rows, statistic, spectra)
+
+
+def table_pair(table: NDArray[np.int64], Phi: Array, Psi: Array) -> CentredPair:
+    """Return the pair of variables of few distinct values each, for permutations only.
+
+    HSIC is a function of how often the values occur together.
+
+    Parameters
+    ----------
+    table : array of shape (g, h)
+        Number of rows of each pair of values.
+    Phi, Psi : arrays of shape (g, r) and (h, q)
+        Features of the values.
+    """
+    n, margins = int(table.sum()), (table.sum(axis=1), table.sum(axis=0))
+    expected = np.outer(margins[0] / n, margins[1] / n)
+
+    def statistics(tables: NDArray[Any]) -> Array:
+        covariance = Phi.T @ (tables / n - expected) @ Psi
+        return np.asarray(np.sum(covariance**2, axis=(1, 2)))
+
+    def permuted_tables(count: int, seed: int) -> Array:
+        return statistics(random_table(*margins, seed=seed).rvs(count))
+
+    return CentredPair(n, float(statistics(table[None])[0]), list, permuted_tables)
+
+
+def permuted(
+    statistic: Callable[[Order], float], n: int, count: int, seed: int,
+    draw: Callable[[np.random.Generator], Order] | None = None,
+) -> Array:  # fmt: skip
+    """Return the statistic of `count` random orders of n rows, whatever the number of threads."""
+    threads = min(available_threads(), count)
+    stop = Event()
+
+    def one(number: int) -> float:
+        rng = np.random.default_rng([seed, number])
+        return statistic(rng.permutation(n) if draw is None else draw(rng))
+
+    def work(thread: int) -> list[float]:
+        return [one(number) for number in range(thread, count, threads) if not stop.is_set()]
+
+    return np.concatenate([np.array(part) for part in run_threads(work, threads, stop)])
+
+
+def permutation_pvalue(statistic: float, null: Array) -> float:
+    """(1 + number at least as large)/(B + 1); rounding must not tell equal values apart."""
+    return float((1 + np.sum(null >= statistic * (1 - 1e-10))) / (len(null) + 1))
+
+
+def permutation_moments(n: float, a: Spectrum, b: Spectrum) -> tuple[float, float]:
     """Mean and variance of n·HSIC over all n! pairings of the rows.
 
     The mean is tr K̃ tr L̃ / (n(n−1)); the variance is that of Kazi-Aoual et al. (1995). Without
     the diagonals, which matter to order 1/n, it is 2 tr K̃² tr L̃² / n⁴.
     """
-    mean = a.trace * b.trace * n / (n - 1)
+    traces = [float(s.values.sum()) for s in (a, b)]  # tr K̃/n
+    squares = [float(s.values @ s.values) for s in (a, b)]  # tr K̃²/n²
+    mean = traces[0] * traces[1] * n / (n - 1)
     if a.diagonal is None or b.diagonal is None or n < 4:
-        return mean, 2 * a.square * b.square
-    T, U = n * a.trace, n * b.trace
-    T2, U2 = n**2 * a.square, n**2 * b.square
+        return mean, 2 * squares[0] * squares[1]
+    (T, U), (T2, U2) = (n * t for t in traces), (n**2 * q for q in squares)
     first = 2 * ((n - 1) * T2 - T**2) * ((n - 1) * U2 - U**2) / ((n - 1) ** 2 * (n + 1) * (n - 2))
     odd = [
         n * (n + 1) * d - (n - 1) * (t**2 + 2 * t2)
@@ -72,25 +274,6 @@ def permutation_moments(n: float, a: NullSpectrum, b: NullSpectrum) -> tuple[flo
     ]
     second = odd[0] * odd[1] / ((n + 1) * n * (n - 1) * (n - 2) * (n - 3))
     return mean, max((first + second) / n**2, 0.0)
-
-
-def gamma_sf(x: float, mean: float, variance: float) -> float:
-    """P(Q > x) of a gamma distribution of that mean and variance."""
-    return float(gammaincc(mean**2 / variance, max(x, 0.0) * mean / variance))
-
-
-def spectral_sf(x: float, n: float, a: NullSpectrum, b: NullSpectrum) -> float:
-    """P(Q > x), Q = Σ_ij λ_i μ_j z_ij², moved and scaled to the moments of the permutations.
-
-    Q is the limit of n·HSIC for many rows; with few of them the mean and the variance over the
-    pairings of the rows differ from it by terms of order 1/n, which this puts right.
-    """
-    weights = np.multiply.outer(a.values, b.values).ravel()
-    mean, variance = permutation_moments(n, a, b)
-    own, spread = weights.sum(), 2 * (weights @ weights)
-    if variance > 0:
-        x = own + (x - mean) * np.sqrt(spread / variance)
-    return mixture_sf(x, weights)
 
 
 def mixture_sf(x: float, weights: Array) -> float:
@@ -111,11 +294,11 @@ def _merged(weights: Array) -> tuple[Array, Array]:
     """Weights and degrees of freedom, the many smallest made one of equal mean and variance."""
     w = np.sort(weights[weights > 0])
     small = np.cumsum(w**2) <= NEGLIGIBLE_VARIANCE * (w @ w)
-    rest, kept = w[small], w[~small]
+    rest, large = w[small], w[~small]
     if len(rest) < 2:
         return w, np.ones(len(w))
     one = rest @ rest / rest.sum()
-    return np.append(kept, one), np.append(np.ones(len(kept)), rest.sum() / one)
+    return np.append(large, one), np.append(np.ones(len(large)), rest.sum() / one)
 
 
 def _inverted(x: float, w: Array, dof: Array) -> float:
@@ -148,178 +331,3 @@ def _saddlepoint(x: float, w: Array, dof: Array) -> float:
     curvature = float(np.sum(2 * dof * (w / (1 - 2 * t * w)) ** 2))
     r, v = np.sqrt(2 * (t * x - K)), t * np.sqrt(curvature)
     return float(ndtr(-(r + np.log(v / r) / r)))
-
-
-Order = NDArray[np.int64]
-
-
-def permuted_statistics(
-    statistic: Callable[[Order], float],
-    n: int,
-    count: int,
-    seed: int,
-    draw: Callable[[np.random.Generator], Order] | None = None,
-) -> Array:
-    """Return the statistic of `count` random orders of n rows, whatever the number of threads."""
-    lanes = min(available_threads(), count)
-    stop = Event()
-
-    def one(number: int) -> float:
-        rng = np.random.default_rng([seed, number])
-        return statistic(rng.permutation(n) if draw is None else draw(rng))
-
-    def work(lane: int) -> list[float]:
-        return [one(number) for number in range(lane, count, lanes) if not stop.is_set()]
-
-    return np.concatenate([np.array(part) for part in run_threads(work, lanes, stop)])
-
-
-@dataclass(frozen=True, eq=False)
-class Dense:
-    """n×n arrays K̃ and L̃."""
-
-    K: Array
-    L: Array
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return len(self.K)
-
-    @cached_property
-    def statistic(self) -> float:
-        """HSIC."""
-        return float(np.vdot(self.K, self.L)) / self.n**2
-
-    @cached_property
-    def spectra(self) -> tuple[NullSpectrum, NullSpectrum]:
-        """By eigenvalues of the n×n arrays."""
-        first, second = (
-            NullSpectrum(positive_eigh(G)[0] / self.n, float(np.sum(np.diagonal(G) ** 2)))
-            for G in (self.K, self.L)
-        )
-        return first, second
-
-    def permuted(self, order: NDArray[np.int64]) -> float:
-        """HSIC with the rows of the second variable in another order."""
-        return float(_jit.permuted_product(self.K, self.L, order)) / self.n**2
-
-    def permuted_statistics(self, count: int, seed: int) -> Array:
-        """HSIC of so many random pairings of the rows."""
-        return permuted_statistics(self.permuted, self.n, count, seed)
-
-
-def centre(K: Array) -> Array:
-    """HKH, in place."""
-    mean = K.mean(axis=0)
-    K -= mean
-    K -= mean[:, None] - mean.mean()
-    return K
-
-
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """Centred feature rows, K̃ = ΦΦᵀ and L̃ = ΨΨᵀ, of shapes (n, r) and (n, q)."""
-
-    Phi: Array
-    Psi: Array
-
-    @classmethod
-    def of(cls, Phi: Array, Psi: Array) -> Factors:
-        """Centre the rows."""
-        return cls(Phi - Phi.mean(axis=0), Psi - Psi.mean(axis=0))
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return len(self.Phi)
-
-    @cached_property
-    def statistic(self) -> float:
-        """HSIC."""
-        return float(np.sum((self.Phi.T @ self.Psi) ** 2)) / self.n**2
-
-    @cached_property
-    def spectra(self) -> tuple[NullSpectrum, NullSpectrum]:
-        """By eigenvalues of the covariances of the features."""
-        first, second = (
-            NullSpectrum(
-                positive_eigh(F.T @ F / self.n)[0],
-                float(np.sum(np.einsum("ij,ij->i", F, F) ** 2)),
-            )
-            for F in (self.Phi, self.Psi)
-        )
-        return first, second
-
-    def permuted(self, order: NDArray[np.int64]) -> float:
-        """HSIC with the rows of the second variable in another order."""
-        return float(np.sum((self.Phi.T @ self.Psi[order]) ** 2)) / self.n**2
-
-    def permuted_statistics(self, count: int, seed: int) -> Array:
-        """HSIC of so many random pairings of the rows."""
-        return permuted_statistics(self.permuted, self.n, count, seed)
-
-
-@dataclass(frozen=True, eq=False)
-class Streamed:
-    """Moments of feature rows that are not kept."""
-
-    moments: Moments
-
-    @property
-    def n(self) -> float:
-        """Number of rows of equal weight."""
-        return self.moments.effective_rows
-
-    @cached_property
-    def statistic(self) -> float:
-        """HSIC."""
-        return float(np.sum(self.moments.covariance("phi", "psi") ** 2))
-
-    @cached_property
-    def spectra(self) -> tuple[NullSpectrum, NullSpectrum]:
-        """By eigenvalues of the covariances; diagonals unknown, n being large."""
-        first, second = (
-            NullSpectrum(positive_eigh(self.moments.covariance(name, name))[0])
-            for name in ("phi", "psi")
-        )
-        return first, second
-
-
-@dataclass(frozen=True, eq=False)
-class Levels:
-    """Variables of few distinct values each: HSIC is a function of how often they occur together.
-
-    Parameters
-    ----------
-    table : array of shape (g, h)
-        Number of rows of each pair of values.
-    Phi, Psi : arrays of shape (g, r) and (h, q)
-        Features of the values.
-    """
-
-    table: NDArray[np.int64]
-    Phi: Array
-    Psi: Array
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return int(self.table.sum())
-
-    @cached_property
-    def statistic(self) -> float:
-        """HSIC."""
-        return float(self.of(self.table[None])[0])
-
-    def of(self, tables: NDArray[Any]) -> Array:
-        """HSIC of tables with the same margins, stacked along the first axis."""
-        share = self.table / self.n
-        expected = np.outer(share.sum(axis=1), share.sum(axis=0))
-        covariance = self.Phi.T @ (tables / self.n - expected) @ self.Psi
-        return np.asarray(np.sum(covariance**2, axis=(1, 2)))
-
-    def permuted_statistics(self, count: int, seed: int) -> Array:
-        """HSIC of so many random pairings of the rows, drawn as tables of these margins."""
-        margins = self.table.sum(axis=1), self.table.sum(axis=0)
-        return self.of(random_table(*margins, seed=seed).rvs(count))

@@ -1,4 +1,4 @@
-"""The rows of two variables as numbers, and what no measure can judge."""
+"""The rows of two variables as numbers, and what no measure can say of them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk
-from scalefair.data import Look, OpenedRows, PartSurvey, frames, open_rows, survey_rows
+from scalefair.data import Look, PartSurvey, Survey, frames, open_rows, survey_rows
 from scalefair.data.columns import ColumnStatistics, TableStatistics
 from scalefair.data.encoding import SensitiveEncoder, warn_of_codes
-from scalefair.data.frames import Kind
 from scalefair.data.sources import ArraySource, ChunkSource, Sample
 from scalefair.data.survey import present
-from scalefair.errors import CannotJudgeError, located
+from scalefair.errors import CannotJudgeError, check_choice, located
+from scalefair.features.base import seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
 
 MAX_GROUPS = 1000
 """Combinations of categories beyond which groups are too small, or the column an identifier."""
+
+PAIR_METHODS = ("auto", "exact", "features")
 
 
 class UndefinedError(ValueError):
@@ -43,8 +45,8 @@ class Variable:
         Of the argument, for errors.
     columns : tuple of str
         Names of its columns.
-    kinds : tuple of Kind
-        What they hold; "categorical" and "boolean" columns are codes.
+    categorical : array of bool of shape (p,)
+        Which columns are codes.
     n_levels : tuple of int
         Levels of each column that is codes, else 0.
     groups : array of shape (g, p) or None
@@ -55,68 +57,54 @@ class Variable:
 
     name: str
     columns: tuple[str, ...]
-    kinds: tuple[Kind, ...]
+    categorical: NDArray[np.bool_]
     n_levels: tuple[int, ...]
     groups: Array | None
     span: Array
 
     @classmethod
     def of(cls, part: PartSurvey, encoder: SensitiveEncoder) -> Variable:
-        """Return the variable of a survey, or raise ValueError if it cannot be judged."""
+        """Return the variable of a survey, or raise TooFineError."""
         groups = None if part.groups is None else np.asarray(encoder.transform(part.groups))
         spreads = [column.spread for column in part.columns.columns]
         span = np.array([[spread.low for spread in spreads], [spread.high for spread in spreads]])
         names = tuple(encoder.names_)
         n_levels = tuple(len(encoder.levels_.get(name, ())) for name in names)
-        variable = cls(part.look.name, names, tuple(encoder.kinds_), n_levels, groups, span)
+        variable = cls(part.look.name, names, encoder.categorical_, n_levels, groups, span)
         return variable.check_groups(part.columns.n_rows)
-
-    @property
-    def categorical(self) -> NDArray[np.bool_]:
-        """Which columns are codes."""
-        return np.array([kind in ("categorical", "boolean") for kind in self.kinds])
-
-    def is_flat(self, rows: Array) -> NDArray[np.bool_]:
-        """Return which numbers are the same in all of some rows, of shape (p,)."""
-        return np.asarray(~self.categorical & (rows == rows[:1]).all(axis=0))
-
-    def ends(self, rows: Array) -> Array:
-        """Return the first row twice, with the ends of the span of the numbers that are flat."""
-        return np.where(self.is_flat(rows), self.span, rows[:1])
-
-    def check_numeric(self) -> None:
-        """Raise ValueError if a column is text or dates, in an argument that must be numbers."""
-        words = {"categorical": "text", "datetime": "dates"}
-        for kind, column in zip(self.kinds, self.columns, strict=True):
-            if kind in words:
-                raise ValueError(
-                    f"{self.name}: column {column!r} is {words[kind]}; expected predictions as "
-                    "numbers: pass scores or probabilities, or code the classes as numbers such as "
-                    "0 and 1"
-                )
 
     def check_groups(self, n_rows: int) -> Variable:
         """Return the variable, or raise TooFineError if too few of the rows share a group."""
         count = 0 if self.groups is None else len(self.groups)
         codes = [c for c, code in zip(self.columns, self.categorical, strict=True) if code]
         text = f"{self.name}: the categories of {', '.join(codes) or 'its columns'}"
+        remedy = "merge rare levels, leave identifiers out, or pass numbers as numbers"
         if count > MAX_GROUPS:
             raise TooFineError(
                 f"{text} have {count:,} levels or combinations, at most {MAX_GROUPS:,} can be "
-                "judged; merge rare levels, leave identifiers out, or pass numbers as numbers"
+                "judged",
+                remedy,
             )
         if count and count >= n_rows:
             raise TooFineError(
                 f"{text} are different in each of {n_rows:,} rows, so that nothing can be said of "
-                "groups; merge rare levels, leave identifiers out, or pass numbers as numbers"
+                "groups",
+                remedy,
             )
         return self
 
 
-def fitted_encoder(part: PartSurvey) -> SensitiveEncoder:
-    """Return the encoder of a surveyed variable; raise ValueError if a column has no say."""
+def fitted_encoder(part: PartSurvey, *, numeric: bool = False) -> SensitiveEncoder:
+    """Return the encoder of a surveyed variable, or raise ValueError if a column is unusable."""
     for column in part.columns.columns:
         _check_column(part.look.name, column, part.columns)
+        if numeric and column.kind in ("categorical", "datetime"):
+            held = "text" if column.kind == "categorical" else "dates"
+            raise ValueError(
+                f"{part.look.name}: column {column.name!r} is {held}; expected predictions as "
+                "numbers: pass scores or probabilities, or code the classes as numbers such as 0 "
+                "and 1"
+            )
     return SensitiveEncoder().finish(part.columns)
 
 
@@ -169,7 +157,9 @@ class Pair:
         sample = self.sample
         if sample is None or size is None or (size > sample.size and self.n_rows > sample.size):
             return self.source.sample(sys.maxsize if size is None else size, self.seed)
-        return _taken(sample.chunk(), sample.smallest(size))
+        chunk, index = sample.chunk(), sample.smallest(size)
+        weight = None if chunk.weight is None else chunk.weight[index]
+        return Chunk(chunk.x[index], chunk.s[index], None, weight)
 
     def on_sample(self) -> Pair:
         """Return the rows of the sample where a stream has one, all rows otherwise."""
@@ -181,18 +171,18 @@ class Pair:
     def landmark_rows(self, n_components: int) -> Chunk:
         """Return a sample to learn maps from, in which every number varies."""
         chunk = self.rows(max(SAMPLE_ROWS, 4 * n_components))
-        sides = ((self.a, chunk.x), (self.b, chunk.s))
-        if not any(variable.is_flat(rows).any() for variable, rows in sides):
+        sides = [
+            (rows, ~variable.categorical & (rows == rows[:1]).all(axis=0), variable.span)
+            for variable, rows in ((self.a, chunk.x), (self.b, chunk.s))
+        ]
+        if not any(constant.any() for _, constant, _ in sides):
             return chunk
-        x, s = (np.vstack([rows, variable.ends(rows)]) for variable, rows in sides)
+        # A rare number may be constant in the sample: two more rows have the ends of its span.
+        x, s = (
+            np.vstack([rows, np.where(constant, span, rows[:1])]) for rows, constant, span in sides
+        )
         w = chunk.weight
-        w = None if w is None else np.append(w, [w.mean()] * 2)
-        return replace(chunk, x=x, s=s, y=None, weight=w)
-
-
-def _taken(chunk: Chunk, index: NDArray[np.int64]) -> Chunk:
-    weight = None if chunk.weight is None else chunk.weight[index]
-    return Chunk(chunk.x[index], chunk.s[index], None, weight)
+        return Chunk(x, s, None, None if w is None else np.append(w, [w.mean()] * 2))
 
 
 def open_pair(
@@ -201,11 +191,13 @@ def open_pair(
     sample_weight: Any = None,
     *,
     names: tuple[str, str] = ("a", "b"),
-    seed: int = 0,
+    random_state: Any = 0,
     least: int = 2,
     every: tuple[bool, bool] = (False, False),
+    method: str = "auto",
+    numeric: bool = False,
 ) -> Pair:
-    """Check two variables of equal length and learn what their columns hold.
+    """Open two variables of equal length and learn what their columns hold.
 
     Parameters
     ----------
@@ -214,22 +206,53 @@ def open_pair(
     sample_weight : array-like, Scan or dask collection of shape (n,), optional
     names : pair of str
         What the arguments are called, for errors.
-    seed : int
+    random_state : int, RandomState or None
         Of samples.
     least : int
-        OpenedRows that the measure needs.
+        Rows that the measure needs.
     every : pair of bool
         Whether the numbers of a variable are categories, too.
+    method : {"auto", "exact", "features"}
+        "exact" needs the rows in memory.
+    numeric : bool
+        Whether `a` must be numbers.
     """
+    check_choice("method", method, PAIR_METHODS)
     if isinstance(a, Pair):
         return a
     for name, part in zip(names, (a, b), strict=True):
         if part is None:
             raise TypeError(f"{name}=None; give an array, a Series or a frame with rows")
     rows = open_rows(a, b, weight=sample_weight, names={"x": names[0], "s": names[1]})
-    looks = zip("xs", names, every, strict=True)
-    asked = {part: Look(name, groups=True, every=flag) for part, name, flag in looks}
-    survey = survey_rows(rows.source, asked, size=SAMPLE_ROWS, seed=seed)
+    looks = {
+        part: Look(name, groups=True, every=flag)
+        for part, name, flag in zip("xs", names, every, strict=True)
+    }
+    seed = seed_of(random_state)
+    survey = survey_rows(rows.source, looks, size=SAMPLE_ROWS, seed=seed)
+    _check_rows(survey, names, least)
+    parts = [survey.parts[part] for part in "xs"]
+    encoders = [fitted_encoder(parts[0], numeric=numeric), fitted_encoder(parts[1])]
+    if not every[1]:
+        warn_of_codes(parts[1].columns)
+    first, second = (Variable.of(part, e) for part, e in zip(parts, encoders, strict=True))
+    if method == "exact" and not rows.in_memory:
+        raise ValueError(
+            "method='exact' compares all pairs of rows, which must be in memory; use "
+            "method='features' for scans and dask collections"
+        )
+    change = partial(_numbers, names, encoders)
+    source, sample = rows.source.then(change), None
+    if rows.in_memory:
+        # Encoded once: every pass over rows in memory finds numbers.
+        (chunk,) = source.chunks(survey.n_rows)
+        source = ArraySource(chunk.x, chunk.s, None, chunk.weight)
+    else:
+        sample = numeric_sample(survey.sample, change)
+    return Pair(source, first, second, survey.n_present, rows.in_memory, seed, sample)
+
+
+def _check_rows(survey: Survey, names: tuple[str, str], least: int) -> None:
     if survey.n_rows and not survey.weight:
         raise ValueError("sample_weight is zero for every row; at least one must be positive")
     if survey.n_present < least:
@@ -237,25 +260,6 @@ def open_pair(
             f"{names[0]} and {names[1]} have {survey.n_present} row(s) of positive weight, this "
             f"measure needs at least {least}; give more rows"
         )
-    parts = [survey.parts[part] for part in "xs"]
-    encoders = [fitted_encoder(part) for part in parts]
-    if not every[1]:
-        warn_of_codes(parts[1].columns)
-    first, second = (Variable.of(part, e) for part, e in zip(parts, encoders, strict=True))
-    change = partial(_numbers, names, encoders)
-    source, sample = _numeric(rows, change), None
-    if not rows.in_memory:
-        sample = numeric_sample(survey.sample, change)
-    return Pair(source, first, second, survey.n_present, rows.in_memory, seed, sample)
-
-
-def _numeric(rows: OpenedRows, change: Any) -> ChunkSource:
-    source = rows.source.then(change)
-    if not rows.in_memory:
-        return source
-    # Encoded once: every pass over rows in memory finds numbers.
-    (chunk,) = source.chunks(rows.source.n_rows or 1)
-    return ArraySource(chunk.x, chunk.s, None, chunk.weight)
 
 
 def numeric_sample(sample: Sample, change: Any) -> Sample:
@@ -265,19 +269,13 @@ def numeric_sample(sample: Sample, change: Any) -> Sample:
 
 
 def _numbers(names: Sequence[str], encoders: Sequence[SensitiveEncoder], chunk: Chunk) -> Chunk:
-    index = present(chunk)
-    sides = zip(names, encoders, (chunk.x, chunk.s), strict=True)
-    x, s = (_encoded(name, encoder, part, index) for name, encoder, part in sides)
-    return replace(chunk, x=x, s=s, y=None)
-
-
-def _encoded(name: str, encoder: SensitiveEncoder, part: Any, index: NDArray[np.int64]) -> Array:
-    """Numbers and codes of the rows that count; 0 in the others, whose levels nobody knows."""
-    table = frames.as_table(part, one_column=True)
-    n = frames.n_rows(table)
-    with located(name):
-        if len(index) == n:
-            return np.asarray(encoder.transform(table))
-        out = np.zeros((n, encoder.n_features_in_))
-        out[index] = encoder.transform(frames.take_rows(table, index))
-        return out
+    """Numbers and codes of the rows that count; 0 in the others, whose levels may be unknown."""
+    index, parts = present(chunk), []
+    for name, encoder, part in zip(names, encoders, (chunk.x, chunk.s), strict=True):
+        table = frames.as_table(part, one_column=True)
+        rows = np.zeros((chunk.n_rows, encoder.n_features_in_))
+        with located(name):
+            some = table if len(index) == len(rows) else frames.take_rows(table, index)
+            rows[index] = encoder.transform(some)
+        parts.append(rows)
+    return replace(chunk, x=parts[0], s=parts[1], y=None)

@@ -3,22 +3,149 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.data import frames
-from scalefair.measures.grouping.attributes import Missing
-from scalefair.measures.grouping.frames import GroupFrame, Method, group_frames
-from scalefair.measures.grouping.judged import GroupSettings, Judged, judge, prepare
-from scalefair.measures.grouping.rows import open_audit
+from scalefair.errors import check_choice
+from scalefair.measures.group_metrics import Estimate, Gap, Mask, difference, ratio
+from scalefair.measures.group_passes import (
+    CountedGroups,
+    GroupSettings,
+    count_groups,
+    survey_groups,
+)
+from scalefair.measures.group_rows import Missing, open_audit
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MIN_GROUP_SIZE = 30
 """Groups with fewer rows are called too small to judge."""
+
+Method = Literal["between_groups", "to_overall"]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupFrame:
+    """The metrics of one model in the groups of one attribute, or of several crossed.
+
+    Made by :func:`group_gaps`. `by_group`, `overall`, `difference()` and `ratio()` are those of
+    fairlearn's MetricFrame.
+
+    Parameters
+    ----------
+    attributes : tuple of str
+        Names of the attributes.
+    levels : list of tuples of str
+        The levels that make each group.
+    counts, weights : arrays of shape (g,)
+        Rows of each group, and the sum of their weights.
+    estimates, totals : dict of str to Estimate
+        Each metric in the groups, and over all rows.
+    confidence : float
+        Level of the intervals.
+    """
+
+    attributes: tuple[str, ...]
+    levels: list[tuple[str, ...]]
+    counts: NDArray[np.int64]
+    weights: Array
+    estimates: dict[str, Estimate]
+    totals: dict[str, Estimate]
+    confidence: float
+
+    @property
+    def name(self) -> str:
+        """The attributes in one word, such as "sex × race"."""
+        return " × ".join(self.attributes)
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups in one word each, such as "Female, Black"."""
+        return [", ".join(levels) for levels in self.levels]
+
+    @property
+    def comparable(self) -> Mask:
+        """Whether each group can be compared: a group of one cannot."""
+        return np.asarray(self.counts > 1)
+
+    @cached_property
+    def by_group(self) -> pd.DataFrame:
+        """One row per group, one column per metric, and ``count``."""
+        return self._frame({name: e.value for name, e in self.estimates.items()})
+
+    @cached_property
+    def overall(self) -> pd.Series:
+        """The metrics of all rows."""
+        counted = {"count": float(self.counts.sum())}
+        return _series(counted | {name: float(e.value[0]) for name, e in self.totals.items()})
+
+    def intervals(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the lower and the upper ends, in the shape of `by_group`."""
+        ends = {name: e.interval(self.confidence) for name, e in self.estimates.items()}
+        low, high = ({name: pair[i] for name, pair in ends.items()} for i in (0, 1))
+        return self._frame(low), self._frame(high)
+
+    def difference(self, method: Method = "between_groups") -> pd.Series:
+        """Return the largest difference of each metric, between groups or to all rows."""
+        differences = dict.fromkeys(self.estimates, np.nan)
+        for name, value, total in self._compared(method):
+            between = method == "between_groups"
+            differences[name] = np.ptp(value) if between else np.abs(value - total).max()
+        return _series(differences)
+
+    def ratio(self, method: Method = "between_groups") -> pd.Series:
+        """Return the smallest ratio of each metric, between groups or to all rows."""
+        ratios = dict.fromkeys(self.estimates, np.nan)
+        for name, value, total in self._compared(method):
+            top = value.max() if method == "between_groups" else total
+            if (value >= 0).all() and top > 0 and value.max() > 0:
+                ratios[name] = min(value.min() / top, top / value.max())
+        return _series(ratios)
+
+    def gap(self, metric: str, confidence: float | None = None) -> tuple[Gap, Gap]:
+        """Return the difference and the ratio of one metric with their intervals."""
+        level = self.confidence if confidence is None else confidence
+        estimate = self.estimates[metric]
+        return difference(estimate, level, self.comparable), ratio(estimate, level, self.comparable)
+
+    def extremes(self, metric: str) -> tuple[int, int] | None:
+        """Return the positions of the largest and the smallest value; None without two groups."""
+        value = np.where(self.comparable, self.estimates[metric].value, np.nan)
+        if np.isfinite(value).sum() < 2:
+            return None
+        return int(np.nanargmax(value)), int(np.nanargmin(value))
+
+    def _compared(self, method: str) -> Iterable[tuple[str, Array, float]]:
+        """Yield each metric that is known, its values in the groups compared, and over all rows."""
+        check_choice("method", method, ("between_groups", "to_overall"))
+        for name, estimate in self.estimates.items():
+            used = self.comparable & np.isfinite(estimate.value)
+            if used.any():
+                yield name, estimate.value[used], float(self.totals[name].value[0])
+
+    def _frame(self, values: dict[str, Array]) -> pd.DataFrame:
+        # Numbered, since an attribute may have the name of a metric.
+        columns: dict[str, Any] = {
+            f"{j}": [levels[j] for levels in self.levels] for j in range(len(self.attributes))
+        }
+        frame = frames.make_frame(columns | {"count": self.counts} | values)
+        frame = frame.set_index(list(columns))
+        frame.index.names = list(self.attributes)
+        return frame
+
+
+def _series(values: dict[str, float]) -> pd.Series:
+    frame = frames.make_frame({"metric": list(values), "value": list(values.values())})
+    series: pd.Series = frame.set_index("metric")["value"].rename(None)
+    series.index.name = None
+    return series
 
 
 class GroupGaps:
@@ -173,18 +300,38 @@ def group_gaps(
             f"y_pred has {len(rows.models)} models; group_gaps judges one: scalefair.audit "
             "compares several"
         )
-    judged = judge(prepare(rows, settings))
-    _check_grouped(judged)
-    return GroupGaps(group_frames(judged, 0))
-
-
-def _check_grouped(judged: Judged) -> None:
-    if not judged.groupings:
-        names = ", ".join(repr(a.name) for a in judged.attributes)
+    counted = count_groups(survey_groups(rows, settings))
+    by_attribute = group_frames(counted, 0)
+    if not by_attribute:
+        names = ", ".join(repr(a.name) for a in counted.surveyed.plan.attributes)
         raise ValueError(
             f"sensitive features {names} are continuous and have no groups; measure the dependence "
             "with explained_share, hsic or scalefair.audit, or cut them with bins={'age': [30, 50]}"
         )
+    return GroupGaps(by_attribute)
+
+
+def group_frames(counted: CountedGroups, model: int) -> list[GroupFrame]:
+    """Return the metrics of one model in the groups of each attribute, and of all crossed."""
+    plan, settings = counted.surveyed.plan, counted.surveyed.settings
+    groupings: list[tuple[int, ...]] = [(j,) for j, a in enumerate(plan.attributes) if a.levels]
+    if len(groupings) > 1 and settings.intersections:
+        groupings += plan.crossings
+    totals = counted.estimates(model, ())
+    result = []
+    for grouping in groupings:
+        attributes = [plan.attributes[j] for j in grouping]
+        groups = counted.statistics(grouping)
+        levels = [
+            tuple(a.levels[int(code)] for a, code in zip(attributes, cell, strict=True))
+            for cell in groups.cells
+        ]
+        frame = GroupFrame(
+            tuple(a.name for a in attributes), levels, groups.rows, groups.weight,
+            counted.estimates(model, grouping), totals, settings.confidence,
+        )  # fmt: skip
+        result.append(frame)
+    return result
 
 
 def group_columns(frame: GroupFrame) -> dict[str, Any]:

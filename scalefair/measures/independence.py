@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from threading import Event
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from scalefair._linalg import inverse_root, positive_eigh
-from scalefair._typing import Array, Chunk
-from scalefair.errors import check_choice
-from scalefair.features.base import seed_of
-from scalefair.kernels.named import plain_name
-from scalefair.measures._features import FeaturePair, feature_pair
-from scalefair.measures._kernels import (
-    PairSums,
-    centred,
-    check_kernel,
+from scalefair._typing import Array
+from scalefair.data.sources.threads import available_threads, run_threads
+from scalefair.measures._features import (
+    FeaturePair,
+    feature_pair,
     gram_of,
-    pair_sums,
-    unbiased,
-    unbiased_of,
+    is_map,
+    open_kernels,
 )
-from scalefair.measures._pair import Pair, open_pair
+from scalefair.measures._pair import Pair
 from scalefair.moments import Moments
 
 MAX_EXACT_HSIC_ROWS = 4000
@@ -31,10 +27,11 @@ MAX_EXACT_HSIC_ROWS = 4000
 MAX_DENSE_NOCCO_ROWS = 5000
 """Most rows whose n×n matrices `nocco` decomposes."""
 
-LEAST_UNBIASED = 4
+MIN_UNBIASED_ROWS = 4
 """Rows whose quadruples an unbiased estimate takes."""
 
-PAIR_METHODS = ("auto", "exact", "features")
+TILE_ROWS = 512
+"""Rows and columns of a tile: two tiles of float64 take 4 MB."""
 
 
 def hsic(
@@ -91,13 +88,15 @@ def hsic(
     >>> round(hsic(x, x**2), 4), round(hsic(x, x**2, "linear", "linear"), 4)
     (0.0322, 0.0)
     """
-    asked = _Asked(kernel_a, kernel_b, method, n_components)
-    pair = asked.opened(a, b, sample_weight, random_state, least=2 if biased else LEAST_UNBIASED)
-    if not asked.is_exact(pair):
-        features = asked.features(pair)
-        return hsic_of(features.moments()) if biased else _unbiased_hsic(features)
-    exact = _Exact.of(pair, asked)
-    return max(exact.centred()[0], 0.0) if biased else exact.unbiased()
+    pair, kernels = open_kernels(
+        a, b, kernel_a, kernel_b, sample_weight, random_state=random_state, method=method,
+        least=2 if biased else MIN_UNBIASED_ROWS,
+    )  # fmt: skip
+    if _is_exact(pair, kernels, method):
+        sums, diagonals = _exact_sums(pair, kernels)
+        return max(sums.covariances()[0], 0.0) if biased else _unbiased_of_pairs(sums, *diagonals)
+    features = feature_pair(pair, *kernels, n_components)
+    return hsic_of(features.moments()[0]) if biased else _unbiased_of_features(features)
 
 
 def alignment(
@@ -135,11 +134,12 @@ def alignment(
     >>> round(alignment(x, 3 - 2 * x), 4)
     1.0
     """
-    asked = _Asked(kernel_a, kernel_b, method, n_components)
-    pair = asked.opened(a, b, sample_weight, random_state)
-    if not asked.is_exact(pair):
-        return alignment_of(asked.features(pair).moments())
-    return _cosine(*_Exact.of(pair, asked).centred())
+    pair, kernels = open_kernels(
+        a, b, kernel_a, kernel_b, sample_weight, random_state=random_state, method=method
+    )
+    if _is_exact(pair, kernels, method):
+        return _cosine(*_exact_sums(pair, kernels)[0].covariances())
+    return alignment_of(feature_pair(pair, *kernels, n_components).moments()[0])
 
 
 normalized_hsic = alignment
@@ -178,27 +178,28 @@ def nocco(
     float
         0 for independent variables of infinite number, at most the number of features.
     """
-    asked = _Asked(kernel_a, kernel_b, method, n_components)
     if isinstance(eps, bool | str) or not 0 < eps < np.inf:
         raise ValueError(f"eps={eps!r} must be a positive number; 1e-6 is the penalty's")
-    pair = asked.opened(a, b, sample_weight, random_state)
+    pair, kernels = open_kernels(
+        a, b, kernel_a, kernel_b, sample_weight, random_state=random_state, method=method
+    )
     if method == "exact":
-        return _exact_nocco(pair, asked, eps)
-    return nocco_of(asked.features(pair).moments(), eps)
+        return _exact_nocco(pair, kernels, eps)
+    return nocco_of(feature_pair(pair, *kernels, n_components).moments()[0], eps)
 
 
 def hsic_of(moments: Moments) -> float:
-    """Return HSIC, |Cov(φ, ψ)|², from moments of features."""
+    """HSIC = |Cov(φ, ψ)|², from moments of features."""
     return float(np.sum(moments.covariance("phi", "psi") ** 2))
 
 
 def alignment_of(moments: Moments) -> float:
-    """Return normalised HSIC from moments of features."""
+    """Normalised HSIC from moments of features."""
     return _cosine(*squared_covariances(moments))
 
 
 def nocco_of(moments: Moments, eps: float) -> float:
-    """Return NOCCO from moments of features."""
+    """NOCCO = |(C_φ + ε)^(−1/2) Cov(φ, ψ) (C_ψ + ε)^(−1/2)|², from moments of features."""
     left, right = (inverse_root(moments.covariance(n, n), eps) for n in ("phi", "psi"))
     return float(np.sum((left.T @ moments.covariance("phi", "psi") @ right) ** 2))
 
@@ -219,75 +220,106 @@ def _cosine(ab: float, aa: float, bb: float) -> float:
     return float(np.clip(ab / (np.sqrt(aa) * np.sqrt(bb)), 0.0, 1.0))
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """How a measure was asked to be computed."""
-
-    kernel_a: Any
-    kernel_b: Any
-    method: str
-    n_components: int
-
-    def __post_init__(self) -> None:
-        check_choice("method", self.method, PAIR_METHODS)
-        check_kernel("kernel_a", self.kernel_a)
-        check_kernel("kernel_b", self.kernel_b)
-
-    def opened(self, a: Any, b: Any, weight: Any, random_state: Any, least: int = 2) -> Pair:
-        every = (plain_name(self.kernel_a) == "categorical",
-                 plain_name(self.kernel_b) == "categorical")  # fmt: skip
-        pair = open_pair(a, b, weight, seed=seed_of(random_state), least=least, every=every)
-        if self.method == "exact" and not pair.in_memory:
-            raise ValueError(
-                "method='exact' compares all pairs of rows, which must be in memory; use "
-                "method='features' for scans and dask collections"
-            )
-        return pair
-
-    def is_exact(self, pair: Pair) -> bool:
-        if self.method != "auto":
-            return self.method == "exact"
-        maps = hasattr(self.kernel_a, "raw") or hasattr(self.kernel_b, "raw")
-        return pair.in_memory and pair.n_rows <= MAX_EXACT_HSIC_ROWS and not maps
-
-    def features(self, pair: Pair) -> FeaturePair:
-        return feature_pair(pair, self.kernel_a, self.kernel_b, self.n_components)
+def _is_exact(pair: Pair, kernels: tuple[Any, Any], method: str) -> bool:
+    """Return True if all pairs of rows are to be compared."""
+    few = pair.in_memory and pair.n_rows <= MAX_EXACT_HSIC_ROWS
+    return method == "exact" or (method == "auto" and few and not any(map(is_map, kernels)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Exact:
-    """Sums over all pairs of rows, and the diagonals of both Gram matrices."""
+KernelBlock = Callable[[Array, Array], Array]
+"""A kernel: the block of its Gram matrix of some rows and others."""
 
-    sums: PairSums
-    diagonals: tuple[Array, Array]
+
+class PairSums(NamedTuple):
+    """Weighted sums over pairs of rows of two Gram matrices K and L.
+
+    Parameters
+    ----------
+    KL, KK, LL : float
+        Σ_ij w_i w_j K_ij L_ij and so on.
+    k, l : arrays of shape (n,)
+        Σ_j w_j K_ij of every row i, and the same of L.
+    weight : array of shape (n,)
+        w.
+    """
+
+    KL: float
+    KK: float
+    LL: float
+    k: Array
+    l: Array  # noqa: E741
     weight: Array
 
-    @classmethod
-    def of(cls, pair: Pair, asked: _Asked) -> _Exact:
-        rows = pair.rows()
-        w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
-        w = w * (w.sum() / (w @ w))  # they add up to Kish's count
-        K = gram_of("kernel_a", asked.kernel_a, pair.a, rows.x, w)
-        L = gram_of("kernel_b", asked.kernel_b, pair.b, rows.s, w)
-        return cls(pair_sums(K, L, rows.x, rows.s, w), (K.diag(rows.x), L.diag(rows.s)), w)
-
-    def centred(self) -> tuple[float, float, float]:
-        """HSIC of (a, b), (a, a) and (b, b)."""
-        s, w = self.sums, self.weight
-        parts = ((s.KL, s.k, s.l), (s.KK, s.k, s.k), (s.LL, s.l, s.l))
-        ab, aa, bb = (centred(*part, w) for part in parts)
+    def covariances(self) -> tuple[float, float, float]:
+        """tr(KHLH)/n² = Σww KL/n² − 2Σw kl/n³ + (Σwk)(Σwl)/n⁴, n = Σw; that of KK and of LL."""
+        w, n = self.weight, self.weight.sum()
+        k, l = self.k / n, self.l / n  # noqa: E741
+        ab, aa, bb = (
+            float(cross / n**2 - 2 * (w @ (u * v)) / n + (w @ u) * (w @ v) / n**2)
+            for cross, u, v in ((self.KL, k, l), (self.KK, k, k), (self.LL, l, l))
+        )
         return ab, aa, bb
 
-    def unbiased(self) -> float:
-        _check_enough(self.weight.sum())
-        return unbiased(self.sums, *self.diagonals, self.weight)
+
+def pair_sums(K: KernelBlock, L: KernelBlock, A: Array, B: Array, weight: Array) -> PairSums:
+    """Return the sums over all pairs of rows of A and of B, diagonal included.
+
+    O(n²) time, of which symmetry saves half, and O(n + 512²) memory per thread.
+    """
+    n = len(A)
+    cuts = [slice(start, min(start + TILE_ROWS, n)) for start in range(0, n, TILE_ROWS)]
+    tiles = [(rows, columns) for j, columns in enumerate(cuts) for rows in cuts[: j + 1]]
+    threads = min(available_threads(), len(tiles))
+    stop = Event()
+
+    def work(thread: int) -> tuple[Array, Array]:
+        products, sums = np.zeros(3), np.zeros((2, n))
+        for rows, columns in tiles[thread::threads]:
+            if stop.is_set():
+                break
+            w, v, apart = weight[rows], weight[columns], rows != columns
+            blocks = K(A[rows], A[columns]), L(B[rows], B[columns])
+            # A tile off the diagonal stands for its mirror image, too.
+            products += (2.0 if apart else 1.0) * np.array(
+                [w @ (blocks[i] * blocks[j]) @ v for i, j in ((0, 1), (0, 0), (1, 1))]
+            )
+            for block, of_row in zip(blocks, sums, strict=True):
+                of_row[rows] += block @ v
+                if apart:
+                    of_row[columns] += w @ block
+        return products, sums
+
+    parts = run_threads(work, threads, stop)
+    (KL, KK, LL), (k, l) = (sum(part[1:], part[0]) for part in zip(*parts, strict=True))  # noqa: E741
+    return PairSums(float(KL), float(KK), float(LL), k, l, weight)
 
 
-def _unbiased_hsic(features: FeaturePair) -> float:
-    """The unbiased formula from moments of [φ, ψ, |φ|², |ψ|²]; sums are n times means."""
-    (m,) = features.fold_moments(columns=_norms, width=2)
+def _exact_sums(pair: Pair, kernels: tuple[Any, Any]) -> tuple[PairSums, tuple[Array, Array]]:
+    """Return the sums over pairs, and the diagonals of both Gram matrices."""
+    rows = pair.rows()
+    w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
+    w = w * (w.sum() / (w @ w))  # they add up to Kish's count
+    K = gram_of("kernel_a", kernels[0], pair.a, rows.x, w)
+    L = gram_of("kernel_b", kernels[1], pair.b, rows.s, w)
+    return pair_sums(K, L, rows.x, rows.s, w), (K.diag(rows.x), L.diag(rows.s))
+
+
+def _unbiased_of_pairs(sums: PairSums, diagonal_k: Array, diagonal_l: Array) -> float:
+    """HSIC without bias (Song et al. 2012, eq. 5), from the sums less the diagonal.
+
+    The weights add up to Kish's (Σw)²/Σw²: then Σw = Σw², and the weighted diagonal that is taken
+    off is, on average, the diagonal that the sums have.
+    """
+    w = sums.weight
+    k, l = sums.k - diagonal_k, sums.l - diagonal_l  # noqa: E741
+    cross = sums.KL - w @ (diagonal_k * diagonal_l)
+    return _unbiased(float(w.sum()), cross, w @ k, w @ l, w @ (k * l))
+
+
+def _unbiased_of_features(features: FeaturePair) -> float:
+    """The same from moments of [φ, ψ, |φ|², |ψ|²]; sums are n times means."""
+    (m,) = features.moments(columns=_norms, width=2)
     n = m.effective_rows
-    _check_enough(n)
     sums = {name: n * m.mean(name) for name in ("phi", "psi", "y")}
 
     def product(left: str, right: str) -> Array:
@@ -297,16 +329,7 @@ def _unbiased_hsic(features: FeaturePair) -> float:
     k_l = sums["phi"] @ product("phi", "psi") @ sums["psi"]
     k_l -= product("y", "psi")[0] @ sums["psi"] + product("y", "phi")[1] @ sums["phi"] - both
     k, l = (sums[b] @ sums[b] - d for b, d in zip(("phi", "psi"), sums["y"], strict=True))  # noqa: E741
-    cross = np.sum(product("phi", "psi") ** 2) - both
-    return unbiased_of(n, float(cross), float(k), float(l), float(k_l))
-
-
-def _check_enough(n: float) -> None:
-    if n < LEAST_UNBIASED * (1 - 1e-9):
-        raise ValueError(
-            f"sample_weight makes the rows of a and b worth {n:.3g} of equal weight, biased=False "
-            f"needs at least {LEAST_UNBIASED}; give more rows, or biased=True"
-        )
+    return _unbiased(n, np.sum(product("phi", "psi") ** 2) - both, k, l, k_l)
 
 
 def _norms(Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
@@ -314,16 +337,26 @@ def _norms(Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
     return np.column_stack([np.einsum("ij,ij->i", F, F) for F in (Phi, Psi)])
 
 
-def _exact_nocco(pair: Pair, asked: _Asked, eps: float) -> float:
+def _unbiased(n: float, cross: Any, k: Any, l: Any, kl: Any) -> float:  # noqa: E741
+    """From Σ_{i≠j} K_ij L_ij, Σ_{i≠j} K_ij, Σ_{i≠j} L_ij and Σ_i k_i l_i."""
+    if n < MIN_UNBIASED_ROWS * (1 - 1e-9):
+        raise ValueError(
+            f"sample_weight makes the rows of a and b worth {n:.3g} of equal weight, biased=False "
+            f"needs at least {MIN_UNBIASED_ROWS}; give more rows, or biased=True"
+        )
+    return float((cross + k * l / ((n - 1) * (n - 2)) - 2 * kl / (n - 2)) / (n * (n - 3)))
+
+
+def _exact_nocco(pair: Pair, kernels: tuple[Any, Any], eps: float) -> float:
     if pair.n_rows > MAX_DENSE_NOCCO_ROWS:
         raise ValueError(
             f"method='exact' decomposes n×n matrices, at most {MAX_DENSE_NOCCO_ROWS} rows, but "
             f"there are {pair.n_rows}; use method='features'"
         )
-    rows: Chunk = pair.rows()
+    rows = pair.rows()
     w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
-    K = gram_of("kernel_a", asked.kernel_a, pair.a, rows.x, w)(rows.x, rows.x)
-    L = gram_of("kernel_b", asked.kernel_b, pair.b, rows.s, w)(rows.s, rows.s)
+    K = gram_of("kernel_a", kernels[0], pair.a, rows.x, w)(rows.x, rows.x)
+    L = gram_of("kernel_b", kernels[1], pair.b, rows.s, w)(rows.s, rows.s)
     return float(np.sum((_share_root(K, w, eps).T @ _share_root(L, w, eps)) ** 2))
 
 

@@ -9,11 +9,10 @@ from typing import Any
 from sklearn import config_context
 from sklearn.metrics import make_scorer
 
-from scalefair.measures.distance import distance_correlation
-from scalefair.measures.grouping.metrics import METRIC_NAMES
+from scalefair.measures.distances import distance_correlation, mutual_information
+from scalefair.measures.group_metrics import METRIC_NAMES
 from scalefair.measures.groups import group_gaps
 from scalefair.measures.independence import hsic, nocco, normalized_hsic
-from scalefair.measures.information import mutual_information
 from scalefair.measures.share import explained_share
 
 MEASURES: dict[str, Callable[..., float]] = {

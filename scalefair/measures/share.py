@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from numbers import Integral
 from operator import add
@@ -17,9 +17,8 @@ from scalefair.errors import check_count
 from scalefair.features import Identity, OneHot
 from scalefair.features.base import seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
-from scalefair.measures._features import ColumnsBeside, FeaturePair, model_map
-from scalefair.measures._kernels import check_kernel
-from scalefair.measures._pair import Pair, TooFineError, UndefinedError, open_pair
+from scalefair.measures._features import ColumnsBeside, FeaturePair, check_kernel, model_map
+from scalefair.measures._pair import TooFineError, UndefinedError, open_pair
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.penalties.factors import FunctionSpace
 from scalefair.penalties.share import share_of_block, share_of_variance, size_of_block
@@ -27,7 +26,7 @@ from scalefair.penalties.share import share_of_block, share_of_variance, size_of
 SHARE_RIDGES = np.logspace(-9, -1, 17)
 """What eps="auto" chooses from."""
 
-UNDER = 2
+STEPS_BELOW = 2
 """Steps of the grid by which eps="auto" stays below the ridge of least error: a tenth of it.
 
 The error of ĝ is of second order in what the ridge takes from it, that of the share of first
@@ -115,14 +114,14 @@ def explained_share(
     >>> round(explained_share(s + rng.standard_normal(1000), s.astype(str)), 2)
     0.25
     """
-    features = opened(
+    features = open_share(
         f, s, sample_weight, kernel=kernel, length_scale=length_scale, size=n_components,
         random_state=random_state,
     )  # fmt: skip
     if cv is None:
-        share = share_of_block(features.moments(), _checked_eps(eps, cv))
+        share = share_of_block(features.moments()[0], _checked_eps(eps, cv))
     else:
-        share = estimated(features, cv, eps).share
+        share = cross_fitted_share(features, cv, eps).share
     if np.isnan(share):  # f is not constant, or it would have been refused
         raise UndefinedError(
             f"f is constant within each of the cv={cv!r} folds, so that none of them can judge it; "
@@ -131,8 +130,7 @@ def explained_share(
     return float(np.clip(share, 0.0, 1.0)) if clip else float(share)
 
 
-@dataclass(frozen=True, eq=False)
-class ShareEstimate:
+class CrossFittedShare(NamedTuple):
     """A cross-fitted share, not clipped, with the moments and the ridge that it comes from."""
 
     share: float
@@ -140,40 +138,15 @@ class ShareEstimate:
     eps: float
 
 
-def estimated(features: FeaturePair, cv: Any, eps: Any = "auto") -> ShareEstimate:
-    """Return the cross-fitted share of opened rows, by one pass over them."""
-    parts = features.fold_moments(*share_columns(features, cv))
-    return estimate_of(features, parts, _checked_eps(eps, cv))
-
-
-def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, ColumnsBeside | None, int]:
-    """Return the folds, and the columns beside φ and ψ, that a cross-fitted share takes."""
-    folds = _folds(cv, features.pair)
-    if not isinstance(features.psi, OneHot):
-        return folds, None, 0
-    centre = _centre(features)
-    return ALL_ROWS, partial(_squares, centre), len(centre) + 1
-
-
-def _centre(features: FeaturePair) -> Array:
-    return np.asarray(features.pair.rows(SAMPLE_ROWS).x.mean(axis=0))
-
-
-def estimate_of(features: FeaturePair, parts: FoldMoments, eps: Any = "auto") -> ShareEstimate:
-    """Return the cross-fitted share from the moments of each fold."""
-    if isinstance(features.psi, OneHot):
-        return _leave_one_out(parts[0], _centre(features))
-    return _cross_fitted(parts, eps)
-
-
-def opened(
+def open_share(
     f: Any, s: Any, weight: Any, *, kernel: Any, length_scale: Any, size: int, random_state: Any
 ) -> FeaturePair:
-    """Check predictions and attributes, and fit the map of the attributes."""
-    seed = seed_of(random_state)
-    every = (False, check_kernel("kernel", kernel) == "categorical")
-    pair = open_pair(f, s, weight, names=("f", "s"), seed=seed, least=4, every=every)
-    pair.a.check_numeric()
+    """Open predictions and attributes, and fit the map of the attributes."""
+    seed, kernel = seed_of(random_state), check_kernel("kernel", kernel)
+    pair = open_pair(
+        f, s, weight, names=("f", "s"), random_state=seed, least=4,
+        every=(False, kernel == "categorical"), numeric=True,
+    )  # fmt: skip
     size = check_count("n_components", size)
     sample = pair.landmark_rows(size)
     psi = model_map(
@@ -181,6 +154,48 @@ def opened(
         size=size, seed=seed, length_scale=length_scale,
     )  # fmt: skip
     return FeaturePair(pair, Identity().fit(sample.x), psi)
+
+
+def cross_fitted_share(features: FeaturePair, cv: Any, eps: Any = "auto") -> CrossFittedShare:
+    """Return the cross-fitted share of opened rows, by one pass over them."""
+    parts = features.moments(*share_columns(features, cv))
+    return share_of_folds(features, parts, _checked_eps(eps, cv))
+
+
+def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, ColumnsBeside | None, int]:
+    """Return the folds, and the columns beside φ and ψ, that a cross-fitted share takes."""
+    if isinstance(cv, bool) or not isinstance(cv, Integral):
+        raise TypeError(f"cv={cv!r} is a {type(cv).__name__}; give a number of folds, or None")
+    count, n_rows = int(cv), features.pair.n_rows
+    if not 2 <= count <= n_rows // 2:
+        raise ValueError(
+            f"cv={cv!r} must be between 2 and half the number of rows ({n_rows}); give fewer "
+            "folds or more rows, or None for the share in the sample, which is biased upwards"
+        )
+    if isinstance(features.psi, OneHot):
+        centre = _centre(features)
+        return ALL_ROWS, partial(_squares, centre), len(centre) + 1
+    return Folds(count, partial(balanced_fold, count, features.pair.seed)), None, 0
+
+
+def share_of_folds(
+    features: FeaturePair, parts: FoldMoments, eps: Any = "auto"
+) -> CrossFittedShare:
+    """Return the cross-fitted share from the moments of each fold."""
+    if isinstance(features.psi, OneHot):
+        return _leave_one_out(parts[0], _centre(features))
+    grid = SHARE_RIDGES if isinstance(eps, str) else np.array([eps])
+    explained, error, whole = np.zeros(len(grid)), np.zeros(len(grid)), 0.0
+    for k, held_out in enumerate(parts):
+        rest = reduce(add, [part for i, part in enumerate(parts) if i != k])
+        first, second = _held_out(held_out, rest, grid)
+        explained += held_out.weight * first
+        error += held_out.weight * second
+        whole += held_out.weight * float(np.trace(held_out.covariance("phi", "phi")))
+    best = max(int(np.argmin(error)) - STEPS_BELOW, 0)
+    moments = reduce(add, parts)
+    share = share_of_variance(explained[best], whole, moments.weight * size_of_block(moments))
+    return CrossFittedShare(float(share), moments, float(grid[best]))
 
 
 def _checked_eps(eps: Any, cv: int | None) -> Any:
@@ -191,31 +206,9 @@ def _checked_eps(eps: Any, cv: int | None) -> Any:
     return float(eps)
 
 
-def _folds(cv: Any, pair: Pair) -> Folds:
-    if isinstance(cv, bool) or not isinstance(cv, Integral):
-        raise TypeError(f"cv={cv!r} is a {type(cv).__name__}; give a number of folds, or None")
-    count = int(cv)
-    if not 2 <= count <= pair.n_rows // 2:
-        raise ValueError(
-            f"cv={cv!r} must be between 2 and half the number of rows ({pair.n_rows}); give fewer "
-            "folds or more rows, or None for the share in the sample, which is biased upwards"
-        )
-    return Folds(count, partial(balanced_fold, count, pair.seed))
-
-
-def _cross_fitted(parts: FoldMoments, eps: Any) -> ShareEstimate:
-    grid = SHARE_RIDGES if isinstance(eps, str) else np.array([eps])
-    explained, error, whole = np.zeros(len(grid)), np.zeros(len(grid)), 0.0
-    for k, held_out in enumerate(parts):
-        rest = reduce(add, [part for i, part in enumerate(parts) if i != k])
-        first, second = _held_out(held_out, rest, grid)
-        explained += held_out.weight * first
-        error += held_out.weight * second
-        whole += held_out.weight * float(np.trace(held_out.covariance("phi", "phi")))
-    best = max(int(np.argmin(error)) - UNDER, 0)
-    moments = reduce(add, parts)
-    share = share_of_variance(explained[best], whole, moments.weight * size_of_block(moments))
-    return ShareEstimate(float(share), moments, float(grid[best]))
+def _centre(features: FeaturePair) -> Array:
+    """Near the mean of f, so that sums of squares about it lose no digits."""
+    return np.asarray(features.pair.rows(SAMPLE_ROWS).x.mean(axis=0))
 
 
 def _held_out(held_out: Moments, rest: Moments, grid: Array) -> tuple[Array, Array]:
@@ -232,7 +225,7 @@ def _held_out(held_out: Moments, rest: Moments, grid: Array) -> tuple[Array, Arr
     return covariance, variance - 2 * covariance
 
 
-def _leave_one_out(m: Moments, centre: Array) -> ShareEstimate:
+def _leave_one_out(m: Moments, centre: Array) -> CrossFittedShare:
     """Leave-one-out cross-fitting of group means, from sums per group."""
     n, p = m.effective_rows, m.mean("psi")
     sums, others = (
@@ -244,19 +237,16 @@ def _leave_one_out(m: Moments, centre: Array) -> ShareEstimate:
     whole = _pair_mean(sums.sum(axis=0), squares.sum(axis=0), 1.0, n)
     groups = _pair_mean(sums, squares, p[:, None], rows[:, None])
     single = rows <= 1 + 1e-9
-    _check_alone(float(p[single].sum()))
+    if (alone := float(p[single].sum())) > MAX_ALONE:
+        raise TooFineError(
+            f"s: {alone:.0%} of the rows are alone in their group, of which no mean is known but "
+            "their own",
+            "merge rare levels, or leave identifiers out",
+        )
     groups[single] = whole
     variance = (squares.sum(axis=0) - sums.sum(axis=0) ** 2) * n / (n - 1)
     share = share_of_variance(np.sum(p @ groups - whole), np.sum(variance), size_of_block(m))
-    return ShareEstimate(float(share), m, 0.0)
-
-
-def _check_alone(alone: float) -> None:
-    if alone > MAX_ALONE:
-        raise TooFineError(
-            f"s: {alone:.0%} of the rows are alone in their group, of which no mean is known but "
-            "their own; merge rare levels, or leave identifiers out"
-        )
+    return CrossFittedShare(float(share), m, 0.0)
 
 
 def _pair_mean(sums: Array, squares: Array, p: Any, rows: Any) -> Array:
@@ -269,22 +259,16 @@ def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # 
     return np.column_stack([(Phi - centre) ** 2, weight])
 
 
-class Interval(NamedTuple):
-    """A share and its interval, in [0, 1]."""
-
-    value: float
-    low: float
-    high: float
-
-
-def share_interval(features: FeaturePair, estimate: ShareEstimate, confidence: float) -> Interval:
-    """Return the share with the interval share ± z·error, in [0, 1]."""
+def share_interval(
+    features: FeaturePair, estimate: CrossFittedShare, confidence: float
+) -> list[float]:
+    """Return the share and the ends of the interval share ± z·error, in [0, 1]."""
     half = float(ndtri(0.5 + confidence / 2)) * standard_error(features, estimate)
     ends = (estimate.share, estimate.share - half, estimate.share + half)
-    return Interval(*(float(np.clip(end, 0.0, 1.0)) for end in ends))
+    return [float(np.clip(end, 0.0, 1.0)) for end in ends]
 
 
-def standard_error(features: FeaturePair, estimate: ShareEstimate) -> float:
+def standard_error(features: FeaturePair, estimate: CrossFittedShare) -> float:
     """Standard error of a cross-fitted share θ.
 
         √(Var u / n + 2 tr(P²)/n²),   u = [2 g f̃ − g² − θ f̃²] / Var f,   f̃ = f − mean
@@ -295,36 +279,18 @@ def standard_error(features: FeaturePair, estimate: ShareEstimate) -> float:
 
     Var u is that of one more pass over rows in memory; of a stream, that of its sample.
     """
-    fitted = _Regression.of(estimate)
+    m, space = estimate.moments, FunctionSpace.of(estimate.moments)
+    ridge = space.ridge(estimate.eps)
+    coef = space.basis @ (space.basis.T @ m.covariance("psi", "phi") / ridge[:, None])
+    variance = float(np.trace(m.covariance("phi", "phi")))
+    share, mean_f, mean_psi = estimate.share, m.mean("phi"), m.mean("psi")
+
+    def influence(Phi: Array, Psi: Array, _: Array) -> Array:
+        f, g = Phi - mean_f, (Psi - mean_psi) @ coef
+        u = 2 * g * f - g**2 - share * f**2
+        return np.asarray(u.sum(axis=1, keepdims=True) / variance)
+
     rows = replace(features, pair=features.pair.on_sample())
-    (m,) = rows.fold_moments(columns=partial(_influence, fitted), width=1)
-    n = estimate.moments.effective_rows
-    return float(np.sqrt(m.covariance("y", "y")[0, 0] / n + 2 * fitted.dimension / n**2))
-
-
-@dataclass(frozen=True, eq=False)
-class _Regression:
-    """g(s) = (ψ(s) − mean)ᵀ coef, and what the influence of a row takes beside it."""
-
-    share: float
-    variance: float
-    means: tuple[Array, Array]
-    coef: Array
-    dimension: float
-
-    @classmethod
-    def of(cls, estimate: ShareEstimate) -> _Regression:
-        m = estimate.moments
-        space = FunctionSpace.of(m)
-        ridge = space.ridge(estimate.eps)
-        coef = space.basis @ (space.basis.T @ m.covariance("psi", "phi") / ridge[:, None])
-        dimension = float(np.sum((space.values / ridge) ** 2))
-        variance = float(np.trace(m.covariance("phi", "phi")))
-        return cls(estimate.share, variance, (m.mean("phi"), m.mean("psi")), coef, dimension)
-
-
-def _influence(fitted: _Regression, Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
-    mean_f, mean_psi = fitted.means
-    f, g = Phi - mean_f, (Psi - mean_psi) @ fitted.coef
-    u = 2 * g * f - g**2 - fitted.share * f**2
-    return np.asarray(u.sum(axis=1, keepdims=True) / fitted.variance)
+    (u,) = rows.moments(columns=influence, width=1)
+    n, squared_trace = m.effective_rows, float(np.sum((space.values / ridge) ** 2))
+    return float(np.sqrt(u.covariance("y", "y")[0, 0] / n + 2 * squared_trace / n**2))

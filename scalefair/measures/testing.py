@@ -1,4 +1,4 @@
-"""Tests of independence by HSIC."""
+"""Tests of independence by HSIC, also given a control."""
 
 from __future__ import annotations
 
@@ -6,42 +6,37 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._hash import distinct
-from scalefair._typing import Array, FeatureMap
+from scalefair._linalg import positive_eigh
+from scalefair._typing import Array
+from scalefair.data import Look, PartSurvey, frames, is_stream, table_of
 from scalefair.errors import check_choice, check_count
-from scalefair.features.base import seed_of, whitened
-from scalefair.measures._features import FeaturePair, feature_pair
-from scalefair.measures._kernels import check_kernel, gram_of
+from scalefair.features.base import seed_of
+from scalefair.measures._features import Gram, check_kernel, gram_of, open_kernels, pivot_map
 from scalefair.measures._null import (
-    Dense,
-    Factors,
-    Levels,
-    Streamed,
-    centre,
-    gamma_sf,
-    permutation_moments,
-    spectral_sf,
+    centred_pair,
+    mixture_sf,
+    permutation_pvalue,
+    permuted,
+    streamed_pair,
 )
-from scalefair.measures._pair import Pair, open_pair
+from scalefair.measures._pair import Variable, fitted_encoder, open_pair
 from scalefair.moments import Moments
 
 TEST_METHODS = ("auto", "permutation", "gamma", "spectral", "features")
 
-MAX_DENSE_TEST_ROWS = 3000
-"""Most rows whose n×n Gram matrices are held, 72 MB each."""
+CONDITIONAL_METHODS = ("auto", "permutation", "features")
 
-MAX_ROWS_IN_MEMORY = 20_000
-"""Most rows whose features are held for the terms of order 1/n of the null distribution."""
-
-FEW_TEST_ROWS = 60
-"""Below this the spectral null is not close enough, and permutations cost next to nothing."""
-
-MAX_TABLE_CELLS = 400
-"""Up to so many pairs of distinct values HSIC jumps from one table to the next."""
-
-LEAST_TEST_ROWS = 6
+MIN_TEST_ROWS = 6
 """Of fewer rows there are too few pairings for a small p-value."""
+
+RIDGES = np.logspace(-8, 0, 17)
+"""What the ridge of the regressions on c is chosen from."""
+
+MIN_CONDITIONAL_ROWS = 20
+"""Of fewer rows nothing can be learnt about c."""
 
 
 @dataclass(frozen=True)
@@ -131,115 +126,192 @@ def hsic_test(
     """
     check_choice("method", method, TEST_METHODS)
     count, seed = check_count("n_permutations", n_permutations), seed_of(random_state)
-    kernels = check_kernel("kernel_a", kernel_a), check_kernel("kernel_b", kernel_b)
-    every = (kernels[0] == "categorical", kernels[1] == "categorical")
-    pair = open_pair(a, b, seed=seed, least=LEAST_TEST_ROWS, every=every)
-    if method == "spectral":
-        _check_dense(pair)
-        centred: Any = _dense(pair, kernels)
-    else:
-        features = feature_pair(pair, *kernels, n_components)
-        method, centred = _chosen(features, method, kernels)
-    pvalue = _pvalue(centred, method, count, seed)
+    pair, kernels = open_kernels(a, b, kernel_a, kernel_b, random_state=seed, least=MIN_TEST_ROWS)
+    method, centred = centred_pair(pair, kernels, method, n_components)
+    pvalue = centred.pvalue(method, count, seed)
     return TestResult(centred.statistic, pvalue, method, pair.n_rows)
-
-
-def _chosen(features: FeaturePair, method: str, kernels: tuple[Any, Any]) -> tuple[str, Any]:
-    """Return the method that "auto" means, and the Gram matrices in the form it needs."""
-    pair = features.pair
-    if method == "permutation" and not pair.in_memory:
-        raise ValueError(
-            "method='permutation' needs the rows in memory; use method='features' for scans and "
-            "dask collections"
-        )
-    if not pair.in_memory:
-        return _named(method, "features"), Streamed(features.moments())
-    if method in ("auto", "permutation"):
-        levels = _levels(features)
-        if levels is not None:
-            return "permutation", levels
-    if method == "auto" and pair.n_rows < FEW_TEST_ROWS:
-        method = "permutation"
-    if _prefers_dense(features, method):
-        return method, _dense(pair, kernels)
-    if pair.n_rows <= MAX_ROWS_IN_MEMORY or method == "permutation":
-        return _named(method, "features"), _factors(features)
-    return _named(method, "features"), Streamed(features.moments())
-
-
-def _named(method: str, otherwise: str) -> str:
-    return otherwise if method == "auto" else method
-
-
-def _levels(features: FeaturePair) -> Levels | None:
-    """Tabulate variables of few distinct values; None where there are too many."""
-    rows = features.pair.rows(MAX_TABLE_CELLS)
-    if _n_distinct(rows.x) * _n_distinct(rows.s) > MAX_TABLE_CELLS:
-        return None  # already among the first few hundred rows
-    rows = features.pair.rows()
-    (A, _, i), (B, _, j) = distinct(rows.x), distinct(rows.s)
-    if len(A) * len(B) > MAX_TABLE_CELLS:
-        return None
-    cells = np.bincount(i * len(B) + j, minlength=len(A) * len(B))
-    Phi, Psi = _features(features.phi, A), _features(features.psi, B)
-    return Levels(cells.reshape(len(A), len(B)), Phi, Psi)
-
-
-def _n_distinct(rows: Array) -> int:
-    return len(distinct(rows).rows)
-
-
-def _prefers_dense(features: FeaturePair, method: str) -> bool:
-    """Exact matrices where the features are not exact, or not cheaper to permute."""
-    n = features.pair.n_rows
-    if method not in ("permutation", "gamma") or n > MAX_DENSE_TEST_ROWS:
-        return False
-    inexact = max(getattr(m, "residual", 0.0) for m in (features.phi, features.psi)) > 1e-8
-    return inexact or features.phi.n_raw_ * features.psi.n_raw_ > n
-
-
-def _dense(pair: Pair, kernels: tuple[Any, Any]) -> Dense:
-    rows = pair.rows()
-    sides = (("kernel_a", pair.a, rows.x), ("kernel_b", pair.b, rows.s))
-    K, L = (
-        centre(gram_of(name, kernel, variable, values, None)(values, values))
-        for (name, variable, values), kernel in zip(sides, kernels, strict=True)
-    )
-    return Dense(K, L)
-
-
-def _factors(features: FeaturePair) -> Factors:
-    rows = features.pair.rows()
-    return Factors.of(_features(features.phi, rows.x), _features(features.psi, rows.s))
-
-
-def _features(feature_map: FeatureMap, rows: Array) -> Array:
-    return np.asarray(whitened(feature_map, rows), dtype=np.float64)
-
-
-def _check_dense(pair: Pair) -> None:
-    if not pair.in_memory or pair.n_rows > MAX_DENSE_TEST_ROWS:
-        raise ValueError(
-            f"method='spectral' needs the eigenvalues of n×n matrices, at most "
-            f"{MAX_DENSE_TEST_ROWS} rows in memory, but there are {pair.n_rows}; use "
-            "method='features', which needs none"
-        )
-
-
-def _pvalue(centred: Any, method: str, count: int, seed: int) -> float:
-    n, x = centred.n, centred.n * centred.statistic
-    if method == "permutation":
-        return permutation_pvalue(centred.statistic, centred.permuted_statistics(count, seed))
-    if method == "gamma":
-        return gamma_sf(x, *permutation_moments(n, *centred.spectra))
-    return spectral_sf(x, n, *centred.spectra)
 
 
 def pvalue_of(moments: Moments) -> float:
     """Return the p-value of independence from moments of features of many rows."""
-    return _pvalue(Streamed(moments), "features", 0, 0)
+    return streamed_pair(moments).pvalue("features")
 
 
-def permutation_pvalue(statistic: float, null: Array) -> float:
-    """(1 + number at least as large)/(B + 1); rounding must not tell equal values apart."""
-    return float((1 + np.sum(null >= statistic * (1 - 1e-10))) / (len(null) + 1))
+def conditional_hsic_test(
+    a: Any,
+    b: Any,
+    c: Any,
+    *,
+    kernel_a: Any = None,
+    kernel_b: Any = None,
+    kernel_c: Any = None,
+    method: str = "auto",
+    n_permutations: int = 1999,
+    n_components: int = 50,
+    random_state: Any = 0,
+) -> TestResult:
+    """Test whether a and b are independent given c, by HSIC of what c leaves of them.
+
+    Features of (a, c) and of b are regressed on features of c; the statistic is n|Cov|² of the
+    residuals. (a, c) instead of a, as in the kernel test of Zhang et al. (2011): dependences of
+    opposite sign at different c must not cancel.
+
+    Parameters
+    ----------
+    a, b, c : array-like, Series or frame of shape (n,) or (n, p)
+        In memory: predictions, sensitive attributes, and the control, of any kind each.
+    kernel_a, kernel_b, kernel_c : None, str or Kernel
+        As in :func:`hsic`.
+    method : {"auto", "permutation", "features"}
+        "permutation": b is permuted within the groups of c, which must be categories: exact for
+        any n. "features": the weighted χ² that the statistic tends to. "auto": the first where c
+        is made of categories, else the second.
+    n_permutations : int
+        Permutations.
+    n_components : int
+        Most features of each variable.
+    random_state : int, RandomState or None
+        Of permutations.
+
+    Returns
+    -------
+    TestResult
+
+    Notes
+    -----
+    No test of conditional independence is valid without assumptions where c is continuous (Shah and
+    Peters 2020). This one assumes that the means of the features of a and b given c are smooth
+    functions of c, and rows enough to learn them (their ridge is chosen by generalised
+    cross-validation): what the regressions miss looks like dependence. With c = y it is a test of
+    equalised odds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> c = rng.standard_normal(400)
+    >>> a, b = c + rng.standard_normal(400), c + rng.standard_normal(400)
+    >>> conditional_hsic_test(a, b, c).pvalue > 0.05
+    True
+    >>> conditional_hsic_test(a, a + b, c).pvalue < 0.01
+    True
+    """
+    check_choice("method", method, CONDITIONAL_METHODS)
+    count, seed = check_count("n_permutations", n_permutations), seed_of(random_state)
+    size = check_count("n_components", n_components)
+    if any(is_stream(part) for part in (a, b, c)):
+        raise TypeError(
+            "conditional_hsic_test needs its rows in memory; pass a sample of some 10,000 of them"
+        )
+    pair = open_pair(a, b, random_state=seed, least=MIN_CONDITIONAL_ROWS)
+    control, C = _control(c, pair.n_rows)
+    strata = _strata(control, C, method)
+    rows = pair.rows()
+    K, L, M = (
+        gram_of(name, check_kernel(name, kernel), variable, values, None)
+        for name, kernel, variable, values in (
+            ("kernel_a", kernel_a, pair.a, rows.x),
+            ("kernel_b", kernel_b, pair.b, rows.s),
+            ("kernel_c", kernel_c, control, C),
+        )
+    )
+    # The product of the kernels of a and of c, on their columns side by side.
+    joint = Gram((*K.parts, *((kernel, at + rows.x.shape[1]) for kernel, at in M.parts)))
+    Phi = _features(joint, np.hstack([rows.x, C]), 2 * size)
+    Psi = _features(L, rows.s, size)
+    if strata is not None:
+        left, right = (_within(F, strata) for F in (Phi, Psi))
+        pvalue = _permutation(left, right, strata, count, seed)
+    else:
+        Upsilon = _features(M, C, size)
+        left, right = (_residuals(F, Upsilon) for F in (Phi, Psi))
+        pvalue = _asymptotic(left, right)
+    statistic = float(np.sum((left.T @ right) ** 2)) / len(C) ** 2
+    return TestResult(
+        statistic, pvalue, "features" if strata is None else "permutation", pair.n_rows
+    )
+
+
+def _control(c: Any, n: int) -> tuple[Variable, Array]:
+    table = table_of("c", c)
+    if frames.n_rows(table) != n:
+        raise ValueError(
+            f"c has {frames.n_rows(table)} rows but a and b have {n}; give one row each, in the "
+            "same order"
+        )
+    part = PartSurvey.of(Look("c", groups=True), table, np.ones(n))
+    encoder = fitted_encoder(part)
+    return Variable.of(part, encoder), np.asarray(encoder.transform(table))
+
+
+def _strata(control: Variable, C: Array, method: str) -> NDArray[np.int64] | None:
+    """Group of each row where c is made of categories and they are to be permuted within."""
+    categories = bool(control.categorical.all())
+    if method == "features" or (method == "auto" and not categories):
+        return None
+    if not categories:
+        raise ValueError(
+            "method='permutation' permutes within groups of c, but c has numbers; pass categories "
+            "(as text), or use method='features'"
+        )
+    return distinct(C).number
+
+
+def _features(gram: Gram, rows: Array, size: int) -> Array:
+    return np.asarray(pivot_map(gram, rows, size, tolerance=1e-6).transform(rows))
+
+
+def _within(F: Array, strata: NDArray[np.int64]) -> Array:
+    """Rows less the mean of their group."""
+    counts = np.bincount(strata)
+    means = np.stack([np.bincount(strata, column) for column in F.T], axis=1) / counts[:, None]
+    return np.asarray(F - means[strata])
+
+
+def _permutation(
+    left: Array, right: Array, strata: NDArray[np.int64], count: int, seed: int
+) -> float:
+    """Permute b within the groups of c."""
+    by_group = np.argsort(strata, kind="stable")
+    left, right, strata = left[by_group], right[by_group], strata[by_group]
+
+    def draw(rng: np.random.Generator) -> NDArray[np.int64]:
+        return np.lexsort((rng.random(len(strata)), strata))
+
+    def statistic(order: Any = slice(None)) -> float:
+        return float(np.sum((left.T @ right[order]) ** 2))
+
+    null = permuted(statistic, len(strata), count, seed, draw)
+    return permutation_pvalue(statistic(), null)
+
+
+def _residuals(F: Array, Upsilon: Array) -> Array:
+    """F less its ridge regression on the features of c, the ridge chosen by GCV."""
+    n = len(F)
+    F, Upsilon = F - F.mean(axis=0), Upsilon - Upsilon.mean(axis=0)
+    left, values, _ = np.linalg.svd(Upsilon, full_matrices=False)
+    known = left.T @ F
+    shrink = values**2 / (values**2 + n * RIDGES[:, None])
+    outside = np.sum(F**2) - np.sum(known**2)
+    inside = ((1 - shrink) ** 2) @ np.sum(known**2, axis=1)
+    scores = (outside + inside) / (1 - (1 + shrink.sum(axis=1)) / n) ** 2
+    best = shrink[np.argmin(scores)]
+    return np.asarray(F - left @ (best[:, None] * known))
+
+
+def _asymptotic(left: Array, right: Array) -> float:
+    """P(Σ w z² > n|Cov|²), w the eigenvalues of the covariance of the products of residuals."""
+    n = len(left)
+    left, right = _principal(left), _principal(right)
+    products = (left[:, :, None] * right[:, None, :]).reshape(n, -1)
+    statistic = float(np.sum(products.mean(axis=0) ** 2)) * n
+    gram = products @ products.T if n < products.shape[1] else products.T @ products
+    return mixture_sf(statistic, positive_eigh(gram / n)[0])
+
+
+def _principal(F: Array, most: int = 20) -> Array:
+    """Principal components, all but a ten-thousandth of the variance, at most so many."""
+    values, vectors = positive_eigh(F.T @ F)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    enough = int(np.searchsorted(np.cumsum(values), (1 - 1e-4) * values.sum())) + 1
+    return np.asarray(F @ vectors[:, : min(enough, most)])

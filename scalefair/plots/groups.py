@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.data import frames
-from scalefair.measures.grouping.attributes import cross
+from scalefair.measures.group_rows import cross
 from scalefair.measures.groups import group_gaps
 from scalefair.plots.figures import AFTER, BEFORE, Display, look_of, predicted, short
 

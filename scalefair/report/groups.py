@@ -12,9 +12,9 @@ from scalefair._typing import Array
 from scalefair.auditing import audit
 from scalefair.data import frames
 from scalefair.errors import CannotJudgeError
-from scalefair.measures.grouping.attributes import Crossing as Groups
-from scalefair.measures.grouping.attributes import cross
-from scalefair.measures.grouping.intervals import Mean, Rate
+from scalefair.measures.group_metrics import Mean, Rate
+from scalefair.measures.group_rows import Crossing as Groups
+from scalefair.measures.group_rows import cross
 from scalefair.penalties.share import corrected, share_of_variance
 
 if TYPE_CHECKING:

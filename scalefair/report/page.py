@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from scalefair import __version__
 from scalefair._files import write_atomically
-from scalefair.auditing.words import listed
+from scalefair.auditing.result import listed
 from scalefair.data import frames
 from scalefair.errors import InputError, UnsavableError
 from scalefair.persistence import save

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scalefair import __version__
 from scalefair._typing import Array
-from scalefair.auditing.words import listed
+from scalefair.auditing.result import listed
 from scalefair.data import frames
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.kernels import Product, Sum

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from scalefair._files import plain
-from scalefair.auditing.words import listed
+from scalefair.auditing.result import listed
 from scalefair.report.frontier import Frontier, Scores
 from scalefair.report.groups import Interval, group_table
 

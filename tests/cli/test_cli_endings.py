@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli_tools import people, run, start, succeed
 
+pytestmark = pytest.mark.processes
+
 pty = pytest.importorskip("pty")
 
 FIT = ["--target", "pay", "--sensitive", "sex"]
@@ -63,30 +65,6 @@ def refused(arguments, *words, **options):
 def cheap(names, *quick):
     """All commands, of which only some are run every time."""
     return [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in names]
-
-
-@pytest.mark.parametrize("command", cheap(COMMANDS, "frontier"))
-def test_a_wrong_file(folder, tmp_path, command):
-    arguments = renamed(good(command, folder, tmp_path), folder / "nowhere.csv")
-    refused(arguments, "nowhere.csv", "check the path")
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("command", "more", "word"),
-    [
-        ("frontier", ["--sensitive", "sexe"], "did you mean 'sex'?"),
-        pytest.param("fit", ["--drop", "hour"], "did you mean 'hours'?", marks=pytest.mark.slow),
-        pytest.param("predict", ["--keep", "sx"], "did you mean 'sex'?", marks=pytest.mark.slow),
-        pytest.param("audit", ["--truth", "agee"], "did you mean 'age'?", marks=pytest.mark.slow),
-        pytest.param(
-            "moments", ["--target", "payy"], "did you mean 'pay'?", marks=pytest.mark.slow
-        ),
-    ],
-)
-def test_a_wrong_column(folder, tmp_path, command, more, word):
-    refused([*good(command, folder, tmp_path), *more], word)
-    assert os.listdir(tmp_path) == []
 
 
 def without_privilege():

@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 from scalefair.measures import group_gaps
-from scalefair.measures.grouping.cells import poisson_counts
-from scalefair.measures.grouping.intervals import (
+from scalefair.measures.group_metrics import (
     Distribution,
     Mean,
     Quantile,
@@ -16,6 +15,7 @@ from scalefair.measures.grouping.intervals import (
     difference,
     ratio,
 )
+from scalefair.measures.group_statistics import poisson_counts
 
 
 def used(n):

@@ -15,9 +15,9 @@ from sklearn.metrics import mean_absolute_error
 
 from scalefair._typing import Chunk
 from scalefair.measures import group_gaps
-from scalefair.measures.grouping.cells import GroupAccumulator
-from scalefair.measures.grouping.judged import GroupSettings, judge, prepare
-from scalefair.measures.grouping.rows import open_audit
+from scalefair.measures.group_passes import GroupSettings, count_groups, survey_groups
+from scalefair.measures.group_rows import open_audit
+from scalefair.measures.group_statistics import GroupAccumulator
 from tests.groups import people, reference, repeated
 from tests.naive import kish
 
@@ -243,11 +243,11 @@ def statistics(frame, cuts, order, **options):
     """Statistics of consecutive pieces of the rows, added up in some order."""
     weight = frame["weight"]
     rows = open_audit(frame["score"], frame[S], frame["truth"], weight)
-    whole = judge(prepare(rows, GroupSettings(threshold=0.3, **options)))
+    whole = count_groups(survey_groups(rows, GroupSettings(threshold=0.3, **options)))
     parts = []
     for first, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True):
         part = frame.iloc[first:stop]
-        accumulator = GroupAccumulator(whole.plan)
+        accumulator = GroupAccumulator(whole.surveyed.plan)
         y, w = part["truth"].to_numpy(float)[:, None], part["weight"].to_numpy(float)
         accumulator.add(Chunk(part[["score"]], part[S], y, w, row=first))
         parts.append(accumulator.result())

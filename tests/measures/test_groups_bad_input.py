@@ -110,7 +110,7 @@ def test_an_unknown_method_is_named():
 
 
 def test_too_many_intersections_are_refused_and_can_be_switched_off(monkeypatch):
-    monkeypatch.setattr("scalefair.measures.grouping.cells.MAX_CELLS", 5)
+    monkeypatch.setattr("scalefair.measures.group_statistics.MAX_CELLS", 5)
 
     for scores in (P, da.from_array(P.to_numpy(), chunks=100)):
         with pytest.raises(ValueError, match="more than 5 intersections; merge levels, or"):

@@ -12,12 +12,12 @@ from scalefair import scan_parquet
 from scalefair.kernels import RBF, Categorical, Laplace, Linear, Matern
 from scalefair.maps import RandomFourier
 from scalefair.measures import (
-    _kernels,
     alignment,
     conditional_hsic_test,
     explained_share,
     hsic,
     hsic_test,
+    independence,
     nocco,
     normalized_hsic,
 )
@@ -200,7 +200,7 @@ def test_row_order_does_not_matter(method):
 
 def test_tiles_do_not_matter(monkeypatch):
     whole = hsic(X, S), hsic(X, S, biased=False), alignment(X, S)
-    monkeypatch.setattr(_kernels, "TILE", 17)
+    monkeypatch.setattr(independence, "TILE_ROWS", 17)
     cut = hsic(X, S), hsic(X, S, biased=False), alignment(X, S)
     np.testing.assert_allclose(cut, whole, rtol=1e-12)
 
@@ -289,7 +289,7 @@ def test_chunks_do_not_matter(monkeypatch):
     x = r.normal(size=6000)
     y = np.sin(3 * x) + r.normal(size=6000)
     whole = hsic(x, y, method="features"), hsic(x, y, method="features", biased=False)
-    monkeypatch.setattr(_features, "CHUNK", 1)
+    monkeypatch.setattr(_features, "MAX_BLOCK_NUMBERS", 1)
     cut = hsic(x, y, method="features"), hsic(x, y, method="features", biased=False)
     np.testing.assert_allclose(cut, whole, rtol=1e-10)
     exact = hsic(x, y, RBF(1.0), RBF(1.0), method="exact")

@@ -13,7 +13,7 @@ from scipy import stats
 
 import scalefair
 from scalefair import FairKernelRidgeCV
-from scalefair.auditing.words import listed
+from scalefair.auditing.result import listed
 from scalefair.report import (
     as_record,
     between_share,

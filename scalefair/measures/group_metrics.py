@@ -1,18 +1,87 @@
-"""Confidence intervals of means, rates and quantiles by group, and of the gaps between groups."""
+"""What is compared between groups: rates, means and quantiles, their intervals and their gaps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
+from scalefair._hash import distinct
 from scalefair._typing import Array
+from scalefair.data import Numbers
+
+if TYPE_CHECKING:
+    from scalefair.measures.group_statistics import GroupStatistics
 
 Mask = NDArray[np.bool_]
+
+# Outcomes are numbered 2·decision + target.
+RATES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "selection_rate": ((2, 3), (0, 1, 2, 3)),
+    "accuracy": ((0, 3), (0, 1, 2, 3)),
+    "true_positive_rate": ((3,), (1, 3)),
+    "false_positive_rate": ((2,), (0, 2)),
+    "false_negative_rate": ((1,), (1, 3)),
+}
+"""Outcomes that count as hits, and those that the rate refers to."""
+
+ERRORS = {"bias": 1, "mean_absolute_error": 2, "root_mean_squared_error": 3}
+"""Which of `CountedRows.values` the mean is taken of."""
+
+METRIC_NAMES = ("mean_prediction", *RATES, *ERRORS)
+
+
+class Metrics(NamedTuple):
+    """Names, of `METRIC_NAMES`, and levels of quantiles that are reported of one model."""
+
+    names: tuple[str, ...]
+    quantiles: tuple[float, ...]
+
+
+def choose_metrics(
+    numbers: Numbers, truth: Numbers | None, quantiles: Sequence[float], chosen: object, *,
+    has_decisions: bool,
+) -> Metrics:  # fmt: skip
+    """Return the metrics of one model: those chosen, or all that are defined.
+
+    Labels have no mean prediction beside their selection rate, and no errors beside error rates.
+    """
+    labels = numbers.is_binary
+    defined = [] if labels else ["mean_prediction"]
+    if has_decisions:
+        defined += RATES if truth is not None and truth.is_binary else ["selection_rate"]
+    if truth is not None and not (labels and truth.is_binary):
+        defined += ERRORS
+    if chosen is None:
+        return Metrics(tuple(defined), () if labels else tuple(quantiles))
+    names = (chosen,) if isinstance(chosen, str) else tuple(chosen)  # type: ignore[arg-type]
+    for name in names:
+        if name not in (*defined, "mean_prediction"):
+            raise ValueError(f"metrics: {name!r} {_why_undefined(name, defined, numbers, truth)}")
+    return Metrics(names, tuple(quantiles))
+
+
+def _why_undefined(
+    name: str, defined: Iterable[str], numbers: Numbers, truth: Numbers | None
+) -> str:
+    if name not in METRIC_NAMES:
+        return f"is unknown; choose among {', '.join(METRIC_NAMES)}"
+    if name != "selection_rate" and truth is None:
+        return "compares with targets; give y_true"
+    if name in RATES and not numbers.is_binary and "selection_rate" not in defined:
+        return (
+            f"judges decisions, but the predictions are continuous (from {numbers.spread.low:.4g} "
+            f"to {numbers.spread.high:.4g}): give the threshold= above which a prediction is a "
+            "decision, or pass decisions of 0 and 1"
+        )
+    return (
+        "is not defined for these targets and predictions: error rates need targets of 0 and 1, "
+        "errors need scores or targets that are not labels; leave it out"
+    )
 
 
 class Estimate(Protocol):
@@ -32,12 +101,7 @@ class Estimate(Protocol):
 class Mean:
     """Weighted means with Student's intervals, mean ± t √(variance / (n − 1)).
 
-    Parameters
-    ----------
-    rows : array of shape (g,)
-        n, the number of rows by Kish: (Σw)²/Σw².
-    value, variance : arrays of shape (g,)
-        Weighted means of the values and of their squared deviations.
+    `rows` is n, the number of rows by Kish: (Σw)²/Σw². Arrays are of shape (g,).
     """
 
     rows: Array
@@ -70,15 +134,7 @@ class Root:
 
 @dataclass(frozen=True, eq=False)
 class Rate:
-    """Rates with Wilson's score intervals.
-
-    Parameters
-    ----------
-    rows : array of shape (g,)
-        Rows that the rate refers to, by Kish.
-    value : array of shape (g,)
-        The rates; NaN without such rows.
-    """
+    """Rates with Wilson's score intervals; `rows`, by Kish, are those that the rate refers to."""
 
     rows: Array
     value: Array
@@ -109,8 +165,8 @@ class Distribution(NamedTuple):
             return np.nan
         total = self.cumulated[-1]
         # A sum of weights that misses q·total by rounding alone has reached it.
-        place = np.searchsorted(self.cumulated, q * total * (1 - 1e-12), side="left")
-        return float(self.values[min(int(place), len(self.values) - 1)])
+        at = np.searchsorted(self.cumulated, q * total * (1 - 1e-12), side="left")
+        return float(self.values[min(int(at), len(self.values) - 1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +211,78 @@ class Resampled:
 def kish(weight: Array, squares: Array) -> Array:
     """Return (Σw)²/Σw² from both sums: the rows of equal weight that would tell as much."""
     return np.asarray(weight**2 / np.where(squares > 0, squares, np.nan))
+
+
+def estimate_of(groups: GroupStatistics, n_models: int, model: int, name: str) -> Estimate:
+    """Return one metric, not a quantile, of one model in each group."""
+    resampled = groups.replicates.shape[2] > 0
+    if name in RATES:
+        value = _rate(groups.outcomes[:, model], name)
+        if not resampled:
+            parts = (groups.outcomes, groups.squares)
+            total, squares = (part[:, model, RATES[name][1]].sum(axis=1) for part in parts)
+            return Rate(kish(total, squares), value)
+        start = 1 + groups.mean.shape[1] + 4 * model
+        return Resampled(value, _rate(groups.replicates[:, start : start + 4], name))
+    at = ERRORS.get(name, 0) * n_models + model
+    rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
+    mean = Mean(rows, groups.mean[:, at], groups.scatter[:, at] / groups.weight)
+    root = name == "root_mean_squared_error"
+    if not resampled:
+        return Root(mean) if root else mean
+    total = groups.replicates[:, 0]
+    with np.errstate(invalid="ignore"):
+        means = groups.replicates[:, 1 + at] / np.where(total > 0, total, np.nan)
+    return Resampled(*(np.sqrt(v) if root else v for v in (mean.value, means)))
+
+
+def _rate(outcomes: Array, name: str) -> Array:
+    """Hits by all that the rate refers to, NaN without any."""
+    hits, total = (outcomes[:, which].sum(axis=1) for which in RATES[name])
+    return np.asarray(hits / np.where(total > 0, total, np.nan))
+
+
+Distributions = Callable[[int, Sequence[int]], list[Distribution]]
+"""Gives the distributions of predictions of a model in the groups that cross some columns."""
+
+
+def exact_distributions(
+    codes: NDArray[np.int64], predictions: Array, weight: Array
+) -> Distributions:
+    """Return the distributions of rows in memory: their sorted values."""
+    by_value = np.argsort(predictions, axis=0, kind="stable")
+
+    def of(model: int, columns: Sequence[int]) -> list[Distribution]:
+        x, order = predictions[:, model], by_value[:, model]
+        group = distinct(codes[order][:, list(columns)]).number
+        # A stable sort by group leaves the values in order; numpy sorts 16 bits by counting, and
+        # there are at most MAX_CELLS groups.
+        order = order[np.argsort(group.astype(np.uint16), kind="stable")]
+        parts = np.split(order, np.cumsum(np.bincount(group))[:-1])
+        return [
+            Distribution(x[at], np.cumsum(w), float(kish(w.sum(), w @ w)))
+            for at, w in ((part, weight[part]) for part in parts)
+        ]
+
+    return of
+
+
+def binned_distributions(statistics: GroupStatistics, edges: Array) -> Distributions:
+    """Return the distributions of counted predictions: a value is known up to its bin."""
+
+    def of(model: int, columns: Sequence[int]) -> list[Distribution]:
+        groups = statistics.groups(columns)
+        rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
+        ends = np.append(edges[model], np.inf)
+        each = zip(groups.counts[:, model], groups.high[:, model], rows, strict=True)
+        return [
+            Distribution(
+                np.minimum(ends, high)[counts > 0], np.cumsum(counts[counts > 0]), float(n)
+            )
+            for counts, high, n in each
+        ]
+
+    return of
 
 
 class Gap(NamedTuple):

@@ -1,0 +1,393 @@
+"""What groups are made of: predictions of some models, and attributes with or without levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._typing import Array, Chunk
+from scalefair.data import MAX_LEVELS_OF_NUMBERS, Survey, frames, is_stream, open_rows, table_of
+from scalefair.data.columns import ColumnStatistics
+from scalefair.data.frames import Column, Kind
+from scalefair.data.sources import BatchSource, ChunkSource, Scan, is_dask
+from scalefair.data.survey import Values
+from scalefair.errors import CannotJudgeError
+
+MAX_LEVELS = 1000
+"""A category with more levels is an identifier: nobody can judge so many groups."""
+
+MISSING_LEVEL = "(missing)"
+
+Missing = Literal["error", "group", "drop"]
+"""What becomes of rows in which an attribute is missing."""
+
+AUDIT_ARGUMENTS = {"x": "y_pred", "y": "y_true"}
+
+
+@dataclass(frozen=True, eq=False)
+class AuditRows:
+    """Chunks whose x are the predictions of shape (k, M), one column per model.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        The rows: x predictions, s sensitive attributes, y targets of shape (k, 1) or None.
+    models : tuple of str
+        Names of the models.
+    in_memory : bool
+        Whether the rows are in memory.
+    """
+
+    source: ChunkSource
+    models: tuple[str, ...]
+    in_memory: bool
+
+
+def open_audit(y_pred: Any, sensitive_features: Any, y_true: Any, sample_weight: Any) -> AuditRows:
+    """Return the rows of an audit; arguments as in `scalefair.audit`.
+
+    Where the predictions are in memory, everything beside them is read into memory, too.
+    """
+    models, x = _predictions(y_pred)
+    y, s = table_of("y_true", y_true), sensitive_features
+    if isinstance(y_pred, BatchSource):
+        first = next(y_pred.chunks(1))
+        s, y = first.s, first.y
+    if s is None:
+        raise ValueError(
+            "sensitive_features=None: nothing to audit for; give one row of attributes for each "
+            "prediction"
+        )
+    if y is not None and _width(y) != 1:
+        raise ValueError(f"y_true has {_width(y)} columns; expected one target for each row")
+    rows = open_rows(x, sensitive_features, y_true, sample_weight, names=AUDIT_ARGUMENTS)
+    source = rows.source if rows.in_memory else rows.source.then(partial(_with_floats, models))
+    return AuditRows(source, models, rows.in_memory)
+
+
+def _predictions(y_pred: Any) -> tuple[tuple[str, ...], Any]:
+    """Names of the models, and their predictions as one table."""
+    if isinstance(y_pred, Mapping):
+        return _joined(y_pred)
+    is_batches = isinstance(y_pred, BatchSource)
+    part = table_of("y_pred", next(y_pred.chunks(1)).x if is_batches else y_pred)
+    if part is None:
+        raise ValueError("y_pred=None; expected predictions, one for each row")
+    if isinstance(part, Scan):
+        _check_numbers(part)
+    # A Scan and a dask frame have columns, a dask array has none.
+    names = getattr(part, "columns", None) if is_stream(part) else frames.column_names(part)
+    if names is None:
+        width = _width(part)
+        names = ["y_pred"] if width == 1 else [f"model {j}" for j in range(width)]
+    models = tuple(map(str, names))
+    if is_batches:
+        return models, y_pred
+    return models, part if is_stream(part) else _floats(part, models, 0)
+
+
+def _joined(y_pred: Mapping[Any, Any]) -> tuple[tuple[str, ...], Any]:
+    """The predictions of several models, given by name, as one table."""
+    if not y_pred:
+        raise ValueError("y_pred is an empty dict; expected predictions by the name of the model")
+    models, parts = tuple(map(str, y_pred)), [_one(k, v) for k, v in y_pred.items()]
+    if all(isinstance(part, Scan) for part in parts):
+        return models, _joined_scans(parts)
+    if all(is_dask(part) for part in parts):
+        return models, _joined_dask(parts)
+    if any(is_stream(part) for part in parts):
+        kinds = sorted({type(part).__name__ for part in parts})
+        raise ValueError(f"y_pred mixes {', '.join(kinds)}; give all models in one container")
+    columns = [_floats(part, (name,), 0) for name, part in zip(models, parts, strict=True)]
+    for name, column in zip(models[1:], columns[1:], strict=True):
+        if len(column) != len(columns[0]):
+            raise ValueError(
+                f"y_pred {name!r} has {len(column)} rows but {models[0]!r} has {len(columns[0])}; "
+                "predict the same rows with every model"
+            )
+    return models, np.concatenate(columns, axis=1)
+
+
+def _one(name: Any, value: Any) -> Any:
+    part = table_of(f"y_pred[{name!r}]", value)
+    width = 0 if part is None else _width(part)
+    if width != 1:
+        raise ValueError(f"y_pred[{name!r}] has {width} columns; expected one prediction per row")
+    return part
+
+
+def _width(part: Any) -> int:
+    return len(part.columns) if isinstance(part, Scan) else int(part.shape[1])
+
+
+def _joined_scans(parts: list[Scan]) -> Scan:
+    for part in parts:
+        _check_numbers(part)
+        if part.files.key != parts[0].files.key:
+            raise ValueError(
+                f"y_pred has scans of different files ({part!r} and {parts[0]!r}); select the "
+                "columns of one scan"
+            )
+    return replace(parts[0], selected=tuple(name for part in parts for name in part.selected))
+
+
+def _joined_dask(parts: list[Any]) -> Any:
+    is_frame = [hasattr(part, "columns") for part in parts]
+    if not any(is_frame):
+        return np.concatenate(parts, axis=1)
+    if not all(is_frame):
+        raise ValueError("y_pred mixes dask arrays and data frames; give all in one container")
+    joined = parts[0].rename(columns={parts[0].columns[0]: "0"})
+    for j, part in enumerate(parts[1:], 1):
+        joined = joined.assign(**{str(j): part[part.columns[0]]})
+    return joined
+
+
+def _check_numbers(x: Scan) -> None:
+    for name, kind in x.kinds.items():
+        if kind not in ("numeric", "boolean"):
+            raise ValueError(
+                f"y_pred: column {name!r} is {kind}; expected scores, probabilities, or 0 and 1: "
+                "convert it where the data is written"
+            )
+
+
+def _with_floats(models: tuple[str, ...], chunk: Chunk) -> Chunk:
+    return replace(chunk, x=_floats(chunk.x, models, chunk.row))
+
+
+def _floats(x: Any, models: tuple[str, ...], row: int) -> Array:
+    """Return the predictions of a chunk as floats of shape (k, M), all finite."""
+    columns = frames.columns(frames.as_table(x, one_column=True), "y_pred")
+    if len(columns) != len(models):
+        raise ValueError(f"y_pred has {len(columns)} columns in some rows; expected {len(models)}")
+    for name, column in zip(models, columns, strict=True):
+        if column.kind not in ("numeric", "boolean"):
+            raise ValueError(
+                f"y_pred {name!r} is {column.kind}, not numeric; expected scores, probabilities, "
+                "or 0 and 1: for text labels pass (labels == 'yes')"
+            )
+    values = np.column_stack([column.floats() for column in columns])
+    bad = ~np.isfinite(values)
+    for name, where in zip(models, bad.T, strict=True):
+        if where.any():
+            raise ValueError(
+                f"y_pred {name!r} is NaN, missing or infinite in {where.sum()} rows (first in row "
+                f"{row + int(where.argmax())}); expected finite numbers: drop such rows, or say "
+                "what they mean"
+            )
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """How a sensitive attribute is read.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    kind : str
+        What its column holds.
+    levels : tuple of str
+        Names of its groups, in order; none for continuous numbers.
+    numbers : array or None
+        The values of the levels of numbers, or the edges between bins.
+    """
+
+    name: str
+    kind: Kind
+    levels: tuple[str, ...] = ()
+    numbers: Array | None = None
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether measures of dependence take it for a category, not for numbers."""
+        return self.kind == "categorical" or MISSING_LEVEL in self.levels
+
+    def values(self, column: Column) -> Array:
+        """Return numbers as they are, and levels as their position in alphabetic order.
+
+        What is missing in a row that does not count becomes any number.
+        """
+        if not self.is_coded:
+            return np.nan_to_num(column.floats())
+        order = np.argsort(np.array(self.levels, dtype=object))
+        return np.argsort(order).astype(np.float64)[self.codes(column)]
+
+    def codes(self, column: Column) -> NDArray[np.int64]:
+        """Return the position of the level of each row."""
+        column = column.expect(self.kind)
+        if self.numbers is not None:
+            x = column.floats()
+            codes = np.searchsorted(self.numbers, x, side="left").astype(np.int64)
+            return np.where(np.isnan(x), len(self.levels) - 1, codes)
+        codes, names = column.codes()
+        position = {level: i for i, level in enumerate(self.levels)}
+        # Where code -1 points, the last entry stands for missing values. A level that only rows of
+        # weight 0 have is nowhere, and they do not matter.
+        lookup = [*(position.get(level, -1) for level in names), position.get(MISSING_LEVEL, -1)]
+        return np.array(lookup)[codes]
+
+
+def read_attributes(
+    survey: Survey, bins: Mapping[str, Sequence[float]] | None, missing: Missing
+) -> tuple[Attribute, ...]:
+    """Return how each attribute is read; raise CannotJudgeError for those that have no say."""
+    bins = dict(bins or {})
+    part = survey.parts["s"]
+    names = part.columns.names
+    if unknown := [name for name in bins if name not in names]:
+        raise ValueError(
+            f"bins names {unknown[0]!r}, which is not among the sensitive features "
+            f"{', '.join(names)}; correct the name"
+        )
+    attributes = []
+    for column, values in zip(part.columns.columns, part.values, strict=True):
+        if column.kind == "empty":
+            raise CannotJudgeError(
+                f"sensitive column {column.name!r} is missing in every row: drop it"
+            )
+        if column.n_missing and missing == "error":
+            raise ValueError(
+                f"sensitive column {column.name!r} is missing in {column.n_missing} rows; say what "
+                "that means: missing='group' makes them a group, missing='drop' leaves them out"
+            )
+        gap = (MISSING_LEVEL,) * bool(column.n_missing and missing == "group")
+        edges = bins.get(column.name)
+        if column.kind == "categorical":
+            attributes.append(_read_levels(column, edges, gap))
+        else:
+            # As many values as rows are no levels, however few they are.
+            few = None if values is None or len(values) > survey.n_present // 2 else values
+            attributes.append(_read_numbers(column, few, edges, gap))
+    return tuple(attributes)
+
+
+def _read_levels(
+    column: ColumnStatistics, edges: Sequence[float] | None, gap: tuple[str, ...]
+) -> Attribute:
+    name, levels = column.name, sorted(column.levels)
+    if edges is not None:
+        raise ValueError(f"bins[{name!r}]: the column holds categories, not numbers; drop it")
+    if len(levels) > MAX_LEVELS:
+        raise CannotJudgeError(
+            f"sensitive column {name!r} has {len(levels)} levels, more than {MAX_LEVELS}: it looks "
+            "like an identifier; merge its levels, or drop it"
+        )
+    if len(levels) == 1:
+        _check_varies(name, levels[0], levels[0], gap)
+    return Attribute(name, column.kind, (*levels, *gap))
+
+
+def _read_numbers(
+    column: ColumnStatistics, few: Values, edges: Sequence[float] | None, gap: tuple[str, ...]
+) -> Attribute:
+    name, kind = column.name, column.kind
+    _check_varies(name, column.spread.low, column.spread.high, gap)
+    if edges is not None:
+        inner = np.asarray(edges, dtype=np.float64)
+        if inner.ndim != 1 or not len(inner) or not (np.diff(inner) > 0).all():
+            raise ValueError(
+                f"bins[{name!r}]={edges!r}; expected increasing edges between the bins, such as "
+                "[30, 50]: up to 30, 30 to 50, above 50"
+            )
+        return Attribute(name, kind, (*_ranges(inner, 6), *gap), inner)
+    if few is not None:
+        values = np.array(sorted(few))
+        shown = [str(bool(v)) if kind == "boolean" else f"{v:.12g}" for v in values]
+        return Attribute(name, kind, (*shown, *gap), values)
+    if gap:
+        raise CannotJudgeError(
+            f"sensitive column {name!r} is continuous and missing in {column.n_missing} rows, "
+            "which missing='group' cannot make a group of; use missing='drop', or bins"
+        )
+    return Attribute(name, kind)
+
+
+def _check_varies(name: str, low: object, high: object, gap: tuple[str, ...]) -> None:
+    if low == high and not gap:
+        raise CannotJudgeError(
+            f"sensitive column {name!r} is {low!r} in every row, so that nothing can depend on it: "
+            "drop it"
+        )
+
+
+def _ranges(edges: Array, digits: int) -> list[str]:
+    """The ranges between edges in words."""
+    middle = [f"{a:.{digits}g} to {b:.{digits}g}" for a, b in pairwise(edges)]
+    return [f"up to {edges[0]:.{digits}g}", *middle, f"above {edges[-1]:.{digits}g}"]
+
+
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """The intersections of the sensitive attributes that occur among some rows.
+
+    Parameters
+    ----------
+    names : list of str
+        One per group, such as "Female, White".
+    codes : int array of shape (n,)
+        The group of every row.
+    cut : list of str
+        Names of the numeric attributes that were cut at their quartiles.
+    """
+
+    names: list[str]
+    codes: NDArray[np.int64]
+    cut: list[str]
+
+    @property
+    def labels(self) -> list[str]:
+        """The name of the group of every row."""
+        return [self.names[code] for code in self.codes]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows per group."""
+        return np.bincount(self.codes, minlength=len(self.names))
+
+
+def cross(sensitive: Any) -> Crossing:
+    """Return the intersections of all columns of a frame, Series or array.
+
+    Categories and numbers with at most eight values keep their values; other numbers are cut at
+    their quartiles. A missing value is a level of its own.
+    """
+    table = frames.as_table(sensitive, one_column=True)
+    columns = frames.columns(table, prefix="s")
+    codes = np.zeros(frames.n_rows(table), dtype=np.int64)
+    names, cut = [""], []
+    for column in columns:
+        level_codes, levels, was_cut = _crossed_levels(column)
+        both = codes * len(levels) + level_codes
+        occurring, codes = np.unique(both, return_inverse=True)
+        pairs = [(names[f // len(levels)], levels[f % len(levels)]) for f in occurring]
+        names = [f"{first}, {second}" if first else second for first, second in pairs]
+        cut += [column.name] * was_cut
+    return Crossing(names, codes.astype(np.int64), cut)
+
+
+def _crossed_levels(column: Column) -> tuple[NDArray[np.int64], list[str], bool]:
+    """Codes, levels, and whether the column was cut; the last level is that of missing values."""
+    cut = False
+    if column.kind == "categorical":
+        codes, levels = column.codes()
+    else:
+        x = column.floats()
+        values = np.unique(x[~np.isnan(x)])
+        cut = len(values) > MAX_LEVELS_OF_NUMBERS
+        inner, shown = values[:-1], [f"{v:g}" for v in values]
+        if cut:
+            inner = np.unique(np.nanquantile(x, (0.25, 0.5, 0.75)))
+            shown = _ranges(inner, 4)
+        codes = np.where(np.isnan(x), -1, np.searchsorted(inner, x, side="left"))
+        levels = [f"{column.name} {level}" for level in shown]
+    missing = f"{column.name} missing"
+    return np.where(codes < 0, len(levels), codes), [*levels, missing], cut

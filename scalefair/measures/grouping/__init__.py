@@ -1,1 +1,0 @@
-"""Groups of the sensitive attributes: mergeable statistics, metrics and their intervals."""
