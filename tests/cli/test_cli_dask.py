@@ -10,7 +10,7 @@ import pytest
 
 import scalefair
 from scalefair import scan_csv, scan_parquet
-from scalefair.data.sources._dask_files import dask_frame
+from scalefair.data.sources.dask_tasks import dask_frame
 from scalefair.data.sources.files import pieces_of, read_piece
 from tests.cli_tools import people, run, succeed
 from tests.data.test_dask_cluster import Cluster
