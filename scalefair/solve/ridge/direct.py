@@ -144,7 +144,7 @@ def limited(path: AlphaSlice, unfairness: float) -> LimitedFit:
     return LimitedFit(np.asarray(spectrum.basis @ at), np.inf if eta is None else eta)
 
 
-class Stationary(NamedTuple):
+class StationaryPoint(NamedTuple):
     """A stationary point: its coordinates in the eigenbasis, the η it belongs to, and k."""
 
     coordinates: Array
@@ -221,7 +221,7 @@ def _grid(spectrum: Spectrum, alpha: float, eta: float, eps: float) -> Array:
     return np.log([least, *scan, most])
 
 
-def stationary(spectrum: Spectrum, alpha: float, h: float, eps: float) -> Stationary:
+def stationary(spectrum: Spectrum, alpha: float, h: float, eps: float) -> StationaryPoint:
     """Return the stationary point with the ratio h, by the root of k(1 + h·r/(v + εk²)) = 1."""
 
     def parts(k: float) -> tuple[Array, float, float]:
@@ -236,7 +236,7 @@ def stationary(spectrum: Spectrum, alpha: float, h: float, eps: float) -> Statio
     if gap(1.0) > 0:
         k = LEAST if gap(LEAST) > 0 else float(brentq(gap, LEAST, 1.0, xtol=1e-15, rtol=1e-14))
     point, _, variance = parts(k)
-    return Stationary(point / k, h * (variance / k + eps * k), k)
+    return StationaryPoint(point / k, h * (variance / k + eps * k), k)
 
 
 def objective(
