@@ -28,6 +28,7 @@ from scalefair import (
 )
 from scalefair._hash import balanced_fold
 from scalefair.features.cross_fit import FOLDS
+from tests.errors import refused
 from tests.models import fit_within
 
 TREES = DecisionTreeRegressor(max_depth=5, min_samples_leaf=10)
@@ -268,7 +269,7 @@ def test_clone_pickle_pipeline_and_search():
 
 def test_saving_needs_a_model_of_ours(tmp_path):
     X, y = problem(300)
-    with pytest.raises(ValueError, match=r"DecisionTree.*pickle.*joblib or skops"):
+    with refused("DecisionTree", "joblib", "skops"):
         save(fair(eta=1.0).fit(X, y), tmp_path / "model")
     ours = FairRidge(eta=0.0, random_state=0)
     model = fair(eta=1.0, base_estimator=ours).fit(X, y)
