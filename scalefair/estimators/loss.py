@@ -53,6 +53,8 @@ class LossBase(FairEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._check_weight()
+        if isinstance(self.loss, type):
+            raise TypeError(f"loss={self.loss!r} is a class; give an object of it")
         nonlinear = self.output_kernel is not None or self.penalty == "nocco_output"
         if nonlinear and self.eta is not None and np.isinf(self.eta):
             raise ValueError(
