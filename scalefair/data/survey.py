@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import frames
-from scalefair.data.columns import (
-    ColumnStatistics,
-    Spread,
-    TableStatistics,
-    few_values,
-    first_rows,
-)
+from scalefair.data.columns import ColumnStatistics, Spread, TableStatistics, few_values, first_rows
 from scalefair.data.frames import Column
 from scalefair.data.sources import ChunkSource, Sample, Sampler
 from scalefair.data.sources.base import ARGUMENTS, parts_of
@@ -36,26 +30,13 @@ Values = frozenset[float] | None
 
 
 class Look(NamedTuple):
-    """What a survey looks for in one part of the rows.
+    """What a survey looks for in one part of the rows, which errors call by `name` if it has one.
 
-    Parameters
-    ----------
-    name : str
-        What the user calls the part, for errors; "" where errors name it without.
-    values : bool
-        Whether the values of numbers are listed while there are at most `MAX_LEVELS_OF_NUMBERS`.
-    groups : bool
-        Whether one row of each combination of categories is remembered; numbers whose values are
-        listed are categories, too.
-    every : bool
-        Whether all numbers are.
-    bins : dict of str to sequence of float, optional
-        Edges by which the numbers of some columns are cut into categories.
-    prefix : str
-        Columns without a name are called prefix0, prefix1, ...
-    check : callable, optional
-        Raises ValueError if a chunk's TableStatistics will not do; asked of chunks whose file,
-        partition or batch is known, to be named in the error.
+    `values` lists the values of numbers while there are at most `MAX_LEVELS_OF_NUMBERS`. `groups`
+    remembers one row of each combination of categories: text, booleans, numbers whose values are
+    listed or which `bins` cuts at some edges, and with `every` all numbers. Columns without a name
+    are called prefix0, prefix1, ... `check` raises ValueError if a chunk's statistics will not do;
+    it is asked of chunks whose file, partition or batch is known, to be named in the error.
     """
 
     name: str
@@ -89,16 +70,7 @@ class Numbers(NamedTuple):
 class PartSurvey:
     """What is known of x, s, y or c; `+` joins the surveys of different chunks.
 
-    Parameters
-    ----------
-    look : Look
-        What was looked for.
-    columns : TableStatistics
-        Of the rows that count, or of all.
-    values : tuple of Values
-        Of each column.
-    groups : frame, array or None
-        The first row of each combination of categories; None where there are none.
+    `groups` are the first rows of each combination of categories, None where there are none.
     """
 
     look: Look
@@ -182,19 +154,9 @@ def _union(first: Values, second: Values) -> Values:
 class Survey:
     """What is known of the rows after the first pass; `+` joins the surveys of different chunks.
 
-    Parameters
-    ----------
-    n_rows, n_present : int
-        All rows, and those that count: of positive weight and, where so asked, with all sensitive
-        attributes.
-    n_missing : int
-        Rows that do not count because an attribute is missing.
-    weight, heaviest : float
-        Sum of the weights of the rows that count, and the largest of them.
-    sample : Sample
-        Rows that count, chosen by their number.
-    parts : dict of str to PartSurvey
-        What was looked for in "x", "s", "y" or "c"; nothing where no row is surveyed.
+    `n_present` rows count: of positive weight and, where so asked, with all sensitive attributes,
+    which `n_missing` lack. `weight` and `heaviest` are the sum and the largest of their weights.
+    `parts` has what was looked for in "x", "s", "y" or "c"; nothing where no row is surveyed.
     """
 
     n_rows: int = 0
@@ -227,20 +189,11 @@ class Survey:
 
 @dataclass(eq=False)
 class Surveyor:
-    """Accumulator of a survey.
+    """Accumulator of a survey; parts that are looked for but that chunks lack are passed over.
 
-    Parameters
-    ----------
-    looks : dict of str to Look
-        What is looked for in which parts of a chunk; parts that chunks lack are passed over.
-    sampler : Sampler
-        Of the sample.
-    drop : bool
-        Whether rows in which a sensitive attribute is missing do not count.
-    all_rows : bool
-        Whether columns are surveyed in all rows, those of weight 0 too: an encoder will meet them.
-    finite : sequence of str
-        Parts that are arrays, of which all rows must be finite.
+    With `drop` rows in which a sensitive attribute is missing do not count. With `all_rows` columns
+    are surveyed in rows of weight 0 too: an encoder will meet them. The arrays among `finite` must
+    be finite in all rows.
     """
 
     looks: Mapping[str, Look]
@@ -300,19 +253,7 @@ class Surveyor:
 def survey_rows(
     source: ChunkSource, looks: Mapping[str, Look], *, size: int | None, seed: int, **options: Any
 ) -> Survey:
-    """Make the first pass over the rows.
-
-    Parameters
-    ----------
-    source : ChunkSource
-        The rows.
-    looks : dict of str to Look
-        What is looked for in which parts.
-    size, seed : int
-        Of the sample; size None: all rows that count.
-    **options
-        As in `Surveyor`.
-    """
+    """Make the first pass, with a sample of `size` rows (None: all); options as in `Surveyor`."""
     size = sys.maxsize if size is None else size
     survey: Survey = source.fold(
         lambda: Surveyor(looks, Sampler(size, seed), **options), SURVEY_ROWS
@@ -354,13 +295,7 @@ View = Callable[[Chunk], Chunk]
 
 
 class Together:
-    """Accumulator of several statistics in one pass, each of its own view of every chunk.
-
-    Parameters
-    ----------
-    parts : sequence of (view, start)
-        `start` makes an accumulator, which gets view(chunk) of every chunk.
-    """
+    """Accumulator of several statistics in one pass, each of its own view of every chunk."""
 
     def __init__(self, parts: Sequence[tuple[View, Callable[[], Accumulator]]]) -> None:
         self._parts = [(view, start()) for view, start in parts]

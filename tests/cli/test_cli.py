@@ -8,15 +8,12 @@ import sys
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
 import scalefair
 from scalefair._files import write_atomically
 from scalefair.cli import main
-from scalefair.data.sources.files import read_table
 
 OPTIONS = ["--target", "y", "--sensitive", "s,t", "--components", "20", "--unfairness", "0.1"]
 
@@ -281,78 +278,3 @@ def test_starting_does_not_wait_for_the_heavy_packages():
     command = [sys.executable, "-c", code]
     run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert run.stdout.strip() == "set()", run.stderr
-
-
-@pytest.mark.parametrize("where", ["a.parquet", "b.csv", "c.csv.gz", "d"])
-def test_tables_are_read_whole(table, tmp_path, where):
-    path = tmp_path / where
-    if where == "d":
-        path.mkdir()
-        table.to_parquet(path / "part-0.parquet")
-        (path / "_SUCCESS").touch()
-    else:
-        table.to_csv(path, index=False) if "csv" in where else table.to_parquet(path)
-    pd.testing.assert_frame_equal(read_table(path).to_pandas(), table, check_dtype=False)
-    assert read_table(str(path)).equals(read_table(path))
-
-
-def test_partitioned_folders_give_their_column(table, tmp_path):
-    pa.parquet.write_to_dataset(pa.Table.from_pandas(table), tmp_path / "p", partition_cols=["s"])
-    found = read_table(tmp_path / "p")
-    assert found.num_rows == len(table)
-    assert sorted(set(found["s"].to_pylist())) == ["f", "m"]
-
-
-def test_missing_cells_of_a_csv_are_missing(tmp_path):
-    (tmp_path / "m.csv").write_text('x,t\n1,a\n,\n3,NA\n4,"NA"\n')
-    found = read_table(tmp_path / "m.csv")
-    assert found["x"].to_pylist() == [1, None, 3, 4]
-    assert found["t"].to_pylist() == ["a", None, None, "NA"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "error", "words"),
-    [
-        ("gone.parquet", None, FileNotFoundError, "no such file or folder"),
-        ("empty.parquet", b"", ValueError, "the file is empty"),
-        ("empty.csv", b"", ValueError, "the file is empty"),
-        ("header.csv", b"a,b\n", ValueError, "no rows"),
-        ("text.parquet", b"a,b\n1,2\n", ValueError, "not a parquet file"),
-        ("text.txt", b"hello", ValueError, "not a parquet file"),
-        ("short.parquet", b"PAR1" + b"\0" * 50, ValueError, "truncated"),
-        ("ragged.csv", b"a,b\n1,2\n3\n", ValueError, "same cells in every line"),
-        ("latin.csv", b"a,b\n1,\xe9\n", ValueError, "column 'b' is not UTF-8"),
-        ("gzip.csv.gz", b"not gzip", ValueError, "csv file with a header"),
-    ],
-)
-def test_unreadable_files_are_named(tmp_path, name, content, error, words):
-    path = tmp_path / name
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(error, match=words) as caught:
-        read_table(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_truncated_and_empty_parquet_are_refused(table, tmp_path):
-    whole = tmp_path / "whole.parquet"
-    table.to_parquet(whole)
-    content = whole.read_bytes()
-    for keep in (8, len(content) // 2, len(content) - 1):
-        (tmp_path / "cut.parquet").write_bytes(content[:keep])
-        with pytest.raises(ValueError, match=r"cut\.parquet: cannot be read as a complete parquet"):
-            read_table(tmp_path / "cut.parquet")
-    table[:0].to_parquet(tmp_path / "none.parquet")
-    with pytest.raises(ValueError, match="no rows"):
-        read_table(tmp_path / "none.parquet")
-
-
-def test_a_folder_without_parquet_or_of_different_tables_is_refused(table, tmp_path):
-    (tmp_path / "d").mkdir()
-    with pytest.raises(ValueError, match=r"holds no \.parquet file"):
-        read_table(tmp_path / "d")
-    table.to_parquet(tmp_path / "d" / "0.parquet")
-    table.assign(y="text").to_parquet(tmp_path / "d" / "1.parquet")
-    with pytest.raises(ValueError, match="folder of parquet files with the same columns"):
-        read_table(tmp_path / "d")

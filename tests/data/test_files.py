@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scalefair.data import frames
 from scalefair.data.columns import TableStatistics, table_statistics
 from scalefair.data.encoding import TableEncoder
-from scalefair.data.sources.files import FileSource, read_table, scan_parquet
+from scalefair.data.sources.files import FileSource, scan_parquet
 from tests.tables import INPUTS, Total, in_memory, mixed, on_disk, plain, write_parts
 
 ACS = Path(__file__).parents[3] / "shared/data/acs_income_2018_regression"
@@ -93,7 +93,7 @@ def test_folders_named_like_a_column_give_it(tmp_path):
     assert len(scan_parquet(tmp_path / "data")["x"]) == 8
     (tmp_path / "data/loose.parquet").unlink()
     assert scan_parquet(file).columns == ["x"]
-    assert read_table(tmp_path / "data").schema.field("a").type == pa.int64()
+    assert scan_parquet(tmp_path / "data").read().schema.field("a").type == pa.int64()
 
 
 def test_files_come_in_natural_order_and_lists_as_given(tmp_path):
@@ -106,7 +106,7 @@ def test_files_come_in_natural_order_and_lists_as_given(tmp_path):
     (tmp_path / "notes.txt").write_text("not data")
     for path in (tmp_path, str(tmp_path), f"{tmp_path}/", tmp_path / "*.parquet", [tmp_path]):
         assert scan_parquet(path).head(20).equals(table)
-    assert read_table(tmp_path).equals(table)
+    assert scan_parquet(tmp_path).read().equals(table)
     some = [tmp_path / f"part.{i}.parquet" for i in (7, 3)]
     assert scan_parquet(some).head()["x"].to_pylist() == [7, 3]
     assert scan_parquet(tmp_path / "part.[35].parquet").head()["x"].to_pylist() == [3, 5]
@@ -242,7 +242,6 @@ def test_categories_of_pandas_stay_categories(tmp_path):
 def test_the_nameless_index_of_a_frame_is_no_input(tmp_path):
     pd.DataFrame({"x": [1.0, 2]}, index=[7, 9]).to_parquet(tmp_path / "a.parquet")
     assert scan_parquet(tmp_path).columns == ["x"]
-    assert read_table(tmp_path / "a.parquet").column_names == ["x"]
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):

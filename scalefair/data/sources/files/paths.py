@@ -24,16 +24,9 @@ _HIDDEN = ("_", ".")
 
 @dataclass(frozen=True)
 class Listing:
-    """Files in the order of their rows.
+    """Files of an fsspec filesystem in the order of their rows.
 
-    Parameters
-    ----------
-    filesystem : fsspec filesystem
-        Where they are.
-    paths : tuple of str
-        Their paths in it.
-    keys : tuple of dict
-        For each file the columns that its folders give: {"a": "1"} for ``a=1/part.parquet``.
+    `keys` are the columns that the folders of each file give: {"a": "1"} for ``a=1/part.parquet``.
     """
 
     filesystem: Any
@@ -47,23 +40,11 @@ class Listing:
 
 
 def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> Listing:
-    """Return the files that `path` means.
+    """Return the files that `path` means: files, folders, patterns of ``*``, ``?``, ``[]`` or URLs.
 
-    Parameters
-    ----------
-    path : str, path, or list of them
-        Files, folders (all files below with one of the `endings`, except those whose name or
-        folder begins with "_" or "."), patterns with ``*``, ``?`` and ``[]``, or URLs.
-    filesystem : fsspec or pyarrow filesystem, or None
-        Where to look; None: as the URL says, otherwise on this machine.
-    endings : tuple of str
-        Endings of the names of files in folders.
-
-    Returns
-    -------
-    Listing
-        Folders and patterns in natural order, part.2 before part.10, which is the order they were
-        written in; a list in the order given.
+    Of folders all files below with one of the `endings` count, except those whose name or folder
+    begins with "_" or ".". Folders and patterns come in natural order, part.2 before part.10, which
+    is the order they were written in; a list in the order given.
     """
     places = [_place(item, filesystem) for item in _listed(path)]
     fs = places[0][0]

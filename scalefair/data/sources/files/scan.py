@@ -195,21 +195,8 @@ def _scan(files: Files, columns: Chosen | None) -> Scan:
 class FileSource(ChunkSource):
     """Rows of a scan, read once per pass, whatever parts their columns belong to.
 
-    Parameters
-    ----------
-    x : Scan
-        Inputs.
-    s, y : Scan or array-like of shape (n,) or (n, ·), or None
-        Sensitive attributes, targets. Scans must be selections of the files of `x`; what is in
-        memory has one row for each row of the files, in their order.
-    weight : Scan of one column, array-like of shape (n,), or None
-        Row weights.
-    c : Scan or array-like of shape (n,) or (n, ·), or None
-        Control features; columns may be those of another part, too.
-    names : dict
-        What the user calls the parts, for errors.
-    n_threads : int or None
-        Chunks in flight at once; None: one per core that BLAS may use.
+    Scans beside `x` must be selections of its files; what is in memory has one row for each row of
+    the files, in their order. `names` are what the user calls the parts, for errors.
     """
 
     def __init__(
