@@ -91,11 +91,11 @@ class PartSurvey:
         if look.values:
             listed = listed or [True] * len(columns)
             pairs = zip(columns, listed, strict=True)
-            values = tuple(_listed(column) if few else None for column, few in pairs)
+            values = tuple(_values_of(column) if few else None for column, few in pairs)
         if look.groups and not weight.all():
             table = frames.as_table(frames.take_rows(table, np.flatnonzero(weight)))
             columns = frames.columns(table, look.prefix)
-        groups = _groups(look, table, columns, values) if look.groups else None
+        groups = _first_of_groups(look, table, columns, values) if look.groups else None
         return cls(look, statistics, values, groups)
 
     def __add__(self, other: PartSurvey) -> PartSurvey:
@@ -105,7 +105,7 @@ class PartSurvey:
         if not tables:
             return PartSurvey(self.look, columns, values)
         table = frames.as_table(frames.stack_rows(tables))
-        groups = _groups(self.look, table, frames.columns(table), values)
+        groups = _first_of_groups(self.look, table, frames.columns(table), values)
         return PartSurvey(self.look, columns, values, groups)
 
     @property
@@ -115,7 +115,9 @@ class PartSurvey:
         return [Numbers(column.spread, values) for column, values in pairs]
 
 
-def _groups(look: Look, table: Any, columns: list[Column], values: tuple[Values, ...]) -> Any:
+def _first_of_groups(
+    look: Look, table: Any, columns: list[Column], values: tuple[Values, ...]
+) -> Any:
     """First rows of the combinations of categories."""
     bins = look.bins or {}
     codes = [
@@ -136,7 +138,7 @@ def _binned(column: Column, edges: Sequence[float]) -> NDArray[np.int64]:
     return np.where(np.isnan(x), -1, np.searchsorted(np.asarray(edges, np.float64), x, side="left"))
 
 
-def _listed(column: Column) -> Values:
+def _values_of(column: Column) -> Values:
     if column.kind in ("categorical", "empty"):
         return frozenset()
     x = column.floats()

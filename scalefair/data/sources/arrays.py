@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ArraySource(ChunkSource):
-    """Rows held in arrays or frames of equal length.
+    """Rows in arrays or frames of equal length.
 
     Inputs x, sensitive attributes s, targets y and control features c are of shape (n, ·), weights
     of shape (n,); all but x may be None.

@@ -41,7 +41,7 @@ from scalefair.data.sources.dask_tasks import (
     placed,
     read_rows,
     total,
-    watched,
+    watching,
 )
 
 TASKS_PER_THREAD = 3
@@ -192,7 +192,7 @@ class DaskSource(ChunkSource):
             groups = [results[i : i + FAN_IN] for i in range(0, len(results), FAN_IN)]
             results = [later("add", total, *group) for group in groups]
         client = self._cluster()
-        with allowing(shared, client), watched(tasks, topic, client, self.progress):
+        with allowing(shared, client), watching(tasks, topic, client, self.progress):
             return self._compute(results[0])
 
     def _blocks(self, span: Span) -> tuple[Any, ...]:

@@ -144,16 +144,16 @@ class Files(ABC):
 def regrouped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """Yield the rows of all batches, `rows` at a time, without copying."""
     pending: list[pa.RecordBatch] = []
-    room = rows
+    left = rows
     for batch in batches:
         start = 0
         while start < batch.num_rows:
-            pending.append(batch.slice(start, room))
+            pending.append(batch.slice(start, left))
             start += pending[-1].num_rows
-            room -= pending[-1].num_rows
-            if room == 0:
+            left -= pending[-1].num_rows
+            if left == 0:
                 yield pa.Table.from_batches(pending)
-                pending, room = [], rows
+                pending, left = [], rows
     if pending:
         yield pa.Table.from_batches(pending)
 

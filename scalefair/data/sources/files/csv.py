@@ -73,7 +73,7 @@ class CsvFiles(Files):
 
     @cached_property
     def _types(self) -> dict[str, pa.DataType]:
-        """Types of the first block of the first file that has rows, held for all others."""
+        """Types of the first block of the first file that has rows, which hold for all others."""
         first: list[str] | None = None
         for number, where in enumerate(self.listing.names):
             self._check_delimiter(number)
@@ -178,10 +178,10 @@ class CsvFiles(Files):
         absent = [name for name in columns if name not in header]
         if absent:
             return InputError(missing_column(where, absent[0]), column=absent[0], where=where)
-        place = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", error, re.DOTALL)
-        if place is None:
+        position = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", error, re.DOTALL)
+        if position is None:
             return None
-        name, reason = header[int(place[1])], " ".join(place[2].split())[:300]
+        name, reason = header[int(position[1])], " ".join(position[2].split())[:300]
         return CellError(
             f"{where}: column {name!r}: {reason}; its type was guessed from the first rows",
             f"repair the cell, or name the type as column_types={{{name!r}: 'string'}}",

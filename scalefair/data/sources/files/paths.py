@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,7 +46,7 @@ def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> 
     begins with "_" or ".". Folders and patterns come in natural order, part.2 before part.10, which
     is the order they were written in; a list in the order given.
     """
-    places = [_place(item, filesystem) for item in _listed(path)]
+    places = [_place(item, filesystem) for item in _as_list(path)]
     fs = places[0][0]
     if any(_protocol(other) != _protocol(fs) for other, _ in places):
         raise ValueError(f"path={path!r} lies on several filesystems; give files of one of them")
@@ -63,7 +63,7 @@ def first_repeated(items: Iterable[str]) -> str | None:
     return next((item for item, count in Counter(items).items() if count > 1), None)
 
 
-def _listed(path: PathOrPaths) -> list[str]:
+def _as_list(path: PathOrPaths) -> list[str]:
     items = [path] if isinstance(path, str | PathLike) else path
     if not isinstance(items, Iterable) or isinstance(items, bytes):
         raise TypeError(f"path={path!r} is a {type(path).__name__}; give a path or a list of paths")
@@ -130,14 +130,12 @@ def _natural(path: str) -> tuple[list[str | int], str]:
 
 
 def _keys(file: str, base: str) -> dict[str, str | None]:
-    return dict(_pairs(file.removeprefix(base).split("/")[:-1]))
-
-
-def _pairs(folders: list[str]) -> Iterator[tuple[str, str | None]]:
-    for folder in folders:
-        name, equals, value = folder.partition("=")
-        if equals:
-            yield unquote(name), None if value == _NO_VALUE else unquote(value)
+    folders = [folder.partition("=") for folder in file.removeprefix(base).split("/")[:-1]]
+    return {
+        unquote(name): None if value == _NO_VALUE else unquote(value)
+        for name, equals, value in folders
+        if equals
+    }
 
 
 def _name(fs: Any, path: str) -> str:

@@ -149,7 +149,7 @@ def scan_parquet(
     ValueError
         A file is not parquet or is damaged, or a column is unknown.
     """
-    return _scan(ParquetFiles(find_files(path, filesystem, PARQUET_ENDINGS)), columns)
+    return _scan_of(ParquetFiles(find_files(path, filesystem, PARQUET_ENDINGS)), columns)
 
 
 def scan_csv(
@@ -184,10 +184,10 @@ def scan_csv(
     Scan
     """
     listing = find_files(path, filesystem, CSV_ENDINGS)
-    return _scan(CsvFiles(listing, column_types or {}, delimiter), columns)
+    return _scan_of(CsvFiles(listing, column_types or {}, delimiter), columns)
 
 
-def _scan(files: Files, columns: Chosen | None) -> Scan:
+def _scan_of(files: Files, columns: Chosen | None) -> Scan:
     scan = Scan(files, tuple(files.columns))
     return scan if columns is None else scan[columns]
 

@@ -52,13 +52,13 @@ def to_pandas(table: pa.Table) -> Any:
     Booleans with missing values, decimals and days must not be such. Categories are text, of
     whatever type they are: pieces have dictionaries of their own.
     """
-    fields = [pa.field(field.name, _plain(field.type)) for field in table.schema]
+    fields = [pa.field(field.name, _type_for_dask(field.type)) for field in table.schema]
     table = without_dictionaries(table).cast(pa.schema(fields))
     nullable = {pa.bool_(): frames.pandas_dtype("boolean")}
     return table.to_pandas(date_as_object=False, types_mapper=nullable.get)
 
 
-def _plain(dtype: pa.DataType) -> pa.DataType:
+def _type_for_dask(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(dtype):
         return pa.string()
     return pa.float64() if pa.types.is_decimal(dtype) else dtype
