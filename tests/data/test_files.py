@@ -156,14 +156,14 @@ def test_a_scan_is_a_selection_of_columns(tmp_path):
     assert (len(data), data.n_rows, data.count_rows()) == (10, 10, 10)
     assert "part.0.parquet and 1 more: 9 columns age" in repr(data)
     assert pickle.loads(pickle.dumps(data)).head(10).equals(data.head(10))
-    with pytest.raises(ValueError, match="'agee' is not in the table; did you mean 'age'"):
+    with pytest.raises(ValueError, match=r"'agee'.*'age'"):
         data["agee"]
-    with pytest.raises(ValueError, match="'y' is not in the table"):
+    with pytest.raises(ValueError, match="'y'"):
         data.drop("y")["y"]
     for wrong in ([], ["y", "y"]):
         with pytest.raises(ValueError, match="each only once"):
             data[wrong]
-    with pytest.raises(ValueError, match="n=-1; expected a number of rows"):
+    with pytest.raises(ValueError, match="n=-1"):
         data.head(-1)
     with pytest.raises(TypeError, match="not iterable"):
         list(data)
@@ -183,15 +183,15 @@ def test_parts_may_be_scans_of_the_same_files_or_in_memory(tmp_path):
         assert all(c.weight.shape == (c.n_rows,) for c in chunks)
     two = FileSource(x, y=again[["y", "flag"]])
     np.testing.assert_array_equal(np.vstack([c.y for c in two.chunks(9)]), np.c_[y, table["flag"]])
-    with pytest.raises(ValueError, match="y has 29 rows but the files of X have 30"):
+    with pytest.raises(ValueError, match=r"y has 29 .*30"):
         FileSource(x, y=y[:-1])
     with pytest.raises(ValueError, match="sensitive_features has 31 rows"):
         FileSource(x, np.zeros((31, 2)))
     (tmp_path / "other").mkdir()
     write_parts(tmp_path / "other", table, [30])
-    with pytest.raises(ValueError, match="y is a scan of other files than X"):
+    with pytest.raises(ValueError, match=r"^y .*X"):
         FileSource(x, y=scan_parquet(tmp_path / "other")["y"])
-    with pytest.raises(ValueError, match="y: column 'text' is text"):
+    with pytest.raises(ValueError, match="y: column 'text'"):
         FileSource(x, y=again["text"])
     with pytest.raises(ValueError, match="expected one column"):
         FileSource(x, weight=again[["w", "y"]])
