@@ -16,8 +16,7 @@ from scalefair.data.columns import ColumnStatistics, Spread, TableStatistics, fe
 from scalefair.data.frames import Column
 from scalefair.data.sources import ChunkSource, Sample, Sampler
 from scalefair.data.sources.base import ARGUMENTS, parts_of
-from scalefair.errors import check_finite
-from scalefair.errors import located as located_at
+from scalefair.errors import check_finite, located
 
 MAX_LEVELS_OF_NUMBERS = 8
 """Numbers with at most this many values may be levels of groups."""
@@ -208,7 +207,7 @@ class Surveyor:
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in; an error says where they come from."""
         if chunk.n_rows:
-            with located_at(chunk.where):
+            with located(chunk.where):
                 new = self._surveyed(chunk)
                 self._total = new if self._total is None else self._total + new
 
@@ -241,7 +240,7 @@ class Surveyor:
             table, weight = frames.as_table(frames.take_rows(table, index)), weight[index]
         before = None if self._total is None else self._total.parts.get(part)
         listed = None if before is None else [values is not None for values in before.values]
-        with located_at(look.name):
+        with located(look.name):
             survey = PartSurvey.of(look, table, weight, listed)
             if look.check is not None and where:
                 look.check(survey.columns)
@@ -279,11 +278,6 @@ def _weights_of(chunk: Chunk) -> Array:
     if chunk.weight is None:
         return np.ones(chunk.n_rows)
     return np.asarray(chunk.weight, np.float64)
-
-
-def located(chunk: Chunk) -> Any:
-    """Old form of errors.located, until the estimators that are being rewritten have landed."""
-    return located_at(chunk.where)
 
 
 class Sums(tuple[Any, ...]):

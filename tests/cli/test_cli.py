@@ -8,12 +8,15 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
 import scalefair
 from scalefair._files import write_atomically
 from scalefair.cli import main
+from scalefair.cli._data import Reading
 
 OPTIONS = ["--target", "y", "--sensitive", "s,t", "--components", "20", "--unfairness", "0.1"]
 
@@ -278,3 +281,71 @@ def test_starting_does_not_wait_for_the_heavy_packages():
     command = [sys.executable, "-c", code]
     run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert run.stdout.strip() == "set()", run.stderr
+
+
+def read_table(path):
+    return Reading(str(path)).table().table.read()
+
+
+@pytest.mark.parametrize("where", ["a.parquet", "b.csv", "c.csv.gz", "d"])
+def test_tables_are_read_whole(table, tmp_path, where):
+    path = tmp_path / where
+    if where == "d":
+        path.mkdir()
+        table.to_parquet(path / "part-0.parquet")
+        (path / "_SUCCESS").touch()
+    else:
+        table.to_csv(path, index=False) if "csv" in where else table.to_parquet(path)
+    pd.testing.assert_frame_equal(read_table(path).to_pandas(), table, check_dtype=False)
+
+
+def test_partitioned_folders_give_their_column(table, tmp_path):
+    pa.parquet.write_to_dataset(pa.Table.from_pandas(table), tmp_path / "p", partition_cols=["s"])
+    found = read_table(tmp_path / "p")
+    assert found.num_rows == len(table)
+    assert sorted(set(found["s"].to_pylist())) == ["f", "m"]
+
+
+def test_missing_cells_of_a_csv_are_missing(tmp_path):
+    (tmp_path / "m.csv").write_text('x,t\n1,a\n,\n3,NA\n4,"NA"\n')
+    found = read_table(tmp_path / "m.csv")
+    assert found["x"].to_pylist() == [1, None, 3, 4]
+    assert found["t"].to_pylist() == ["a", None, None, "NA"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("gone.parquet", None, FileNotFoundError),
+        ("empty.parquet", b"", ValueError),
+        ("empty.csv", b"", ValueError),
+        ("empty", b"", ValueError),
+        ("header.csv", b"a,b\n", ValueError),
+        ("text.parquet", b"a,b\n1,2\n", ValueError),
+        ("text.txt", b"hello", ValueError),
+        ("short.parquet", b"PAR1" + b"\0" * 50, ValueError),
+        ("ragged.csv", b"a,b\n1,2\n3\n", ValueError),
+        ("latin.csv", b"a,b\n1,\xe9\n", ValueError),
+        ("gzip.csv.gz", b"not gzip", ValueError),
+    ],
+)
+def test_unreadable_files_are_named(tmp_path, name, content, error):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(error) as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_cut_and_empty_parquet_and_folders_without_any_are_refused(table, tmp_path):
+    table.to_parquet(tmp_path / "whole.parquet")
+    content = (tmp_path / "whole.parquet").read_bytes()
+    table[:0].to_parquet(tmp_path / "none.parquet")
+    (tmp_path / "folder").mkdir()
+    for keep in (8, len(content) // 2, len(content) - 1):
+        (tmp_path / f"cut{keep}.parquet").write_bytes(content[:keep])
+    for path in ("cut8.parquet", f"cut{len(content) - 1}.parquet", "none.parquet", "folder"):
+        with pytest.raises(ValueError, match=re.escape(path)):
+            read_table(tmp_path / path)

@@ -61,7 +61,7 @@ def test_the_gradient_in_the_landmarks_equals_central_differences(kernel):
     model = learner(feature_map=phi, eta=2.0, max_iter=1, noise=0.3, amplitude=1.2)
     with warnings.catch_warnings(action="ignore"):
         evidence = model.fit(X, y, sensitive_features=s)._evidence
-    place = phi.place + 0.05
+    place = phi.hyperparameters + 0.05
     _, found, _ = evidence(place, 2.0)
     expected = central(lambda at: evidence(at, 2.0)[0], place, step=1e-3)
     assert found.shape == (3 + 15,)

@@ -109,7 +109,7 @@ def kernel_of(phi: Any) -> Kernel | None:
 def hyper_of(phi: Any) -> Array:
     """Return what the search may change: log θ, and landmarks in units of their spread."""
     if isinstance(phi, MovingNystroem):
-        return phi.place
+        return phi.hyperparameters
     kernel = kernel_of(phi)
     if kernel is None or not hasattr(phi, "with_length_scale"):
         return np.zeros(0)
@@ -121,7 +121,7 @@ def map_at(phi: Any, hyper: Array) -> Any:
     if hyper.size == 0:
         return phi
     if isinstance(phi, MovingNystroem):
-        return phi.moved(hyper)
+        return phi.with_hyperparameters(hyper)
     return phi.with_length_scale(np.exp(hyper))
 
 
@@ -133,16 +133,11 @@ def map_bounds(phi: Any, spec: ProcessSpec) -> Box:
     return [*(spec.scale_bounds(at) for at in start[:scales]), *landmarks]
 
 
-def rows_of(spec: ProcessSpec, design: Design) -> int:
-    """Return the rows per chunk of a pass."""
-    return spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
-
-
 def moments_of(
     source: ChunkSource, design: Design, spec: ProcessSpec, progress: Progress
 ) -> Moments:
     """Return the moments of [φ, ψ, y], by one pass."""
-    rows = rows_of(spec, design)
+    rows = spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
     with progress.watched(source, rows) as watched:
         (moments,) = accumulate(watched, design, rows=rows)
     return moments
@@ -152,15 +147,9 @@ def moments_of(
 class MomentEvidence:
     """The evidence of an explicit feature map.
 
-    Parameters
-    ----------
-    spec : ProcessSpec
-    source : ChunkSource
-        Of numeric chunks.
-    design : Design
-        The maps where the search starts.
-    progress : Progress
-        Hears of every chunk.
+    - `source`: Of numeric chunks.
+    - `design`: The maps where the search starts.
+    - `progress`: Hears of every chunk.
     """
 
     spec: ProcessSpec
@@ -253,18 +242,14 @@ class MomentEvidence:
 def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     """Learn the hyperparameters, and return the process there.
 
-    Parameters
-    ----------
-    evidence : MomentEvidence
-    sample : Chunk
-        Rows that tell how much of the kernel a Nyström map usually misses.
+    - `sample`: Rows that show how much of the kernel a Nyström map usually misses.
     """
     spec, result = evidence.spec, search(evidence)
     design = evidence.at(result.hyper)
     profile, eta = evidence.settle(evidence.system(design))
     point, phi = profile.point, design.phi
     if isinstance(phi, MovingNystroem):
-        phi = phi.settled()
+        phi = phi.fixed()
     system, amplitude = point.slice.system, point.amplitude
     missing = missing_variance(phi, amplitude)
     contained = missing * _usual_residual(phi, sample) if missing and spec.noise is None else 0.0
