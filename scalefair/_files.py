@@ -25,8 +25,11 @@ from safetensors.numpy import save
 
 from scalefair.errors import InputError
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the container. Files of a later version are refused."""
+
+OLDEST = {"model": 2}
+"""The first version that is still read, by kind; 1 for all others."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing, which do not say where."""
@@ -196,6 +199,11 @@ def _metadata(path: Any, header: Any, kind: str) -> dict[str, Any]:
         raise ValueError(
             f"{path} has schema {schema[:9]!r}, this version reads up to {SCHEMA}; update scalefair"
         )
+    if int(schema) < OLDEST.get(kind, 1):
+        raise ValueError(
+            f"{path} is a {kind} of schema {schema}, written before version 0.1.0; this version "
+            f"reads those of schema {OLDEST[kind]} on: fit the model again"
+        )
     if metadata.get("kind") != kind:
         raise ValueError(f"{path} holds {metadata.get('kind')!r:.50}, expected {kind!r}")
     return metadata
@@ -208,20 +216,20 @@ def _places(
     try:
         entries = [(*entry["data_offsets"], name, entry) for name, entry in header.items()]
         entries.sort(key=lambda entry: entry[:2])
-        found, end = [], 0
+        arrays, end = [], 0
         for first, last, name, entry in entries:
             shape, dtype = entry["shape"], np.dtype(DTYPES[entry["dtype"]])
             if len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
                 raise ValueError(f"shape {shape!r:.50}")
             if (first, last) != (end, end + dtype.itemsize * math.prod(shape)) or last > length:
                 raise ValueError(f"{name} is not where it should be")
-            found.append((name, shape, dtype))
+            arrays.append((name, shape, dtype))
             end = last
         if end != length:
             raise ValueError(f"{length - end} bytes belong to no array")
     except (ValueError, TypeError, LookupError) as error:
         raise ValueError(f"{path} is damaged: its arrays are not those ({error!r:.200})") from None
-    return found
+    return arrays
 
 
 def _read_array(

