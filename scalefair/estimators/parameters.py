@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from scalefair.errors import PENALTIES
 from scalefair.kernels import RBF, Kernel
 from scalefair.kernels.named import NAMES
+from scalefair.penalties import PENALTIES
 
 T = TypeVar("T", bound=type)
 
@@ -42,7 +42,8 @@ VALID: dict[str, Any] = {
     "learn_landmarks": ["boolean"],
     "class_weight": [None, StrOptions({"balanced"}), dict],
     "n_jobs": [None, COUNT],
-    "random_state": ["random_state"],
+    # Our hashes take 63 bits; numpy, and so scikit-learn, 32.
+    "random_state": [Interval(Integral, 0, None, closed="left"), "random_state"],
     "ridge_ratios": ["array-like"],
     "tol": [NOT_NEGATIVE],
     "max_iter": [COUNT],

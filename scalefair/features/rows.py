@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS, frames, in_memory_parts, is_stream, open_rows
 from scalefair.data.prepare import Preparation
-from scalefair.data.sources import ArraySource, BatchSource, ChunkSource, Scan, in_memory, is_dask
+from scalefair.data.sources import ArraySource, ChunkSource, Scan, in_memory, is_dask
 from scalefair.features.design import Design
 
 
@@ -110,14 +110,14 @@ def _open_stream(estimator: Any, given: Chunk, *, reset: bool) -> FitRows:
     if isinstance(first.y, Scan):
         one_target = len(first.y.columns) == 1
     else:
-        one_target = (first.y.shape[1] if first.where else getattr(first.y, "ndim", 1)) == 1
+        one_target = (first.y.shape[1] if first is not given else getattr(first.y, "ndim", 1)) == 1
     is_table = hasattr(first.x, "columns")
     return _fit_rows(estimator, source, first, is_table=is_table, one_target=one_target)
 
 
 def _first_batch(given: Chunk) -> Chunk:
-    """Return the first of batches; of other containers the whole, of which only columns count."""
-    return next(given.x.chunks(SURVEY_ROWS)) if isinstance(given.x, BatchSource) else given
+    """Return the first chunk of a source; other containers whole, of which only columns count."""
+    return next(given.x.chunks(SURVEY_ROWS)) if isinstance(given.x, ChunkSource) else given
 
 
 def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: int) -> ChunkSource:
