@@ -20,7 +20,7 @@ from scalefair.features.design import Design
 from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
 
-BLOCK = 128
+BLOCK_ROWS = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
 
 MISSING, RAW, SHIFTED = range(3)
@@ -47,6 +47,11 @@ class Folds:
 
 
 ALL_ROWS = Folds(1, None)
+
+
+def squeezed(values: Array) -> Array:
+    """Return a single column as a vector, as pointwise losses want it."""
+    return values[:, 0] if values.shape[1] == 1 else values
 
 
 class ChunkSum:
@@ -142,7 +147,7 @@ class RowBuffer:
         rest = self.fill_rest(chunk)
         Phi = self._phi[: chunk.n_rows]
         shift = self.shift[: self.width].astype(Phi.dtype)
-        size = getattr(self._design.phi, "block", BLOCK)
+        size = getattr(self._design.phi, "block", BLOCK_ROWS)
         # Block by block: a block is mapped and shifted while it is in the cache.
         for start in range(0, chunk.n_rows, size):
             block = slice(start, start + size)
