@@ -100,8 +100,7 @@ class DenseEvidence:
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
         """Return the log evidence, its gradient, and n·t."""
         process = process_at(self.problem, self.kernel, hyper, eta)
-        scale = process.gp.outputs * process.gp.rows.total
-        return process.log_evidence, process.gradient, scale
+        return process.log_evidence, process.gradient, process.scale
 
     def learning_eta(self) -> float:
         """Return the finite η that length scales are learnt with."""
@@ -131,7 +130,7 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
     process = process_at(problem, rows.kernel, result.hyper, spec.eta)
     kernel, noise, amplitude = process.kernel, process.noise, process.amplitude
     scales = np.log(kernel.theta)
-    gram = process.gp.gram / amplitude**2
+    gram = process.gram / amplitude**2
     fit = GPFit(
         distribution=ExactLaw(rows, kernel, noise, amplitude, spec.eta, spec.eps, spec.penalty),
         psi=rows.psi, kernel=scaled(kernel, amplitude),
