@@ -16,6 +16,7 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
+from scalefair.data.progress import Progress
 from scalefair.kernels import Kernel
 from scalefair.solve.dense.gp import ExactGP, ExactProblem
 from scalefair.solve.diagnostics import of_eigenvalues
@@ -31,7 +32,7 @@ from scalefair.solve.gp.profile import (
     log_bounds,
 )
 from scalefair.solve.gp.search import Box, scale_sentences, search
-from scalefair.solve.spec import Bounds, ProcessSpec, Progress
+from scalefair.solve.spec import Bounds, ProcessSpec
 
 START_NOISE = 0.1
 """σ² where the search starts, in units of the variance of y; a starts at its deviation."""
