@@ -29,6 +29,6 @@ def main(context: click.Context) -> None:
 
 
 for _command in (
-    frontier.frontier, fit.fit, predict.predict, audit.audit, moments.moments, moments.merge,
+    frontier.frontier, fit.fit, predict.predict, audit.audit_command, moments.moments, moments.merge,
 ):  # fmt: skip
     main.add_command(_command)

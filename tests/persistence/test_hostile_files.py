@@ -263,7 +263,7 @@ OBJECTS = st.fixed_dictionaries(
 )
 
 
-@cases(300)
+@cases(100)
 @given(root=st.just({"object": 0}) | JSON, objects=st.lists(OBJECTS, max_size=3) | JSON)
 def test_any_json_is_read_or_refused(tmp_path_factory, root, objects):
     path = tmp_path_factory.getbasetemp() / "json"
