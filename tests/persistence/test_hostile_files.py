@@ -135,7 +135,7 @@ def test_what_is_written_can_be_read(tmp_path):
 
 def test_keys_that_collide(tmp_path):
     """Multiples of 2⁶¹ − 1 have the same hash: a dict of n of them takes n² steps."""
-    pairs = [[i * (2**61 - 1), 0] for i in range(persistence.MOST_KEYS + 1)]
+    pairs = [[i * (2**61 - 1), 0] for i in range(persistence.MAX_OTHER_KEYS + 1)]
     states = [{"class": "OneHot", "state": {"a_": {"dict": pairs}}}]
     model_file(tmp_path / "m", {"object": 0}, states)
     refused(tmp_path / "m", "keys that are no text")
