@@ -19,15 +19,18 @@ from scalefair import (
     scan_parquet,
 )
 from scalefair.data.sources import ArraySource
-from scalefair.estimators._control import CROSSED
-from scalefair.features.crossed import Crossed, features
-from scalefair.features.design import Block, Design
+from scalefair.features.base import whitened as features
+from scalefair.features.blocks import CROSSED
+from scalefair.features.design import Design
+from scalefair.features.mixed import Crossed
 from scalefair.features.units import units_of
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.measures import group_gaps
 from scalefair.moments import accumulate
 from scalefair.penalties import PENALTIES, normalized
 from scalefair.penalties.share import held_out_shares
+from tests.errors import refused
+from tests.models import RowsBlock, fit_within
 
 SIZE = {"n_components": 30, "random_state": 0}
 
@@ -60,9 +63,9 @@ def gaps(f, s, c):
     return [f[(c == k) & (s == "m")].mean() - f[(c == k) & (s == "f")].mean() for k in np.unique(c)]
 
 
-def fitted(model, parts, **more):
+def fitted(model, parts, options=None, **more):
     x, y, s, c = parts
-    return model.fit(x, y, sensitive_features=s, control_features=c, **more)
+    return fit_within(options or {}, model, x, y, sensitive_features=s, control_features=c, **more)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -77,8 +80,8 @@ def test_the_penalty_is_the_variance_between_groups_within_levels(levels, weight
     psi, upsilon = OneHot().fit(s[:, None]), OneHot().fit(c[:, None])
     xi = Crossed(psi, upsilon)
     beside = (
-        Block("upsilon", levels, lambda chunk: features(upsilon, chunk.c), "u"),
-        Block("xi", xi.width, lambda chunk: xi.rows(chunk.s, chunk.c), "x"),
+        RowsBlock("upsilon", levels, lambda chunk: features(upsilon, chunk.c)),
+        RowsBlock("xi", xi.width, lambda chunk: xi.rows(chunk.s, chunk.c)),
     )
     source = ArraySource(Phi, s[:, None], y, weight, c[:, None])
     (moments,) = accumulate(source, Design(Identity().fit(Phi), psi, beside=beside), rows=37)
@@ -140,9 +143,9 @@ def test_every_penalty_lowers_the_conditional_share(penalty):
 def test_the_exact_and_the_iterative_fit_agree_with_the_direct_one():
     x, y, s, c = (part[:150] for part in problem())
     same = {"length_scale": 2.0, "eta": 3.0, "n_components": 150, "random_state": 0}
-    direct = fitted(FairKernelRidge(solver="direct", **same), (x, y, s, c))
+    direct = fitted(FairKernelRidge(**same), (x, y, s, c), {"solver": "direct"})
     for other in ({"feature_map": "exact"}, {"solver": "iterative"}):
-        model = fitted(FairKernelRidge(**(same | other)), (x, y, s, c))
+        model = fitted(FairKernelRidge(**same), (x, y, s, c), other)
         np.testing.assert_allclose(model.predict(x), direct.predict(x), atol=1e-4)
         assert model.explained_share_ == pytest.approx(direct.explained_share_, abs=1e-5)
 
@@ -213,8 +216,7 @@ def test_every_container_and_chunking_gives_the_same_fit(tmp_path):
     parts = problem()
     expected = fitted(FairKernelRidge(eta=2.0, **SIZE), parts)
     for name, (X, y), s, c in containers(parts, tmp_path):
-        model = FairKernelRidge(eta=2.0, chunk_rows=47, **SIZE)
-        model.fit(X, y, sensitive_features=s, control_features=c)
+        model = fitted(FairKernelRidge(eta=2.0, **SIZE), (X, y, s, c), {"chunk_rows": 47})
         np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-8, err_msg=name)
         share = model.explained_share_
         assert share == pytest.approx(expected.explained_share_, rel=1e-8), name
@@ -246,11 +248,11 @@ def test_batches_add_up_files_keep_and_keys_tell_controls_apart(tmp_path):
     np.testing.assert_array_equal(again.predict(x), model.predict(x))
     assert again.collect(x, y, sensitive_features=s, control_features=c).key == more.key
     plain = FairKernelRidge(eta=2.0, **SIZE).fit(x, y, sensitive_features=s)
-    with pytest.raises(ValueError, match="blocks"):
+    with refused():
         plain.moments_ + more
     renamed = np.where(first[3] == "a", "z", "b")
     other = fitted(FairKernelRidge(eta=2.0, **SIZE), (*first[:3], renamed))
-    with pytest.raises(ValueError, match="settings: control"):
+    with refused("control"):
         other.moments_ + more
 
 
@@ -272,8 +274,8 @@ def test_the_held_out_share_of_independent_groups_is_zero_on_average():
         psi, upsilon = OneHot().fit(np.arange(4)[:, None]), OneHot().fit(np.arange(3)[:, None])
         xi = Crossed(psi, upsilon)
         beside = (
-            Block("upsilon", 3, lambda k, u=upsilon: features(u, k.c), "u"),
-            Block("xi", 12, lambda k, x=xi: x.rows(k.s, k.c), "x", units_of(xi)),
+            RowsBlock("upsilon", 3, lambda k, u=upsilon: features(u, k.c)),
+            RowsBlock("xi", 12, lambda k, x=xi: x.rows(k.s, k.c), units_of(xi)),
         )
         source = ArraySource(f, s, f, None, c)
         (moments,) = accumulate(source, Design(Identity().fit(f), psi, beside=beside))
@@ -296,29 +298,29 @@ def test_metadata_routing():
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "words"),
+    ("change", "error", "named"),
     [
-        ({"control_features": "age"}, TypeError, "control_features='age' is a str"),
-        ({"control_features": np.ones(5)}, ValueError, "control_features has 5 rows but X has 200"),
-        ({"control_features": np.ones(200)}, ValueError, "control column 's0' is 1.0 in every row"),
-        ({"control_features": np.empty((200, 0))}, ValueError, "control_features has no columns"),
-        ({"sensitive_features": None, "eta": 0.0}, ValueError, "without sensitive attributes"),
+        ({"control_features": "age"}, TypeError, ["control_features='age'"]),
+        ({"control_features": np.ones(5)}, ValueError, ["control_features", "5", "200"]),
+        ({"control_features": np.ones(200)}, ValueError, ["'s0'", "1.0"]),
+        ({"control_features": np.empty((200, 0))}, ValueError, ["control_features"]),
+        ({"sensitive_features": None, "eta": 0.0}, ValueError, ["sensitive"]),
         (
             {"control_features": np.char.add(*problem(200)[2:])},
             ValueError,
-            "tell the sensitive attributes of every row",
+            ["sensitive"],
         ),
         (
             {"control_features": np.r_[np.nan, np.arange(199.0)]},
             ValueError,
-            r"control column 's0' has 1 missing value",
+            ["'s0'", "1 missing"],
         ),
     ],
 )
-def test_bad_controls(change, error, words):
+def test_bad_controls(change, error, named):
     x, y, s, c = problem(200)
     given = {"sensitive_features": s, "control_features": c} | change
-    with pytest.raises(error, match=words):
+    with refused(*named, error=error):
         FairRidge(eta=given.pop("eta", 1.0)).fit(x, y, **given)
 
 
@@ -326,7 +328,7 @@ def test_later_batches_need_the_control_too():
     parts = problem(200)
     x, y, s, _ = parts
     model = fitted(FairRidge(), parts)
-    with pytest.raises(ValueError, match="control_features must be given to every partial_fit"):
+    with refused("control_features", "partial_fit"):
         model.partial_fit(x, y, sensitive_features=s)
 
 
