@@ -110,9 +110,9 @@ class RowBuffer:
     """
 
     def __init__(
-        self, design: Design, rows: int, *, coded: bool = False, kept: FeatureCache | None = None
+        self, design: Design, rows: int, *, coded: bool = False, cache: FeatureCache | None = None
     ) -> None:
-        self._design, self._coded, self._cache = design, coded, kept
+        self._design, self._coded, self._cache = design, coded, cache
         self._phi_rows, self._psi_rows = design.start_phi(), design.start_psi()
         self.blocks = design.blocks
         self.width, total = self.blocks["phi"], sum(self.blocks.values())
@@ -181,13 +181,13 @@ class MomentAccumulator:
         design: Design,
         folds: Folds,
         rows: int,
-        kept: FeatureCache | None = None,
+        cache: FeatureCache | None = None,
         *,
         gram: bool = True,
     ) -> None:
         self._folds, self._codes = folds, design.codes if gram else None
         self._moments = Moments if gram else CrossMoments
-        self._buffer = RowBuffer(design, rows, coded=self._codes is not None, kept=kept)
+        self._buffer = RowBuffer(design, rows, coded=self._codes is not None, cache=cache)
         rest = sum(design.blocks.values()) - self._buffer.width + 1
         self._sums = [
             GramSums(self._buffer.width, rest, design.dtype, gram=gram) for _ in range(folds.count)
@@ -295,7 +295,7 @@ def accumulate(
     folds: Folds = ALL_ROWS,
     rows: int | None = None,
     checkpoint: Checkpoint | None = None,
-    kept: FeatureCache | None = None,
+    cache: FeatureCache | None = None,
 ) -> FoldMoments:
     """Return the moments of each fold of the source's rows, in one pass.
 
@@ -313,11 +313,11 @@ def accumulate(
         Where to write the sums so far every so often, so that a long pass can go on after a crash.
         A file that is there already is where an earlier pass over the same rows stopped. It goes
         once the pass is complete.
-    kept : FeatureCache or None
-        Where to keep the features for passes that follow; not with folds, which sort the rows.
+    cache : FeatureCache or None
+        Of the features, for passes that follow; not with folds, which sort the rows.
     """
     size = rows or design.chunk_rows
-    start = partial(MomentAccumulator, design, folds, size, kept)
+    start = partial(MomentAccumulator, design, folds, size, cache)
     if checkpoint is None:
         return sign(design, source.fold(start, size))
     return _with_checkpoints(source, design, start, size, folds, checkpoint)

@@ -141,9 +141,9 @@ class CurvatureAccumulator:
         loss: Any,
         along: Along,
         rows: int,
-        kept: FeatureCache | None = None,
+        cache: FeatureCache | None = None,
     ) -> None:
-        self._frame, self._loss, self._steps, self._cache = frame, loss, along.steps, kept
+        self._frame, self._loss, self._steps, self._cache = frame, loss, along.steps, cache
         width, rest, dtype = frame.width, frame.rest, frame.design.dtype
         # Scores at θ and the way to them, side by side: one product gives both.
         self._way = np.hstack([along.theta, along.theta - along.before])
@@ -220,14 +220,14 @@ def loss_sums(
     along: Along,
     *,
     rows: int | None = None,
-    kept: FeatureCache | None = None,
+    cache: FeatureCache | None = None,
 ) -> LossSums:
     """Σ wV, its gradient and its second derivative in θ, in one pass; V: :mod:`scalefair.losses`.
 
-    `kept` is where features are cached between passes over rows in memory.
+    `cache` holds features between passes over rows in memory.
     """
     size = rows or chunk_rows(frame.width, frame.design.dtype)
     total: LossSums = source.fold(
-        lambda: CurvatureAccumulator(frame, loss, along, size, kept), size
+        lambda: CurvatureAccumulator(frame, loss, along, size, cache), size
     )
     return total
