@@ -229,13 +229,8 @@ def test_samples_have_the_distribution():
     Phi, Psi, y = features(outputs=2)
     fit = point_of(moments_of(Phi, Psi, y), **setting()).posterior()
     new = features(seed=9, n=3)[0]
-    draws = draw(
-        FeatureDistribution(Identity().fit(Phi), fit, 0.0, 0.0),
-        new,
-        200_000,
-        0,
-        include_noise=False,
-    )
+    of_f = FeatureDistribution(Identity().fit(Phi), fit, 0.0, 0.0)
+    draws = draw(of_f, new, 200_000, 0, include_noise=False)
     assert draws.shape == (3, 2, 200_000)
     close(draws.mean(axis=2), fit.mean(new), 0.005)
     for output in (0, 1):
