@@ -89,33 +89,6 @@ def row_blocks(matrix: Array, rows: int = 256) -> list[slice]:
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
-class SpdSolve(NamedTuple):
-    """Solution of a symmetric positive definite system and the jitter that it needed."""
-
-    solution: Array
-    jitter: float
-
-
-def cholesky(matrix: Array, max_jitter: float = 1e-8) -> tuple[tuple[Array, bool], float]:
-    """Cholesky factor of `matrix` + jitter·I, with the least jitter of 0, 1e-14, 1e-12, … to do.
-
-    Jitter is relative to the mean of the diagonal. A matrix that needs more than `max_jitter` is
-    singular: a LinAlgError says so, and what to do.
-    """
-    scale = float(np.mean(np.diagonal(matrix))) if matrix.size else 1.0
-    jitters = [0.0, *(10.0**power for power in range(-14, 0, 2) if 10.0**power <= max_jitter)]
-    for jitter in jitters:
-        try:
-            shifted = matrix if jitter == 0 else matrix + jitter * scale * np.eye(len(matrix))
-            return cho_factor(shifted, lower=True, check_finite=False), jitter
-        except LinAlgError:
-            continue
-    raise LinAlgError(
-        f"the {matrix.shape[0]}×{matrix.shape[0]} system is singular (not positive definite even "
-        f"with a relative jitter of {max_jitter:g}); use a larger alpha or fewer features"
-    )
-
-
 class Factor(NamedTuple):
     """Lower Cholesky factor of a matrix (its upper triangle holds anything), and the jitter."""
 
@@ -127,16 +100,24 @@ class Factor(NamedTuple):
         return np.asarray(cho_solve((self.lower, True), right, check_finite=False))
 
 
-def factorize(matrix: Array) -> Factor:
-    """Return the Cholesky factor of a symmetric positive definite matrix; see `cholesky`."""
-    (lower, _), jitter = cholesky(matrix)
-    return Factor(lower, jitter)
+def factorize(matrix: Array, max_jitter: float = 1e-8) -> Factor:
+    """Cholesky factor of `matrix` + jitter·I, with the least jitter of 0, 1e-14, 1e-12, … to do.
 
-
-def solve_spd(matrix: Array, right: Array) -> SpdSolve:
-    """Solve matrix · X = right for a symmetric positive definite matrix."""
-    factor, jitter = cholesky(matrix)
-    return SpdSolve(cho_solve(factor, right, check_finite=False), jitter)
+    Jitter is relative to the mean of the diagonal. A matrix that needs more than `max_jitter` is
+    singular: a LinAlgError says so, and what to do.
+    """
+    scale = float(np.mean(np.diagonal(matrix))) if matrix.size else 1.0
+    jitters = [0.0, *(10.0**power for power in range(-14, 0, 2) if 10.0**power <= max_jitter)]
+    for jitter in jitters:
+        try:
+            shifted = matrix if jitter == 0 else matrix + jitter * scale * np.eye(len(matrix))
+            return Factor(cho_factor(shifted, lower=True, check_finite=False)[0], jitter)
+        except LinAlgError:
+            continue
+    raise LinAlgError(
+        f"the {matrix.shape[0]}×{matrix.shape[0]} system is singular (not positive definite even "
+        f"with a relative jitter of {max_jitter:g}); use a larger alpha or fewer features"
+    )
 
 
 def positive_eigh(matrix: Array) -> tuple[Array, Array]:

@@ -1,6 +1,7 @@
 """How many tests run at once, which cases they try, and settings that numpy must not miss."""
 
 import os
+import sys
 
 import hypothesis
 import pytest
@@ -34,3 +35,20 @@ def pytest_xdist_auto_num_workers(config):
     limit = os.environ.get("OMP_NUM_THREADS", "")
     count = min(cores, int(limit)) if limit.isdecimal() else cores
     return count if count > 1 else 0
+
+
+STARTS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
+unmarked = []  # the test that runs, unless it may start processes
+
+
+def watch(event, _):
+    """Raise where a test without the mark starts a process: it would be slow, or hang, unseen."""
+    if event in STARTS and unmarked:
+        raise RuntimeError(f"{unmarked[0]} starts a process; mark it pytest.mark.processes")
+
+
+sys.addaudithook(watch)
+
+
+def pytest_runtest_setup(item):
+    unmarked[:] = [] if item.get_closest_marker("processes") else [item.nodeid]

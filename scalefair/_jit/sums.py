@@ -17,14 +17,8 @@ Matrix = NDArray[np.floating[Any]]
 def add_pairs(codes: Codes, weight: Matrix, gram: Matrix) -> None:
     """Add w_i to gram[a, b] for every pair of columns a ≤ b that are 1 in row i.
 
-    Parameters
-    ----------
-    codes : array of shape (t, k)
-        Columns of each row, ascending down; −1 is none.
-    weight : array of shape (k,)
-    gram : array of shape (m, m)
-        Only the upper triangle is written. Two groups of columns at a time: their part of it stays
-        in the cache while the rows pass.
+    The codes, of shape (t, k), ascend down; −1 is none. Two groups of columns at a time: their part
+    of the upper triangle stays in the cache while the rows pass.
     """
     groups, rows = codes.shape
     for s in range(groups):

@@ -61,7 +61,7 @@ class Data:
         """Return a table of some columns to take X, y and the rest from; dask's on a cluster."""
         if self.client is None:
             return self.table[list(names)]
-        from scalefair.data.sources._dask_files import dask_frame
+        from scalefair.data.sources.dask_tasks import dask_frame
 
         return dask_frame(self.table[list(names)])
 

@@ -123,7 +123,7 @@ def tables(predictor: TablePredictor, data: Data) -> Iterator[Any]:
         for chunk in data.chunks(predictor.inputs, predictor.carried, ROWS):
             yield predictor(chunk.x, chunk.s)
         return
-    from scalefair.data.sources._dask_files import in_order
+    from scalefair.data.sources.dask_tasks import in_order
     from scalefair.data.sources.files import pieces_of
 
     scan = data.table[list(dict.fromkeys([*predictor.inputs, *predictor.carried]))]

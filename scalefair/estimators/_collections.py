@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from scalefair.data.sources._dask_rows import without_columns
+from scalefair.data.sources.dask_tasks import without_columns
 from scalefair.estimators._base_model import name_of, weight_name
 from scalefair.estimators._data import TrainingData
 from scalefair.moments import Folds

@@ -134,7 +134,7 @@ class LengthScaleMap(BaseMap):
 
     A function L of the features Φ has the gradient Σ_ij ∂L/∂Φ_ij · ∂φ_ij/∂log θ_l. With
     Φ = raw @ linear_ it is a sum over rows, `raw_gradient`, and one term for all rows together,
-    `linear_gradient`.
+    `linear_gradient`; both have shape (n_hyper,).
 
     Attributes
     ----------
@@ -146,55 +146,22 @@ class LengthScaleMap(BaseMap):
 
     @abstractmethod
     def with_length_scale(self, theta: Any) -> Self:
-        """Return a fitted copy with other length scales: the same landmarks, or the same draw.
-
-        Parameters
-        ----------
-        theta : float or array of shape (n_hyper,)
-        """
+        """Return a fitted copy with other length scales: the same landmarks, or the same draw."""
 
     @abstractmethod
     def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
-        """Return Σ_ij dRaw_ij ∂raw_ij/∂log θ_l of some rows.
-
-        Parameters
-        ----------
-        X : array of shape (k, d)
-        raw : array of shape (k, n_raw_)
-            `raw(X)`, which the caller has at hand.
-        dRaw : array of shape (k, n_raw_)
-            ∂L/∂raw.
-
-        Returns
-        -------
-        array of shape (n_hyper,)
-        """
+        """Return Σ_ij dRaw_ij ∂raw_ij/∂log θ_l of some rows, whose `raw(X)` is at hand."""
 
     @abstractmethod
     def linear_gradient(self, product: Array) -> Array:
         """Return what the linear part's dependence on θ adds, for all rows at once.
 
-        Parameters
-        ----------
-        product : array of shape (n_features_out, n_features_out)
-            Φᵀ(∂L/∂Φ), summed over the rows. It is all that the gradient through `linear_` needs.
-
-        Returns
-        -------
-        array of shape (n_hyper,)
+        It needs no more than `product`, Φᵀ(∂L/∂Φ) summed over the rows.
         """
 
 
 class Buffer:
-    """Rows that are written again and again; new memory costs a page fault every 4 kB.
-
-    Parameters
-    ----------
-    width : int
-        Columns.
-    dtype : numpy dtype
-        Of the numbers.
-    """
+    """Rows that are written again and again; new memory costs a page fault every 4 kB."""
 
     def __init__(self, width: int, dtype: DTypeLike) -> None:
         self._rows: Rows = np.empty((0, width), dtype)

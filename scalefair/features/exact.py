@@ -121,22 +121,6 @@ class OneHot(BaseMap):
         return self._fill
 
     def _fill(self, X: Any, out: Rows) -> None:
-        feature, known = self._features(X)
-        out[...] = 0
-        if known.all():
-            out[np.arange(X.shape[0]), feature] = 1
-        elif self.unknown == "error":
-            row = int(np.argmin(known))
-            name = _combination_name(_check_feature_names_in(self), X[row])
-            raise ValueError(
-                f"the combination {name!r} in row {row} of X was not seen in fit; fit with rows "
-                "that have it, or use unknown='group'"
-            )
-        else:
-            out[np.flatnonzero(known), feature[known]] = 1
-
-    def _features(self, X: Any) -> tuple[Codes, NDArray[np.bool_]]:
-        """Return the number of the feature of each row, and whether its combination is known."""
         codes, known = np.zeros(X.shape[0], dtype=np.int64), np.ones(X.shape[0], dtype=bool)
         for column, categories in enumerate(self.categories_):
             if len(self.codes_[column]):
@@ -145,8 +129,17 @@ class OneHot(BaseMap):
             digit, found = _find(categories, X[:, column])
             codes = codes * len(categories) + digit
             known &= found
-        codes, found = _find(self.codes_[-1], codes)
-        return codes, known & found
+        feature, found = _find(self.codes_[-1], codes)
+        known &= found
+        if self.unknown == "error" and not known.all():
+            row = int(np.argmin(known))
+            name = _combination_name(_check_feature_names_in(self), X[row])
+            raise ValueError(
+                f"the combination {name!r} in row {row} of X was not seen in fit; fit with rows "
+                "that have it, or use unknown='group'"
+            )
+        out[...] = 0
+        out[np.flatnonzero(known), feature[known]] = 1
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return names such as "sex=F & race=White", one per combination.

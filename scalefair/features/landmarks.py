@@ -36,16 +36,7 @@ LEAST_PILOT = 100
 def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
     """Return the distinct rows of positive weight in lexicographic order, and their total weights.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    weight : array of shape (n,), non-negative
-
-    Returns
-    -------
-    rows : array of shape (p, d), float64
-    total : array of shape (p,)
-        Sum of the weights of the copies of each row.
+    The weight of a row is the sum over its copies.
     """
     present = weight > 0
     rows, _, copy_of = distinct(X[present].astype(np.float64))
@@ -100,23 +91,10 @@ def standard_deviation(rows: Rows, weight: Array) -> Array:
 def choose_landmarks(
     method: str, kernel: Any, rows: Array, weight: Array, *, size: int, seed: int
 ) -> NDArray[np.int64]:
-    """Choose `size` of the distinct rows as landmarks.
+    """Return the positions of `size` landmarks among distinct rows, ascending; of all if fewer.
 
-    Parameters
-    ----------
-    method : {"uniform", "kmeans++", "leverage"}
-        See `weighted_sample`, `kmeans_plus_plus` and `ridge_leverage_scores`.
-    kernel : Kernel
-    rows, weight : arrays of shape (n, d) and (n,)
-        Distinct rows and positive weights, as `distinct_rows` returns them.
-    size : int
-        If there are no more rows than that, all of them are landmarks.
-    seed : int
-
-    Returns
-    -------
-    array of int64
-        Positions in `rows`, ascending; at most `size`.
+    The methods are `weighted_sample` ("uniform"), `kmeans_plus_plus` and `ridge_leverage_scores`;
+    rows and weights are as `distinct_rows` returns them.
     """
     if len(rows) <= size:
         return np.arange(len(rows))
@@ -183,11 +161,6 @@ def ridge_leverage_scores(kernel: Any, rows: Array, weight: Array, size: int, se
     the tails takes each of them for the only one of its kind. The ridge γ makes the effective
     dimension tr[B_J(B_J + γI)⁻¹] half the number of landmarks, and is at least 1e-8 of the largest
     eigenvalue of B_J. Cost O(n·size·d + n·size² + size³).
-
-    Returns
-    -------
-    array of shape (n,)
-        Scores, from 0 to 1.
     """
     scores, count = weight, max(2 * size, LEAST_PILOT)
     for again in range(1, PILOTS + 1):

@@ -147,8 +147,16 @@ class Nystroem(LengthScaleMap):
             )
         if self.whitening == "cholesky":
             self.linear_, self.rank_ = self._inverse_factor(K), self.n_raw_
-        else:
-            self._keep_directions(K)
+            return
+        values, vectors = positive_eigh(K)
+        self.eigenvalues_ = values[::-1]
+        above = self.eigenvalues_ > self.cutoff * self.eigenvalues_[0]
+        self.rank_ = int(above.sum())
+        vectors = vectors[:, ::-1][:, above]
+        # Signs are arbitrary; fix them, so that every machine returns the same features.
+        largest = np.abs(vectors).argmax(axis=0)
+        vectors = vectors * np.sign(vectors[largest, np.arange(self.rank_)])
+        self.linear_ = vectors / np.sqrt(self.eigenvalues_[above])
 
     def _inverse_factor(self, K: Array) -> Array:
         """Return L^(−ᵀ) with LLᵀ = K + jitter, upper triangular."""
@@ -161,17 +169,6 @@ class Nystroem(LengthScaleMap):
                 "kernel matrix of the landmarks, which is numerically singular; use 1e-8"
             ) from None
         return np.ascontiguousarray(solve_triangular(L, eye, lower=True, check_finite=False).T)
-
-    def _keep_directions(self, K: Array) -> None:
-        values, vectors = positive_eigh(K)
-        self.eigenvalues_ = values[::-1]
-        kept = self.eigenvalues_ > self.cutoff * self.eigenvalues_[0]
-        self.rank_ = int(kept.sum())
-        vectors = vectors[:, ::-1][:, kept]
-        # Signs are arbitrary; fix them, so that every machine returns the same features.
-        largest = np.abs(vectors).argmax(axis=0)
-        vectors = vectors * np.sign(vectors[largest, np.arange(self.rank_)])
-        self.linear_ = vectors / np.sqrt(self.eigenvalues_[kept])
 
     def filler(self, dtype: DTypeLike) -> Filler:
         """Return the function that fills rows with k(x, Z); see `BaseMap.filler`."""

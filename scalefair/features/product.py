@@ -61,10 +61,6 @@ class _PartsMap(BaseMap):
     def _compose(self, maps: list[Any]) -> None:
         """Set `n_raw_` and `linear_` from the fitted maps."""
 
-    def _part_rows(self, dtype: DTypeLike, *, whiten: bool) -> list[Callable[[Any], Rows]]:
-        """Return what makes the rows of each part, in buffers of their own, so C-ordered."""
-        return [_started_part(*pair, dtype, whiten=whiten) for pair in self.parts_]
-
     def _part_names(self, input_features: Any) -> list[Any]:
         check_is_fitted(self)
         columns = _check_feature_names_in(self, input_features)
@@ -133,7 +129,8 @@ class ProductMap(_PartsMap):
 
     def filler(self, dtype: DTypeLike) -> Filler:
         """Return what writes the row-wise Kronecker product of the parts; see `BaseMap.filler`."""
-        parts = self._part_rows(dtype, whiten=self.whiten == "rows")
+        whiten = self.whiten == "rows"
+        parts = [_part_rows(*pair, dtype, whiten=whiten) for pair in self.parts_]
 
         def fill(X: Any, out: Rows) -> None:
             blocks = [rows(X) for rows in parts]
@@ -190,7 +187,7 @@ class ConcatMap(_PartsMap):
 
     def filler(self, dtype: DTypeLike) -> Filler:
         """Return what writes the parts' rows side by side; see `BaseMap.filler`."""
-        parts = self._part_rows(dtype, whiten=False)
+        parts = [_part_rows(*pair, dtype, whiten=False) for pair in self.parts_]
 
         def fill(X: Any, out: Rows) -> None:
             np.concatenate([rows(X) for rows in parts], axis=1, out=out)
@@ -204,10 +201,10 @@ class ConcatMap(_PartsMap):
         return np.asarray(names, dtype=object)
 
 
-def _started_part(
+def _part_rows(
     part: Any, where: NDArray[np.intp], dtype: DTypeLike, *, whiten: bool
 ) -> Callable[[Any], Rows]:
-    """Return what makes the rows of one part, valid until the next call."""
+    """Return what makes the rows of one part, C-ordered, valid until the next call."""
     fill = row_filler(part, dtype, whiten=whiten)
     buffer = Buffer(n_features(part) if whiten else part.n_raw_, dtype)
     # What takes categories takes anything, other maps floats.
@@ -263,16 +260,9 @@ def _rowwise_kron(left: Rows, right: Rows, out: Rows | None = None) -> Rows:
 
 
 def column_numbers(columns: Columns, n_features: int, names: Any = None) -> NDArray[np.intp]:
-    """Return the numbers of the chosen columns.
+    """Return the numbers of the chosen columns, of `n_features` that may have names.
 
-    Parameters
-    ----------
-    columns : int, str, slice, or list of ints, of names or of one bool per column
-        Negative numbers count from the end.
-    n_features : int
-        Number of columns that there are.
-    names : array of str, optional
-        Their names.
+    They are chosen by number (negative ones count from the end), by name, or by one bool each.
     """
     wanted: Any = columns
     if not isinstance(columns, slice):

@@ -27,7 +27,6 @@ from scalefair.kernels.stationary import Stationary
 
 KINDS = ("groups", "kernel", "cell", "columns", "map")
 
-
 Unit = tuple[str, NDArray[np.int64]]
 """A kind, and the columns of that kind that share a unit."""
 
@@ -41,10 +40,10 @@ def units_of(feature_map: Any) -> Units:
     if isinstance(feature_map, ConcatMap):
         return _side_by_side([units_of(part) for part, _ in feature_map.parts_])
     if isinstance(feature_map, ProductMap):
-        maps = [part for part, _ in feature_map.parts_]
-        whitened = feature_map.linear_ is not None
-        return all_columns("map", n_features(feature_map)) if whitened else _product_units(maps)
-    return all_columns(_kind(feature_map), n_features(feature_map))
+        if feature_map.linear_ is not None:
+            return all_columns("map", n_features(feature_map))
+        return _product_units([part for part, _ in feature_map.parts_])
+    return ((_kind(feature_map), np.arange(n_features(feature_map))),)
 
 
 def all_columns(kind: str, width: int) -> Units:

@@ -58,7 +58,8 @@ class Kernel(ABC):
             float32 if X and Z are, else float64.
         """
         rows, others = as_pair(X, Z)
-        out = as_output(out, (len(rows), len(others)), (rows.dtype,))
+        shape = len(rows), len(others)
+        out = np.empty(shape, rows.dtype) if out is None else as_output(out, shape, (rows.dtype,))
         self.against(others)(rows, out)
         return out
 
@@ -309,26 +310,20 @@ def _check_kernels(kernels: tuple[Any, ...]) -> None:
             raise TypeError(f"{kernel!r} is not a kernel; expected RBF(...), Linear(), ...")
 
 
-def as_rows(X: Any, name: str) -> np.ndarray[Any, Any]:
-    """Return X as an array of any type with rows and columns."""
+def as_rows(X: Any, name: str, *, numbers: bool = False) -> np.ndarray[Any, Any]:
+    """Return X as an array with rows and columns; float32 or float64 where `numbers` are needed."""
     array = np.asarray(X)
     if array.ndim != 2:
         raise ValueError(
             f"{name} has shape {array.shape}, expected (rows, columns); "
             f"reshape one column with {name}.reshape(-1, 1)"
         )
-    return array
-
-
-def as_numbers(X: Any, name: str) -> Rows:
-    """Return X as float32 rows if it is float32, else as float64."""
-    array = as_rows(X, name)
+    if not numbers or array.dtype == np.float32:
+        return array
     if np.iscomplexobj(array):
         raise TypeError(
             f"{name} is complex ({array.dtype}), expected real numbers; pass {name}.real"
         )
-    if array.dtype == np.float32:
-        return array
     try:
         return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError):
@@ -338,21 +333,17 @@ def as_numbers(X: Any, name: str) -> Rows:
         ) from None
 
 
-def same_columns(X: np.ndarray[Any, Any], Z: np.ndarray[Any, Any]) -> None:
-    """Raise unless X and Z have as many columns."""
-    if X.shape[1] != Z.shape[1]:
+def as_pair(X: Any, Z: Any, *, numbers: bool = True, double: bool = False) -> tuple[Any, Any]:
+    """Return X and Z (None: X itself); numbers in one precision: float32 if both are."""
+    rows = as_rows(X, "X", numbers=numbers)
+    others = rows if Z is None else as_rows(Z, "Z", numbers=numbers)
+    if rows.shape[1] != others.shape[1]:
         raise ValueError(
-            f"X has {X.shape[1]} columns and Z has {Z.shape[1]}, expected the same; "
+            f"X has {rows.shape[1]} columns and Z has {others.shape[1]}, expected the same; "
             "pass rows of the same inputs"
         )
-
-
-def as_pair(X: Any, Z: Any, double: bool = False) -> tuple[Rows, Rows]:
-    """Return X and Z (None: X itself) in one precision: float32 if both are, else float64."""
-    rows = as_numbers(X, "X")
-    others = rows if Z is None else as_numbers(Z, "Z")
-    same_columns(rows, others)
-    if rows.dtype == others.dtype and not (double and rows.dtype == np.float32):
+    same = rows.dtype == others.dtype and not (double and rows.dtype == np.float32)
+    if same or not numbers:
         return rows, others
     wide = rows.astype(np.float64)
     return wide, wide if others is rows else others.astype(np.float64)
@@ -364,14 +355,13 @@ def as_output(out: Any, shape: tuple[int, int], dtypes: tuple[Any, ...]) -> Rows
         return np.empty(shape, dtypes[0])
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out is a {type(out).__name__}, expected a numpy array or None")
-    if out.shape != shape or out.dtype not in dtypes:
+    usable = out.flags.c_contiguous and out.flags.writeable
+    if out.shape != shape or out.dtype not in dtypes or not usable:
         expected = " or ".join(str(np.dtype(dtype)) for dtype in dtypes)
         raise ValueError(
-            f"out has shape {out.shape} and dtype {out.dtype}, expected {shape} and {expected}; "
-            "allocate it with numpy.empty"
+            f"out has shape {out.shape} and dtype {out.dtype}, expected {shape} and {expected}, "
+            "C-contiguous and writeable; allocate it with numpy.empty"
         )
-    if not (out.flags.c_contiguous and out.flags.writeable):
-        raise ValueError("out must be C-contiguous and writeable; allocate it with numpy.empty")
     return out
 
 

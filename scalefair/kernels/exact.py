@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scalefair import _jit
 from scalefair._typing import Array, Rows
-from scalefair.kernels.base import Kernel, as_numbers, as_output, as_rows, same_columns
+from scalefair.kernels.base import Kernel, as_output, as_pair, as_rows
 
 Codes = NDArray[Any]
 
@@ -39,7 +39,7 @@ class Linear(WithoutLengthScale):
 
     def diag(self, X: Any) -> Rows:
         """Return |x_i|², shape (n,)."""
-        rows = as_numbers(X, "X")
+        rows = as_rows(X, "X", numbers=True)
         return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
     def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
@@ -64,9 +64,7 @@ class Categorical(WithoutLengthScale):
 
         `out` may be float32 or float64.
         """
-        rows = as_rows(X, "X")
-        others = rows if Z is None else as_rows(Z, "Z")
-        same_columns(rows, others)
+        rows, others = as_pair(X, Z, numbers=False)
         single = rows.dtype == np.float32 and others.dtype == np.float32
         dtypes = (np.float32, np.float64) if single else (np.float64, np.float32)
         out = as_output(out, (len(rows), len(others)), dtypes)

@@ -12,7 +12,7 @@ import numpy as np
 from scalefair import _jit
 from scalefair._typing import Array, Rows
 from scalefair.errors import check_count
-from scalefair.kernels.base import Kernel, LengthScale, as_numbers
+from scalefair.kernels.base import Kernel, LengthScale, as_rows
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,34 @@ class Stationary(Kernel):
     length_scale: LengthScale = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", as_length_scale(self.length_scale))
+        value: Any = self.length_scale
+        if isinstance(value, str):
+            raise ValueError(
+                f"length_scale={value!r} must be a number or one number per input; "
+                "resolve 'median' on rows first, with median_length_scale(X)"
+            )
+        try:
+            theta = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"length_scale={value!r} must be a number or one number per input"
+            ) from None
+        if theta.ndim > 1:
+            raise ValueError(
+                f"length_scale has shape {theta.shape}, expected a number or a one-dimensional "
+                "array; ravel it"
+            )
+        if not np.all(np.isfinite(theta) & (theta > 0)):
+            raise ValueError(
+                f"length_scale={value!r} must be positive and finite; drop constant inputs, "
+                "or give them length scale 1"
+            )
+        scale = tuple(theta.tolist()) if theta.ndim else float(theta)
+        object.__setattr__(self, "length_scale", scale)
 
     def diag(self, X: Any) -> Rows:
         """Return ones, shape (n,)."""
-        rows = as_numbers(X, "X")
+        rows = as_rows(X, "X", numbers=True)
         return np.ones(len(rows), rows.dtype)
 
     def with_length_scale(self, theta: Any) -> Self:
@@ -283,29 +306,3 @@ class Laplace(Stationary):
                 "independent per coordinate; use orthogonal=False, or Matern(nu=0.5)"
             )
         return rng.standard_cauchy((d, m))
-
-
-def as_length_scale(value: Any) -> LengthScale:
-    """Return `value` as a float or a tuple of floats; all must be positive and finite."""
-    if isinstance(value, str):
-        raise ValueError(
-            f"length_scale={value!r} must be a number or one number per input; "
-            "resolve 'median' on rows first, with median_length_scale(X)"
-        )
-    try:
-        theta = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"length_scale={value!r} must be a number or one number per input"
-        ) from None
-    if theta.ndim > 1:
-        raise ValueError(
-            f"length_scale has shape {theta.shape}, expected a number or a one-dimensional array; "
-            "ravel it"
-        )
-    if not np.all(np.isfinite(theta) & (theta > 0)):
-        raise ValueError(
-            f"length_scale={value!r} must be positive and finite; drop constant inputs, "
-            "or give them length scale 1"
-        )
-    return float(theta) if theta.ndim == 0 else tuple(theta.tolist())

@@ -88,7 +88,7 @@ class ClassWeighted(Wrapped):
         if inner is None:
             return None
         intercept, curvature, exact = inner.intercept, inner.curvature, inner.exact
-        # The gradient is linear in y: what it is at each class tells all.
+        # The gradient is linear in y: its value at each class determines it.
         if self.n_targets == 1:
             none, one = self.gradient(np.repeat(intercept, 2), np.array([0.0, 1.0]))
             return Start(intercept, np.array([[one - none]]), weight * curvature, exact)

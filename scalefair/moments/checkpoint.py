@@ -44,16 +44,9 @@ class Counted:
 
 
 class Counting:
-    """Accumulator of one thread: counts new rows, and digests all.
+    """Accumulator of one thread: counts rows from `first_row` on, and digests all with their fold.
 
-    Parameters
-    ----------
-    start : callable
-        Makes the accumulator of moments.
-    folds : Folds
-        The fold of a row is part of what is digested.
-    first_row : int
-        Rows before it have been counted by an earlier pass.
+    `start` makes the accumulator of moments. An earlier pass has counted the rows before.
     """
 
     def __init__(self, start: Callable[[], Accumulator], folds: Folds, first_row: int) -> None:

@@ -219,22 +219,9 @@ def loss_sums(
     rows: int | None = None,
     kept: FeatureCache | None = None,
 ) -> LossSums:
-    """Σ wV, its gradient and its second derivative in θ, in one pass.
+    """Σ wV, its gradient and its second derivative in θ, in one pass; V: :mod:`scalefair.losses`.
 
-    Parameters
-    ----------
-    source : Source
-        The rows.
-    frame : RowFrame
-        How they become z.
-    loss : Loss
-        V, see :mod:`scalefair.losses`.
-    along : Along
-        θ, and where else the value is wanted.
-    rows : int or None
-        Rows per chunk; None chooses them.
-    kept : FeatureCache or None
-        Where features are kept between passes over rows in memory.
+    `kept` is where features are cached between passes over rows in memory.
     """
     size = rows or chunk_rows(frame.width, frame.design.dtype)
     total: LossSums = source.fold(

@@ -9,7 +9,7 @@ by the third derivative W' of the loss. Each chunk contracts ∂L/∂Φ with ∂
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from scalefair.features.design import Design, chunk_rows, whitened
 from scalefair.moments.accumulate import ChunkSum
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RowAdjoint:
     """∂L/∂Φ of any rows: w ∘ (ΦG₁ + (y − ȳ)g₂ᵀ + (Ψ − ψ̄)G₃).
 
@@ -38,26 +38,15 @@ class RowAdjoint:
         Φᵀ(∂L/∂Φ) over all rows. The moments know it, so that the pass need not sum it.
     """
 
-    G1: Array = field(repr=False)
-    g2: Array = field(repr=False)
-    G3: Array = field(repr=False)
-    mean_y: Array = field(repr=False)
-    mean_psi: Array = field(repr=False)
-    product: Array = field(repr=False)
+    G1: Array
+    g2: Array
+    G3: Array
+    mean_y: Array
+    mean_psi: Array
+    product: Array
 
     def rows(self, Phi: Rows, Psi: Rows, y: Rows, weight: Array | None = None) -> Array:
-        """Return ∂L/∂Φ of a chunk.
-
-        Parameters
-        ----------
-        Phi, Psi, y : arrays of shape (k, m), (k, q) and (k, t)
-        weight : array of shape (k,) or None
-            Row weights; None means one each.
-
-        Returns
-        -------
-        array of shape (k, m)
-        """
+        """Return ∂L/∂Φ of a chunk, of shape (k, m); without weights, one each."""
         side = np.hstack([y - self.mean_y, Psi - self.mean_psi])
         adjoint = Phi @ self.G1
         adjoint += side @ np.vstack([self.g2.T, self.G3])
@@ -68,12 +57,8 @@ class RowAdjoint:
     def through(self, linear: Array, *, whitened: bool) -> RowAdjoint:
         """Return the adjoint whose `rows` are ∂L/∂raw = (∂L/∂Φ) linearᵀ, where Φ = raw @ linear.
 
-        Parameters
-        ----------
-        linear : array of shape (n_raw, m)
-        whitened : bool
-            Its `rows` take Φ; otherwise they take the raw rows, which saves a product but squares
-            the condition number of `linear`.
+        They take Φ where it is `whitened`; otherwise they take the raw rows, which saves a product
+        but squares the condition number of `linear`.
         """
         G1 = self.G1 @ linear.T
         G1 = G1 if whitened else linear @ G1

@@ -176,20 +176,9 @@ class OutputSums(NamedTuple):
 def output_sums(
     rows: Chunk, kernel: OutputKernel, point: Point, loss: Any = None, *, jacobian: bool = False
 ) -> OutputSums:
-    """T_k of weighted rows x = Φ, s = ψ̃; its derivatives, and the loss with its gradient.
+    """T_k of weighted rows x = Φ, s = ψ̃, as `OutputRows.start` prepares them.
 
-    Parameters
-    ----------
-    rows : Chunk
-        As `OutputRows.start` prepares them.
-    kernel : OutputKernel
-        On f.
-    point : Point
-        Where.
-    loss : Loss or None
-        Pointwise; None where the moments tell it.
-    jacobian : bool
-        Whether to sum the derivatives, too.
+    Also its derivatives (`jacobian`), and the pointwise loss with its gradient where one is given.
     """
     f, weighted = point.outputs(rows.x), rows.s * rows.weight[:, None]
     waves = [kernel.waves(u) for u in ((f - point.centre) / point.scale).T]
@@ -237,19 +226,7 @@ MAX_CACHED_BYTES = 2**30
 
 
 class OutputPass:
-    """The passes over the rows: cached in memory where they fit, else made anew each time.
-
-    Parameters
-    ----------
-    source : ChunkSource
-        Numeric rows.
-    rows_of : OutputRows
-        What is needed of them.
-    rows : int
-        Of a chunk.
-    n_rows : int or None
-        Of all.
-    """
+    """The passes over numeric rows: cached in memory where all fit, else made anew each time."""
 
     def __init__(self, source: Any, rows_of: OutputRows, rows: int, n_rows: int | None) -> None:
         self.n_passes = 0

@@ -60,22 +60,7 @@ def gram_times(
 ) -> Array:
     """Σ w (r − μ)(r − μ)ᵀ V over all rows, in one pass, without an m×m or an n×m array.
 
-    Parameters
-    ----------
-    source : Source
-        The rows.
-    design : Design
-        The map φ and the dtype. The rows r are those it writes: raw ones unless `whiten_rows`.
-    V : array of shape (m, k)
-        What to multiply.
-    mean : array of shape (m,)
-        Mean μ of the rows r.
-    rows : int or None
-        Rows per chunk; None chooses them.
-
-    Returns
-    -------
-    array of shape (m, k)
+    The rows r are those that the design writes: raw ones unless `whiten_rows`; μ is their mean.
     """
     size = rows or chunk_rows(len(V), design.dtype)
     total = source.fold(lambda: ProductAccumulator(design, mean, V, size), size)
@@ -118,17 +103,7 @@ class StreamedGram:
 def stream_moments(
     source: Source, design: Design, *, rows: int | None = None
 ) -> tuple[CrossMoments, StreamedGram]:
-    """Return all moments but the m×m block, in one pass, and that block as a product.
-
-    Parameters
-    ----------
-    source : Source
-        The rows.
-    design : Design
-        The feature maps and the dtype.
-    rows : int or None
-        Rows per chunk; None chooses them.
-    """
+    """Return all moments but the m×m block, in one pass, and that block as a product."""
     size = rows or chunk_rows(design.blocks["phi"], design.dtype)
     start = partial(MomentAccumulator, design, ALL_ROWS, size, gram=False)
     (raw,) = source.fold(start, size)

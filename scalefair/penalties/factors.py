@@ -22,7 +22,7 @@ Features = tuple[str, ...]
 Names = str | Features
 
 CONTROL_EPS = 1e-12
-"""ε₀, far below the frequency of any level of a control that tells something."""
+"""ε₀, far below the frequency of any level of a control that matters."""
 
 DEFAULT_EPS = 1e-6
 """ε of `eps=None`: of numbers, in units of κ; groups have none."""
@@ -134,7 +134,7 @@ def _range(C: Array, cutoff: float) -> tuple[Array, Array]:
 def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArray[np.bool_]]:
     """κ of every column, and whether it gets a ridge at all; see `scalefair.features.units`.
 
-    κ is 0 for columns that are constant but for rounding: they tell nothing.
+    κ is 0 for columns that are constant but for rounding: they explain nothing.
     """
     variance = np.diagonal(moments.covariance(name, name))
     square = variance + moments.mean(name) ** 2
@@ -152,7 +152,7 @@ def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArr
 
 
 def attribute_root(moments: Moments, eps: float | None) -> tuple[str, Array]:
-    """Name of the attributes' block, and T with T Tᵀ = (C + εκ)⁻¹; None: the judge's own ε."""
+    """Name of the attributes' block, and T with T Tᵀ = (C + εκ)⁻¹; None: that of the share."""
     space = FunctionSpace.of(moments, literal=eps is not None)
     return space.name, space.root(DEFAULT_EPS if eps is None else eps)
 

@@ -1,4 +1,4 @@
-"""The explained share: one definition and one judge, for every estimator, measure and report.
+"""The explained share: one definition for every estimator, measure and report.
 
     θ(f) = Cov(f, g) / Var f,    g the best function of s in the span of ψ
 
@@ -34,10 +34,10 @@ from scalefair.penalties.factors import (
 )
 
 HELD_OUT_EPS = (1e-6, 1e-4, 1e-2)
-"""Ridges of g that held-out rows are judged with; the largest share counts."""
+"""Ridges of g on held-out rows; the largest share counts."""
 
 MOST_CHANCE = 0.5
-"""Share that chance may explain before a larger ε judges instead, if there is one."""
+"""Share that chance may explain before a larger ε is used instead, if there is one."""
 
 CONSTANT = 1e-20
 """Variance of f, relative to that of what it was computed from, that is rounding error."""
@@ -148,7 +148,7 @@ def group_counts(moments: Moments) -> Array:
 
 
 def chance_of(moments: Moments) -> float:
-    """Share that chance explains of a fold, with the largest ridge that it is judged with."""
+    """Share that chance explains of a fold, with the largest ridge of g."""
     return FunctionSpace.of(moments).freedom(HELD_OUT_EPS[-1]) / degrees_of_freedom(moments)
 
 

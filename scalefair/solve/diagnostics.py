@@ -60,25 +60,18 @@ def diagnose(
 ) -> Diagnostics:
     """Return what rounding has left of the solution of a positive definite system.
 
-    Parameters
-    ----------
-    matrix : array of shape (m, m)
-        What is solved for.
-    gram : array of shape (m, m)
-        The covariance of the features, without ridge.
-    rounding : float
-        Relative error of its entries; see `rounding_of`.
-    scaled : bool
-        Whether the solver stands columns of different scales, as a Cholesky factor does and an
-        eigendecomposition does not.
-    factor : Factor, optional
-        Of the matrix; it is overwritten.
+    - `matrix` (m, m): What is solved for.
+    - `gram` (m, m): The covariance of the features, without ridge.
+    - `rounding`: Relative error of its entries; see `rounding_of`.
+    - `scaled`: Whether the solver stands columns of different scales, as a Cholesky factor does and
+      an eigendecomposition does not.
+    - `factor`: Of the matrix; it is overwritten.
     """
     rank = None
     if len(gram) <= MAX_RANKED:
         unit = _unit_diagonal(gram)
-        *_, found, _ = lapack.dpstrf(unit[:, None] * gram * unit, tol=4 * len(gram) * ROUNDING)
-        rank = int(found)
+        *_, count, _ = lapack.dpstrf(unit[:, None] * gram * unit, tol=4 * len(gram) * ROUNDING)
+        rank = int(count)
     try:
         factor = factorize(matrix) if factor is None else factor
     except LinAlgError:

@@ -17,20 +17,12 @@ from scalefair.solve.spec import Spec as Spec  # noqa: PLC0414 # for estimators/
 class RidgeFit:
     """The fit of a squared loss.
 
-    Parameters
-    ----------
-    solution : Solution
-        β and the intercept.
-    eta : float
-        The weight that was used or found.
-    explained_share : float
-        In sample; NaN without sensitive attributes, and for a constant f.
-    diagnostics : Diagnostics
-        What rounding has left of the solution.
-    n_iter : int or None
-        Steps of an iterative solution.
-    output_share : float or None
-        With a kernel on f: the share of its features that s explains.
+    - `solution`: β and the intercept.
+    - `eta`: The weight that was used or found.
+    - `explained_share`: In sample; NaN without sensitive attributes, and for a constant f.
+    - `diagnostics`: What rounding has left of the solution.
+    - `n_iter`: Steps of an iterative solution.
+    - `output_share`: With a kernel on f: the share of its features that s explains.
     """
 
     solution: Solution
@@ -45,14 +37,9 @@ class RidgeFit:
 class LossFit:
     """The fit of a general loss; as `RidgeFit`, and more.
 
-    Parameters
-    ----------
-    coef, intercept : arrays of shape (m, k) and (k,)
-        Of the scores that were solved for.
-    mean_loss : float
-        1/n ΣV.
-    n_iter, n_passes : int
-        Steps, and passes over the rows.
+    - `coef`, `intercept` (m, k) and (k,): Of the scores that were solved for.
+    - `mean_loss`: 1/n ΣV.
+    - `n_iter`, `n_passes`: Steps, and passes over the rows.
     """
 
     coef: Array
@@ -70,20 +57,12 @@ class LossFit:
 class Search:
     """Where the search for hyperparameters ended.
 
-    Parameters
-    ----------
-    hyper : array of shape (p,)
-        The best hyperparameters of all starts.
-    value : float
-        Log evidence there.
-    converged : bool
-        Whether the run that found it ended by its tolerance, or where no slope is left.
-    message : str
-        How that run ended.
-    n_iter, n_evaluations : int
-        Of all runs.
-    history : list of float
-        Log evidence of every evaluation.
+    - `hyper` (p,): The best hyperparameters of all starts.
+    - `value`: Log evidence there.
+    - `converged`: Whether the run that found it ended by its tolerance, or where no slope is left.
+    - `message`: How that run ended.
+    - `n_iter`, `n_evaluations`: Of all runs.
+    - `history`: Log evidence of every evaluation.
     """
 
     hyper: Array
@@ -99,28 +78,15 @@ class Search:
 class ProcessFit:
     """A Gaussian process at the hyperparameters that were learnt or given.
 
-    Parameters
-    ----------
-    distribution : FeatureLaw, ExactLaw or LatentLaw
-        Of f given y.
-    psi : FeatureMap or None
-    kernel : Kernel or None
-        a²k.
-    theta : array
-        log length scales, log a and, with noise, log σ².
-    amplitude, eta : float
-    log_evidence, share : float
-        The share is that of the mean on the training rows; NaN where there is none.
-    n_rows : int
-        Rows of positive weight.
-    diagnostics : Diagnostics
-    search : Search
-        How the search went.
-    at_bounds : tuple of str
-        What ran to a bound, and what that means.
-    phi : FeatureMap or None
-    moments : Moments or None
-        Of the training rows; the dense process has no features and none.
+    - `distribution`: Of f given y.
+    - `kernel`: a²k.
+    - `theta`: log length scales, log a and, with noise, log σ².
+    - `log_evidence`, `share`: The share is that of the mean on the training rows; NaN where there
+      is none.
+    - `n_rows`: Rows of positive weight.
+    - `search`: How the search went.
+    - `at_bounds`: What ran to a bound, and what that means.
+    - `moments`: Of the training rows; the dense process has no features and none.
     """
 
     distribution: Any
@@ -143,14 +109,9 @@ class ProcessFit:
 class GPFit(ProcessFit):
     """A regression.
 
-    Parameters
-    ----------
-    noise : float
-        σ².
-    coef : array of shape (m, t), or (n, t) of the dense process
-        Mean of β, or the dual coefficients.
-    evidence : MomentEvidence or None
-        For other hyperparameters; it knows where the training rows are.
+    - `noise`: σ².
+    - `coef` (m, t), or (n, t) of the dense process: Mean of β, or the dual coefficients.
+    - `evidence`: For other hyperparameters; it knows where the training rows are.
     """
 
     noise: float
@@ -162,12 +123,8 @@ class GPFit(ProcessFit):
 class GPClassifierFit(ProcessFit):
     """A classification.
 
-    Parameters
-    ----------
-    n_passes : int
-        Passes over the rows.
-    evidence : LaplaceEvidence
-        For other hyperparameters; it knows where the training rows are.
+    - `n_passes`: Passes over the rows.
+    - `evidence`: For other hyperparameters; it knows where the training rows are.
     """
 
     n_passes: int

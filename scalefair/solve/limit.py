@@ -37,16 +37,10 @@ LEAST_GAP = 1e-15
 class Quadratic:
     """½βᵀAβ − cᵀβ, and how the share of β is measured.
 
-    Parameters
-    ----------
-    hessian : array of shape (p, p)
-        A, positive definite; an unpenalised intercept may be among the p unknowns.
-    target : array of shape (p, t)
-        c.
-    share_factor : array of shape (p, q)
-        R of the share; zero for an intercept.
-    covariance : array of shape (p, p)
-        C, of which βᵀCβ is the variance of f; zero for an intercept.
+    - `hessian` (p, p): A, positive definite; an unpenalised intercept may be among the p unknowns.
+    - `target` (p, t): c.
+    - `share_factor` (p, q): R of the share; zero for an intercept.
+    - `covariance` (p, p): C, of which βᵀCβ is the variance of f; zero for an intercept.
     """
 
     hessian: Array
@@ -102,14 +96,10 @@ def path_shares(share_factor: Array, deviation: Array, coef: Array) -> Array:
 
     What is left of f where the penalty reaches all of it is rounding error of that first fit.
 
-    Parameters
-    ----------
-    share_factor : array of shape (p, q)
-        R.
-    deviation : array of shape (r, p) or (p,)
-        D with C = DᵀD, or its diagonal: the variance |Dβ|² of a constant f does not cancel.
-    coef : array of shape (E + 1, p, t)
-        β.
+    - `share_factor` (p, q): R.
+    - `deviation` (r, p) or (p,): D with C = DᵀD, or its diagonal: the variance |Dβ|² of a constant
+      f does not cancel.
+    - `coef` (E + 1, p, t): β.
     """
     E, p, t = coef.shape
     B = np.moveaxis(coef, 0, 1).reshape(p, -1)

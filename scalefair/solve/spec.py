@@ -20,20 +20,12 @@ LENGTH_SCALE_SPAN = 1e3
 class Spec:
     """What to fit: 1/n ΣV + α|β|² + ηP, with a weight η or a limit that finds it.
 
-    Parameters
-    ----------
-    alpha : float
-        Ridge of φ.
-    eta : float
-        Weight of the penalty, where there is no limit.
-    unfairness : float or None
-        Limit on the explained share.
-    penalty : str
-        Name of the penalty.
-    eps : float or None
-        Its ε; None: the default.
-    dtype : str
-        Of the rows, whose rounding error the solution inherits.
+    - `alpha`: Ridge of φ.
+    - `eta`: Weight of the penalty, where there is no limit.
+    - `unfairness`: Limit on the explained share.
+    - `penalty`: Name of the penalty.
+    - `eps`: Its ε; None: the default.
+    - `dtype`: Of the rows, whose rounding error the solution inherits.
     """
 
     alpha: float
@@ -48,23 +40,14 @@ class Spec:
 class ProcessSpec:
     """The Gaussian process that is wanted, and how its hyperparameters are learnt.
 
-    Parameters
-    ----------
-    eta, unfairness : float, and float or None
-        Weight of the penalty, or a limit on the explained share, which finds the weight.
-    penalty, eps : str, and float or None
-        What is punished.
-    noise, amplitude : float or None
-        σ² and a; None: learnt. A process of classes has no noise.
-    noise_bounds, amplitude_bounds, length_scale_bounds : (float, float) or None
-    learn_scales : bool
-        False: length scales and landmarks stay where they start.
-    n_restarts, max_iter, tol, seed
-        Of the search.
-    chunk_rows : int or None
-        Rows per chunk; None chooses them.
-    inputs : tuple of str
-        Names of the inputs, for messages.
+    - `eta`, `unfairness`: Weight of the penalty, or a limit on the explained share, which finds the
+      weight.
+    - `penalty`, `eps`: What is punished.
+    - `noise`, `amplitude`: σ² and a; None: learnt. A process of classes has no noise.
+    - `learn_scales`: False: length scales and landmarks stay where they start.
+    - `n_restarts`, `max_iter`, `tol`, `seed`: Of the search.
+    - `chunk_rows`: Rows per chunk; None chooses them.
+    - `inputs`: Names of the inputs, for messages.
     """
 
     eta: float

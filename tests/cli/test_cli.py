@@ -250,6 +250,7 @@ def test_version_and_help():
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)
 
 
+@pytest.mark.processes
 def test_a_terminal_sees_progress_and_a_pipe_the_finding(data, tmp_path):
     pty = pytest.importorskip("pty")
     terminal, its_end = pty.openpty()
@@ -272,6 +273,7 @@ def test_a_terminal_sees_progress_and_a_pipe_the_finding(data, tmp_path):
     assert shown[-1].endswith("done")
 
 
+@pytest.mark.processes
 def test_starting_does_not_wait_for_the_heavy_packages():
     heavy = "{'pandas', 'sklearn', 'matplotlib'}"
     code = f"import sys; import scalefair.cli; print({heavy} & {{*sys.modules}})"

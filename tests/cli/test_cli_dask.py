@@ -10,7 +10,7 @@ import pytest
 
 import scalefair
 from scalefair import scan_csv, scan_parquet
-from scalefair.data.sources._dask_files import dask_frame
+from scalefair.data.sources.dask_tasks import dask_frame
 from scalefair.data.sources.files import pieces_of, read_piece
 from tests.cli_tools import people, run, succeed
 from tests.data.test_dask_cluster import Cluster
@@ -64,7 +64,7 @@ def test_a_dask_frame_of_files_gives_the_same_model(tmp_path):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.processes
 def test_a_cluster_gives_the_same_results(tmp_path):
     for i in range(4):
         people(300, i).to_csv(tmp_path / f"{i}.csv", index=False)

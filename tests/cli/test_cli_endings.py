@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli_tools import people, run, start, succeed
 
+pytestmark = pytest.mark.processes
+
 pty = pytest.importorskip("pty")
 
 FIT = ["--target", "pay", "--sensitive", "sex"]

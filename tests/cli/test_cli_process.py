@@ -21,6 +21,8 @@ from scalefair.cli import main
 from scalefair.cli._output import Console, FitProgress
 from tests.cli_tools import ENV, people, run, start, succeed
 
+pytestmark = pytest.mark.processes
+
 FIT = ["--target", "pay", "--sensitive", "sex"]
 LIMIT = 120
 """Seconds after which a run that should have ended is a hang."""
@@ -75,7 +77,6 @@ def test_a_judgement_of_a_csv(folder):
     assert json.loads(out)["n_rows"] == 300
 
 
-@pytest.mark.slow
 def test_sums_of_parts_and_a_report(folder, tmp_path):
     part, more, total = (tmp_path / f"{name}.moments" for name in ("a", "b", "all"))
     model = folder / "m.scalefair"
@@ -181,7 +182,6 @@ def test_an_interrupt_leaves_no_half_written_file(folder, big, tmp_path, kept):
     assert kept == "nothing" or out.read_text() == "old"
 
 
-@pytest.mark.slow
 def test_a_dead_scheduler_is_told_within_its_ten_seconds(folder):
     begin = time.monotonic()
     own = ["--scheduler", "tcp://127.0.0.1:9", "--out", folder / "never"]

@@ -12,6 +12,8 @@ from scalefair import FairKernelRidge, FairRidge
 from scalefair.data.sources import DaskSource
 from tests.solve.test_solver_choice import Recorder
 
+pytestmark = pytest.mark.processes
+
 RNG = np.random.default_rng(0)
 S = RNG.integers(0, 2, 600).astype(float)
 X = RNG.normal(size=(600, 3)) + S[:, None]

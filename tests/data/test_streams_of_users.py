@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from scalefair import BatchSource, FairRidge, scan_csv, scan_parquet
-from scalefair.data.sources._dask_files import dask_frame
+from scalefair.data.sources.dask_tasks import dask_frame
 
 N = 300
 RNG = np.random.default_rng(0)

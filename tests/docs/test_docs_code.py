@@ -12,6 +12,14 @@ from tests import docs_pages
 
 TEXTS = {docs_pages.name(path): path.read_text("utf-8") for path in docs_pages.pages()}
 WITH_CODE = {name: text for name, text in TEXTS.items() if docs_pages.blocks(text)}
+PRINTED = {
+    "docs/auditing.md": (
+        "Audit of 16,281 rows",
+        "- age explains 20.5 %",
+        "sex         0.0758  0.0036",
+    )
+}
+"""Lines that a page shows and its code prints."""
 
 
 @pytest.fixture
@@ -33,13 +41,15 @@ def clean_state(tmp_path, monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("clean_state")
-def test_the_code_of_a_page_runs(name):
+def test_the_code_of_a_page_runs(name, capsys):
     text = WITH_CODE[name]
     names: dict[str, object] = {"__name__": "page"}
     exec(compile(docs_pages.preamble(text), f"{name}, preamble", "exec"), names)
     for block in docs_pages.blocks(text):
         if block.reason is None:
             exec(block.compiled(name), names)
+    printed = capsys.readouterr().out
+    assert not [line for line in PRINTED.get(name, ()) if line not in printed or line not in text]
 
 
 def imported(code):

@@ -1,4 +1,4 @@
-"""Every example of the gallery runs, on its short table, without a warning."""
+"""What examples of the gallery find on their short tables; building the pages runs all of them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,6 @@ def test_the_crime_example_meets_its_limit(quick, capsys):
     assert table["limit of 5 %"] < 0.1 < 0.5 < table["no penalty"]
     assert figures == 2
     assert "held-out share" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs(path, quick):
-    assert run(path)[1] >= 1
 
 
 @pytest.mark.slow

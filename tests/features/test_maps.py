@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from scalefair import _hash
-from scalefair._hash import hash_uniform, row_hash, smallest_hash
+from scalefair._hash import smallest_hash
 from scalefair.features.landmarks import (
     METHODS,
     _ridge_of_dimension,
@@ -27,51 +24,6 @@ rng = np.random.default_rng(0)
 ROWS = rng.normal(size=(60, 3))
 GROUPS = rng.integers(0, 3, size=(60, 1)).astype(float)
 MIXED = np.hstack([GROUPS, ROWS])
-
-
-def test_row_hash_is_splitmix64():
-    # First outputs published for SplitMix64 with seeds 1234567 and 0.
-    known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
-    assert row_hash(1234567, np.arange(4)).tolist() == known
-    assert row_hash(0, [0, 1]).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
-
-
-def test_row_hash_of_far_rows_agrees_with_integer_arithmetic():
-    def reference(seed, row):
-        word = 2**64
-        z = (seed + (row + 1) * 0x9E3779B97F4A7C15) % word
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % word
-        z = (z ^ z >> 27) * 0x94D049BB133111EB % word
-        return z ^ z >> 31
-
-    rows = [0, 1, 2**31, 2**40 + 7, 2**62]
-    for seed in (0, 1, 2**63, 2**64 - 1):
-        assert row_hash(seed, rows).tolist() == [reference(seed, row) for row in rows]
-        assert int(row_hash(seed, 2**40)) == reference(seed, 2**40)
-
-
-def test_hash_uniform_is_uniform():
-    u = hash_uniform(3, np.arange(10_000))
-    assert u.min() >= 0
-    assert u.max() < 1
-    counts = np.histogram(u, bins=20, range=(0, 1))[0]
-    # Chi-square with 19 degrees of freedom: 1 in 1000 exceeds 43.8.
-    assert ((counts - 500) ** 2 / 500).sum() < 43.8
-
-
-@given(st.integers(0, 2**63), st.integers(0, 10**12), st.integers(1, 80), st.integers(1, 20))
-def test_smallest_hash_is_a_sort(seed, first, count, size):
-    rows = np.arange(first, first + count)
-    expected = np.sort(rows[np.argsort(row_hash(seed, rows))[:size]])
-    assert_array_equal(smallest_hash(seed, first, count, size), expected)
-
-
-def test_smallest_hash_merges_over_chunks(monkeypatch):
-    whole = smallest_hash(5, 0, 1000, 7)
-    pieces = np.concatenate([smallest_hash(5, start, 250, 7) for start in range(0, 1000, 250)])
-    assert_array_equal(np.sort(pieces[np.argsort(row_hash(5, pieces))[:7]]), whole)
-    monkeypatch.setattr(_hash, "_BLOCK", 33)
-    assert_array_equal(smallest_hash(5, 0, 1000, 7), whole)
 
 
 # Random Fourier features

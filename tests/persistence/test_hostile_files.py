@@ -282,6 +282,7 @@ def test_any_bytes_are_refused(tmp_path_factory, content):
         refused(path)
 
 
+@pytest.mark.processes
 def test_little_memory_is_enough_to_refuse(tmp_path):
     """Under a limit of 2 GB of address space: no allocation follows what a header says."""
     entry = {"dtype": "F64", "shape": [2**33], "data_offsets": [0, 2**36]}

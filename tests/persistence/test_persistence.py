@@ -77,6 +77,7 @@ def test_the_cross_validated_path_comes_back(pay, tmp_path):
     np.testing.assert_array_equal(again, model.path_.at(alpha=1e-3, eta=2.0).predict(pay.data))
 
 
+@pytest.mark.processes
 def test_another_process_predicts_the_same_bits(pay, tmp_path):
     model = fitted("nystroem", pay)
     scalefair.save(model, tmp_path / "m")

@@ -79,6 +79,7 @@ def test_other_formats(name, way):
     same_answers(name, fitted(name), WAYS[way](fitted(name)))
 
 
+@pytest.mark.processes
 def test_other_processes_say_the_same_bits(tmp_path):
     for name in MODELS:
         scalefair.save(fitted(name), tmp_path / name)

@@ -10,7 +10,10 @@ from scalefair import FairGPRegressor, FairKernelClassifier, FairKernelRidgeCV
 from scalefair.report import make_report
 from tests.browser import Browser, find_browser
 
-pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium here")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(find_browser() is None, reason="no Chromium here"),
+]
 
 LONG = "a_rather_long_name_of_an_attribute_without_any_place_to_break_it_on_a_telephone"
 

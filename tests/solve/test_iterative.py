@@ -293,7 +293,7 @@ class TestCost:
         assert widths == [5] * (fit.n_iter + 1)
 
     def test_too_few_iterations_are_told(self):
-        with pytest.warns(ConvergenceWarning, match=r"after 3 iterations .* raise max_iter"):
+        with pytest.warns(ConvergenceWarning, match="max_iter"):
             fit = solve_iterative(self.streamed, 1e-6, sketch=self.streamed.sketch(0), max_iter=3)
         assert fit.n_iter == 3
         assert fit.residual > 1e-9
@@ -330,15 +330,15 @@ class TestErrors:
                 return np.full_like(V, np.nan)
 
         gram = Broken(*(getattr(streamed.gram, field.name) for field in fields(streamed.gram)))
-        with pytest.raises(LinAlgError, match="nan after"):
+        with pytest.raises(LinAlgError, match="nan"):
             solve_iterative(replace(streamed, gram=gram), 1e-3, sketch=sketch)
 
     def test_no_ridge(self):
-        with pytest.raises(ValueError, match=r"alpha=0\.0 must be positive"):
+        with pytest.raises(ValueError, match=r"alpha=0\.0"):
             solve_iterative(StreamedSystem.stream(*self.moments), 0.0)
 
     def test_features_without_phi(self):
-        with pytest.raises(ValueError, match="must begin with 'phi'"):
+        with pytest.raises(ValueError, match="features="):
             StreamedSystem.stream(*self.moments, features=("psi",))
 
     def test_only_phi_is_transformed(self):

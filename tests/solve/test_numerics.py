@@ -144,7 +144,7 @@ def test_rank_deficient_columns(kind):
     if kind == "twice":
         assert model.coef_[0] == pytest.approx(model.coef_[-1], rel=1e-9)
     bare = FairRidge(eta=1.0, alpha=0.0)
-    with pytest.warns(LinAlgWarning, match="digits of the coefficients are left"):
+    with pytest.warns(LinAlgWarning):
         bare.fit(X, y, sensitive_features=s)
     assert bare.diagnostics_.jitter > 0
     assert bare.diagnostics_.digits < 4

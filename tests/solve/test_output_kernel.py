@@ -315,16 +315,16 @@ def test_bad_parameters(settings, words):
 def test_what_needs_the_rows_again_says_so():
     x, y, s = toy(200)
     model = FairRidge(output_kernel="rbf").fit(x, y, sensitive_features=s)
-    with pytest.raises(ValueError, match="needs all rows again"):
+    with pytest.raises(ValueError, match="output_kernel"):
         model.path()
-    with pytest.raises(ValueError, match="needs all rows again"):
+    with pytest.raises(ValueError, match="output_kernel"):
         model.partial_fit(x, y, sensitive_features=s)
 
 
 def test_a_fit_that_has_not_converged_warns(monkeypatch):
     x, y, s = toy(300)
     monkeypatch.setitem(output_descent.solve_output.__kwdefaults__, "max_iter", 2)
-    with pytest.warns(ConvergenceWarning, match="has not converged after 2 steps"):
+    with pytest.warns(ConvergenceWarning, match="2 steps"):
         FairRidge(eta=50.0, output_kernel="rbf").fit(x, y, sensitive_features=s)
 
 

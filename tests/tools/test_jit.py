@@ -336,6 +336,7 @@ def everything():
 """
 
 
+@pytest.mark.processes
 def test_same_values_without_compilation(tmp_path):
     compiled: dict = {}
     exec(EVERYTHING, compiled)

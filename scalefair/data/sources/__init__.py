@@ -1,10 +1,10 @@
 """Where rows come from. Knows no mathematics."""
 
-from scalefair.data.sources._dask_rows import made_rows
 from scalefair.data.sources.arrays import ArraySource
 from scalefair.data.sources.base import ChunkSource, Sample, Sampler, is_dask
 from scalefair.data.sources.batches import BatchSource
 from scalefair.data.sources.dask import DaskSource, connect, in_memory
+from scalefair.data.sources.dask_tasks import made_rows
 from scalefair.data.sources.files import FileSource, Scan, scan_csv, scan_parquet
 
 __all__ = [

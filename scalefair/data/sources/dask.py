@@ -5,39 +5,44 @@ dask is imported by what needs it, so that `is_dask` costs nothing where dask is
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import copy
+from itertools import accumulate
 from math import ceil, nan
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from scalefair._typing import Accumulator, Array, Chunk
-from scalefair.data.sources._dask_parts import (
+from scalefair.data.sources.base import SAMPLE_CHUNK, ChunkSource, Sampler, is_dask
+from scalefair.data.sources.dask_parts import (
+    Part,
     Span,
-    Table,
+    delayed_partitions,
     first_column,
-    keys_of,
-    optimized,
     spans,
-    spans_from,
 )
-from scalefair.data.sources._dask_rows import Keep, chosen_rows
-from scalefair.data.sources._dask_tasks import (
+from scalefair.data.sources.dask_tasks import (
+    DIMENSIONS,
+    Block,
     Job,
-    Tasks,
+    Keep,
+    Shared,
+    allowing,
+    array_of,
+    assembled,
+    chosen_rows,
     explained,
     fold_rows,
-    list_of,
+    gathered,
+    later,
     map_rows,
     placed,
-    ref,
-    room_for,
+    read_rows,
     total,
     watched,
-)  # fmt: skip
-from scalefair.data.sources.base import ChunkSource, Sampler
+)
 
 TASKS_PER_THREAD = 3
 """Tasks per thread of the cluster where there are rows enough: a slow worker can take fewer."""
@@ -48,11 +53,6 @@ fewer than 2¹⁴ rows the moving shows. A task holds its rows at once: no more 
 
 FAN_IN = 8
 """Results that one task of the reduction adds up."""
-
-
-def is_dask(X: Any) -> bool:
-    """Return True if `X` is a dask collection; dask is not imported to find out."""
-    return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
 
 
 def in_memory(part: Any) -> Any:
@@ -119,29 +119,43 @@ class DaskSource(ChunkSource):
         rows_per_task: int | None = None,
         progress: Callable[[int, int], Any] | None = None,
     ) -> None:
-        super().__init__()
         if rows_per_task is not None and rows_per_task < 1:
             raise ValueError(f"rows_per_task={rows_per_task}: expected at least 1, or None")
         self.client, self.rows_per_task, self.progress = client, rows_per_task, progress
-        self._table = Table(x=x, s=s, y=y, weight=weight, c=c)
+        given = zip(DIMENSIONS, (x, s, y, weight, c), strict=True)
+        self._parts = {name: Part(name, value) for name, value in given if value is not None}
+        in_dask = [part for part in self._parts.values() if part.in_dask]
+        partitions = delayed_partitions([part.value for part in in_dask])
+        for part, delayed in zip(in_dask, partitions, strict=True):
+            part.partitions = delayed
+        self._check_lengths()
 
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None until `count` or a pass where dask does not know it."""
-        return self._table.n_rows
+        return self._parts["x"].n_rows
 
     def count(self) -> int:
         """Return the number of rows, counted once if dask does not know it."""
-        unknown = [part for part in self._table.parts.values() if part.lengths is None]
+        unknown = [part for part in self._parts.values() if part.lengths is None]
         if unknown:
-            tasks = Tasks("count")
-            narrow = optimized([first_column(part.value) for part in unknown])
-            lengths = [list_of(tasks.add(len, ref(key)) for key in keys_of(c)) for c in narrow]
-            found = self._compute(tasks, tasks.add(list, list_of(lengths)), narrow)
-            for part, counted in zip(unknown, found, strict=True):
-                part.lengths = counted
-            self._table.check_lengths()
-        return int(self._table.n_rows or 0)
+            narrow = delayed_partitions([first_column(part.value) for part in unknown])
+            each = [later("count", len, partition) for column in narrow for partition in column]
+            lengths = iter(self._compute(later("count", gathered, *each)))
+            for part, column in zip(unknown, narrow, strict=True):
+                part.lengths = [next(lengths) for _ in column]
+            self._check_lengths()
+        return int(self.n_rows or 0)
+
+    def _check_lengths(self) -> None:
+        """Raise a ValueError if two parts are known to differ in length."""
+        known = [(part.name, part.n_rows) for part in self._parts.values() if part.lengths]
+        for name, n in known[1:]:
+            if n != known[0][1]:
+                raise ValueError(
+                    f"{known[0][0]} has {known[0][1]} rows but {name} has {n}; give one row of "
+                    f"{name} for each row of {known[0][0]}, in the same order"
+                )
 
     def fold(self, start: Callable[[], Accumulator], rows: int) -> Any:
         """Feed every chunk once to accumulators that `start` makes; return the sum of results.
@@ -158,8 +172,12 @@ class DaskSource(ChunkSource):
 
         Yield each sum and the row that comes next.
         """
+        left = [
+            [(i, max(first, first_row), end) for i, first, end in span if end > first_row]
+            for span in self._spans(rows)
+        ]
+        left = [span for span in left if span]
         group: list[Span] = []
-        left = spans_from(first_row, self._spans(rows))
         least = self._n_threads()
         for i, span in enumerate(left):
             group.append(span)
@@ -169,19 +187,34 @@ class DaskSource(ChunkSource):
                 yield self._fold(start, rows, group), end
                 group = []
 
-    def _fold(self, start: Callable[[], Accumulator], rows: int, found: list[Span]) -> Any:
-        tasks = Tasks("fold")
-        topic = tasks.name if self.progress else None
-        shared = tasks.share(Job(start, self._changes, rows, topic, self._table.names))
-        results = [
-            tasks.add(fold_rows, shared, self._table.rows(span, tasks), key=(tasks.name, "rows", i))
-            for i, span in enumerate(found)
-        ]
-        tasks.count = len(results)
+    def _fold(self, start: Callable[[], Accumulator], rows: int, of_tasks: list[Span]) -> Any:
+        topic = f"scalefair-{uuid4().hex}"
+        names = self._parts["x"].columns
+        shared = Shared(Job(start, self._changes, rows, topic if self.progress else None, names))
+        everywhere = later("share", Shared.itself, shared)
+        tasks = [later("fold", fold_rows, everywhere, *self._blocks(span)) for span in of_tasks]
+        results = tasks
         while len(results) > 1:
             groups = [results[i : i + FAN_IN] for i in range(0, len(results), FAN_IN)]
-            results = [tasks.add(total, list_of(group)) for group in groups]
-        return self._compute(tasks, results[0], self._table.collections)
+            results = [later("add", total, *group) for group in groups]
+        client = self._cluster()
+        with allowing(shared, client), watched(tasks, topic, client, self.progress):
+            return self._compute(results[0])
+
+    def _blocks(self, span: Span) -> tuple[Any, ...]:
+        """Return the arguments of a task for its rows: the blocks, then all pieces of them."""
+        blocks: list[Block] = []
+        pieces: list[Any] = []
+        for i, first, stop in span:
+            parts = {
+                name: [part.piece(i, first, stop)] if name == "x" else part.pieces(first, stop)
+                for name, part in self._parts.items()
+            }
+            count = None if self.n_rows is None else stop - first
+            numbers = {name: len(rows) for name, rows in parts.items()}
+            blocks.append((first, count, f"partition {i}", numbers))
+            pieces += [piece for rows in parts.values() for piece in rows]
+        return blocks, *pieces
 
     def map(
         self,
@@ -207,24 +240,24 @@ class DaskSource(ChunkSource):
             In the partitions of `x`, also if that is a data frame. Where dask does not know their
             lengths they are nan, and `row` of a chunk counts from the start of its partition.
         """
-        import dask.array as da
-
-        if len(self._table.parts) > 1:
+        if len(self._parts) > 1:
             self.count()
         if shape is None:
-            shape = start()(self._changed(self._table.no_rows())).shape[1:]
-        tasks = Tasks("map")
-        shared = tasks.share(Job(start, self._changes, rows, names=self._table.names))
-        lengths = self._table.parts["x"].lengths
-        for i, block in enumerate(self._table.partitions(tasks)):
-            tasks.add(map_rows, shared, block, shape, key=(tasks.name, i, *(0 for _ in shape)))
-        known = [nan] * (len(tasks) - 1) if lengths is None else lengths
-        return da.Array(  # type: ignore[no-untyped-call]
-            tasks.graph(self._table.collections),
-            tasks.name,
-            chunks=(tuple(known), *((width,) for width in shape)),
-            meta=np.empty((0,) * (1 + len(shape))),
-        )
+            shape = start()(self._changed(self._no_rows())).shape[1:]
+        x = self._parts["x"]
+        job = Job(start, self._changes, rows, names=x.columns)
+        everywhere = later("share", Shared.itself, Shared(job))
+        lengths = x.lengths or [0] * len(x.partitions)
+        tasks = []
+        for i, (length, stop) in enumerate(zip(lengths, accumulate(lengths), strict=True)):
+            blocks, *pieces = self._blocks([(i, stop - length, stop)])
+            tasks.append(later("map", map_rows, everywhere, blocks, shape, *pieces))
+        return array_of(tasks, x.lengths or [nan] * len(tasks), shape)
+
+    def _no_rows(self) -> Chunk:
+        parts = {name: part.no_rows() for name, part in self._parts.items()}
+        (chunk,) = assembled([(0, 0, "", dict.fromkeys(parts, 1))], list(parts.values()))
+        return chunk
 
     def collections(self, keep: Keep) -> dict[str, Any]:
         """Return x, y and weight (where there are any) as dask collections of some rows.
@@ -235,7 +268,7 @@ class DaskSource(ChunkSource):
             Says which, from global row numbers.
         """
         self.count()
-        parts = {name: self._table.parts.get(name) for name in ("x", "y", "weight")}
+        parts = {name: self._parts.get(name) for name in ("x", "y", "weight")}
         return {
             name: chosen_rows(part.value, part.lengths or [], keep)
             if part.in_dask
@@ -245,7 +278,7 @@ class DaskSource(ChunkSource):
         }
 
     def watched(self, progress: Callable[[int, int], Any]) -> DaskSource:
-        """Return the same rows with `progress` told of the tasks of every pass."""
+        """Return the same rows; `progress` is called with the tasks of every pass."""
         other = copy(self)
         other.progress = progress
         return other
@@ -255,19 +288,17 @@ class DaskSource(ChunkSource):
         # Changes go row by row: only the chosen rows need them.
         plain = copy(self)
         plain._changes = ()
-        return self._changed(plain.fold(lambda: Sampler(size, seed), 65536).chunk())
+        return self._changed(plain.fold(lambda: Sampler(size, seed), SAMPLE_CHUNK).chunk())
 
     def _read(self, rows: int) -> Iterator[Chunk]:
         """Fetch the rows of one task after the other."""
         for span in self._spans(rows):
-            tasks = Tasks("read")
-            blocks = tasks.add(list, self._table.rows(span, tasks))
-            for block in self._compute(tasks, blocks, self._table.collections):
+            for block in self._compute(later("read", read_rows, *self._blocks(span))):
                 yield from placed(block, rows)
 
     def _spans(self, rows: int) -> list[Span]:
         n = self.count()
-        lengths = self._table.parts["x"].lengths or []
+        lengths = self._parts["x"].lengths or []
         if self.rows_per_task is not None:
             return spans(lengths, self.rows_per_task, self.rows_per_task)
         # Chunks have few rows where rows, and so results, are wide.
@@ -292,12 +323,8 @@ class DaskSource(ChunkSource):
         owner = getattr(get, "__self__", None)
         return owner if hasattr(owner, "nthreads") else None
 
-    def _compute(self, tasks: Tasks, result: Any, collections: Sequence[Any]) -> Any:
-        """Run the tasks and return the value of one of them."""
+    def _compute(self, value: Any) -> Any:
         from dask.base import compute
-        from dask.delayed import Delayed
 
-        client, graph = self._cluster(), tasks.graph(collections)
-        value = Delayed(result.key, graph, layer=tasks.name)  # type: ignore[no-untyped-call]
-        with explained(client), room_for(tasks, client), watched(tasks, client, self.progress):
+        with explained(self._cluster()):
             return compute(value, scheduler=self.client)[0]  # type: ignore[no-untyped-call]

@@ -48,13 +48,9 @@ from scalefair.solve.dense.ridge import (
 class FairPrior:
     """The fair kernel k*(x, x') = k(x, x') − g(x)ᵀg(x') with g(x) = Gᵀk_X(x).
 
-    Parameters
-    ----------
-    factor : array of shape (n, r)
-        G; GGᵀ = (MK + (σ²/η) I)⁻¹ M.
-    train : array of shape (n, r)
-        g at the training rows. It is KG, but computed as a root of K times orthonormal columns,
-        which leaves K − KG(KG)ᵀ positive where G itself is huge.
+    - `factor` (n, r): G; GGᵀ = (MK + (σ²/η) I)⁻¹ M.
+    - `train` (n, r): g at the training rows. It is KG, but computed as a root of K times
+      orthonormal columns, which leaves K − KG(KG)ᵀ positive where G itself is huge.
     """
 
     factor: Array
@@ -97,20 +93,12 @@ def pivoted_root(gram: Array) -> Array:
 class FairGP:
     """Posterior of f given y = f(X) + N(0, σ²), from Gram matrices.
 
-    Parameters
-    ----------
-    rows : WeightedRows
-        Which training rows count.
-    gram : array of shape (k, k)
-        K in weighted coordinates.
-    target : array of shape (k,) or (k, t)
-        y in weighted coordinates.
-    noise : float
-        σ².
-    prior : FairPrior
-        k* in weighted coordinates.
-    cholesky : array of shape (k, k)
-        L, lower.
+    - `rows`: Which training rows count.
+    - `gram` (k, k): K in weighted coordinates.
+    - `target` (k,) or (k, t): y in weighted coordinates.
+    - `noise`: σ².
+    - `prior`: k* in weighted coordinates.
+    - `cholesky` (k, k): L, lower.
     """
 
     rows: WeightedRows
@@ -212,16 +200,10 @@ class FairGP:
 class ExactProblem:
     """What the evidence of an exact fair process does not change: rows, targets and penalty.
 
-    Parameters
-    ----------
-    X : array of shape (k, d)
-        Inputs of the rows of positive weight.
-    rows : WeightedRows
-        Which rows these are.
-    target : array of shape (k,) or (k, t)
-        y in weighted coordinates.
-    spectrum : Spectrum or None
-        Of the penalty M; None without sensitive attributes.
+    - `X` (k, d): Inputs of the rows of positive weight.
+    - `rows`: Which rows these are.
+    - `target` (k,) or (k, t): y in weighted coordinates.
+    - `spectrum`: Of the penalty M; None without sensitive attributes.
     """
 
     X: Any
@@ -242,19 +224,13 @@ class ExactProblem:
     ) -> ExactProblem:
         """Decompose the penalty once.
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            Inputs.
-        L : array of shape (n, n) or None
-            Gram matrix of the sensitive attributes; None only for ``eta=0``.
-        y : array of shape (n,) or (n, t)
-            Targets, centred by the caller; outputs are independent and share the covariance.
-        penalty, eps
-            As in `fair_dual`.
-        weight : array of shape (n,) or None
-            Row weights: the noise variance of a row is σ²/w, and the evidence counts a row of
-            weight 2 as two rows with that target.
+        - `X` (n, d): Inputs.
+        - `L` (n, n) or None: Gram matrix of the sensitive attributes; None only for ``eta=0``.
+        - `y` (n,) or (n, t): Targets, centred by the caller; outputs are independent and share the
+          covariance.
+        - `penalty`, `eps`: As in `fair_dual`.
+        - `weight` (n,) or None: Row weights: the noise variance of a row is σ²/w, and the evidence
+          counts a row of weight 2 as two rows with that target.
         """
         inputs = np.asarray(X)
         if inputs.ndim != 2:
@@ -299,16 +275,9 @@ class ExactProblem:
 class ExactGP:
     """`FairGP` of a kernel: predictions from inputs, and the gradient in its length scales.
 
-    Parameters
-    ----------
-    problem : ExactProblem
-    kernel : Kernel
-        k, without the amplitude.
-    amplitude : float
-        The kernel of f before fairness is k times its square.
-    eta : float
-        η; 0 where the sensitive attributes are constant.
-    gp : FairGP
+    - `kernel`: k, without the amplitude.
+    - `amplitude`: The kernel of f before fairness is k times its square.
+    - `eta`: η; 0 where the sensitive attributes are constant.
     """
 
     problem: ExactProblem

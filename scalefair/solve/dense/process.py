@@ -149,15 +149,8 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
 class ExactLaw:
     """The distribution of f; the n×n process is made again from the rows where it is needed.
 
-    Parameters
-    ----------
-    rows : ExactRows
-        The training rows.
-    kernel : Kernel
-    noise, amplitude, eta, eps : float
-    penalty : str
-    prior : bool
-        Whether y is not looked at.
+    - `rows`: The training rows.
+    - `prior`: Whether y is not looked at.
     """
 
     rows: Any

@@ -29,12 +29,8 @@ EPS = float(np.finfo(np.float64).eps)
 class DualFit:
     """A fitted predictor f(x) = k(x, X) c + b.
 
-    Parameters
-    ----------
-    dual_coef : array of shape (n,) or (n, t)
-        c, zero for rows of weight zero.
-    intercept : float or array of shape (t,)
-        b, zero for a fit without intercept.
+    - `dual_coef` (n,) or (n, t): c, zero for rows of weight zero.
+    - `intercept` (t,): b, zero for a fit without intercept.
     """
 
     dual_coef: Array
@@ -49,15 +45,10 @@ class DualFit:
 class WeightedRows:
     """The rows that count, and how much.
 
-    Parameters
-    ----------
-    size : int
-        Number of rows given, rows of weight zero included.
-    index : array of int, shape (k,)
-        The rows of positive weight. The others are left out at once, so that not even a NaN in
-        them can matter.
-    root : array of shape (k,)
-        v, the roots of their weights.
+    - `size`: Number of rows given, rows of weight zero included.
+    - `index` (k,): The rows of positive weight. The others are left out at once, so that not even a
+      NaN in them can matter.
+    - `root` (k,): v, the roots of their weights.
     """
 
     size: int

@@ -31,7 +31,7 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.data.sources import ChunkSource
-from scalefair.features.design import Design
+from scalefair.features.design import Design, chunk_rows
 from scalefair.losses import Logistic, OneVsRest
 from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
 from scalefair.solve.diagnostics import of_eigenvalues
@@ -44,7 +44,6 @@ from scalefair.solve.gp.evidence import (
     map_bounds,
     moments_of,
     pull,
-    rows_of,
     scaled,
     volume_slope,
 )
@@ -126,7 +125,7 @@ class LaplacePoint:
         return Mode(problem.design, problem.loss, self.coef, self.factors)
 
     def slopes(self) -> LaplaceSlopes:
-        """Make the pass that tells how the mode answers."""
+        """Return how the mode answers to changes, by one pass."""
         problem = self.problem
         skew = skew_sums(problem.source, self.mode, rows=problem.rows)
         moved = []
@@ -275,7 +274,8 @@ class LaplaceEvidence:
         moments = moments_of(self.source, design, spec, self.progress)
         self.n_passes += 1
         system = System.build(moments, fit_intercept=False, penalty=spec.penalty, eps=spec.eps)
-        problem = Problem(self.source, design, self.loss, system, rows_of(spec, design))
+        rows = spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
+        problem = Problem(self.source, design, self.loss, system, rows)
         self._last = scales.copy(), problem
         return problem
 

@@ -67,15 +67,10 @@ class Distribution(Protocol):
 class FeatureLaw:
     """f(x) = ȳ + φ(x)ᵀβ, and what the features miss of the kernel.
 
-    Parameters
-    ----------
-    phi : FeatureMap
-    law : GaussianFunction
-        Of β.
-    missing : float
-        a² for a Nyström map, whose residual k(x, x) − |φ(x)|² it multiplies; 0 for the others.
-    contained : float
-        c, up to which the noise contains the residual.
+    - `law`: Of β.
+    - `missing`: a² for a Nyström map, whose residual k(x, x) − |φ(x)|² it multiplies; 0 for the
+      others.
+    - `contained`: c, up to which the noise contains the residual.
     """
 
     phi: FeatureMap
@@ -138,13 +133,9 @@ class LatentLaw:
     A Nyström map sees |φ(x)|² of the kernel's k(x, x). The rest of f is independent of β, has mean
     zero and the variance a²(k(x, x) − |φ(x)|²), which is added, as in `FairGPRegressor`.
 
-    Parameters
-    ----------
-    phi : FeatureMap
-    coef : array of shape (m, k)
-    factors : array of shape (k, m, m)
-    missing : float
-        a² for a Nyström map; 0 for the others.
+    - `coef` (m, k).
+    - `factors` (k, m, m).
+    - `missing`: a² for a Nyström map; 0 for the others.
     """
 
     phi: FeatureMap
@@ -216,10 +207,7 @@ def mean_and_deviation(distribution: Distribution, x: Array, *, include_noise: b
 class OnChunks:
     """Makes the function of chunks that predictions run, for ``source.map``.
 
-    Parameters
-    ----------
-    function : callable
-        Of rows x.
+    - `function`: Of rows x.
     """
 
     function: Callable[[Array], Array]

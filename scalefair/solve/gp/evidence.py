@@ -133,16 +133,11 @@ def map_bounds(phi: Any, spec: ProcessSpec) -> Box:
     return [*(spec.scale_bounds(at) for at in start[:scales]), *landmarks]
 
 
-def rows_of(spec: ProcessSpec, design: Design) -> int:
-    """Return the rows per chunk of a pass."""
-    return spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
-
-
 def moments_of(
     source: ChunkSource, design: Design, spec: ProcessSpec, progress: Progress
 ) -> Moments:
     """Return the moments of [φ, ψ, y], by one pass."""
-    rows = rows_of(spec, design)
+    rows = spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
     with progress.watched(source, rows) as watched:
         (moments,) = accumulate(watched, design, rows=rows)
     return moments
@@ -152,15 +147,9 @@ def moments_of(
 class MomentEvidence:
     """The evidence of an explicit feature map.
 
-    Parameters
-    ----------
-    spec : ProcessSpec
-    source : ChunkSource
-        Of numeric chunks.
-    design : Design
-        The maps where the search starts.
-    progress : Progress
-        Hears of every chunk.
+    - `source`: Of numeric chunks.
+    - `design`: The maps where the search starts.
+    - `progress`: Hears of every chunk.
     """
 
     spec: ProcessSpec
@@ -253,11 +242,7 @@ class MomentEvidence:
 def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     """Learn the hyperparameters, and return the process there.
 
-    Parameters
-    ----------
-    evidence : MomentEvidence
-    sample : Chunk
-        Rows that tell how much of the kernel a Nyström map usually misses.
+    - `sample`: Rows that show how much of the kernel a Nyström map usually misses.
     """
     spec, result = evidence.spec, search(evidence)
     design = evidence.at(result.hyper)

@@ -57,26 +57,12 @@ MAX_ROUNDS = 20
 class Profile:
     """Where the evidence is largest.
 
-    Parameters
-    ----------
-    point : GaussianPoint
-        The process there, with its evidence and gradient.
-    at_bounds : tuple of str
-        One sentence for each of noise and amplitude that ran to a bound.
+    - `point`: The process there, with its evidence and gradient.
+    - `at_bounds`: One sentence for each of noise and amplitude that ran to a bound.
     """
 
     point: GaussianPoint
     at_bounds: tuple[str, ...]
-
-    @property
-    def noise(self) -> float:
-        """σ²."""
-        return self.point.noise
-
-    @property
-    def amplitude(self) -> float:
-        """a."""
-        return self.point.amplitude
 
 
 def profile_noise(
@@ -88,16 +74,11 @@ def profile_noise(
 ) -> Profile:
     """Maximise the log evidence over noise and amplitude.
 
-    Parameters
-    ----------
-    system : GaussianSystem
-        The statistics.
-    eta : float
-        0 ≤ η ≤ ∞, fixed: it weighs fairness against squared error in the units of y, whatever the
-        noise and amplitude that are found.
-    noise_bounds, amplitude_bounds : (float, float) or None
-        Least and largest σ² and a; equal ones fix it. None: 1e-8 to 1e2 times the variance of y,
-        1e-3 to 1e3 times its standard deviation.
+    - `system`: The statistics.
+    - `eta`: 0 ≤ η ≤ ∞, fixed: it weighs fairness against squared error in the units of y, whatever
+      the noise and amplitude that are found.
+    - `noise_bounds`, `amplitude_bounds`: Least and largest σ² and a; equal ones fix it. None: 1e-8
+      to 1e2 times the variance of y, 1e-3 to 1e3 times its standard deviation.
 
     Raises
     ------
@@ -238,12 +219,6 @@ def largest_eta(penalty: str, moments: Moments) -> float:
     return MAX_LEARNING_ETA / (float(largest) or 1.0)
 
 
-def mean_system(moments: Moments, penalty: str, eps: float | None) -> System:
-    """Return the system of the posterior mean: no intercept, y centred."""
-    system = System.build(moments, penalty=penalty, eps=eps, fit_intercept=False)
-    return replace(system, target=moments.covariance("phi", "y"))
-
-
 def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairness: float) -> float:
     """Return the least η that keeps the posterior mean within the limit, at the point's σ²/a².
 
@@ -251,8 +226,10 @@ def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairne
     posterior, to which the deviations belong.
     """
     moments = point.slice.system.moments
-    spectrum = Spectrum.of(mean_system(moments, penalty, eps))
-    path = spectrum.at(point.slice.ratio / moments.weight)
+    system = System.build(moments, penalty=penalty, eps=eps, fit_intercept=False)
+    # The mean has no intercept, but y is centred.
+    system = replace(system, target=moments.covariance("phi", "y"))
+    path = Spectrum.of(system).at(point.slice.ratio / moments.weight)
     eta = least_eta(path, unfairness)
     if eta is None:
         raise not_on_path(path, unfairness)
@@ -282,4 +259,4 @@ def limited(
 def share_of(point: GaussianPoint) -> float:
     """Return the explained share of the posterior mean; NaN without sensitive attributes."""
     moments = point.slice.system.moments
-    return mean_system(moments, "normalized", None).explained_share(point.coef)
+    return System.build(moments, fit_intercept=False).explained_share(point.coef)

@@ -65,39 +65,25 @@ class _Objective:
         return -value / self.scale, -gradient / self.scale
 
 
-class Evidence(Protocol):
-    """The log evidence as a function of hyperparameters."""
+class _Evidence(Protocol):
+    """The log evidence as a function of p hyperparameters, of which `start` is the first set.
+
+    A call returns it, its gradient, and n times the number of outputs.
+    """
 
     @property
-    def spec(self) -> ProcessSpec:
-        """What is asked for."""
-        ...
-
+    def spec(self) -> ProcessSpec: ...
     @property
-    def progress(self) -> Progress:
-        """Hears of every evaluation."""
-        ...
-
+    def progress(self) -> Progress: ...
     @property
-    def start(self) -> Array:
-        """Where the search starts, shape (p,)."""
-        ...
-
+    def start(self) -> Array: ...
     @property
-    def bounds(self) -> Box:
-        """Bounds of the search, p pairs."""
-        ...
-
-    def learning_eta(self) -> float:
-        """Return the finite η that hyperparameters are learnt with."""
-        ...
-
-    def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
-        """Return the log evidence, its gradient, and n times the number of outputs."""
-        ...
+    def bounds(self) -> Box: ...
+    def learning_eta(self) -> float: ...
+    def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]: ...
 
 
-def search(evidence: Evidence) -> Search:
+def search(evidence: _Evidence) -> Search:
     """Search from the start and from random ones, as far as something is free."""
     start, bounds, spec = evidence.start, evidence.bounds, evidence.spec
     if all(low is not None and low == high for low, high in bounds):
@@ -140,20 +126,13 @@ def maximise(
 ) -> Search:
     """Return the largest log evidence that L-BFGS-B finds from any of the starts.
 
-    Parameters
-    ----------
-    evidence : callable
-        Log evidence and gradient, and what they are divided by.
-    starts : list of arrays of shape (p,)
-    bounds : p pairs
-    tol : float
-        A run has converged where the largest slope per row is below it.
-    max_iter : int
-        Of each run.
-    spare : list of arrays of shape (p,)
-        Further starts for the case that the first is on a plateau, where no slope shows the way.
-    step : callable
-        Called after every evaluation.
+    - `evidence`: Log evidence and gradient, and what they are divided by.
+    - `starts` (p,).
+    - `tol`: A run has converged where the largest slope per row is below it.
+    - `max_iter`: Of each run.
+    - `spare` (p,): Further starts for the case that the first is on a plateau, where no slope shows
+      the way.
+    - `step`: Called after every evaluation.
     """
     objective = _Objective(evidence, step)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}

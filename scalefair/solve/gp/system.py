@@ -45,18 +45,11 @@ from scalefair.solve.ridge.system import NULL
 class GaussianSystem:
     """What the moments say, in the eigenbasis V of ΦᵀΦ; the O(m³) work of a set of features.
 
-    Parameters
-    ----------
-    moments : Moments
-        Moments of [φ, ψ, y]; without a block "psi" there is no penalty.
-    values, basis : arrays of shape (m,) and (m, m)
-        Λ and V of ΦᵀΦ, uncentred.
-    target : array of shape (m, t)
-        VᵀΦᵀ(y − ȳ).
-    strength, directions : arrays of shape (r,) and (m, r)
-        s and VᵀU of the factor R.
-    right : array of shape (q, r)
-        TW, where R = C_φψT: what joins the rows of ψ to the directions.
+    - `moments`: Moments of [φ, ψ, y]; without a block "psi" there is no penalty.
+    - `values`, `basis` (m,) and (m, m): Λ and V of ΦᵀΦ, uncentred.
+    - `target` (m, t): VᵀΦᵀ(y − ȳ).
+    - `strength`, `directions` (r,) and (m, r): s and VᵀU of the factor R.
+    - `right` (q, r): TW, where R = C_φψT: what joins the rows of ψ to the directions.
     """
 
     moments: Moments
@@ -134,19 +127,11 @@ class GaussianSystem:
 class GaussianSlice:
     """The process at one τ = σ²/a² and η, for any σ².
 
-    Parameters
-    ----------
-    system : GaussianSystem
-    ratio : float
-        τ.
-    scale : array of shape (m,)
-        (Λ + τ)^(−1/2).
-    scaled_target : array of shape (m, t)
-        z = (Λ + τ)^(−1/2) VᵀΦᵀy.
-    root, rest, lift : arrays of shape (r,)
-        √c, √(1 − c) and √c/s.
-    upper, lower, triangle : arrays of shape (m, r), (r, r) and (r, r)
-        Q₁, Q₂ and T.
+    - `ratio`: τ.
+    - `scale` (m,): (Λ + τ)^(−1/2).
+    - `scaled_target` (m, t): z = (Λ + τ)^(−1/2) VᵀΦᵀy.
+    - `root`, `rest`, `lift` (r,): √c, √(1 − c) and √c/s.
+    - `upper`, `lower`, `triangle` (m, r), (r, r) and (r, r): Q₁, Q₂ and T.
     """
 
     system: GaussianSystem
@@ -271,16 +256,10 @@ class GaussianPoint:
 class GaussianFunction:
     """f(x) = ȳ + φ(x)ᵀβ with β ~ N(coef, FFᵀ), independently for each output.
 
-    Parameters
-    ----------
-    coef : array of shape (m, t)
-        Mean of β.
-    factor : array of shape (m, m)
-        F; a covariance is positive semi-definite by construction.
-    offset : array of shape (t,)
-        ȳ.
-    noise : float
-        σ², the variance of y about f.
+    - `coef` (m, t): Mean of β.
+    - `factor` (m, m): F; a covariance is positive semi-definite by construction.
+    - `offset` (t,): ȳ.
+    - `noise`: σ², the variance of y about f.
     """
 
     coef: Array

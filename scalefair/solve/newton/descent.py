@@ -102,20 +102,13 @@ class Goal(NamedTuple):
 class NewtonFit(NamedTuple):
     """The optimum, and what it took.
 
-    Parameters
-    ----------
-    theta : array of shape (p, k)
-        Coefficients of centred features, and the intercept.
-    eta : float
-        The weight that was used or found.
-    objective : float
-        J at the last point that a pass has seen.
-    n_iter, n_passes, n_full : int
-        Newton steps, passes over the rows, and those of them that summed ΦᵀWΦ.
-    converged : bool
-        Whether the tolerance was met.
-    local : Local
-        The last model of the data term, where the next fit can start.
+    - `theta` (p, k): Coefficients of centred features, and the intercept.
+    - `eta`: The weight that was used or found.
+    - `objective`: J at the last point that a pass has seen.
+    - `n_iter`, `n_passes`, `n_full`: Newton steps, passes over the rows, and those of them that
+      summed ΦᵀWΦ.
+    - `converged`: Whether the tolerance was met.
+    - `local`: The last model of the data term, where the next fit can start.
     """
 
     theta: Array
@@ -144,21 +137,13 @@ def newton(
     corrected by the gradients that they find (BFGS). Under a limit every model is solved for the η
     that meets it, so that η and θ converge together, in as many passes.
 
-    Parameters
-    ----------
-    problem : Problem
-        Rows, loss and penalty.
-    goal : Goal
-        α and η, or a limit.
-    warm : Local or None
-        The model to start from, of a fit nearby; None: the moments give one.
-    tol : float
-        Decrease of J that is not worth a pass: the last step promises less, and is taken unseen.
-        It is relative to the natural size of J (`Problem.unit`).
-    max_iter : int
-        Most Newton steps. A ConvergenceWarning says so if they are not enough.
-    progress : callable
-        Called after each pass.
+    - `problem`: Rows, loss and penalty.
+    - `goal`: α and η, or a limit.
+    - `warm`: The model to start from, of a fit nearby; None: the moments give one.
+    - `tol`: Decrease of J that is not worth a pass: the last step promises less, and is taken
+      unseen. It is relative to the natural size of J (`Problem.unit`).
+    - `max_iter`: Most Newton steps. A ConvergenceWarning says so if they are not enough.
+    - `progress`: Called after each pass.
     """
     fit = _Descent(problem, goal, tol, progress).run(warm, max_iter)
     if goal.unfairness is not None and fit.eta > 0 and np.isnan(problem.share(fit.theta)):
@@ -206,7 +191,8 @@ class _Descent:
             if seen and self._is_near(decrement) and self.damping == 0:
                 converged = True
                 break
-            self._count_rounds(decrement)
+            if self.goal.unfairness is not None:
+                self._count_rounds(decrement)
             self._choose_light(local, seen, decrement)
             moved, seen = self._step(local, theta, weight, decrement), True
             local = local if moved is None else moved
@@ -248,7 +234,7 @@ class _Descent:
 
     def _count_rounds(self, decrement: float) -> None:
         """Count the steps since the decrement last fell, under a limit that η follows."""
-        if self.goal.unfairness is None or decrement < self._least_decrement / 2:
+        if decrement < self._least_decrement / 2:
             self._least_decrement, self._rounds = decrement, 0
         else:
             self._rounds += 1
@@ -300,7 +286,7 @@ class _Descent:
         before, self._last = self._last, decrement
         if not self._wide:
             return
-        patience = PATIENCE[self.problem.kept is not None]
+        patience = PATIENCE[self.problem.cache is not None]
         slow = seen and _passes_to_go(before, decrement, self.tol) > patience
         after = decrement * (decrement / before) if before > 0 else 0.0
         many = self.n_passes >= ENOUGH and not self._is_small(after, decrement)

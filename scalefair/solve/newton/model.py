@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import block_diag, null_space
 
-from scalefair._linalg import add_outer, factorize, solve_spd
+from scalefair._linalg import add_outer, factorize
 from scalefair._typing import Array, Source
 from scalefair.features.design import Design
 from scalefair.moments.accumulate import FeatureCache
@@ -29,16 +29,10 @@ from scalefair.solve.spec import Spec
 class Local:
     """The data term 1/n ΣV near θ.
 
-    Parameters
-    ----------
-    theta, gradient : arrays of shape (p, k)
-        Where, and the gradient there.
-    hessian : array of shape (kp, kp)
-        Second derivative, score by score.
-    value : float
-        NaN where it is not known.
-    exact : bool
-        Whether the gradient is that of the data term, and not a guess to start from.
+    - `theta`, `gradient` (p, k): Where, and the gradient there.
+    - `hessian` (kp, kp): Second derivative, score by score.
+    - `value`: NaN where it is not known.
+    - `exact`: Whether the gradient is that of the data term, and not a guess to start from.
     """
 
     theta: Array
@@ -59,20 +53,12 @@ class Weight(NamedTuple):
 class Problem:
     """All but α and η: the rows, how they are mapped, the loss, and the penalty's factor.
 
-    Parameters
-    ----------
-    source : Source
-        Numeric rows, y as the loss wants it.
-    design : Design
-        The maps, which made the moments too.
-    loss : Loss
-        V.
-    system : System
-        Of the moments: mean and covariance of Φ, R, the relative ridges D.
-    rows : int or None
-        Rows per chunk.
-    kept : FeatureCache or None
-        Where features are stored between passes, that for the moments included.
+    - `source`: Numeric rows, y as the loss wants it.
+    - `design`: The maps, which made the moments too.
+    - `loss`: V.
+    - `system`: Of the moments: mean and covariance of Φ, R, the relative ridges D.
+    - `rows`: Rows per chunk.
+    - `cache`: Where features are stored between passes, that for the moments included.
     """
 
     source: Source
@@ -80,7 +66,7 @@ class Problem:
     loss: Any
     system: System
     rows: int | None = None
-    kept: FeatureCache | None = None
+    cache: FeatureCache | None = None
 
     @cached_property
     def linear(self) -> Array | None:
@@ -97,7 +83,7 @@ class Problem:
         if self.linear is not None:
             # The least raw vector that the linear part maps to the mean.
             inner = self.linear.T @ self.linear
-            phi = self.linear @ solve_spd((inner + inner.T) / 2, phi).solution
+            phi = self.linear @ factorize((inner + inner.T) / 2).solve(phi)
         shift = np.concatenate([phi, mean[width:]])
         return RowFrame(self.design, system.features[1:], system.fit_intercept, shift)
 
@@ -191,7 +177,7 @@ class Problem:
         return float(self.loss.scale(self.system.moments.mean("y"), spread(self.system)))
 
     def start(self) -> Local | None:
-        """The data term near its best constant, from the moments; None where a pass must tell.
+        """The data term near its best constant, from the moments; None where that takes a pass.
 
         Where all scores are equal every row has the same curvature, so that the first Newton step
         needs nothing but C_φ and C_φy.
@@ -215,10 +201,10 @@ class Problem:
         """Make one pass; return the data term near θ, and its value on the steps to it.
 
         A light pass sums no ΦᵀWΦ: the second derivative is that of `before`, corrected along the
-        way to θ by what the gradients tell (BFGS).
+        way to θ by the change of the gradients (BFGS).
         """
         along = Along(self._raw(theta), self._raw(before.theta), steps, not light)
-        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows, kept=self.kept)
+        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows, kept=self.cache)
         sums = sums.transform(self.linear, self.frame.width)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient / n

@@ -21,7 +21,7 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair._linalg import cholesky
+from scalefair._linalg import factorize
 from scalefair._typing import Array
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputSums, Point
 from scalefair.penalties.share import share_of_variance
@@ -52,26 +52,16 @@ class Dependence(NamedTuple):
 class OutputObjective:
     """J and its gradient.
 
-    Parameters
-    ----------
-    system : System
-        The closed form's: Gram matrix, R, ridge.
-    rows : OutputPass
-        Passes over the rows.
-    kernel : OutputKernel
-        On f.
-    linear : callable
-        Turns coefficients of Φ into those of the rows, which lack the linear part of φ.
-    linear_back : callable
-        Its transpose.
-    to_share : array of shape (q, r)
-        Turns attributes that are whitened with the ε of the penalty into those of the share.
-    alpha, eta : float
-        α and η.
-    loss : Loss or None
-        None: the squared loss, which the moments tell.
-    scaled : bool
-        P = σ²Q, else P = Q.
+    - `system`: The closed form's: Gram matrix, R, ridge.
+    - `rows`: Passes over the rows.
+    - `kernel`: On f.
+    - `linear`: Turns coefficients of Φ into those of the rows, which lack the linear part of φ.
+    - `linear_back`: Its transpose.
+    - `to_share` (q, r): Turns attributes that are whitened with the ε of the penalty into those of
+      the share.
+    - `alpha`, `eta`: α and η.
+    - `loss`: None: the squared loss, which follows from the moments.
+    - `scaled`: P = σ²Q, else P = Q.
     """
 
     system: System
@@ -241,11 +231,11 @@ class Coordinates:
         system, scores = objective.system, coef.shape[1]
         rest = np.diag(objective.alpha * system.ridge) + objective.curvature(coef)
         if hessian is None:
-            root = cholesky((system.gram + rest) / unit)[0][0]
+            root = factorize((system.gram + rest) / unit).lower
             return cls(np.tril(root), system.mean, scores, False)
         if system.fit_intercept:
             rest = block_diag(rest, np.zeros((1, 1)))
-        root = cholesky((hessian / 2 + np.kron(np.eye(scores), rest)) / unit)[0][0]
+        root = factorize((hessian / 2 + np.kron(np.eye(scores), rest)) / unit).lower
         return cls(np.tril(root), system.mean, scores, system.fit_intercept)
 
     def start(self, coef: Array, intercept: Array) -> Array:

@@ -84,10 +84,10 @@ def descend(spectrum: Spectrum, start: Array, alpha: float, eta: float, eps: flo
         return J, (slope / scale).ravel()
 
     options = {"maxiter": 500, "gtol": 1e-10, "ftol": 1e-15}
-    found = minimize(  # type: ignore[call-overload]
+    result = minimize(  # type: ignore[call-overload]
         value, (scale * start).ravel(), jac=True, method="L-BFGS-B", options=options
     )
-    return np.asarray(found.x.reshape(start.shape) / scale)
+    return np.asarray(result.x.reshape(start.shape) / scale)
 
 
 def stationary_points(spectrum: Spectrum, alpha: float, eta: float, eps: float) -> list[Array]:
@@ -100,8 +100,8 @@ def stationary_points(spectrum: Spectrum, alpha: float, eta: float, eps: float) 
     signs = np.sign([excess(h) for h in grid])
     starts = np.flatnonzero(np.diff(signs))
     roots = [float(brentq(excess, grid[i], grid[i + 1], xtol=1e-14, rtol=1e-14)) for i in starts]
-    found = [stationary(spectrum, alpha, float(np.exp(root)), eps) for root in roots]
-    return [point.coordinates for point in found if point.k > LEAST]
+    points = [stationary(spectrum, alpha, float(np.exp(root)), eps) for root in roots]
+    return [point.coordinates for point in points if point.k > LEAST]
 
 
 def _grid(spectrum: Spectrum, alpha: float, eta: float, eps: float) -> Array:

@@ -110,7 +110,7 @@ def limited(path: AlphaSlice, unfairness: float) -> LimitedFit:
     elif (eta := least_eta(path, unfairness)) is None:
         at = optimum_within(path.quadratic(), unfairness).coef
     elif eta == 0:
-        return LimitedFit(path.ridge_coef, eta)
+        return LimitedFit(np.asarray(spectrum.basis @ path.ridge), eta)
     else:
         at = path.coordinates(np.array([eta]))[0]
     both = np.stack([path.ridge, at])

@@ -142,7 +142,7 @@ def block_cg(
 ) -> Solved:
     """Solve M Z = B by conjugate gradients that share one Krylov space over all columns of B.
 
-    The residual is kept as QG with orthonormal Q, which stands columns that are equal, zero or
+    The residual is stored as QG with orthonormal Q, which stands columns that are equal, zero or
     converged before the others. One step, with S the search directions and W = (SᵀMS)⁻¹:
 
         Z ← Z + SWG,   Qρ ← Q − MSW (by QR),   G ← ρG,   S ← Q + Sρᵀ

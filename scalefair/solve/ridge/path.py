@@ -136,12 +136,8 @@ def grid(spectrum: Spectrum, alphas: Array, etas: Array) -> Array:
 class GridScores:
     """Held-out scores of every (α, η), one row per fold; arrays of shape (K, A, E).
 
-    Parameters
-    ----------
-    mse : array
-        Mean squared error on the held-out fold, averaged over the targets.
-    share : array
-        Held-out share, corrected for chance and not yet floored at 0.
+    - `mse`: Mean squared error on the held-out fold, averaged over the targets.
+    - `share`: Held-out share, corrected for chance and not yet floored at 0.
     """
 
     mse: Array
@@ -155,16 +151,10 @@ class GridScores:
 class FoldFits:
     """The training systems of K folds, decomposed once, ready for any grid.
 
-    Parameters
-    ----------
-    folds : sequence of K moments
-        Each is left out once.
-    always : Moments or None
-        Rows that no fold holds; they always train.
-    rescaled : bool
-        Score β ← aβ with the a of least training error, as a fit under a limit is.
-    **system
-        As for `System.build`.
+    - `folds`: Each is left out once.
+    - `always`: Rows that no fold holds; they always train.
+    - `rescaled`: Score β ← aβ with the a of least training error, as a fit under a limit is.
+    - `**system`: As for `System.build`.
     """
 
     def __init__(

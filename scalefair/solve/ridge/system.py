@@ -34,24 +34,14 @@ class Solution(NamedTuple):
 class System:
     """(gram + α·diag(ridge) + ηRRᵀ) β = target, for any α and η.
 
-    Parameters
-    ----------
-    moments : Moments
-        Moments of [φ, ψ, y].
-    gram : array of shape (m, m)
-        C_φ, or the uncentred ΦᵀΦ/n without intercept.
-    target : array of shape (m, t)
-        C_φy, or the uncentred Φᵀy/n without intercept.
-    factor : array of shape (m, q)
-        R of the penalty; always centred.
-    share_factor : array of shape (m, q)
-        R of the explained share, whatever the penalty and its ε.
-    ridge : array of shape (m,)
-        Ridge of each feature relative to α.
-    fit_intercept : bool
-        Whether f has an intercept.
-    features : tuple of str
-        The blocks that make up Φ.
+    - `moments`: Moments of [φ, ψ, y].
+    - `gram` (m, m): C_φ, or the uncentred ΦᵀΦ/n without intercept.
+    - `target` (m, t): C_φy, or the uncentred Φᵀy/n without intercept.
+    - `factor` (m, q): R of the penalty; always centred.
+    - `share_factor` (m, q): R of the explained share, whatever the penalty and its ε.
+    - `ridge` (m,): Ridge of each feature relative to α.
+    - `fit_intercept`: Whether f has an intercept.
+    - `features`: The blocks that make up Φ.
     """
 
     moments: Moments
@@ -98,8 +88,8 @@ class System:
 
     def solution(self, coef: Array) -> Solution:
         """Join the intercept b = mean(y) − mean(Φ)β to the coefficients."""
-        mean_y = self.moments.mean("y")
-        intercept = mean_y - self.mean @ coef if self.fit_intercept else np.zeros_like(mean_y)
+        mean_y, mean = self.moments.mean("y"), self.moments.mean(*self.features)
+        intercept = mean_y - mean @ coef if self.fit_intercept else np.zeros_like(mean_y)
         return Solution(coef, intercept)
 
     @cached_property
@@ -130,7 +120,7 @@ class System:
 def gain(eta: Array | float, strength: Array) -> Array:
     """1 / (1/η + s), what Woodbury multiplies each direction of strength s ≥ 0 with.
 
-    η = ∞ is the limit 1/s. Directions too weak to be told from none get 0 there: the penalty
+    η = ∞ is the limit 1/s. Directions so weak that they may be none get 0 there: the penalty
     cannot reach them.
     """
     eta = np.asarray(eta, dtype=float)
