@@ -208,20 +208,20 @@ def _places(
     try:
         entries = [(*entry["data_offsets"], name, entry) for name, entry in header.items()]
         entries.sort(key=lambda entry: entry[:2])
-        found, end = [], 0
+        arrays, end = [], 0
         for first, last, name, entry in entries:
             shape, dtype = entry["shape"], np.dtype(DTYPES[entry["dtype"]])
             if len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
                 raise ValueError(f"shape {shape!r:.50}")
             if (first, last) != (end, end + dtype.itemsize * math.prod(shape)) or last > length:
                 raise ValueError(f"{name} is not where it should be")
-            found.append((name, shape, dtype))
+            arrays.append((name, shape, dtype))
             end = last
         if end != length:
             raise ValueError(f"{length - end} bytes belong to no array")
     except (ValueError, TypeError, LookupError) as error:
         raise ValueError(f"{path} is damaged: its arrays are not those ({error!r:.200})") from None
-    return found
+    return arrays
 
 
 def _read_array(

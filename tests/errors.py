@@ -6,12 +6,17 @@ import pytest
 
 
 @contextmanager
-def refused(*named, error=(ValueError, TypeError)):
+def refused(*words, error=(ValueError, TypeError)):
     """The block raises an error that names all of these: arguments, values, columns, classes.
 
     Yields what ``pytest.raises`` yields, for the attributes of the error: ``caught.value.column``.
     """
     with pytest.raises(error) as caught:
         yield caught
-    absent = [text for text in map(str, named) if text not in str(caught.value)]
+    absent = [text for text in map(str, words) if text not in str(caught.value)]
     assert not absent, f"the error does not name {absent}: {caught.value}"
+
+
+def named(parameters):
+    """Parameters as an error must name them: ``name=value``."""
+    return [f"{name}={value!r}" for name, value in parameters.items()]

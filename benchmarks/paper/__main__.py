@@ -14,7 +14,7 @@ import click
 from benchmarks._measure import RESULTS
 from benchmarks.paper import EXPERIMENTS, load
 from benchmarks.paper.runs import run
-from scalefair.cli._output import Console
+from scalefair.cli._console import Console
 
 
 def _seeds(context: click.Context, option: click.Parameter, value: str | None) -> range | None:

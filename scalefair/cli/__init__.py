@@ -1,16 +1,34 @@
 """The command line. It loads the rest of the package only when a command needs it."""
 
-from scalefair.cli import audit, fit, frontier, moments, predict
-from scalefair.cli._group import main
+import click
 
-for _command in (
-    frontier.frontier,
-    fit.fit,
-    predict.predict,
-    audit.audit,
-    moments.moments,
-    moments.merge,
-):
-    main.add_command(_command)
+from scalefair import __version__
+from scalefair.cli import audit, fit, frontier, moments, predict
+from scalefair.cli._console import OneLineErrors
 
 __all__ = ["main"]
+
+
+@click.group(cls=OneLineErrors, invoke_without_command=True)
+@click.version_option(__version__, prog_name="scalefair")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Predictions that do not depend on sensitive attributes.
+
+    \b
+    scalefair frontier                                  what fairness costs, on built-in data
+    scalefair fit pay.csv --target pay --sensitive sex --out pay.scalefair
+    scalefair predict pay.scalefair new.csv --out predictions.csv --keep sex
+    scalefair audit predictions.csv --sensitive sex
+
+    Every command has --help with examples. DATA is a parquet or csv file, a folder or pattern of
+    them, or a URL; it need not fit in memory.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for _command in (
+    frontier.frontier, fit.fit, predict.predict, audit.audit, moments.moments, moments.merge,
+):  # fmt: skip
+    main.add_command(_command)

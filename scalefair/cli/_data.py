@@ -1,14 +1,22 @@
-"""DATA: files, a dask frame that the workers read, or the built-in Adult table."""
+"""DATA and the options that commands share: which table, which columns, what is printed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import Any
 
-from scalefair.cli._output import Console
+import click
+from click.shell_completion import CompletionItem
+
+from scalefair.cli._console import Console
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
 
 ADULT = "the built-in Adult census data"
 ADULT_TARGET, ADULT_SENSITIVE = "income", ("sex", "race")
@@ -18,34 +26,31 @@ MAX_NUMBER_CLASSES = 2
 HEAD_ROWS, MIN_HEAD_ROWS = 4096, 20
 """First rows, by which identifiers are known, and how many of them that takes at least."""
 
+CHUNK_ROWS = 2**16
+
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A table by name, whatever holds its rows.
-
-    Parameters
-    ----------
-    name : str
-        For people.
-    table : Scan or pandas frame
-        The rows; ``table[names]`` selects columns.
-    columns : list of str
-        Names of the columns.
-    client : distributed.Client or None
-        Whose workers compute.
-    """
+    """A table by name: a Scan of files, or the pandas frame of Adult; `client` computes, if any."""
 
     name: str
     table: Any
-    columns: list[str]
     client: Any = None
 
     @property
-    def in_memory(self) -> bool:
-        """Whether the rows are in memory."""
-        from scalefair.data.sources import Scan
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.table.columns)
 
-        return not isinstance(self.table, Scan)
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it is Adult, which is in memory."""
+        return self.name == ADULT
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, None where only a pass can tell."""
+        return len(self.table) if self.is_built_in else self.table.n_rows
 
     def find(self, argument: str, names: Sequence[str]) -> list[str]:
         """Return columns that exist: "a,b" is two unless a column has just that name."""
@@ -57,6 +62,10 @@ class Data:
             resolve_columns(columns, self.columns, len(self.columns))
         return columns
 
+    def find_one(self, argument: str, name: str | None) -> str | None:
+        """Return a column that exists; None stays None."""
+        return None if name is None else self.find(argument, [name])[0]
+
     def selection(self, names: Sequence[str]) -> Any:
         """Return a table of some columns to take X, y and the rest from; dask's on a cluster."""
         if self.client is None:
@@ -67,18 +76,17 @@ class Data:
 
     def chunks(self, names: Sequence[str], others: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield chunks of the columns `names` as x and of `others`, if any, as s."""
-        from scalefair.data.sources import ArraySource, FileSource
+        from scalefair.data import open_rows
 
-        x, s = self.table[list(names)], self.table[list(others)] if others else None
-        source = ArraySource(x, s) if self.in_memory else FileSource(x, s)
-        return source.chunks(rows)
+        s = self.table[list(others)] if others else None
+        return open_rows(self.table[list(names)], s).source.chunks(rows)
 
     def kind(self, name: str) -> str:
         """Return what a column holds: numeric, categorical, boolean, datetime or empty."""
         from scalefair.data.frames import column_kinds
 
         column = self.table[[name]]
-        return str((column_kinds(column) if self.in_memory else column.kinds)[name])
+        return str((column_kinds(column) if self.is_built_in else column.kinds)[name])
 
     def codes(self, argument: str, name: str, positive: str | None) -> Any:
         """Return a column of text as 0 and 1, one byte a row; None for other columns.
@@ -88,20 +96,30 @@ class Data:
         import numpy as np
 
         from scalefair.data import frames
+        from scalefair.errors import InputError
 
         if self.kind(name) != "categorical":
             return None
         parts: list[Any] = []
         levels: dict[str, int] = {}
-        for chunk in self.chunks([name], [], 2**16):
+        for chunk in self.chunks([name], [], CHUNK_ROWS):
             (column,) = frames.columns(chunk.x)
             codes, names = column.codes()
             if (codes < 0).any():
-                raise ValueError(f"{argument}: column {name!r} is missing in some rows; fill it in")
+                what = f"{argument}: column {name!r} is missing in some rows"
+                raise InputError(what, "fill it in", column=name, where=argument)
             numbers = [levels.setdefault(level, len(levels)) for level in names]
             parts.append(np.array(numbers, dtype=np.int16)[codes])
-        chosen = _positive_level(argument, name, sorted(levels), positive)
-        return (np.concatenate(parts) == levels[chosen]).astype(np.int8)
+        known = sorted(levels)
+        positive = known[1] if positive is None and len(known) == 2 else positive
+        if positive not in levels:
+            shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+            raise InputError(
+                f"{argument}: column {name!r} has the levels {shown}",
+                "name the one that counts as positive with --positive",
+                column=name,
+            )
+        return (np.concatenate(parts) == levels[positive]).astype(np.int8)
 
     def identifiers(self, names: Sequence[str]) -> list[str]:
         """Return the columns of text that are different in each of the first rows."""
@@ -119,33 +137,21 @@ class Data:
         import numpy as np
 
         from scalefair.data import frames
+        from scalefair.errors import InputError
 
         kind = self.kind(target)
         if kind in ("categorical", "boolean"):
             return True
         if kind != "numeric":
-            raise ValueError(
-                f"--target: column {target!r} holds {kind} values; expected numbers or classes"
-            )
+            what = f"--target: column {target!r} holds {kind} values; expected numbers or classes"
+            raise InputError(what, column=target, where="--target")
         numbers: set[float] = set()
-        for chunk in self.chunks([target], [], 2**16):
+        for chunk in self.chunks([target], [], CHUNK_ROWS):
             values = frames.to_numpy(chunk.x)[:, 0]
             numbers.update(values[~np.isnan(values)].tolist())
             if len(numbers) > MAX_NUMBER_CLASSES:
                 return False
         return True
-
-
-def _positive_level(argument: str, name: str, levels: list[str], positive: str | None) -> str:
-    if positive is None and len(levels) == 2:
-        return levels[1]
-    if positive not in levels:
-        shown = ", ".join(levels[:10]) + (", ..." if len(levels) > 10 else "")
-        raise ValueError(
-            f"{argument}: column {name!r} has the levels {shown}; name the one that counts as "
-            "positive with --positive"
-        )
-    return positive
 
 
 def split_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
@@ -154,125 +160,201 @@ def split_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
     return [part.strip() or part for group in parts for part in group]
 
 
-def open_data(
-    data: str | None,
-    *,
-    client: Any = None,
-    text: Sequence[str] = (),
-    delimiter: str = ",",
-    subset: Any = "train",
-) -> Data:
-    """Return the table that DATA means; None is Adult, with its target as the column income.
+@dataclass(frozen=True)
+class Reading:
+    """DATA and the options about how it is read; without DATA it is Adult."""
 
-    Parameters
-    ----------
-    data : str or None
-        A parquet or csv file, a folder or a pattern of them, or a URL.
-    client : distributed.Client, optional
-        Whose workers compute.
-    text : sequence of str
-        Columns of a csv that are text, whatever they look like.
-    delimiter : str
-        Of cells in a csv.
-    subset : {"train", "test"}
-        Rows of Adult.
-    """
-    if data is None:
-        if client is not None:
-            raise ValueError("--scheduler needs DATA, files that the workers can read: name them")
-        return _adult(subset)
-    from scalefair.data.sources import scan_parquet
+    data: str | None
+    text: tuple[str, ...] = ()
+    delimiter: str = ","
+    scheduler: str | None = None
 
-    scan = _open_csv(data, text, delimiter) if is_csv(data) else scan_parquet(data)
-    return Data(data, scan, scan.columns, client)
+    @contextmanager
+    def open(self, console: Console, subset: str = "train") -> Iterator[Data]:
+        """Open the table for a while, on a cluster if a scheduler is named."""
+        with ExitStack() as stack:
+            client = None
+            if self.scheduler is not None:
+                from scalefair.data.sources import connect
 
+                client = stack.enter_context(connect(self.scheduler))
+                if not client.nthreads():
+                    raise ConnectionError(
+                        f"the dask scheduler at {self.scheduler} has no workers; start some"
+                    )
+            console(f"reading {self.data or 'the Adult census data'}")
+            if self.data is None and client is not None:
+                raise click.UsageError(
+                    "--scheduler needs DATA, files that the workers can read: name them"
+                )
+            yield replace(self.table(subset), client=client)
 
-def _open_csv(data: str, text: Sequence[str], delimiter: str) -> Any:
-    from scalefair.data.sources import scan_csv
+    def table(self, subset: Any = "train") -> Data:
+        """Return the table that DATA means; Adult has its target as the column income."""
+        if self.data is not None:
+            return self.typed(Data(self.data, self._scan({})))
+        from scalefair.datasets import load_adult
 
-    scan = scan_csv(data, delimiter=delimiter)
-    if not text:
-        return scan
-    names = Data(data, scan, scan.columns).find("--text", text)
-    types = dict.fromkeys(names, "string")
-    return scan_csv(data, delimiter=delimiter, column_types=types)
+        adult = load_adult(subset=subset)
+        names = [adult.target_names[i] for i in adult.target]
+        return Data(ADULT, adult.data.assign(**{ADULT_TARGET: names}))
+
+    def typed(self, table: Data, names: Sequence[str] = ()) -> Data:
+        """Return the same csv with the columns of --text and `names`, if there, read as text."""
+        if table.is_built_in or not is_csv(table.name):
+            return table
+        text = table.find("--text", [*self.text, *(n for n in names if n in table.columns)])
+        return replace(table, table=self._scan(dict.fromkeys(text, "string"))) if text else table
+
+    def _scan(self, types: dict[str, str]) -> Any:
+        from scalefair.data.sources import scan_csv, scan_parquet
+
+        data = str(self.data)
+        if not is_csv(data):
+            return scan_parquet(data)
+        return scan_csv(data, delimiter=self.delimiter, column_types=types)
 
 
 def is_csv(data: str) -> bool:
     """Return True if DATA is csv: by its name, or for a folder by what is in it."""
     from scalefair.data.sources.files import CSV_ENDINGS, PARQUET_ENDINGS
+    from scalefair.errors import InputError
 
     name, path = data.lower(), Path(data)
-    if name.endswith((*CSV_ENDINGS, *PARQUET_ENDINGS)):
-        return name.endswith(CSV_ENDINGS)
     if path.is_dir():
-        files = [file.name.lower() for file in path.rglob("*") if file.is_file()]
-        some = {ending: any(f.endswith(ending) for f in files) for ending in ("parquet", "csv")}
-        return any(f.endswith(CSV_ENDINGS) for f in files) and not some["parquet"]
-    if path.is_file():
-        _check_magic(path)
-    return False
+        names = [file.name.lower() for file in path.rglob("*")]
+        has_parquet = any(file.endswith(PARQUET_ENDINGS) for file in names)
+        return any(file.endswith(CSV_ENDINGS) for file in names) and not has_parquet
+    if path.is_file() and not name.endswith((*CSV_ENDINGS, *PARQUET_ENDINGS)):
+        with path.open("rb") as file:
+            head = file.read(4)
+        if head != b"PAR1":
+            what = "not a parquet file, and its name does not end with .csv"
+            raise InputError(
+                f"{path}: {what if head else 'the file is empty'}",
+                "give a parquet file, a folder of them or a csv file",
+                where=data,
+            )
+    return name.endswith(CSV_ENDINGS)
 
 
-def _check_magic(path: Path) -> None:
-    with path.open("rb") as file:
-        head = file.read(4)
-    if not head:
-        raise ValueError(f"{path}: the file is empty; give a parquet or csv file with rows")
-    if head != b"PAR1":
-        raise ValueError(
-            f"{path}: not a parquet file, and its name does not end with .csv; give a parquet "
-            "file, a folder of them or a csv file"
-        )
+def complete_columns(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the columns of the DATA that stands before; after a comma the next one."""
+    del parameter
+    before, comma, last = incomplete.rpartition(",")
+    # Before an option that still lacks its value click has not told the arguments apart.
+    data = context.params.get("data") or next(reversed(context.args), None)
+    try:
+        names = Reading(data).table().columns
+    except Exception:  # whatever is wrong with the file: the command will say it
+        return []
+    return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
 
 
-def _adult(subset: Any) -> Data:
-    from scalefair.datasets import load_adult
-
-    adult = load_adult(subset=subset)
-    names = [adult.target_names[i] for i in adult.target]
-    table = adult.data.assign(**{ADULT_TARGET: names})
-    return Data(ADULT, table, list(table.columns))
+def columns_option(name: str, text: str, **options: Any) -> Decorator:
+    """Return an option that names columns: a,b or given repeatedly."""
+    return column_option(name, text, "NAMES", multiple=True, **options)
 
 
-@dataclass(frozen=True)
-class Reading:
-    """DATA and the options about how it is read: the parameters of `open_data`."""
-
-    data: str | None
-    text: tuple[str, ...]
-    delimiter: str
-    scheduler: str | None
-
-    @contextmanager
-    def open(self, console: Console, subset: str = "train") -> Iterator[Data]:
-        """Open the table for a while, on a cluster if a scheduler is named."""
-        with cluster(self.scheduler) as client:
-            console(f"reading {self.data or 'the Adult census data'}")
-            options: dict[str, Any] = {"text": self.text, "delimiter": self.delimiter}
-            yield open_data(self.data, client=client, subset=subset, **options)
-
-    def retyped(self, table: Data, names: Sequence[str]) -> Data:
-        """Return the same csv with some columns read as text; other data as they are."""
-        present = [name for name in (*names, *self.text) if name in table.columns]
-        if table.in_memory or not present or not is_csv(table.name):
-            return table
-        from scalefair.data.sources import scan_csv
-
-        types = dict.fromkeys(present, "string")
-        scan = scan_csv(table.name, delimiter=self.delimiter, column_types=types)
-        return Data(table.name, scan, scan.columns, table.client)
+def column_option(name: str, text: str, metavar: str = "NAME", **options: Any) -> Decorator:
+    """Return an option that names one column."""
+    options |= {"metavar": metavar, "shell_complete": complete_columns}
+    return click.option(name, help=text, **options)
 
 
-@contextmanager
-def cluster(address: str | None) -> Iterator[Any]:
-    """Connect to a dask scheduler for a while; None: to none."""
-    if address is None:
-        yield None
-        return
-    from scalefair.data.sources.dask import connect
+class OutPath(click.Path):
+    """A file or folder that can be written; checked before the work, not after."""
 
-    with connect(address) as client:
-        if not client.nthreads():
-            raise ConnectionError(f"the dask scheduler at {address} has no workers; start some")
-        yield client
+    def __init__(self, *, folder: bool = False) -> None:
+        super().__init__(
+            file_okay=not folder, dir_okay=folder, readable=False, allow_dash=not folder,
+            path_type=Path,
+        )  # fmt: skip
+        self.name = "directory" if folder else "path"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the path, or fail with what stands in the way."""
+        out: Any = super().convert(value, param, ctx)
+        if str(out) == "-":
+            return out
+        if self.file_okay and out.exists() and not out.is_file():
+            self.fail(f"{out} is no regular file and is not replaced; give another", param, ctx)
+        parents = out.absolute().parents
+        nearest = next(path for path in (out.absolute(), *parents) if path.is_dir())
+        if self.file_okay and nearest != parents[0]:
+            self.fail(f"{out}: there is no folder {parents[0]}; make it first", param, ctx)
+        if any(path.exists() and not path.is_dir() for path in parents):
+            self.fail(f"{out} would be below a file; give another folder", param, ctx)
+        if not os.access(nearest, os.W_OK):
+            self.fail(f"{out}: may not write into {nearest}; give another folder", param, ctx)
+        return out
+
+
+target_option = column_option("--target", "Column to predict: numbers, or classes.")
+sensitive_option = columns_option(
+    "--sensitive", "Columns that predictions should not depend on: a,b or given repeatedly."
+)
+drop_option = columns_option("--drop", "Columns to leave out.")
+weight_option = column_option("--weight", "Column of row weights: 2 counts as the row twice.")
+unfairness_option = partial(click.option, "--unfairness", type=click.FloatRange(0, 1))
+UNFAIRNESS = (
+    "Largest share of the variance of the predictions that the sensitive columns may explain."
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True
+)
+components_option = click.option(
+    "--components",
+    type=click.IntRange(1),
+    default=500,
+    show_default=True,
+    help="Number of kernel features: more are slower and more accurate.",
+)
+out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
+model_file_option = partial(click.option, type=click.Path(path_type=Path))
+
+
+def in_order(*options: Decorator) -> Decorator:
+    """Return several options as one decorator, in the order of the help."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def reading_options(command: Command) -> Command:
+    """Add DATA and the options about how it is read; the command gets them as `reading`."""
+
+    @click.argument("data", required=False)
+    @in_order(
+        columns_option("--text", "Columns of a csv to read as text, such as codes of digits."),
+        click.option(
+            "--delimiter", metavar="C", default=",", show_default=True, help="Of cells in a csv."
+        ),
+        click.option(
+            "--scheduler",
+            metavar="ADDRESS",
+            help="Compute on a dask cluster, such as tcp://10.0.0.1:8786, whose workers see DATA.",
+        ),
+    )
+    @wraps(command)
+    def run(*, data: Any, text: Any, delimiter: str, scheduler: Any, **options: Any) -> Any:
+        return command(reading=Reading(data, text, delimiter, scheduler), **options)
+
+    return run
+
+
+def printing_options(command: Command) -> Command:
+    """Add the options about what is printed; the command gets a `console`."""
+
+    @in_order(
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+        click.option("--quiet", is_flag=True, help="Print nothing but errors and the JSON."),
+        click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
+    )
+    @wraps(command)
+    def run(*, as_json: bool, quiet: bool, **options: Any) -> Any:
+        console = Console(as_json=as_json, quiet=quiet)
+        console("loading")
+        return command(console=console, **options)
+
+    return run

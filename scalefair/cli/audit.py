@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from scalefair.cli import _options
+from scalefair.cli import _data
+from scalefair.cli._console import Console, noting_warnings
 from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
-from scalefair.cli._output import Console, noting_warnings
 
 
 @click.command()
-@_options.columns(
+@_data.columns_option(
     "--prediction", "Columns of predictions, one for each model.  [default: prediction]"
 )
-@_options.sensitive
-@_options.column("--truth", "Column of what was to be predicted: numbers, 0 and 1, or levels.")
+@_data.sensitive_option
+@_data.column_option("--truth", "Column of what was to be predicted: numbers, 0 and 1, or levels.")
 @click.option(
     "--positive",
     metavar="LEVEL",
     help="The level of --truth that counts as 1.  [default: the second of two]",
 )
-@_options.weight
+@_data.weight_option
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @click.option(
     "--missing",
@@ -31,10 +32,10 @@ from scalefair.cli._output import Console, noting_warnings
     show_default=True,
     help="Rows in which a sensitive column is missing: refused, left out, or a group.",
 )
-@_options.seed
+@_data.seed_option
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
-@_options.reading
-@_options.printing
+@_data.reading_options
+@_data.printing_options
 def audit(*, reading: Reading, console: Console, **options: Any) -> None:
     """Judge how far predictions depend on the sensitive columns.
 
@@ -46,7 +47,12 @@ def audit(*, reading: Reading, console: Console, **options: Any) -> None:
     scalefair audit scores.csv --prediction ours,theirs --sensitive age --truth repaid --json
     """
     with reading.open(console) as table:
-        _audit(table, console, **options)
+        if not table.is_built_in:
+            _audit(table, console, **options)
+            return
+        defaults = {"prediction": (ADULT_TARGET,), "sensitive": ADULT_SENSITIVE}
+        options |= {name: options[name] or value for name, value in defaults.items()}
+        _audit(_decisions(table), console, **options)
 
 
 def _audit(
@@ -56,25 +62,23 @@ def _audit(
 ) -> None:  # fmt: skip
     from scalefair import audit as judge
 
-    if table.in_memory:
-        table, prediction = _decisions(table), prediction or (ADULT_TARGET,)
-        sensitive = sensitive or ADULT_SENSITIVE
     if not sensitive:
-        raise ValueError("--sensitive is needed with DATA: add --sensitive NAME")
+        raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
     models = table.find("--prediction", prediction or ("prediction",))
     attributes = table.find("--sensitive", sensitive)
-    (y,) = [None] if truth is None else table.find("--truth", [truth])
-    (w,) = [None] if weight is None else table.find("--weight", [weight])
-    _refuse_text(table, models)
+    y, w = table.find_one("--truth", truth), table.find_one("--weight", weight)
+    _check_numbers(table, models)
     labels = None if y is None else table.codes("--truth", y, positive)
     console("judging")
     rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
+    if labels is None and y is not None:
+        labels = rows[y]
     with noting_warnings(console):
         result = judge(
             rows[models],
             sensitive_features=rows[attributes],
-            y_true=_optional(rows, y) if labels is None else labels,
-            sample_weight=_optional(rows, w),
+            y_true=labels,
+            sample_weight=None if w is None else rows[w],
             random_state=seed,
             **options,
         )
@@ -85,11 +89,7 @@ def _audit(
     console.result({**record, "seconds": console.seconds}, summary)
 
 
-def _optional(rows: Any, name: str | None) -> Any:
-    return None if name is None else rows[name]
-
-
-def _refuse_text(data: Data, models: list[str]) -> None:
+def _check_numbers(data: Data, models: list[str]) -> None:
     for name in models:
         if data.kind(name) == "categorical":
             others = [column for column in data.columns if column.startswith("probability_")]
@@ -102,4 +102,4 @@ def _refuse_text(data: Data, models: list[str]) -> None:
 def _decisions(data: Data) -> Data:
     """Return Adult with its target as 0 and 1."""
     above = data.table[ADULT_TARGET].str.startswith(">").astype(int)
-    return Data(data.name, data.table.assign(**{ADULT_TARGET: above}), data.columns)
+    return replace(data, table=data.table.assign(**{ADULT_TARGET: above}))

@@ -2,35 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from scalefair.cli import _options
+from scalefair.cli import _data
+from scalefair.cli._console import Console, FitProgress, noting_warnings
 from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
-from scalefair.cli._output import Console, FitProgress, check_file, noting_warnings
 
 LIMIT = 0.05
+
+model_options = _data.in_order(
+    _data.unfairness_option(help=f"{_data.UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
+    click.option(
+        "--eta", type=click.FloatRange(0), help="Weight of the penalty, instead of a limit."
+    ),
+    click.option(
+        "--alpha",
+        type=click.FloatRange(0),
+        help="Ridge per row; by default chosen by cross-validation (classes: 0.001).",
+    ),
+    click.option(
+        "--map",
+        "feature_map",
+        type=click.Choice(["nystroem", "fourier", "linear"]),
+        default="nystroem",
+        show_default=True,
+        help="Features of the inputs. With fourier or linear the model holds no row of DATA.",
+    ),
+    _data.components_option,
+    click.option(
+        "--hide-sensitive", is_flag=True, help="Do not let the model see the sensitive columns."
+    ),
+    _data.seed_option,
+)
+"""Which model is fitted."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What the options about the model say."""
+
+    unfairness: float | None
+    eta: float | None
+    alpha: float | None
+    feature_map: str
+    components: int
+    hide_sensitive: bool
+    seed: int
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> ModelOptions:
+        """Take them out of all options."""
+        taken = cls(**{field.name: options.pop(field.name) for field in fields(cls)})
+        if taken.unfairness is not None and taken.eta is not None:
+            raise click.UsageError(
+                "--unfairness and --eta are both given; give a limit or a weight, not both"
+            )
+        return taken
+
+    def estimator(self, roles: Roles, *, classes: bool, cross_validated: bool = True) -> Any:
+        """Return the estimator, not fitted."""
+        from scalefair import FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV
+
+        options: dict[str, Any] = {
+            "feature_map": self.feature_map,
+            "n_components": self.components,
+            "sensitive_columns": roles.sensitive if roles.seen else None,
+            "random_state": self.seed,
+        }
+        limit = LIMIT if self.unfairness is None else self.unfairness
+        chooses = cross_validated and self.alpha is None and not classes
+        if self.eta is not None:
+            options |= {"etas": [self.eta]} if chooses else {"eta": self.eta}
+        else:
+            options["unfairness"] = limit
+        if chooses:
+            return FairKernelRidgeCV(**options)
+        options |= {} if self.alpha is None else {"alpha": self.alpha}
+        return (FairKernelClassifier if classes else FairKernelRidge)(**options)
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what.
-
-    Parameters
-    ----------
-    target : str
-        To predict.
-    sensitive : list of str
-        What predictions should not depend on.
-    inputs : list of str
-        What the model sees.
-    weight : str or None
-        Of the rows.
-    """
+    """Which column is what: to predict, what it should not depend on, what the model sees."""
 
     target: str
     sensitive: list[str]
@@ -53,12 +111,12 @@ class Roles:
         """What a model file says of its columns."""
         return {"target": self.target, "sensitive": self.sensitive, "weight": self.weight}
 
-    def without(self, name: str) -> Roles:
-        """Return the roles with an input left out."""
-        rest = [other for other in self.inputs if other != name]
+    def without(self, names: Sequence[str]) -> Roles:
+        """Return the roles with some inputs left out."""
+        rest = [name for name in self.inputs if name not in names]
         if not rest:
-            raise ValueError(f"column {name!r} is of no use, and the only input; give others")
-        return replace(self, inputs=rest)
+            raise ValueError(f"column {names[-1]!r} is of no use, and the only input; give others")
+        return Roles(self.target, self.sensitive, rest, self.weight)
 
     def arguments(self, table: Any) -> tuple[tuple[Any, Any], dict[str, Any]]:
         """Return the arguments of `fit` and `collect`."""
@@ -68,63 +126,17 @@ class Roles:
         return (table[self.inputs], table[self.target]), options
 
 
-@dataclass(frozen=True)
-class ModelOptions:
-    """What the options about the model say."""
-
-    unfairness: float | None
-    eta: float | None
-    alpha: float | None
-    feature_map: str
-    components: int
-    hide_sensitive: bool
-    seed: int
-
-    def limits(self) -> dict[str, Any]:
-        """Return the limit or the weight as parameters."""
-        if self.unfairness is not None and self.eta is not None:
-            raise ValueError(
-                "--unfairness and --eta are both given; give a limit or a weight, not both"
-            )
-        if self.eta is not None:
-            return {"eta": self.eta}
-        return {"unfairness": LIMIT if self.unfairness is None else self.unfairness}
-
-    def estimator(self, roles: Roles, *, classes: bool, cross_validated: bool = True) -> Any:
-        """Return the estimator, not fitted."""
-        from scalefair import FairKernelRidge, FairKernelRidgeCV
-
-        common: dict[str, Any] = {
-            "feature_map": self.feature_map,
-            "n_components": self.components,
-            "sensitive_columns": roles.sensitive if roles.seen else None,
-            "random_state": self.seed,
-        }
-        alpha: dict[str, Any] = {} if self.alpha is None else {"alpha": self.alpha}
-        if classes:
-            from scalefair import FairKernelClassifier
-
-            return FairKernelClassifier(**common, **alpha, **self.limits())
-        if alpha or not cross_validated:
-            return FairKernelRidge(**common, **alpha, **self.limits())
-        if self.eta is not None:
-            return FairKernelRidgeCV(**common, etas=[self.eta])
-        return FairKernelRidgeCV(**common, **self.limits())
-
-
-def find_roles(  # noqa: PLR0917
-    data: Data, target: str | None, sensitive: Sequence[str], drop: Sequence[str],
-    weight: str | None, hide: bool,
-) -> Roles:  # fmt: skip
+def find_roles(data: Data, options: dict[str, Any], hide: bool) -> Roles:
     """Return what the options about columns mean in this table."""
-    if data.in_memory:
+    target, sensitive = options["target"], options["sensitive"]
+    if data.is_built_in:
         target, sensitive = target or ADULT_TARGET, sensitive or ADULT_SENSITIVE
     if target is None or not sensitive:
         missing = "--target" if target is None else "--sensitive"
-        raise ValueError(f"{missing} is needed with DATA: add {missing} NAME")
+        raise click.UsageError(f"{missing} is needed with DATA: add {missing} NAME")
     (target,) = data.find("--target", [target])
-    (weight,) = [None] if weight is None else data.find("--weight", [weight])
-    attributes, dropped = data.find("--sensitive", sensitive), data.find("--drop", drop)
+    weight = data.find_one("--weight", options["weight"])
+    attributes, dropped = data.find("--sensitive", sensitive), data.find("--drop", options["drop"])
     for argument, names in (("--sensitive", attributes), ("--drop", dropped)):
         taken = {target, weight} & set(names)
         if taken:
@@ -139,37 +151,51 @@ def find_roles(  # noqa: PLR0917
     return Roles(target, attributes, inputs, weight)
 
 
+def without_useless(
+    data: Data, names: Sequence[str], work: Callable[[list[str]], Any], console: Console
+) -> tuple[Any, list[str]]:
+    """Return work(columns left out), and notes: identifiers and inputs that no model can use.
+
+    `names` are the columns that may be left out; work is done anew for each that proves useless.
+    """
+    from scalefair.errors import UselessColumnError
+
+    dropped = data.identifiers(names)
+    notes = [f"column {n!r} is different in every row: an identifier, left out" for n in dropped]
+    for note in notes:
+        console.note(note)
+    while True:
+        try:
+            return work(dropped), notes
+        except UselessColumnError as error:
+            if error.column not in names or error.column in dropped:
+                raise
+            dropped.append(error.column)
+            notes.append(f"{error.what}: left out")
+            console.note(notes[-1])
+
+
 def fit_model(
     estimator: Any, data: Data, roles: Roles, console: Console
 ) -> tuple[Any, Roles, list[str]]:
     """Fit, leaving out inputs that no model could use; return also what is left, and why."""
-    from scalefair.errors import UselessColumnError
 
-    notes = []
-    for name in data.identifiers([name for name in roles.inputs if name not in roles.sensitive]):
-        notes.append(f"column {name!r} is different in every row: an identifier, left out")
-        console.note(notes[-1])
-        roles = roles.without(name)
-    while True:
-        table = data.selection(roles.all)
-        columns, options = roles.arguments(table)
-        try:
-            with noting_warnings(console) as warned:
-                estimator.set_callbacks(FitProgress(console)).fit(*columns, **options)
-        except UselessColumnError as error:
-            if error.column not in roles.inputs or error.column in roles.sensitive:
-                raise
-            notes.append(f"{error.what}: left out")
-            console.note(notes[-1])
-            roles = roles.without(error.column)
-            continue
-        return estimator, roles, notes + warned
+    def work(dropped: list[str]) -> tuple[Roles, list[str]]:
+        rest = roles.without(dropped)
+        columns, own = rest.arguments(data.selection(rest.all))
+        with noting_warnings(console) as warned:
+            estimator.set_callbacks(FitProgress(console)).fit(*columns, **own)
+        return rest, warned
+
+    optional = [name for name in roles.inputs if name not in roles.sensitive]
+    (rest, warned), notes = without_useless(data, optional, work, console)
+    return estimator, rest, notes + warned
 
 
 @click.command(short_help="Fit a model that does not depend on the sensitive columns.")
-@_options.target
-@_options.sensitive
-@_options.modelling
+@_data.target_option
+@_data.sensitive_option
+@model_options
 @click.option(
     "--kind",
     type=click.Choice(["auto", "regression", "classification"]),
@@ -177,21 +203,17 @@ def fit_model(
     show_default=True,
     help="auto: classes are text, booleans or two numbers.",
 )
-@_options.weight
-@_options.drop
-@click.option(
-    "--from-moments",
-    type=click.Path(path_type=Path),
-    help="Solve from merged moments, without DATA; needs --like.",
+@_data.weight_option
+@_data.drop_option
+@_data.model_file_option(
+    "--from-moments", help="Solve from merged moments, without DATA; needs --like."
 )
-@click.option(
-    "--like",
-    type=click.Path(path_type=Path),
-    help="The model whose maps made the moments; its settings hold where none are given.",
+@_data.model_file_option(
+    "--like", help="The model whose maps made the moments; its settings hold where none are given."
 )
-@_options.out_file("The model.", default="model.scalefair", show_default=True)
-@_options.reading
-@_options.printing
+@_data.out_option(default="model.scalefair", help="The model.")
+@_data.reading_options
+@_data.printing_options
 def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> None:
     """Fit a model whose predictions do not depend on the sensitive columns.
 
@@ -205,52 +227,29 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     scalefair fit s3://bucket/pay/ --target pay --sensitive sex --scheduler tcp://10.0.0.1:8786
     scalefair fit --from-moments all.moments --like site1.scalefair --out final.scalefair
     """
-    check_file(out)
+    from scalefair import save
+
     moments, like = options.pop("from_moments"), options.pop("like")
+    settings = ModelOptions.taken_from(options)
     if (moments is None) != (like is None) or (moments and reading.data):
-        raise ValueError("--from-moments and --like go together, and without DATA")
+        raise click.UsageError("--from-moments and --like go together, and without DATA")
     if moments is not None:
         from scalefair.cli.moments import solve
 
-        solve(moments, like, out, console, options)
+        solve(moments, like, out, console, settings)
         return
-    kind, names = options.pop("kind"), pop_names(options)
-    settings = ModelOptions(**options)
-    settings.limits()
     with reading.open(console) as table:
-        _fit(table, settings, names, kind, out, console)
-
-
-def pop_names(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options that name columns out of all options."""
-    return {name: options.pop(name) for name in ("target", "sensitive", "drop", "weight")}
-
-
-def _fit(  # noqa: PLR0917
-    table: Data, settings: ModelOptions, names: dict[str, Any], kind: str, out: Path,
-    console: Console,
-) -> None:  # fmt: skip
-    from scalefair import save
-
-    roles = find_roles(table, **names, hide=settings.hide_sensitive)
-    classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
-    console("fitting")
-    model, roles, notes = fit_model(
-        settings.estimator(roles, classes=classes), table, roles, console
-    )
+        roles, kind = find_roles(table, options, settings.hide_sensitive), options["kind"]
+        classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
+        console("fitting")
+        estimator = settings.estimator(roles, classes=classes)
+        model, roles, notes = fit_model(estimator, table, roles, console)
     model.columns_ = roles.stored
     save(model, out)
     record = {
-        "model": out,
-        "data": table.name,
-        "kind": "classification" if classes else "regression",
-        "target": roles.target,
-        "sensitive": roles.sensitive,
-        "inputs": roles.inputs,
-        **describe(model),
-        "notes": notes,
-        "seconds": console.seconds,
-    }
+        "model": out, "data": table.name, "target": roles.target, "sensitive": roles.sensitive,
+        "inputs": roles.inputs, **describe(model), "notes": notes, "seconds": console.seconds,
+    }  # fmt: skip
     console.result(record, words(out, record))
 
 
@@ -258,19 +257,18 @@ def describe(model: Any) -> dict[str, Any]:
     """Return what a fitted model says of itself, as numbers."""
     from sklearn.base import is_classifier
 
-    from scalefair import FairKernelRidgeCV
-
-    cross_validated = isinstance(model, FairKernelRidgeCV)
+    has_held_out = hasattr(model, "explained_share_cv_")
     record: dict[str, Any] = {
+        "kind": "classification" if is_classifier(model) else "regression",
         "estimator": type(model).__name__,
         "rows": model.n_samples_seen_,
         "components": int(model.moments_.blocks["phi"]),
         "limit": model.unfairness,
-        "alpha": model.alpha_ if cross_validated else model.alpha,
+        "alpha": model.alpha_ if has_held_out else model.alpha,
         "eta": model.eta_,
         "explained_share": model.explained_share_,
     }
-    if cross_validated:
+    if has_held_out:
         record |= {
             "explained_share_cv": model.explained_share_cv_,
             "explained_share_cv_error": model.explained_share_cv_error_,
@@ -282,15 +280,15 @@ def describe(model: Any) -> dict[str, Any]:
 
 
 def _held_out_r2(model: Any) -> float:
+    """Return 1 − mse_cv / Var y at the chosen model, NaN where it lies between those tried."""
     import numpy as np
 
-    scores = model.cv_results_
-    i = np.argmin(np.abs(scores["alphas"] - model.alpha_))
-    j = np.flatnonzero(np.isclose(scores["etas"], model.eta_, rtol=1e-9, atol=0.0))
-    variance = float(model.moments_.covariance("y", "y")[0, 0])
-    if len(j) == 0 or variance == 0:
+    table, variance = model.path_.table, float(model.moments_.covariance("y", "y")[0, 0])
+    same = np.isclose(table["alpha"], model.alpha_, rtol=1e-9, atol=0.0)
+    same &= np.isclose(table["eta"], model.eta_, rtol=1e-9, atol=0.0)
+    if not same.any() or variance == 0:
         return float("nan")
-    return 1.0 - float(scores["mse"][:, i, j[0]].mean()) / variance
+    return 1.0 - float(table["mse_cv"][same].iloc[0]) / variance
 
 
 def words(out: Path, record: dict[str, Any]) -> str:

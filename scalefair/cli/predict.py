@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from scalefair.cli import _options
+from scalefair.cli import _data
+from scalefair.cli._console import Console
 from scalefair.cli._data import Data, Reading
-from scalefair.cli._output import Console, check_file
 
 ROWS = 2**15
 """Rows in memory at once."""
@@ -22,15 +22,7 @@ STDOUT = Path("-")
 
 @dataclass(frozen=True, eq=False)
 class TablePredictor:
-    """Turns tables of inputs into tables of carried columns and predictions.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        It has names of columns.
-    carried : list of str
-        Columns that are passed on.
-    """
+    """Turns tables of inputs into tables of carried columns and the predictions of a model."""
 
     model: Any
     carried: list[str]
@@ -52,14 +44,11 @@ class TablePredictor:
         """Return an arrow table of the carried columns `s` and the predictions for `x`."""
         from scalefair.data.sources.files import beside
 
-        return beside(s, self._predictions(x))
-
-    def _predictions(self, x: Any) -> dict[str, Any]:
         first, *classes = self.outputs
         values = {first: self.model.predict(x)}
         if classes:
             values |= dict(zip(classes, self.model.predict_proba(x).T, strict=True))
-        return values
+        return beside(s, values)
 
 
 def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
@@ -74,14 +63,13 @@ def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
 
 @click.command(short_help="Predict the rows of DATA with a fitted MODEL.")
 @click.argument("model", type=click.Path(path_type=Path))
-@_options.columns("--keep", "Columns of DATA to pass on, such as an identifier; 'all' for all.")
-@_options.out_file(
-    "A .parquet, .csv or .csv.gz file; - writes csv to stdout.",
+@_data.columns_option("--keep", "Columns of DATA to pass on, such as an identifier; 'all' for all.")
+@_data.out_option(
     default="predictions.parquet",
-    show_default=True,
+    help="A .parquet, .csv or .csv.gz file; - writes csv to stdout.",
 )
-@_options.reading
-@_options.printing
+@_data.reading_options
+@_data.printing_options
 def predict(
     model: Path, keep: tuple[str, ...], out: Path, reading: Reading, console: Console
 ) -> None:
@@ -96,17 +84,23 @@ def predict(
     scalefair predict pay.scalefair new.csv --out - | head
     """
     from scalefair import load
+    from scalefair.data.sources.files import check_ending, write_csv, write_tables
 
-    _check_out(out, console.as_json)
-    fitted = _with_names(model, load(model))
+    if out != STDOUT:
+        check_ending(out)
+    elif console.as_json:
+        raise click.UsageError("--out - writes the predictions to stdout; leave out --json")
+    fitted = load(model)
+    if not hasattr(fitted, "predict") or not hasattr(fitted, "feature_names_in_"):
+        raise ValueError(f"{model}: holds no model of named columns; make one with scalefair fit")
     with reading.open(console, "test") as given:
-        table = reading.retyped(given, text_columns(fitted))
-        predictor = TablePredictor(fitted, _carried(table, keep))
+        table = reading.typed(given, text_columns(fitted))
+        every = list(keep) == ["all"] and "all" not in table.columns
+        predictor = TablePredictor(fitted, table.columns if every else table.find("--keep", keep))
         _check_inputs(table, model, predictor.inputs)
         console("predicting")
-        rows = _write_predictions(
-            out, with_progress(tables(predictor, table), _length(table), console)
-        )
+        parts = with_progress(tables(predictor, table), table.n_rows, console)
+        rows = write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)
     record = {
         "predictions": out, "model": model, "data": table.name, "rows": rows,
         "columns": predictor.carried + predictor.outputs, "seconds": console.seconds,
@@ -115,6 +109,15 @@ def predict(
         console.finish()
     else:
         console.result(record, f"{out}: predictions for {rows:,} rows")
+
+
+def _check_inputs(data: Data, model: Path, inputs: list[str]) -> None:
+    absent = [name for name in inputs if name not in data.columns]
+    if absent:
+        raise ValueError(
+            f"{data.name}: lacks {len(absent)} column(s) that {model} was fitted on, such as "
+            f"{absent[0]!r}; give a table with all of {', '.join(inputs)}"
+        )
 
 
 def tables(predictor: TablePredictor, data: Data) -> Iterator[Any]:
@@ -146,45 +149,3 @@ def text_columns(model: Any) -> list[str]:
     if sensitive is not None:
         kinds += zip(sensitive.names_, sensitive.kinds_, strict=True)
     return list(dict.fromkeys(name for name, kind in kinds if kind == "categorical"))
-
-
-def _with_names(path: Path, model: Any) -> Any:
-    if not hasattr(model, "predict") or not hasattr(model, "feature_names_in_"):
-        raise ValueError(f"{path}: holds no model of named columns; make one with scalefair fit")
-    return model
-
-
-def _carried(data: Data, keep: Sequence[str]) -> list[str]:
-    if list(keep) == ["all"] and "all" not in data.columns:
-        return data.columns
-    return data.find("--keep", keep)
-
-
-def _check_inputs(data: Data, model: Path, inputs: list[str]) -> None:
-    absent = [name for name in inputs if name not in data.columns]
-    if absent:
-        raise ValueError(
-            f"{data.name}: lacks {len(absent)} column(s) that {model} was fitted on, such as "
-            f"{absent[0]!r}; give a table with all of {', '.join(inputs)}"
-        )
-
-
-def _check_out(out: Path, as_json: bool) -> None:
-    if out == STDOUT:
-        if as_json:
-            raise ValueError("--out - writes the predictions to stdout; leave out --json")
-        return
-    from scalefair.data.sources.files import check_ending
-
-    check_ending(out)
-    check_file(out)
-
-
-def _length(data: Data) -> int | None:
-    return len(data.table) if data.in_memory else data.table.n_rows
-
-
-def _write_predictions(out: Path, parts: Iterator[Any]) -> int:
-    from scalefair.data.sources.files import write_csv, write_tables
-
-    return write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)

@@ -124,13 +124,13 @@ class OneHot(BaseMap):
         codes, known = np.zeros(X.shape[0], dtype=np.int64), np.ones(X.shape[0], dtype=bool)
         for column, categories in enumerate(self.categories_):
             if len(self.codes_[column]):
-                codes, found = _find(self.codes_[column], codes)
-                known &= found
-            digit, found = _find(categories, X[:, column])
+                codes, is_known = _find(self.codes_[column], codes)
+                known &= is_known
+            digit, is_known = _find(categories, X[:, column])
             codes = codes * len(categories) + digit
-            known &= found
-        feature, found = _find(self.codes_[-1], codes)
-        known &= found
+            known &= is_known
+        feature, is_known = _find(self.codes_[-1], codes)
+        known &= is_known
         if self.unknown == "error" and not known.all():
             row = int(np.argmin(known))
             name = _combination_name(_check_feature_names_in(self), X[row])

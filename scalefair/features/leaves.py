@@ -65,9 +65,9 @@ class LeafMap(BaseMap):
 
     def _learn(self, X: Rows, weight: Array) -> None:
         check_ensemble(self.ensemble, X.shape[1])
-        found = self._leaf_numbers(X)
+        numbers = self._leaf_numbers(X)
         grown = _grown_leaves(self.ensemble)
-        seen = found[weight > 0]
+        seen = numbers[weight > 0]
         self.leaves_ = grown or [np.unique(seen[:, tree]) for tree in range(seen.shape[1])]
         ends = np.cumsum([0, *(len(leaves) for leaves in self.leaves_)])
         sizes = [int(leaves[-1]) + 1 for leaves in self.leaves_]

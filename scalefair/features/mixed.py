@@ -87,16 +87,16 @@ def mixed_map(
     at = np.arange(len(rows)) if scale_at is None else scale_at
     if groups is not None:
         rows, weight = with_rare_groups(rows, weight, groups, coded_columns(kernel, categorical))
-    found = kernel
+    unfitted = kernel
     if not hasattr(kernel, "raw"):
         w = np.ones(len(rows)) if weight is None else weight
         most = None if exact else CROSSED * n_components
-        found = _Attributes(rows, w, categorical, at, most).unfitted(
+        unfitted = _Attributes(rows, w, categorical, at, most).unfitted(
             plain_name(kernel), length_scale, name,
             n_components=len(rows) if exact else n_components,
             cutoff=EXACT_CUTOFF if exact else 1e-8, random_state=seed,
         )  # fmt: skip
-    return clone(found).fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
+    return clone(unfitted).fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
 
 
 def coded_columns(kernel: Any, categorical: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -180,12 +180,12 @@ def with_rare_groups(
     """
     all_rows = np.concatenate([rows, groups])
     first = distinct(all_rows[:, coded]).first
-    kept = np.concatenate([np.arange(len(rows)), np.sort(first[first >= len(rows)])])
+    chosen = np.concatenate([np.arange(len(rows)), np.sort(first[first >= len(rows)])])
     # They weigh as an ordinary row does: a weight of 1 would depend on the unit of the weights.
     joined = None
     if weight is not None:
-        joined = np.concatenate([weight, np.full(len(kept) - len(rows), np.mean(weight))])
-    return all_rows[kept], joined
+        joined = np.concatenate([weight, np.full(len(chosen) - len(rows), np.mean(weight))])
+    return all_rows[chosen], joined
 
 
 @dataclass(frozen=True, eq=False)

@@ -224,18 +224,18 @@ class MovingNystroem(Nystroem):
         self.unit_ = standard_deviation(self.landmarks_, np.ones(self.n_raw_))
 
     @property
-    def place(self) -> Array:
+    def hyperparameters(self) -> Array:
         """log θ and the landmarks in units, shape (n_hyper + m·d,)."""
         return np.concatenate([np.log(self.kernel_.theta), (self.landmarks_ / self.unit_).ravel()])
 
-    def moved(self, place: Array) -> Self:
-        """Return a fitted copy at another place."""
+    def with_hyperparameters(self, values: Array) -> Self:
+        """Return a fitted copy with other length scales and landmarks."""
         scales = self.kernel_.theta.size
         other = copy(self)
-        other.landmarks_ = place[scales:].reshape(self.landmarks_.shape) * self.unit_
-        return other.with_length_scale(np.exp(place[:scales]))
+        other.landmarks_ = values[scales:].reshape(self.landmarks_.shape) * self.unit_
+        return other.with_length_scale(np.exp(values[:scales]))
 
-    def settled(self) -> Nystroem:
+    def fixed(self) -> Nystroem:
         """Return the map with its landmarks where they are, as an ordinary one."""
         plain = Nystroem(**self.get_params(deep=False))
         plain.__dict__.update(

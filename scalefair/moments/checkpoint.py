@@ -1,4 +1,4 @@
-"""The sums of a long pass, kept in a file, so that it can go on after a crash."""
+"""The sums of a long pass, written to a file, so that it can go on after a crash."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Checkpoint:
             return Counted(None, np.zeros(2, dtype=np.uint64)), 0
         arrays, values = _files.read(self.path, "checkpoint")
         try:
-            found = FoldMoments(
+            folds = FoldMoments(
                 Moments.of_state(_of_fold(arrays, k), value)
                 for k, value in enumerate(values["folds"])
             )
@@ -131,9 +131,9 @@ class Checkpoint:
             (digest,) = arrays["digest"].astype(np.uint64, casting="safe").reshape(1, 1)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{self.path} holds no valid checkpoint ({error})") from error
-        if len(found) != n_folds or any(fold.key != key for fold in found):
+        if len(folds) != n_folds or any(fold.key != key for fold in folds):
             raise self._other()
-        return Counted(found, np.concatenate([-digest, digest])), next_row
+        return Counted(folds, np.concatenate([-digest, digest])), next_row
 
     def check(self, counted: Counted) -> None:
         """Raise ValueError unless the rows counted before have been read again as they were."""

@@ -67,7 +67,7 @@ class Along:
     Parameters
     ----------
     theta, before : arrays of shape (p, k)
-        f is judged at θ and at before + t(θ − before).
+        f is evaluated at θ and at before + t(θ − before).
     steps : tuple of float
         Lengths t to try, besides 1.
     curved : bool

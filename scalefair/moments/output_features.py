@@ -278,7 +278,7 @@ def cached_rows(source: Any, rows_of: OutputRows, rows: int) -> ArraySource:
 
         return table
 
-    found = source.map(start, rows)
-    x, s, y, weight = np.split(found, [width, width + q, found.shape[1] - 1], axis=1)
+    table_of_all = source.map(start, rows)
+    x, s, y, weight = np.split(table_of_all, [width, width + q, table_of_all.shape[1] - 1], axis=1)
     s, y, weight = (part.astype(np.float64) for part in (s, y, weight))
     return ArraySource(x, s, y, weight[:, 0], n_threads=source.n_threads)

@@ -87,7 +87,7 @@ class StreamedGram:
         return None if self.design.whiten_rows else self.design.phi.linear_
 
     def sampled(self, size: int, seed: int) -> StreamedGram:
-        """Return the same of `size` rows alone, which are held in memory."""
+        """Return the same of `size` rows alone, which are in memory."""
         chunk = self.source.sample(size, seed)
         weight = chunk.n_rows if chunk.weight is None else float(np.sum(chunk.weight))
         source = ArraySource(chunk.x, weight=chunk.weight)

@@ -114,7 +114,7 @@ def least_eta(path: PenaltyPath, unfairness: float) -> float | None:
     """Smallest η beyond which the share stays within the limit; None if there is none."""
     if not path.shares(np.array([0.0]))[0] > unfairness:  # also where the share is undefined
         return 0.0
-    etas = _scan(path)
+    etas = _etas_to_scan(path)
     shares = path.shares(etas)
     # Once f is constant but for rounding, what is left of it at the far end is rounding, too.
     shares[-1] = np.nan if np.isnan(shares).any() else shares[-1]
@@ -136,7 +136,7 @@ def least_eta(path: PenaltyPath, unfairness: float) -> float | None:
     return float(np.exp(root))
 
 
-def _scan(path: PenaltyPath) -> Array:
+def _etas_to_scan(path: PenaltyPath) -> Array:
     """η to try, up to ∞ where the penalty leaves directions free.
 
     Where it reaches every direction, β itself goes to 0 as 1/η, and far out only its rounding
@@ -204,7 +204,7 @@ def check_attainable(quadratic: Quadratic, unfairness: float) -> None:
 
 def not_on_path(path: PenaltyPath, unfairness: float) -> NotAttainableError:
     """Return the error for a limit that no η meets, and that may not be met in another way."""
-    least = float(np.nanmin(path.shares(_scan(path)), initial=np.inf))
+    least = float(np.nanmin(path.shares(_etas_to_scan(path)), initial=np.inf))
     return NotAttainableError(
         f"unfairness={unfairness:g} is not reached by the mean of the process at any eta: the "
         f"least explained share is {least:.6g}; ask for more than that, use penalty='normalized', "

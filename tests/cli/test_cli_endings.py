@@ -67,30 +67,6 @@ def cheap(names, *quick):
     return [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
-@pytest.mark.parametrize("command", cheap(COMMANDS, "frontier"))
-def test_a_wrong_file(folder, tmp_path, command):
-    arguments = renamed(good(command, folder, tmp_path), folder / "nowhere.csv")
-    refused(arguments, "nowhere.csv", "check the path")
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("command", "more", "word"),
-    [
-        ("frontier", ["--sensitive", "sexe"], "did you mean 'sex'?"),
-        pytest.param("fit", ["--drop", "hour"], "did you mean 'hours'?", marks=pytest.mark.slow),
-        pytest.param("predict", ["--keep", "sx"], "did you mean 'sex'?", marks=pytest.mark.slow),
-        pytest.param("audit", ["--truth", "agee"], "did you mean 'age'?", marks=pytest.mark.slow),
-        pytest.param(
-            "moments", ["--target", "payy"], "did you mean 'pay'?", marks=pytest.mark.slow
-        ),
-    ],
-)
-def test_a_wrong_column(folder, tmp_path, command, more, word):
-    refused([*good(command, folder, tmp_path), *more], word)
-    assert os.listdir(tmp_path) == []
-
-
 def without_privilege():
     """Root may read everything; without these two capabilities it may not."""
     for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):

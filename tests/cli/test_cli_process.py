@@ -15,13 +15,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from scalefair import FairRidge, scan_csv
 from scalefair.cli import main
-from scalefair.cli._output import Console, FitProgress
+from scalefair.cli._console import Console, FitProgress
 from tests.cli_tools import ENV, people, run, start, succeed
-
-pytestmark = pytest.mark.processes
 
 FIT = ["--target", "pay", "--sensitive", "sex"]
 LIMIT = 120
@@ -55,6 +54,7 @@ def one_line(err):
     return line
 
 
+@pytest.mark.processes
 def test_from_a_csv_to_predictions(folder, tmp_path):
     own = ["--components", 20, "--out", tmp_path / "m.scalefair", "--json"]
     code, out, err = run("fit", folder / "d.csv", *FIT, *own)
@@ -70,31 +70,7 @@ def test_from_a_csv_to_predictions(folder, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["m.scalefair", "p.csv"]
 
 
-def test_a_judgement_of_a_csv(folder):
-    own = ["--prediction", "pay", "--sensitive", "sex,shift", "--json"]
-    code, out, err = run("audit", folder / "d.csv", *own)
-    assert (code, err) == (0, "")
-    assert json.loads(out)["n_rows"] == 300
-
-
-def test_sums_of_parts_and_a_report(folder, tmp_path):
-    part, more, total = (tmp_path / f"{name}.moments" for name in ("a", "b", "all"))
-    model = folder / "m.scalefair"
-    for step in (
-        ["moments", folder / "d.csv", "--like", model, "--out", part],
-        ["moments", folder / "d.csv", "--like", model, "--out", more],
-        ["merge", part, more, "--out", total],
-        ["fit", "--from-moments", total, "--like", model, "--out", tmp_path / "all.scalefair"],
-        ["frontier", folder / "d.csv", *FIT, "--components", 20, "--out", tmp_path / "report"],
-    ):
-        code, out, err = run(*step, "--json")
-        assert code == 0, err
-        assert isinstance(json.loads(out), dict)
-    assert sorted(os.listdir(tmp_path / "report")) == [
-        "frontier.csv", "model.scalefair", "report.html",
-    ]  # fmt: skip
-
-
+@pytest.mark.processes
 def test_the_installed_script_is_the_same_command():
     script = shutil.which("scalefair", path=os.path.dirname(sys.executable))
     if script is None:
@@ -103,6 +79,7 @@ def test_the_installed_script_is_the_same_command():
     assert all(command in found.stdout for command in main.commands)
 
 
+@pytest.mark.processes
 def test_errors_have_no_traceback_unless_asked_for(folder):
     code, out, err = run("fit", folder / "none.csv", *FIT)
     assert (code, out) == (2, "")
@@ -113,6 +90,7 @@ def test_errors_have_no_traceback_unless_asked_for(folder):
     assert "FileNotFoundError" in err
 
 
+@pytest.mark.processes
 def test_predictions_on_stdout_are_csv_and_a_reader_may_leave(folder, big):
     code, out, err = run("predict", folder / "m.scalefair", folder / "d.csv", "--out", "-")
     assert (code, err) == (0, "")
@@ -126,6 +104,7 @@ def test_predictions_on_stdout_are_csv_and_a_reader_may_leave(folder, big):
     assert process.returncode == 141
 
 
+@pytest.mark.processes
 def test_a_reader_that_left_before_the_only_line(folder):
     read, write = os.pipe()
     os.close(read)
@@ -134,6 +113,7 @@ def test_a_reader_that_left_before_the_only_line(folder):
     assert (code, err) == (141, "")
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_stdout_is_an_error(folder):
     for arguments in (
@@ -148,6 +128,7 @@ def test_a_full_stdout_is_an_error(folder):
         )
 
 
+@pytest.mark.processes
 def test_a_full_disk_leaves_nothing_behind(folder, big, tmp_path):
     """A limit on the size of files stands for the disk."""
 
@@ -164,6 +145,7 @@ def test_a_full_disk_leaves_nothing_behind(folder, big, tmp_path):
         assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kept", ["nothing", "old"])
 def test_an_interrupt_leaves_no_half_written_file(folder, big, tmp_path, kept):
     out = tmp_path / "p.parquet"
@@ -182,6 +164,7 @@ def test_an_interrupt_leaves_no_half_written_file(folder, big, tmp_path, kept):
     assert kept == "nothing" or out.read_text() == "old"
 
 
+@pytest.mark.processes
 def test_a_dead_scheduler_is_told_within_its_ten_seconds(folder):
     begin = time.monotonic()
     own = ["--scheduler", "tcp://127.0.0.1:9", "--out", folder / "never"]
@@ -192,14 +175,23 @@ def test_a_dead_scheduler_is_told_within_its_ten_seconds(folder):
     assert not (folder / "never").exists()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def complete(**asked):
+    """What a shell gets that asks, in this process."""
+    result = CliRunner().invoke(main, [], env={"_SCALEFAIR_COMPLETE": "bash_complete", **asked})
+    assert result.exit_code == 0
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [pytest.param("bash", marks=pytest.mark.processes), "zsh", "fish"],  # asks its version
+)
 def test_completion_prints_a_script(shell):
     if shell == "bash" and shutil.which("bash") is None:
         pytest.skip("no bash")
-    code, out, _ = run(env={**ENV, "_SCALEFAIR_COMPLETE": f"{shell}_source"})
-    assert code == 0
-    assert "_SCALEFAIR_COMPLETE" in out
-    assert "scalefair" in out
+    script = complete(_SCALEFAIR_COMPLETE=f"{shell}_source")
+    assert "_SCALEFAIR_COMPLETE" in script
+    assert "scalefair" in script
 
 
 @pytest.mark.parametrize(
@@ -208,15 +200,13 @@ def test_completion_prints_a_script(shell):
         ("scalefair au", ["audit"]),
         ("scalefair fit {data} --target pa", ["pay"]),
         ("scalefair fit {data} --target pay --sensitive sex,s", ["sex,sex", "sex,shift"]),
+        ("scalefair fit nowhere.csv --target pa", []),
     ],
 )
 def test_completion_knows_commands_and_columns(folder, words, found):
     words = words.format(data=folder / "d.csv")
-    count = len(words.split()) - 1
-    asked = {"_SCALEFAIR_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
-    code, out, _ = run(env={**ENV, **asked})
-    assert code == 0
-    assert [line.split(",", 1)[1] for line in out.splitlines()] == found
+    out = complete(COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
+    assert [line.split(",", 1)[1] for line in out.split()] == found
 
 
 class Terminal(StringIO):
@@ -233,13 +223,14 @@ def test_progress_goes_to_a_terminal_only(monkeypatch, quiet, shown):
         console = Console(quiet=quiet)
         console("predicting")
         console.update(1, 4, "rows")
-        console.update(2, 4, "rows")  # too soon after the last one
+        console.update(2, 4, "rows")
+        console.update(1, None, "tasks")  # another pass, of unknown length
         console.note("a note")
         console.finish()
         text = stderr.getvalue()
         assert ("predicting" in text) == (shown and stderr.isatty())
-        assert ("[#####...............]  25% of 4 rows" in text) == (shown and stderr.isatty())
-        assert "50%" not in text
+        for words in ("rows", "1/4", "2/4", "tasks"):
+            assert (words in text) == (shown and stderr.isatty())
         assert ("scalefair: note: a note\n" in text) == shown
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scalefair.cli import main
-from scalefair.cli._group import remedied
+from scalefair.cli._console import remedied
 from scalefair.errors import CellError, DelimiterError, InputError, UselessColumnError
 from tests.cli_tools import people, refuse, succeed
 
@@ -61,9 +61,12 @@ def folder(tmp_path_factory):
         ("fit d.csv --target pay --sensitive sex --delimiter ;", "give --delimiter ','"),
         ("fit tabs.csv --target pay --sensitive sex", "give --delimiter $'\\t'"),
         ("fit d.csv --target job --sensitive sex --kind regression", "is text; expected numbers"),
-        ("fit d.csv --target pay --sensitive sex --out empty", "--out empty: is a folder"),
+        (
+            "fit d.csv --target pay --sensitive sex --out empty",
+            "Path 'empty' is a directory",
+        ),
         ("fit d.csv --target pay --sensitive sex --out no/m", "there is no folder"),
-        ("fit d.csv --target pay --sensitive sex --out /dev/null", "is no regular file"),
+        ("fit d.csv --target pay --sensitive sex --out /dev/null", "/dev/null is no regular file"),
         ("fit --scheduler tcp://127.0.0.1:9 --out x", "no dask scheduler answered"),
         ("predict nowhere.scalefair d.csv", "nowhere.scalefair: No such file or directory; check"),
         ("predict notes.txt d.csv", "notes.txt is damaged or no scalefair file"),

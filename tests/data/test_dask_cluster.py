@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -54,7 +55,8 @@ def start(tmp_path):
     yield start
     for thing in reversed(opened):
         thing.close()
-    # A client that failed stays dask's scheduler, which would be that of the tests to come.
+    # A client that failed stays dask's scheduler, or makes its forerunner that when it is deleted.
+    gc.collect()
     dask.config.config.pop("scheduler", None)
 
 

@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from scalefair import FairKernelRidge
+from tests.errors import refused
 from tests.estimators.test_base import fair, problem, table
 
 
@@ -33,7 +34,7 @@ def test_nan_is_named():
     def answer(rows):
         return np.where(np.arange(len(rows)) == 3, np.nan, rows[:, 0])
 
-    with pytest.raises(ValueError, match=r"Says\) predicts NaN or infinity in 1 of .* row 3"):
+    with refused("Says", "in 1 of", "row 3"):
         fair(eta=1.0, base_estimator=Says(answer)).fit(X, y)
 
 
@@ -42,52 +43,52 @@ def test_a_constant_is_named(base):
     X, y = problem()
     if isinstance(base, DecisionTreeRegressor):
         base.set_params(min_samples_leaf=500)
-    with pytest.raises(ValueError, match=f"{type(base).__name__}.*same value.*adds nothing"):
+    with refused(type(base).__name__):
         fair(eta=1.0, base_estimator=base).fit(X, y)
 
 
 def test_a_wrong_number_of_predictions_is_named():
     X, y = problem()
-    with pytest.raises(ValueError, match="predicts 2 values for"):
+    with refused("2 values"):
         fair(eta=1.0, base_estimator=Says(lambda rows: rows[:2, 0])).fit(X, y)
 
 
 def test_text_is_named():
     X, y = problem()
-    with pytest.raises(ValueError, match=r"Says\) predicts text or objects such as .*yes"):
+    with refused("Says", "yes"):
         fair(eta=1.0, base_estimator=Says(lambda rows: np.full(len(rows), "yes"))).fit(X, y)
 
 
 def test_a_frozen_model_that_is_not_fitted_is_named():
     X, y = problem()
-    with pytest.raises(ValueError, match=r"FrozenEstimator\).*not fitted yet"):
+    with refused("FrozenEstimator"):
         fair(eta=1.0, base_estimator=FrozenEstimator(LinearRegression())).fit(X, y)
 
 
 def test_wrong_columns_are_named():
     X, y = problem()
     fitted = LinearRegression().fit(X[:, :2], y)
-    with pytest.raises(ValueError, match=r"LinearRegression.*cannot predict.*2 features"):
+    with refused("LinearRegression", "2 features"):
         fair(eta=1.0, base_estimator=fitted).fit(X, y)
 
 
 def test_a_model_that_cannot_be_fitted_is_named():
     X, y = table()
-    with pytest.raises(ValueError, match=r"LinearRegression.*cannot be fitted on .* rows"):
+    with refused("LinearRegression"):
         fair(eta=1.0, base_estimator=LinearRegression(), sensitive_columns=["group"]).fit(X, y)
 
 
 @pytest.mark.parametrize("base", [StandardScaler(), LinearRegression, "trees", 3])
 def test_what_cannot_predict_is_named(base):
     X, y = problem()
-    with pytest.raises(TypeError, match=r"base_estimator=.*cannot predict"):
+    with refused("base_estimator=", error=TypeError):
         fair(eta=1.0, base_estimator=base).fit(X, y)
 
 
 def test_an_exact_fit_has_no_explicit_features():
     X, y = problem(50)
     model = FairKernelRidge(feature_map="exact", base_estimator=LinearRegression(), eta=1.0)
-    with pytest.raises(ValueError, match=r"explicit features.*nystroem"):
+    with refused("nystroem"):
         model.fit(X, y, sensitive_features=X[:, 4])
 
 
@@ -101,5 +102,5 @@ def test_an_exact_fit_has_no_explicit_features():
 )
 def test_parameters_are_checked(name, value, error):
     X, y = problem(50)
-    with pytest.raises(error, match=name):
+    with refused(name, error=error):
         fair(eta=1.0, **{name: value}).fit(X, y)

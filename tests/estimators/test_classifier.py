@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 import scalefair
 from scalefair import FairKernelClassifier
 from scalefair.losses import Logistic, Loss, Multinomial
+from tests.errors import named, refused
 
 N = 400
 
@@ -181,15 +182,13 @@ def test_the_path_meets_its_fits_and_picks():
     chosen = path.at(unfairness=table_["explained_share"][2])
     assert chosen.eta_ == 1.0
     assert fit.path(X, y, sensitive_features=s).etas[-1] == np.inf
-    with pytest.raises(
-        ValueError, match="no fit of the path is within the limit, the least share is"
-    ):
+    with refused("least share"):
         fit.path(X, y, [0.0], sensitive_features=s).at(unfairness=0.0)
-    with pytest.raises(ValueError, match=r"eta=3\.0 is not on the path"):
+    with refused("eta=3.0"):
         path.at(eta=3.0)
-    with pytest.raises(ValueError, match="give eta alone"):
+    with refused("eta"):
         path.at(alpha=1.0, eta=1.0)
-    with pytest.raises(ValueError, match=r"class 7.*did not know"):
+    with refused("class 7"):
         fit.path(X, np.where(y == 0, 7, y), [0.0], sensitive_features=s)
 
 
@@ -250,54 +249,44 @@ def test_a_loss_of_ones_own_is_minimised():
 
 
 @pytest.mark.parametrize(
-    ("parameters", "words"),
+    ("parameters", "error"),
     [
-        ({"loss": "hinge"}, r"loss='hinge' is unknown; choose one of logistic, multinomial"),
-        ({"class_weight": "even"}, r"class_weight='even'.*'balanced'"),
-        ({"class_weight": {7: 1.0}}, r"class 7, but the classes are \[0, 1\]"),
-        ({"class_weight": {0: -1.0, 1: 1.0}}, "positive, finite"),
-        ({"tol": -1.0}, "tol=-1.0 is out of range"),
-        ({"eta": 1.0, "unfairness": 0.1}, "both given"),
+        ({"loss": "hinge"}, ValueError),
+        ({"class_weight": "even"}, ValueError),
+        ({"class_weight": {0: -1.0, 1: 1.0}}, ValueError),
+        ({"tol": -1.0}, ValueError),
+        ({"eta": 1.0, "unfairness": 0.1}, ValueError),
+        ({"loss": 3}, TypeError),
+        ({"loss": Logistic}, TypeError),
+        ({"class_weight": 3}, TypeError),
+        ({"max_iter": 1.5}, TypeError),
     ],
 )
-def test_bad_parameters_are_named(parameters, words):
+def test_bad_parameters_are_named(parameters, error):
     X, y, s = table()
-    with pytest.raises(ValueError, match=words):
-        model(**parameters).fit(X, y, sensitive_features=s)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"loss": 3}, "loss=3 is no loss.*subclass"),
-        ({"loss": Logistic}, "is no loss"),
-        ({"class_weight": 3}, "class_weight=3 is a int"),
-        ({"max_iter": 1.5}, "max_iter=1.5 is a float"),
-    ],
-)
-def test_parameters_of_a_wrong_type_are_named(parameters, words):
-    X, y, s = table()
-    with pytest.raises(TypeError, match=words):
+    with refused(*named(parameters), error=error):
         model(**parameters).fit(X, y, sensitive_features=s)
 
 
 def test_bad_labels_are_named():
     X, y, s = table()
-    with pytest.raises(ValueError, match=r"one class only \(1\)"):
+    with refused("class_weight", "class 7", [0, 1]):
+        model(class_weight={7: 1.0}).fit(X, y, sensitive_features=s)
+    with refused("one class", "(1)"):
         model(eta=0).fit(X, np.ones(N, int))
-    with pytest.raises(ValueError, match=r"one class only.*positive weight"):
+    with refused("one class"):
         model(eta=0).fit(X, y, sample_weight=(y == 0).astype(float))
-    with pytest.raises(ValueError, match=r"3 classes.*Logistic loss is for 2.*multinomial"):
+    with refused("3 classes", "multinomial"):
         model(eta=0, loss=Logistic()).fit(X, table(3)[1])
-    with pytest.raises(ValueError, match=r"2 classes.*Multinomial loss is for 3"):
+    with refused("2 classes", "Multinomial"):
         model(eta=0, loss=Multinomial(3)).fit(X, y)
-    with pytest.raises(ValueError, match="continuous"):
+    with refused("continuous"):
         model(eta=0).fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="zero for every row"):
+    with refused("sample_weight"):
         model(eta=0).fit(X, y, sample_weight=np.zeros(N))
-    with pytest.raises(ValueError, match=r"sensitive_features=s.*sensitive_columns"):
+    with refused("sensitive_features=s", "sensitive_columns"):
         model().fit(X, y)
-    with pytest.raises(ValueError, match="explain at least a share of"):
+    with refused("unfairness=0.001"):
         model(unfairness=1e-3, feature_map="linear").fit(X[:, :1], y, sensitive_features=s)
 
 
@@ -305,7 +294,7 @@ def test_a_fit_that_fails_leaves_the_last_one_alone():
     X, y, s = table()
     fit = model(eta=1.0).fit(X, y, sensitive_features=s)
     before = fit.predict_proba(X)
-    with pytest.raises(ValueError, match="one class"):
+    with refused("one class"):
         fit.fit(X, np.zeros(N), sensitive_features=s)
     assert (fit.predict_proba(X) == before).all()
 

@@ -15,6 +15,7 @@ from scalefair import (
     scan_csv,
     scan_parquet,
 )
+from tests.errors import refused
 
 N = 300
 LABELS = {"text": ["low", "mid", "top"], "integers": [3, 5, 9], "two": ["no", "yes"]}
@@ -153,10 +154,10 @@ def test_the_path_of_a_stream():
 def test_missing_labels_of_a_stream_are_named():
     X, y = table()
     y[3] = None
-    with pytest.raises(ValueError, match=r"y is missing or infinite in 1 row"):
+    with refused("y", "1 row"):
         model().fit(*as_dask(X, y))
     one = pd.Series(np.zeros(N), name="label")
-    with pytest.raises(ValueError, match="one class only"):
+    with refused("one class"):
         model().fit(*as_dask(X, one))
 
 
@@ -174,5 +175,5 @@ def test_counts_from_dask_and_files(tmp_path):
     assert isinstance(fit.predict(as_dask(X, y)[0]), da.Array)
     bad = y.copy()
     bad[250] = -2
-    with pytest.raises(ValueError, match=r"-2\.0.*Poisson"):
+    with refused("-2.0", "Poisson"):
         FairKernelRegressor(loss="poisson", **settings).fit(*as_dask(X, bad))

@@ -28,6 +28,7 @@ from scalefair.measures import group_gaps
 from scalefair.moments import accumulate
 from scalefair.penalties import PENALTIES, normalized
 from scalefair.penalties.share import held_out_shares
+from tests.errors import refused
 
 SIZE = {"n_components": 30, "random_state": 0}
 
@@ -246,11 +247,11 @@ def test_batches_add_up_files_keep_and_keys_tell_controls_apart(tmp_path):
     np.testing.assert_array_equal(again.predict(x), model.predict(x))
     assert again.collect(x, y, sensitive_features=s, control_features=c).key == more.key
     plain = FairKernelRidge(eta=2.0, **SIZE).fit(x, y, sensitive_features=s)
-    with pytest.raises(ValueError, match="blocks"):
+    with refused():
         plain.moments_ + more
     renamed = np.where(first[3] == "a", "z", "b")
     other = fitted(FairKernelRidge(eta=2.0, **SIZE), (*first[:3], renamed))
-    with pytest.raises(ValueError, match="settings: control"):
+    with refused("control"):
         other.moments_ + more
 
 
@@ -296,29 +297,29 @@ def test_metadata_routing():
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "words"),
+    ("change", "error", "named"),
     [
-        ({"control_features": "age"}, TypeError, "control_features='age' is a str"),
-        ({"control_features": np.ones(5)}, ValueError, "control_features has 5 rows but X has 200"),
-        ({"control_features": np.ones(200)}, ValueError, "control column 's0' is 1.0 in every row"),
-        ({"control_features": np.empty((200, 0))}, ValueError, "control_features has no columns"),
-        ({"sensitive_features": None, "eta": 0.0}, ValueError, "without sensitive attributes"),
+        ({"control_features": "age"}, TypeError, ["control_features='age'"]),
+        ({"control_features": np.ones(5)}, ValueError, ["control_features", "5", "200"]),
+        ({"control_features": np.ones(200)}, ValueError, ["'s0'", "1.0"]),
+        ({"control_features": np.empty((200, 0))}, ValueError, ["control_features"]),
+        ({"sensitive_features": None, "eta": 0.0}, ValueError, ["sensitive"]),
         (
             {"control_features": np.char.add(*problem(200)[2:])},
             ValueError,
-            "tell the sensitive attributes of every row",
+            ["sensitive"],
         ),
         (
             {"control_features": np.r_[np.nan, np.arange(199.0)]},
             ValueError,
-            r"control column 's0' has 1 missing value",
+            ["'s0'", "1 missing"],
         ),
     ],
 )
-def test_bad_controls(change, error, words):
+def test_bad_controls(change, error, named):
     x, y, s, c = problem(200)
     given = {"sensitive_features": s, "control_features": c} | change
-    with pytest.raises(error, match=words):
+    with refused(*named, error=error):
         FairRidge(eta=given.pop("eta", 1.0)).fit(x, y, **given)
 
 
@@ -326,7 +327,7 @@ def test_later_batches_need_the_control_too():
     parts = problem(200)
     x, y, s, _ = parts
     model = fitted(FairRidge(), parts)
-    with pytest.raises(ValueError, match="control_features must be given to every partial_fit"):
+    with refused("control_features", "partial_fit"):
         model.partial_fit(x, y, sensitive_features=s)
 
 

@@ -19,6 +19,7 @@ from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.kernels import RBF, Laplace
 from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, RandomFourier
 from tests import naive
+from tests.errors import refused
 
 ESTIMATORS = {
     "linear": FairRidge(random_state=0),
@@ -143,7 +144,7 @@ def test_hidden_columns_are_not_used(name):
     naive.close(expected, predictions(name, X, y, sensitive_features=groups), 1e-9)
     for other in (np.roll(groups, 1), "never seen", None):
         np.testing.assert_array_equal(hidden.predict(frame.assign(sex=other)), expected)
-    with pytest.raises(ValueError, match=r"X has 1 value.* in column 'b' .*NaN or infinite; fill"):
+    with refused("X has 1 value", "'b'"):
         hidden.predict(frame.assign(b=np.where(np.arange(60) == 3, np.nan, X[:, 1])))
     seen = clone(ESTIMATORS[name]).set_params(sensitive_columns=["sex"]).fit(frame, y)
     changed = seen.predict(frame.assign(sex=np.roll(groups, 1)))
@@ -159,7 +160,7 @@ def test_batches_of_tables_with_hidden_columns_add_up():
         hidden.partial_fit(frame[start:stop], y[start:stop])
     naive.close(hidden.coef_, whole.coef_, 1e-10)
     kept = hidden.moments_
-    with pytest.raises(ValueError, match=r"X has 60 value.* in column 'a' .*NaN or infinite"):
+    with refused("X has 60 value", "'a'"):
         hidden.partial_fit(frame.assign(a=np.nan), y)
     assert hidden.moments_ is kept
     mixed, target = mixed_frame()
@@ -174,9 +175,9 @@ def test_a_level_of_s_that_was_never_seen_is_an_error_where_s_is_used(name):
     X, y, _, groups = rows()
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(sex=groups)
     seen = clone(ESTIMATORS[name]).set_params(sensitive_columns=["sex"]).fit(frame, y)
-    with pytest.raises(ValueError, match=r"'sex' has the value 'z'.*expected one of f, m, x"):
+    with refused("'sex'", "'z'", "f, m, x"):
         seen.predict(frame.assign(sex="z"))
-    with pytest.raises(ValueError, match=r"sensitive column 'sex' has 60 missing"):
+    with refused("'sex'", "60 missing"):
         seen.predict(frame.assign(sex=None))
 
 
@@ -337,7 +338,7 @@ def test_searches_and_scores_route_the_sensitive_features():
         params={"sensitive_features": groups, "sample_weight": weight},
     )["test_score"]  # fmt: skip
     assert np.isfinite(scores).all()
-    with pytest.raises(ValueError, match="silently unfair"):
+    with refused("sensitive_features"):
         cross_validate(clone(model), X, y, cv=3, error_score="raise")
 
 

@@ -11,6 +11,7 @@ from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.estimators._folds import balanced_fold
 from scalefair.maps import OneHot
 from tests import naive
+from tests.errors import refused
 
 ALPHAS = [1e-3, 1e-1, 3.0]
 ETAS = [0.0, 1.0, 30.0, np.inf]
@@ -207,32 +208,32 @@ def test_what_no_fold_can_judge_is_refused():
     rare = np.where(tiny == 3, ["a", "b", "c", "d"] * 15, groups)
     model = FairKernelRidgeCV(feature_map="linear", cv=PredefinedSplit(tiny), unfairness=0.3)
     # Four rows of four groups: everything is explained, whatever the predictions are.
-    with pytest.raises(ValueError, match=r"fold 3 of cv is too small .* use fewer folds"):
+    with refused("fold 3", "cv"):
         model.fit(X, y, sensitive_features=rare)
     assert not hasattr(model, "coef_")
 
 
 @pytest.mark.parametrize(
-    ("cv", "match"),
+    "cv",
     [
-        (1, "cv=1 is too small; give at least 2"),
-        (61, "cv=61 makes more folds than there are rows"),
-        (ShuffleSplit(3, random_state=0), "cv=ShuffleSplit.*(tests some rows twice|leaves rows)"),
-        (TimeSeriesSplit(3), "cv=TimeSeriesSplit.*leaves rows out of training"),
-        ([(np.arange(30), np.arange(30, 60))], "(?s)cv=.*makes 1 fold.*at least 2"),
-        ("five", "cv"),
+        1,
+        61,
+        ShuffleSplit(3, random_state=0),
+        TimeSeriesSplit(3),
+        [(np.arange(30), np.arange(30, 60))],
+        "five",
     ],
 )
-def test_folds_that_moments_cannot_have(cv, match):
+def test_folds_that_moments_cannot_have(cv):
     X, y, groups = rows()
-    with pytest.raises(ValueError, match=match):
+    with refused("cv" if isinstance(cv, str) else f"cv={cv!r}"):
         FairKernelRidgeCV(cv=cv).fit(X, y, sensitive_features=groups)
 
 
 def test_a_fold_without_weight_is_refused():
     X, y, groups = rows()
     weight = np.repeat([0.0, 1.0], 30)
-    with pytest.raises(ValueError, match=r"(?s)cv=.*sample_weight is zero for every row"):
+    with refused("cv=", "sample_weight"):
         FairKernelRidgeCV(cv=KFold(2)).fit(X, y, sensitive_features=groups, sample_weight=weight)
 
 
@@ -313,7 +314,7 @@ def test_the_front_and_the_selection_of_a_path():
         assert np.mean((y - fit.predict(data)) ** 2) <= table[
             table.explained_share <= limit
         ].mse.min() * (1 + 1e-9)
-    with pytest.raises(ValueError, match=r"unfairness=1\.5"):
+    with refused("unfairness=1.5"):
         path.at(unfairness=1.5)
     for wrong in (
         {},
@@ -321,9 +322,9 @@ def test_the_front_and_the_selection_of_a_path():
         {"unfairness": 0.1, "eta": 1.0},
         {"alpha": 1, "unfairness": 0},
     ):
-        with pytest.raises(ValueError, match=r"give either unfairness=.* or eta="):
+        with refused("unfairness=", "eta="):
             path.at(**wrong)
-    with pytest.raises(ValueError, match=r"alpha is missing, and the path has 3"):
+    with refused("alpha", "3"):
         path.at(eta=1.0)
     assert "<table" in path._repr_html_()
 
@@ -349,12 +350,12 @@ def test_paths_without_sensitive_attributes_or_moments():
         lambda: path.at(unfairness=0.1),
         lambda: model.set_params(eta=3.0).partial_fit(X, y),
     ):
-        with pytest.raises(ValueError, match="sensitive attributes are missing"):
+        with refused("sensitive_features"):
             ask()
     cv = FairKernelRidgeCV(etas=[0]).fit(X, y)
     assert np.isnan([cv.explained_share_, cv.explained_share_cv_]).all()
     dense = FairKernelRidge(feature_map="exact").fit(X, y, sensitive_features=groups)
-    with pytest.raises(ValueError, match=r"feature_map='exact'.*feature_map='nystroem'"):
+    with refused("feature_map='exact'", "feature_map='nystroem'"):
         dense.path()
-    with pytest.raises(ValueError, match=r"alphas=.*finite non-negative"):
+    with refused("alphas="):
         fitted("linear")[0].path(alphas=[np.inf])

@@ -7,6 +7,7 @@ import pytest
 
 from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge, Moments
 from scalefair.datasets import make_biased_income
+from tests.errors import refused
 
 
 def part(pay, rows):
@@ -59,9 +60,9 @@ def test_other_settings_refuse_to_merge_and_are_named(pay, other, name):
     one = model().fit(*data, **own)
     two = model(**other).fit(*data, **own)
     if one.moments_.blocks == two.moments_.blocks:
-        with pytest.raises(ValueError, match=f"{name}.* differ"):
+        with refused(name):
             one.moments_ + two.moments_
-    with pytest.raises(ValueError, match="cannot add moments"):
+    with refused():
         one.solve_from(two.moments_)
     assert one.moments_.n_rows == 900
 
@@ -71,7 +72,7 @@ def test_another_encoding_refuses_to_merge(pay):
     one = FairRidge(eta=1.0, random_state=0).fit(*data, **own)
     scaled = data[0].assign(age=2.0 * data[0]["age"])
     two = FairRidge(eta=1.0, random_state=0).fit(scaled, data[1], **own)
-    with pytest.raises(ValueError, match=r"different settings: .*encoding"):
+    with refused("encoding"):
         one.moments_ + two.moments_
 
 
@@ -85,7 +86,7 @@ def test_equal_fits_have_equal_keys(pay):
 def test_the_exact_mode_has_no_moments(pay):
     data, own = part(pay, slice(0, 60))
     exact = FairKernelRidge(feature_map="exact", eta=1.0).fit(*data, **own)
-    with pytest.raises(ValueError, match="collect needs moments"):
+    with refused("collect"):
         exact.collect(*data, **own)
 
 

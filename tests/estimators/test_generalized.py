@@ -9,6 +9,7 @@ from sklearn.linear_model import GammaRegressor, PoissonRegressor
 import scalefair
 from scalefair import FairKernelRegressor, FairKernelRidge
 from scalefair.losses import Gamma, Huber, Multinomial, Poisson, Quantile
+from tests.errors import refused
 
 N = 400
 NAMES = ["squared", "poisson", "gamma", "huber", "quantile"]
@@ -150,23 +151,23 @@ def test_the_path_is_monotone_and_warm():
     assert (np.diff(path.table["loss"]) > -1e-12).all()
     assert path.table["explained_share"].iloc[-1] < 1e-15
     assert path.table["passes"].iloc[1:-1].max() <= 5
-    with pytest.raises(ValueError, match=r"sensitive_features=s"):
+    with refused("sensitive_features=s"):
         FairKernelRegressor(eta=0).fit(X, y).path(X, y, [0.0])
 
 
 @pytest.mark.parametrize(
-    ("loss", "y", "words"),
+    ("loss", "y", "named"),
     [
-        ("poisson", -1.0, r"y has 1 value\(s\) such as -1\.0 outside.*Poisson loss.*≥ 0"),
-        (Poisson(), np.nan, "NaN"),
-        ("gamma", 0.0, r"Gamma loss.*> 0; use the poisson"),
-        (Gamma(), -3.0, "Gamma loss"),
+        ("poisson", -1.0, ["y has 1 value", "-1.0", "Poisson"]),
+        (Poisson(), np.nan, ["y", "NaN"]),
+        ("gamma", 0.0, ["y has 1 value", "0.0", "Gamma"]),
+        (Gamma(), -3.0, ["y has 1 value", "-3.0", "Gamma"]),
     ],
 )
-def test_targets_outside_the_domain_are_named(loss, y, words):
+def test_targets_outside_the_domain_are_named(loss, y, named):
     X, target, s = table("gamma")
     target[7] = y
-    with pytest.raises(ValueError, match=words):
+    with refused(*named):
         FairKernelRegressor(loss=loss).fit(X, target, sensitive_features=s)
 
 
@@ -186,17 +187,17 @@ def test_targets_that_do_not_count_may_be_anything():
 def test_bad_input_is_named():
     X, y, s = table("huber")
     fit = FairKernelRegressor(n_components=10)
-    with pytest.raises(ValueError, match=r"y has 2 columns.*one target at a time"):
+    with refused("y has 2 columns"):
         fit.fit(X, np.column_stack([y, y]), sensitive_features=s)
-    with pytest.raises(ValueError, match=r"y has 1 columns.*Multinomial loss is for 3"):
+    with refused("y has 1 columns", "Multinomial"):
         FairKernelRegressor(loss=Multinomial(3)).fit(X, y, sensitive_features=s)
-    with pytest.raises(ValueError, match=r"loss='logistic' is unknown.*poisson"):
+    with refused("loss='logistic'", "poisson"):
         FairKernelRegressor(loss="logistic").fit(X, y, sensitive_features=s)
-    with pytest.raises(ValueError, match=r"level=2\.0"):
+    with refused("level=2.0"):
         FairKernelRegressor(loss=Quantile(2.0)).fit(X, y, sensitive_features=s)
-    with pytest.raises(ValueError, match="zero for every row"):
+    with refused("sample_weight"):
         fit.fit(X, y, sensitive_features=s, sample_weight=np.zeros(N))
     with pytest.warns(DataConversionWarning):
         fit.fit(X, y[:, None], sensitive_features=s)
-    with pytest.raises(ValueError, match=r"sensitive_features=s.*sensitive_columns"):
+    with refused("sensitive_features=s", "sensitive_columns"):
         fit.fit(X, y)

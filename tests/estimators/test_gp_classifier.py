@@ -11,6 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from scalefair import FairGPClassifier, FairKernelClassifier
 from scalefair.maps import Nystroem
+from tests.errors import named, refused
 from tests.naive import close
 
 AMPLITUDE, ARD = 1.6, (0.7, 1.1, 2.0)
@@ -265,40 +266,40 @@ def test_rare_classes_do_not_break_it():
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
+    "params",
     [
-        ({"amplitude": -1.0}, "amplitude=-1.0"),
-        ({"amplitude": "best"}, "amplitude='best' is unknown; choose one of optimize"),
-        ({"amplitude_bounds": (2.0, 1.0)}, "amplitude_bounds=.*must be two positive numbers"),
-        ({"penalty": "nocco"}, "penalty='nocco' is unknown; choose one of normalized, hsic"),
-        ({"optimizer": "adam"}, "optimizer='adam' is unknown"),
-        ({"eta": 1.0, "unfairness": 0.1}, "both given"),
-        ({"unfairness": 1.5}, "unfairness=1.5"),
-        ({"n_restarts": -1}, "n_restarts=-1"),
+        {"amplitude": -1.0},
+        {"amplitude": "best"},
+        {"amplitude_bounds": (2.0, 1.0)},
+        {"penalty": "nocco"},
+        {"optimizer": "adam"},
+        {"eta": 1.0, "unfairness": 0.1},
+        {"unfairness": 1.5},
+        {"n_restarts": -1},
     ],
 )
-def test_bad_parameters(params, message):
+def test_bad_parameters(params):
     X, s, y = problem()
-    with pytest.raises(ValueError, match=message):
+    with refused(*named(params), error=ValueError):
         FairGPClassifier(**params).fit(X, y, sensitive_features=s)
 
 
 def test_bad_labels_and_weights():
     X, s, y = problem()
-    with pytest.raises(ValueError, match="one class only"):
+    with refused("one class"):
         given(eta=0).fit(X, np.ones(60))
-    with pytest.raises(ValueError, match="one class only"):
+    with refused("one class"):
         given(eta=0).fit(X, y, sample_weight=y.astype(float))
-    with pytest.raises(ValueError, match="zero for every row"):
+    with refused("sample_weight"):
         given(eta=0).fit(X, y, sample_weight=np.zeros(60))
-    with pytest.raises(ValueError, match="sensitive attributes are missing"):
+    with refused("sensitive_features"):
         given().fit(X, y)
-    with pytest.raises(ValueError, match="Unknown label type"):
+    with refused("label"):
         given(eta=0).fit(X, s)
     model = given(eta=0).fit(X, y)
-    with pytest.raises(ValueError, match="must be 4 finite numbers: 3 log length scales, then log"):
+    with refused("4 finite numbers"):
         model.log_marginal_likelihood([0.0])
-    with pytest.raises(ValueError, match="one class only"):
+    with refused("one class"):
         model.fit(X, np.ones(60))
     assert model.predict(X).shape == (60,)  # as before the failed fit
 

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import scalefair
 from scalefair import FairGPClassifier
+from tests.errors import refused
 from tests.estimators.test_classifier_streams import CONTAINERS, LABELS, as_dask, table
 from tests.estimators.test_gp_classifier import problem
 from tests.naive import close
@@ -85,7 +86,7 @@ def test_saved_and_pickled_models_predict_the_same(kind, feature_map, tmp_path):
         np.testing.assert_array_equal(back.predict(X), model.predict(X))
         np.testing.assert_array_equal(back.predict_proba(X), model.predict_proba(X))
         assert back.log_marginal_likelihood() == model.log_marginal_likelihood_value_
-        with pytest.raises(ValueError, match="need the training rows"):
+        with refused("rows"):
             back.log_marginal_likelihood(model.theta_ + 0.1)
         assert repr(back) == repr(model)
 

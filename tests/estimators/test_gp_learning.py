@@ -17,6 +17,7 @@ from scalefair.features.nystroem import MovingNystroem
 from scalefair.maps import Nystroem, RandomFourier
 from scalefair.solve.gp.search import maximise
 from tests import naive
+from tests.errors import named, refused
 from tests.estimators.test_gp import ARD, PENALTIES, given, problem
 from tests.naive import close
 from tests.solve.test_gaussian import central
@@ -61,7 +62,7 @@ def test_the_gradient_in_the_landmarks_equals_central_differences(kernel):
     model = learner(feature_map=phi, eta=2.0, max_iter=1, noise=0.3, amplitude=1.2)
     with warnings.catch_warnings(action="ignore"):
         evidence = model.fit(X, y, sensitive_features=s)._evidence
-    place = phi.place + 0.05
+    place = phi.hyperparameters + 0.05
     _, found, _ = evidence(place, 2.0)
     expected = central(lambda at: evidence(at, 2.0)[0], place, step=1e-3)
     assert found.shape == (3 + 15,)
@@ -70,7 +71,7 @@ def test_the_gradient_in_the_landmarks_equals_central_differences(kernel):
 
 def test_point_gradient_of_kernels_that_have_none():
     X, _, y = problem(30)
-    with pytest.raises(ValueError, match="no gradient in its points"):
+    with refused("Laplace"):
         learner(kernel="laplace", learn_landmarks=True, eta=0).fit(X, y)
 
 
@@ -187,7 +188,7 @@ def test_a_limit_that_is_kept_anyway_and_one_out_of_reach():
     loose = learner(unfairness=1.0).fit(X, y, sensitive_features=s)
     assert loose.eta_ == 0
     close(loose.predict(X), learner(eta=0).fit(X, y).predict(X), 1e-8)
-    with pytest.raises(ValueError, match=r"unfairness=0\.01 is not reached"):
+    with refused("unfairness=0.01"):
         learner(feature_map="linear", unfairness=0.01).fit(X, y, sensitive_features=s)
 
 
@@ -221,7 +222,7 @@ def quiet(model, X, y, s=None):
 @pytest.mark.parametrize("kind", ["nystroem", "exact"])
 def test_a_target_without_signal(kind):
     X, _, _ = problem(60)
-    with pytest.raises(ValueError, match="y is constant"):
+    with refused("y"):
         learner(feature_map=kind, eta=0).fit(X, np.full(60, 7.0))
     flat = learner(feature_map=kind, eta=0, noise=1.0, amplitude=1.0).fit(X, np.full(60, 7.0))
     close(flat.predict(X), np.full(60, 7.0), 1e-12)
@@ -297,7 +298,7 @@ def test_places_without_an_evidence_are_gone_around():
         found = maximise(broken, [np.array([-3.0])], **options)
     assert 0 < found.hyper[0] <= 0.7
     assert not found.converged
-    with pytest.raises(ValueError, match="no finite evidence to start from: no evidence there"):
+    with refused("no evidence there"):
         maximise(broken, [np.array([2.0])], **options)
 
 
@@ -330,55 +331,55 @@ def test_huge_inputs_never_make_nan():
         model = learner(eta=0)
         quiet(model, X * scale, y)
         assert np.isfinite(model.predict(X * scale, return_std=True)).all()
-    with pytest.raises(ValueError, match=r"column 0 .*beyond 1e\+75.*rescale"):
+    with refused("column 0", "1e+75"):
         learner(eta=0).fit(X * 1e150, y)
 
 
 @pytest.mark.parametrize(
-    ("params", "error", "match"),
+    ("params", "error"),
     [
-        ({"noise": 0.0}, ValueError, "noise=0.0"),
-        ({"noise": "learn"}, ValueError, "noise='learn' is unknown"),
-        ({"amplitude": -1.0}, ValueError, "amplitude=-1.0"),
-        ({"noise": None}, TypeError, "noise=None"),
-        ({"optimizer": "adam"}, ValueError, "optimizer='adam'.*l-bfgs-b"),
-        ({"n_restarts": -1}, ValueError, "n_restarts=-1"),
-        ({"max_iter": 0}, ValueError, "max_iter=0"),
-        ({"tol": 0.0}, ValueError, "tol=0.0"),
-        ({"length_scale_bounds": (2, 1)}, ValueError, r"length_scale_bounds=\(2, 1\)"),
-        ({"noise_bounds": "wide"}, ValueError, "noise_bounds='wide'"),
-        ({"penalty": "nocco"}, ValueError, "penalty='nocco'.*normalized, hsic"),
-        ({"learn_landmarks": True, "feature_map": "fourier"}, ValueError, "learn_landmarks=True"),
-        ({"learn_landmarks": 1}, TypeError, "learn_landmarks=1"),
-        ({"eta": 1.0, "unfairness": 0.1}, ValueError, "both given"),
+        ({"noise": 0.0}, ValueError),
+        ({"noise": "learn"}, ValueError),
+        ({"amplitude": -1.0}, ValueError),
+        ({"noise": None}, TypeError),
+        ({"optimizer": "adam"}, ValueError),
+        ({"n_restarts": -1}, ValueError),
+        ({"max_iter": 0}, ValueError),
+        ({"tol": 0.0}, ValueError),
+        ({"length_scale_bounds": (2, 1)}, ValueError),
+        ({"noise_bounds": "wide"}, ValueError),
+        ({"penalty": "nocco"}, ValueError),
+        ({"learn_landmarks": True, "feature_map": "fourier"}, ValueError),
+        ({"learn_landmarks": 1}, TypeError),
+        ({"eta": 1.0, "unfairness": 0.1}, ValueError),
     ],
 )
-def test_parameters_are_checked(params, error, match):
+def test_parameters_are_checked(params, error):
     X, s, y = problem(20)
-    with pytest.raises(error, match=match):
+    with refused(*named(params), error=error):
         FairGPRegressor(**params).fit(X, y, sensitive_features=s)
 
 
 def test_arguments_are_checked():
     X, s, y = problem(40)
-    with pytest.raises(ValueError, match="silently unfair"):
+    with refused("sensitive_features"):
         learner().fit(X, y)
     model = learner(eta=1.0, optimizer=None).fit(X, y, sensitive_features=s)
-    with pytest.raises(ValueError, match="return_std and return_cov"):
+    with refused("return_std", "return_cov"):
         model.predict(X, return_std=True, return_cov=True)
     for theta in ([0.0], [np.nan] * 5, "x"):
-        with pytest.raises(ValueError, match="must be 5 finite numbers"):
+        with refused("5 finite numbers"):
             model.log_marginal_likelihood(theta)
     eigen = Nystroem("rbf", 1.0, n_components=10, random_state=0)
-    with pytest.raises(ValueError, match=r"whitening='eigen' has no gradient"):
+    with refused("whitening='eigen'"):
         learner(feature_map=eigen, eta=0).fit(X, y)
     held = learner(feature_map=eigen, eta=0, optimizer=None).fit(X, y)
     assert np.isfinite(held.predict(X, return_std=True)).all()
     fourier = RandomFourier("rbf", 1.0, n_components=10, random_state=0)
     assert learner(feature_map=fourier, eta=0).fit(X, y).n_iter_ > 0
-    with pytest.raises(ValueError, match="rounding error"):
+    with refused():
         learner(eta=0, noise=1e-30, amplitude=1.0).fit(X, y)
-    with pytest.raises(ValueError, match="rounding error"):
+    with refused():
         learner(eta=0, noise=1e-30, amplitude=1.0, feature_map="exact").fit(
             np.repeat(X, 2, axis=0), np.repeat(y, 2)
         )
@@ -388,6 +389,6 @@ def test_a_failed_fit_leaves_the_model_as_it_was():
     X, s, y = problem(40)
     model = learner(eta=1.0).fit(X, y, sensitive_features=s)
     before = model.predict(X)
-    with pytest.raises(ValueError, match="y is constant"):
+    with refused("y"):
         model.fit(X, np.zeros(40), sensitive_features=s)
     np.testing.assert_array_equal(model.predict(X), before)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from scalefair import load
-from scalefair.cli._group import INTERRUPTED
+from scalefair.cli._console import INTERRUPTED
 from tests.cli_tools import ENV, people, run, start
 from tests.faults import RNG, TIMES
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -78,21 +76,6 @@ def test_the_cross_validated_path_comes_back(pay, tmp_path):
 
 
 @pytest.mark.processes
-def test_another_process_predicts_the_same_bits(pay, tmp_path):
-    model = fitted("nystroem", pay)
-    scalefair.save(model, tmp_path / "m")
-    np.save(tmp_path / "f.npy", model.predict(pay.data))
-    code = """
-import sys, numpy as np, scalefair
-from scalefair.datasets import make_biased_income
-X = make_biased_income(400, random_state=0).data
-same = np.array_equal(scalefair.load(sys.argv[1]).predict(X), np.load(sys.argv[2]))
-sys.exit(0 if same else 1)
-"""
-    arguments = [str(tmp_path / "m"), str(tmp_path / "f.npy")]
-    assert subprocess.run([sys.executable, "-c", code, *arguments], check=False).returncode == 0
-
-
 def test_what_needs_pickle_is_refused_by_name(tmp_path):
     model = FairKernelRidge(random_state=np.random.RandomState(0))
     with pytest.raises(ValueError, match=r"FairKernelRidge\.random_state is a RandomState"):

@@ -310,7 +310,7 @@ def test_share_known_answers():
     [
         ({"alpha": 0.0}, "alpha=0.0 must be a positive"),
         ({"alpha": np.nan}, "alpha=nan"),
-        ({"eta": -1.0}, "eta=-1.0 must be a non-negative number"),
+        ({"eta": -1.0}, "eta=-1.0"),
         ({"eta": np.nan}, "eta=nan"),
         ({"eps": -1e-3}, "eps=-0.001"),
         ({"penalty": "nocco"}, "penalty='nocco' has no dual form"),

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from scalefair import FairRidge
 from scalefair.moments import Moments
-from scalefair.solve.output.nocco import solve_output_nocco
+from scalefair.solve.ridge.direct import solve_output_nocco
 from scalefair.solve.ridge.system import System
 
 EPS = 1e-6

@@ -32,12 +32,13 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular, svd
 from scipy.linalg.lapack import dpstrf
 
 from scalefair._typing import Array
+from scalefair.errors import check_number
 from scalefair.kernels import Kernel
 from scalefair.solve.dense.ridge import (
     EPS,
     Spectrum,
     WeightedRows,
-    check_number,
+    check_positive,
     penalty_spectrum,
     shrinkage,
     weighted_rows,
@@ -66,8 +67,8 @@ def prior_of(gram: Array, spectrum: Spectrum, *, eta: float, noise: float) -> Fa
 
     τ = (ηa/σ²)s / (1 + (ηa/σ²)s) bounds every quantity by 1, for η = ∞ too.
     """
-    check_number("noise", noise)
-    check_number("eta", eta, positive=False, finite=False)
+    check_positive("noise", noise)
+    check_number("eta", eta, 0.0)
     s, U = spectrum
     scale = float(np.abs(gram).sum(axis=0).max(initial=0.0)) or 1.0
     weight, rest = shrinkage(float(eta) * scale / float(noise), s)
@@ -239,7 +240,7 @@ class ExactProblem:
                 "reshape one column with X.reshape(-1, 1)"
             )
         rows = weighted_rows(len(inputs), weight)
-        counted = _wide(inputs[rows.index])
+        counted = _widened(inputs[rows.index])
         if counted.dtype.kind in "fc" and not np.all(np.isfinite(counted)):
             raise ValueError("X contains NaN or infinity; give those rows weight 0 or remove them")
         spectrum = None if L is None else penalty_spectrum(rows, L, eps=eps, penalty=penalty)
@@ -252,9 +253,9 @@ class ExactProblem:
 
         Noise variance σ² > 0, and 0 ≤ η ≤ ∞.
         """
-        check_number("noise", noise)
-        check_number("amplitude", amplitude)
-        check_number("eta", eta, positive=False, finite=False)
+        check_positive("noise", noise)
+        check_positive("amplitude", amplitude)
+        check_number("eta", eta, 0.0)
         if self.spectrum is None and eta != 0:
             raise ValueError(
                 f"eta={eta} needs the Gram matrix L of the sensitive attributes, got None; "
@@ -319,7 +320,7 @@ class ExactGP:
 
     def variance(self, X_new: Any) -> Array:
         """Return var f at new points without noise, the same for every output, shape (p,)."""
-        prior = self.amplitude**2 * np.asarray(self.kernel.diag(_wide(X_new)), dtype=np.float64)
+        prior = self.amplitude**2 * np.asarray(self.kernel.diag(_widened(X_new)), dtype=np.float64)
         return self.gp.variance(self._gram(X_new, self.problem.X), prior)
 
     def covariance(self, X_new: Any) -> Array:
@@ -332,10 +333,10 @@ class ExactGP:
 
     def _gram(self, A: Any, B: Any = None) -> Array:
         """Return amplitude² k(A, B)."""
-        return self.amplitude**2 * np.asarray(self.kernel(_wide(A), B), dtype=np.float64)
+        return self.amplitude**2 * np.asarray(self.kernel(_widened(A), B), dtype=np.float64)
 
 
-def _wide(X: Any) -> Any:
+def _widened(X: Any) -> Any:
     """Return X with float32 widened: an evidence needs all digits of its kernel."""
     array = np.asarray(X)
     return array.astype(np.float64) if array.dtype == np.float32 else array

@@ -18,13 +18,14 @@ from sklearn.gaussian_process.kernels import Hyperparameter
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 
 from scalefair._typing import Array, Rows
+from scalefair.errors import check_number
 from scalefair.kernels import Kernel
 from scalefair.kernels.base import LengthScale, as_adjoint, as_output, as_rows
 from scalefair.solve.dense.gp import FairPrior, prior_of
 from scalefair.solve.dense.ridge import (
     Spectrum,
     WeightedRows,
-    check_number,
+    check_positive,
     penalty_spectrum,
     weighted_rows,
 )
@@ -136,8 +137,8 @@ class FairKernel(Kernel):
                 f"sensitive is a {type(self.sensitive).__name__}, expected SensitiveRows; "
                 "make it with SensitiveRows.of(X, L)"
             )
-        check_number("eta", self.eta, positive=False, finite=False)
-        check_number("noise", self.noise)
+        check_number("eta", self.eta, 0.0)
+        check_positive("noise", self.noise)
 
     @property
     def metric(self) -> str:  # type: ignore[override]
@@ -340,8 +341,8 @@ class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is 
         return np.asarray(fair + self.noise if self.add_noise else fair)
 
     def _prior(self) -> FairPrior:
-        check_number("eta", self.eta, positive=False, finite=False)
-        check_number("noise", self.noise)
+        check_number("eta", self.eta, 0.0)
+        check_positive("noise", self.noise)
         gram = self.kernel(self.sensitive.X)
         return self.sensitive.prior(gram, eta=float(self.eta), noise=float(self.noise))
 

@@ -21,6 +21,7 @@ from scipy.linalg import lstsq
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
+from scalefair.errors import FINITE, check_number
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -134,7 +135,7 @@ def penalty_spectrum(
     zero, relative to L before centring, count as zero: their directions are noise, which a large η
     would otherwise punish.
     """
-    check_number("eps", eps, positive=False)
+    check_number("eps", eps, 0.0, FINITE)
     if penalty not in ("hsic", "normalized"):
         raise ValueError(
             f"penalty={penalty!r} has no dual form, expected 'normalized' or 'hsic'; 'nocco' needs "
@@ -199,8 +200,8 @@ def fair_dual(
     In d = √τ g, τ = ηs/(1 + ηs), every quantity stays bounded by 1 whatever η, and the least
     squares problem never squares its condition number, so that η = 1e8 costs no digits.
     """
-    check_number("alpha", alpha)
-    check_number("eta", eta, positive=False, finite=False)
+    check_positive("alpha", alpha)
+    check_number("eta", eta, 0.0)
     rows = weighted_rows(len(np.atleast_1d(y)), weight)
     s, U = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
     gram, target = rows.gram("K", K), rows.values("y", y)
@@ -219,14 +220,10 @@ def fair_dual(
     return DualFit(c, _intercept(rows, K, y, c))
 
 
-def check_number(name: str, value: float, *, positive: bool = True, finite: bool = True) -> None:
-    """Raise a ValueError unless value > 0 (≥ 0 if not `positive`), and finite where asked."""
-    low_enough = value > 0 if positive else value >= 0
-    if not low_enough or (finite and value == np.inf):
-        bound = "positive" if positive else "non-negative"
-        raise ValueError(
-            f"{name}={value} must be a {bound} {'finite ' if finite else ''}number; choose one"
-        )
+def check_positive(name: str, value: float) -> None:
+    """Raise ValueError unless value is a positive finite number."""
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name}={value} must be a positive finite number; choose one")
 
 
 def _finite(name: str, a: Array) -> Array:

@@ -109,7 +109,7 @@ def kernel_of(phi: Any) -> Kernel | None:
 def hyper_of(phi: Any) -> Array:
     """Return what the search may change: log θ, and landmarks in units of their spread."""
     if isinstance(phi, MovingNystroem):
-        return phi.place
+        return phi.hyperparameters
     kernel = kernel_of(phi)
     if kernel is None or not hasattr(phi, "with_length_scale"):
         return np.zeros(0)
@@ -121,7 +121,7 @@ def map_at(phi: Any, hyper: Array) -> Any:
     if hyper.size == 0:
         return phi
     if isinstance(phi, MovingNystroem):
-        return phi.moved(hyper)
+        return phi.with_hyperparameters(hyper)
     return phi.with_length_scale(np.exp(hyper))
 
 
@@ -249,7 +249,7 @@ def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     profile, eta = evidence.settle(evidence.system(design))
     point, phi = profile.point, design.phi
     if isinstance(phi, MovingNystroem):
-        phi = phi.settled()
+        phi = phi.fixed()
     system, amplitude = point.slice.system, point.amplitude
     missing = missing_variance(phi, amplitude)
     contained = missing * _usual_residual(phi, sample) if missing and spec.noise is None else 0.0

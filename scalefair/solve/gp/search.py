@@ -35,6 +35,9 @@ MAX_FLAT_SLOPE = 1e-5
 MAX_CONTINUED = 3
 """Times a search goes on from where its line search failed, with its memory of slopes wiped."""
 
+MAX_NAMES = 8
+"""Names that a sentence lists."""
+
 ELSEWHERE = np.log([0.3, 0.1, 3.0])
 """Length scales, relative to the start, to look at where the evidence shows no signal there."""
 
@@ -204,15 +207,15 @@ def scale_sentences(search: Search, bounds: Box, scales: int, names: Sequence[st
         "the fit looks at single rows there, often for noise too small or rows that repeat",
         "such inputs hardly matter for the fit, or the fit is linear in them",
     )
+    most = MAX_NAMES
+    listed = [
+        ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+        for names in hits.values()
+    ]
     return [
-        f"length scale of {_listed(hits[end])} ran to its {('lower', 'upper')[end]} bound: "
+        f"length scale of {listed[end]} ran to its {('lower', 'upper')[end]} bound: "
         f"{meaning[end]}; leave those inputs out, fix the length scale, or widen "
         "length_scale_bounds"
         for end in (0, 1)
         if hits[end]
     ]
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

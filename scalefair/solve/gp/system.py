@@ -35,9 +35,10 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Rows
+from scalefair.errors import FINITE, check_number
 from scalefair.moments import Moments
 from scalefair.penalties.factors import attribute_root
-from scalefair.solve.dense.ridge import EPS, check_number
+from scalefair.solve.dense.ridge import EPS, check_positive
 from scalefair.solve.ridge.system import NULL
 
 
@@ -114,7 +115,7 @@ class GaussianSystem:
 
     def slice(self, ratio: float, eta: float) -> GaussianSlice:
         """Return all that depends on τ = σ²/a² and η."""
-        check_number("eta", eta, positive=False, finite=False)
+        check_number("eta", eta, 0.0)
         root, rest, lift = _shrinkage(self.n * eta / ratio, self.strength)
         scale = 1.0 / np.sqrt(self.values + ratio)
         upper = np.sqrt(ratio) * scale[:, None] * self.directions * root
@@ -202,8 +203,8 @@ class GaussianPoint:
         cls, system: GaussianSystem, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
     ) -> GaussianPoint:
         """Return the process at σ² = `noise` > 0, a = `amplitude` > 0 and 0 ≤ η ≤ ∞."""
-        check_number("noise", noise)
-        check_number("amplitude", amplitude)
+        check_positive("noise", noise)
+        check_positive("amplitude", amplitude)
         ratio = float(noise) / float(amplitude) ** 2
         if not system.least_ratio <= ratio < np.inf:
             raise ValueError(
@@ -284,7 +285,7 @@ class GaussianFunction:
 def sensitive_root(moments: Moments, penalty: str, eps: float | None) -> Array:
     """Return T of R = C_φψT, which does not depend on φ: I (`hsic`) or (C_ψ + εκ)^(−1/2)."""
     if eps is not None:
-        check_number("eps", eps, positive=False)
+        check_number("eps", eps, 0.0, FINITE)
     if penalty not in ("hsic", "normalized"):
         raise ValueError(
             f"penalty={penalty!r} has no Gaussian process prior here; choose 'normalized' or 'hsic'"

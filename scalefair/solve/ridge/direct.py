@@ -4,13 +4,25 @@
 
 A weight takes one Cholesky factor. Under a limit the direction of β comes from the path of all η,
 or from beyond it; its length is then the best one, which is free: the share does not depend on it.
+
+With `nocco_output` the penalty is the share itself, the Rayleigh quotient η|Rᵀβ|²/D with
+D = βᵀCβ + ε and R the normalised factor. It has no closed form, but its stationary points have:
+
+    β = (1/k) β_normalized(α/k, h),   k = 1 − (η/D)|Rᵀβ|²/D,   h = (η/D)/k.
+
+For each h a scalar equation gives k, and η = h(v/k + εk) with v = β_nᵀCβ_n; so the fits for a given
+η are the roots of one scalar function of h, without a pass over the data. Where k ≤ 0, a descent
+finds them. All is solved for y of unit variance: a share has no units, so that η has those of the
+variance of y.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq, minimize
 
 from scalefair._linalg import Factor, factorize
 from scalefair._typing import Array
@@ -26,10 +38,21 @@ from scalefair.solve.limit import (
     optimum_without,
     path_shares,
 )
-from scalefair.solve.output.nocco import solve_output_nocco
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
-from scalefair.solve.ridge.system import Directions, System, best_scale
+from scalefair.solve.ridge.system import Directions, System, best_scale, spread
 from scalefair.solve.spec import Spec
+
+SCAN = np.logspace(-6, 9, 46)
+"""Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h."""
+
+LEAST = 1e-9
+"""Least k that is looked for by roots."""
+
+TIE = 1e-9
+"""Difference of J, in units of the variance of y, that decides between two ways to a minimum."""
+
+LEAST_EPS = 1e-12
+"""Least ε: without any, J has no value where f is constant."""
 
 
 def fit_ridge(system: System, spec: Spec) -> RidgeFit:
@@ -119,3 +142,117 @@ def limited(path: AlphaSlice, unfairness: float) -> LimitedFit:
         raise only_a_constant(unfairness, path.alpha)
     at = at * best_scale(at, spectrum.values[:, None] * at, spectrum.target)
     return LimitedFit(np.asarray(spectrum.basis @ at), np.inf if eta is None else eta)
+
+
+class StationaryPoint(NamedTuple):
+    """A stationary point: its coordinates in the eigenbasis, the η it belongs to, and k."""
+
+    coordinates: Array
+    eta: float
+    k: float
+
+
+def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> Array:
+    """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε Var y); return β of shape (m, t).
+
+    Multiplying y by c and η by c² multiplies β by c.
+    """
+    if not system.fit_intercept:
+        raise ValueError(
+            "penalty='nocco_output' needs fit_intercept=True: it is centred throughout"
+        )
+    spectrum = Spectrum.of(system)
+    if eta == 0 or spectrum.factor.shape[1] == 0 or not spectrum.target.any():
+        return spectrum.at(alpha).ridge_coef
+    if np.isinf(eta):  # the share must vanish, which is the same limit as for `normalized`
+        return np.asarray(spectrum.at(alpha).coef(np.array([np.inf]))[0])
+
+    unit, eps = spread(system), max(eps, LEAST_EPS)
+    spectrum, eta = replace(spectrum, target=spectrum.target / unit), eta / unit**2
+    points = stationary_points(spectrum, alpha, eta, eps)
+    ends = spectrum.at(alpha).coordinates(np.array([0.0, np.inf]))
+    others = [descend(spectrum, end, alpha, eta, eps) for end in ends]
+    values = [objective(spectrum, point, alpha, eta, eps)[0] for point in [*points, *others]]
+    # A descent knows its end less well than a root is known: it must be better to be taken.
+    values[: len(points)] = [value - TIE for value in values[: len(points)]]
+    best = [*points, *others][int(np.argmin(values))]
+    return np.asarray(unit * (spectrum.basis @ best))
+
+
+def descend(spectrum: Spectrum, start: Array, alpha: float, eta: float, eps: float) -> Array:
+    """Return the minimum that L-BFGS reaches from a start.
+
+    The only way to points with k ≤ 0, which a large ridge has, and a model of functions of s alone.
+    """
+    scale = np.sqrt(spectrum.values + alpha)[:, None]
+
+    def value(z: Array) -> tuple[float, Array]:
+        J, slope = objective(spectrum, z.reshape(start.shape) / scale, alpha, eta, eps)
+        return J, (slope / scale).ravel()
+
+    options = {"maxiter": 500, "gtol": 1e-10, "ftol": 1e-15}
+    result = minimize(  # type: ignore[call-overload]
+        value, (scale * start).ravel(), jac=True, method="L-BFGS-B", options=options
+    )
+    return np.asarray(result.x.reshape(start.shape) / scale)
+
+
+def stationary_points(spectrum: Spectrum, alpha: float, eta: float, eps: float) -> list[Array]:
+    """Return the coordinates of all stationary points at one η."""
+
+    def excess(log_h: float) -> float:
+        return stationary(spectrum, alpha, float(np.exp(log_h)), eps).eta - eta
+
+    grid = _grid(spectrum, alpha, eta, eps)
+    signs = np.sign([excess(h) for h in grid])
+    starts = np.flatnonzero(np.diff(signs))
+    roots = [float(brentq(excess, grid[i], grid[i + 1], xtol=1e-14, rtol=1e-14)) for i in starts]
+    points = [stationary(spectrum, alpha, float(np.exp(root)), eps) for root in roots]
+    return [point.coordinates for point in points if point.k > LEAST]
+
+
+def _grid(spectrum: Spectrum, alpha: float, eta: float, eps: float) -> Array:
+    """Return log h to scan: where η(h) may turn, and to h = η/D, its value far from there."""
+    at = spectrum.at(alpha)
+    scan = SCAN / at.strength.max()
+    free, fair = (_variances(spectrum, at.coordinates(np.array([e]))[0])[1] for e in (0.0, np.inf))
+    least = min(0.1 * eta / (free + eps), 0.1 * scan[0])
+    most = max(10 * eta / max(fair + eps, 1e-9 * free), 10 * scan[-1])
+    return np.log([least, *scan, most])
+
+
+def stationary(spectrum: Spectrum, alpha: float, h: float, eps: float) -> StationaryPoint:
+    """Return the stationary point with the ratio h, by the root of k(1 + h·r/(v + εk²)) = 1."""
+
+    def parts(k: float) -> tuple[Array, float, float]:
+        point = spectrum.at(alpha / k).coordinates(np.array([h]))[0]
+        return point, *_variances(spectrum, point)
+
+    def gap(k: float) -> float:
+        _, explained, variance = parts(k)
+        return k * (1 + h * explained / (variance + eps * k**2)) - 1
+
+    k = 1.0
+    if gap(1.0) > 0:
+        k = LEAST if gap(LEAST) > 0 else float(brentq(gap, LEAST, 1.0, xtol=1e-15, rtol=1e-14))
+    point, _, variance = parts(k)
+    return StationaryPoint(point / k, h * (variance / k + eps * k), k)
+
+
+def objective(
+    spectrum: Spectrum, point: Array, alpha: float, eta: float, eps: float
+) -> tuple[float, Array]:
+    """Return J at a point, up to the variance of y, and its gradient."""
+    explained, variance = _variances(spectrum, point)
+    D = max(variance + eps, np.finfo(float).tiny)
+    ridge = (spectrum.values + alpha)[:, None] * point
+    J = float(np.sum((ridge - 2 * spectrum.target) * point)) + eta * explained / D
+    factor, along = spectrum.factor, spectrum.values[:, None] * point
+    share = factor @ (factor.T @ point) - explained / D * along
+    return J, 2 * (ridge - spectrum.target + eta / D * share)
+
+
+def _variances(spectrum: Spectrum, point: Array) -> tuple[float, float]:
+    """|Rᵀβ|² and βᵀCβ."""
+    explained = float(np.sum((spectrum.factor.T @ point) ** 2))
+    return explained, float(np.sum(spectrum.values[:, None] * point**2))
