@@ -57,6 +57,7 @@ class ModelAudit:
     gaps: GroupGaps
 
 
+@dataclass(frozen=True, eq=False)
 class Audit:
     """What :func:`scalefair.audit` returns.
 
@@ -70,19 +71,15 @@ class Audit:
         Rows left out because an attribute was missing (``missing="drop"``).
     notes : list of str
         Warnings in plain words.
+    confidence : float
+        Level of the intervals.
     """
 
-    def __init__(
-        self,
-        models: Sequence[ModelAudit],
-        n_rows: int,
-        n_missing: int,
-        notes: list[str],
-        confidence: float = 0.95,
-    ) -> None:
-        self.models = {model.name: model for model in models}
-        self.n_rows, self.n_missing, self.notes = n_rows, n_missing, notes
-        self._confidence = confidence
+    models: dict[str, ModelAudit]
+    n_rows: int
+    n_missing: int
+    notes: list[str]
+    confidence: float = 0.95
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -91,7 +88,7 @@ class Audit:
         for model in self.models.values():
             for attribute, measured in model.dependence.items():
                 for one in measured:
-                    rows.append(_dependence_row(model.name, attribute, one, self._confidence))
+                    rows.append(_dependence_row(model.name, attribute, one, self.confidence))
             for frame in model.gaps.frames.values():
                 rows += _gap_rows(model.name, frame)
         return tidy(TABLE_COLUMNS, rows)

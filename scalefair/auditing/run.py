@@ -148,12 +148,12 @@ def audit(
     counted = count_groups(surveyed, crossed)
     _check_decisions(counted)
     measured, undefined = _dependence(surveyed, everyone, moments, settings)
-    models = [
-        ModelAudit(name, measured[m], GroupGaps(group_frames(counted, m)))
+    models = {
+        name: ModelAudit(name, measured[m], group_frames(counted, m))
         for m, name in enumerate(rows.models)
-    ]
-    survey, notes = surveyed.survey, [*_row_notes(surveyed, settings), *too_fine, *undefined]
-    notes = [*dict.fromkeys(notes), *_small_groups(models[0].gaps)]
+    }
+    first, survey = models[rows.models[0]].gaps, surveyed.survey
+    notes = list(dict.fromkeys(_notes(surveyed, settings, [*too_fine, *undefined], first)))
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     return Audit(models, survey.n_present, survey.n_missing, notes, confidence)
@@ -232,7 +232,10 @@ def _dependence(
     return measured, notes
 
 
-def _row_notes(surveyed: SurveyedRows, settings: DependenceSettings) -> Iterator[str]:
+def _notes(
+    surveyed: SurveyedRows, settings: DependenceSettings, left_out: list[str], gaps: GroupGaps
+) -> Iterator[str]:
+    """Yield what users should know: of the rows, of what is not measured, of small groups."""
     survey = surveyed.survey
     if survey.n_missing:
         yield f"{survey.n_missing:,} rows in which a sensitive attribute is missing were left out"
@@ -241,9 +244,7 @@ def _row_notes(surveyed: SurveyedRows, settings: DependenceSettings) -> Iterator
         doubt := numbers_or_codes(columns, survey.n_present)
     ):
         yield doubt
-
-
-def _small_groups(gaps: GroupGaps) -> Iterator[str]:
+    yield from left_out
     for frame in gaps.frames.values():
         pairs = zip(frame.groups, frame.counts, strict=True)
         small = [f"{group} ({count})" for group, count in pairs if count < MIN_GROUP_SIZE]

@@ -26,6 +26,9 @@ from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 TOLERANCE = 1e-9
 """Landmarks are added until so much of the trace of the sample's Gram matrix is left."""
 
+CHUNK_ROWS = 8192
+"""Rows that a thread takes at a time."""
+
 MAX_BLOCK_NUMBERS = 2**18
 """Numbers in the feature rows that are computed at a time."""
 
@@ -194,9 +197,8 @@ class FeaturePair:
         self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
     ) -> FoldMoments:
         """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
-        rows = _block_rows(self.phi.n_raw_ + self.psi.n_raw_ + width)
         start = self.accumulator(folds, columns, width)
-        return self.pair.source.fold(start, rows)  # type: ignore[no-any-return]
+        return self.pair.source.fold(start, CHUNK_ROWS)  # type: ignore[no-any-return]
 
     def accumulator(
         self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
@@ -216,10 +218,6 @@ def feature_pair(
     return FeaturePair(pair, phi, psi)
 
 
-def _block_rows(width: int) -> int:
-    return int(np.clip(MAX_BLOCK_NUMBERS // width, 256, 16384))
-
-
 class _MomentSums:
     """The sums of one thread. Rows are whitened: NOCCO divides by their smallest directions."""
 
@@ -233,7 +231,7 @@ class _MomentSums:
         size = sum(self._blocks.values()) + 1
         self._sums = [np.zeros((size, size)) for _ in range(folds.count)]
         self._n_rows, self._squares = [0] * folds.count, [0.0] * folds.count
-        self._block = _block_rows(phi.n_raw_ + psi.n_raw_ + width)
+        self._block = max(MAX_BLOCK_NUMBERS // (phi.n_raw_ + psi.n_raw_ + width), 256)
         self._shift: Array | None = None
         self._buffer = np.empty((0, size))
 

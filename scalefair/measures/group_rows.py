@@ -72,7 +72,7 @@ def _predictions(y_pred: Any) -> tuple[tuple[str, ...], Any]:
     # A Scan and a dask frame have columns, a dask array has none.
     names = getattr(part, "columns", None) if is_stream(part) else frames.column_names(part)
     if names is None:
-        width = _width(part)
+        width = int(part.shape[1])
         names = ["y_pred"] if width == 1 else [f"model {j}" for j in range(width)]
     models = tuple(map(str, names))
     if is_batches:

@@ -157,6 +157,7 @@ def _series(values: dict[str, float]) -> pd.Series:
     return series
 
 
+@dataclass(frozen=True, eq=False)
 class GroupGaps:
     """What :func:`group_gaps` returns.
 
@@ -170,8 +171,7 @@ class GroupGaps:
         By attributes.
     """
 
-    def __init__(self, frames: Iterable[GroupFrame]) -> None:
-        self.frames = {frame.attributes: frame for frame in frames}
+    frames: dict[tuple[str, ...], GroupFrame]
 
     def __getitem__(self, attributes: str | tuple[str, ...]) -> GroupFrame:
         key = (attributes,) if isinstance(attributes, str) else tuple(attributes)
@@ -302,24 +302,24 @@ def group_gaps(
             "compares several"
         )
     counted = count_groups(survey_groups(rows, settings))
-    by_attribute = group_frames(counted, 0)
-    if not by_attribute:
+    gaps = group_frames(counted, 0)
+    if not gaps.frames:
         names = ", ".join(repr(a.name) for a in counted.surveyed.plan.attributes)
         raise ValueError(
             f"sensitive features {names} are continuous and have no groups; measure the dependence "
             "with explained_share, hsic or scalefair.audit, or cut them with bins={'age': [30, 50]}"
         )
-    return GroupGaps(by_attribute)
+    return gaps
 
 
-def group_frames(counted: CountedGroups, model: int) -> list[GroupFrame]:
+def group_frames(counted: CountedGroups, model: int) -> GroupGaps:
     """Return the metrics of one model in the groups of each attribute, and of all crossed."""
     plan, settings = counted.surveyed.plan, counted.surveyed.settings
     groupings: list[tuple[int, ...]] = [(j,) for j, a in enumerate(plan.attributes) if a.levels]
     if len(groupings) > 1 and settings.intersections:
         groupings += plan.crossings
     totals = counted.estimates(model, ())
-    result = []
+    by_attributes = {}
     for grouping in groupings:
         attributes = [plan.attributes[j] for j in grouping]
         groups = counted.statistics(grouping)
@@ -327,12 +327,12 @@ def group_frames(counted: CountedGroups, model: int) -> list[GroupFrame]:
             tuple(a.levels[int(code)] for a, code in zip(attributes, cell, strict=True))
             for cell in groups.cells
         ]
-        frame = GroupFrame(
-            tuple(a.name for a in attributes), levels, groups.rows, groups.weight,
-            counted.estimates(model, grouping), totals, settings.confidence,
+        names = tuple(a.name for a in attributes)
+        by_attributes[names] = GroupFrame(
+            names, levels, groups.rows, groups.weight, counted.estimates(model, grouping), totals,
+            settings.confidence,
         )  # fmt: skip
-        result.append(frame)
-    return result
+    return GroupGaps(by_attributes)
 
 
 def group_rows(frame: GroupFrame) -> list[tuple[Any, ...]]:
