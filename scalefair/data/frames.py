@@ -158,7 +158,7 @@ def columns(X: Any, prefix: str = "x") -> list[Column]:
         kind: Kind = "boolean" if table.dtype.kind == "b" else "numeric"
         return [Column(name, kind, table[:, j]) for j, name in enumerate(names)]
     series = list(table.iter_columns())
-    return [Column(n, _kind(n, s), s) for n, s in zip(names, series, strict=True)]
+    return [Column(n, _column_kind(n, s), s) for n, s in zip(names, series, strict=True)]
 
 
 def column_names(X: Any) -> list[str] | None:
@@ -319,7 +319,7 @@ def _from_array(array: NDArray[Any], one_column: bool) -> Any:
     return nw.from_native(pd.DataFrame(content, copy=False))
 
 
-def _kind(name: str, series: nw.Series[Any]) -> Kind:
+def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
     dtype = series.dtype
     if getattr(series.to_native(), "dtype", None) == np.dtype(object):
         return _object_kind(name, series)

@@ -31,15 +31,7 @@ from scalefair.data.sources.base import ARGUMENTS, finite_columns, weights
 
 @dataclass(frozen=True, eq=False)
 class OpenedRows:
-    """Rows as the user gave them.
-
-    Parameters
-    ----------
-    source : ChunkSource
-        Their chunks.
-    in_memory : bool
-        Whether they are in memory.
-    """
+    """Rows as the user gave them, in memory or not."""
 
     source: ChunkSource
     in_memory: bool
@@ -62,14 +54,8 @@ def open_rows(
 ) -> OpenedRows:  # fmt: skip
     """Return rows as one source of chunks, their lengths compared where they are known.
 
-    Parameters
-    ----------
-    x, s, y, weight, c : containers of n rows, or None
-        Parts of the chunks. A `BatchSource` as `x` brings all parts itself.
-    names : dict
-        What the user calls the parts, for errors.
-    n_threads : int or None
-        Chunks in flight at once; None: one per core that BLAS may use.
+    A `BatchSource` as `x` brings all parts itself. `names` are what the user calls the parts, for
+    errors; `n_threads` chunks are in flight at once, None: one per core that BLAS may use.
     """
     names = {**ARGUMENTS, **names}
     given = dict(zip(ARGUMENTS, (x, s, y, weight, c), strict=True))

@@ -12,18 +12,11 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import frames
-from scalefair.data.columns import (
-    ColumnStatistics,
-    Spread,
-    TableStatistics,
-    few_values,
-    first_rows,
-)
+from scalefair.data.columns import ColumnStatistics, Spread, TableStatistics, few_values, first_rows
 from scalefair.data.frames import Column
 from scalefair.data.sources import ChunkSource, Sample, Sampler
 from scalefair.data.sources.base import ARGUMENTS, parts_of
-from scalefair.errors import check_finite
-from scalefair.errors import located as located_at
+from scalefair.errors import check_finite, located
 
 MAX_LEVELS_OF_NUMBERS = 8
 """Numbers with at most this many values may be levels of groups."""
@@ -36,26 +29,13 @@ Values = frozenset[float] | None
 
 
 class Look(NamedTuple):
-    """What a survey looks for in one part of the rows.
+    """What a survey looks for in one part of the rows, which errors call by `name` if it has one.
 
-    Parameters
-    ----------
-    name : str
-        What the user calls the part, for errors; "" where errors name it without.
-    values : bool
-        Whether the values of numbers are listed while there are at most `MAX_LEVELS_OF_NUMBERS`.
-    groups : bool
-        Whether one row of each combination of categories is remembered; numbers whose values are
-        listed are categories, too.
-    every : bool
-        Whether all numbers are.
-    bins : dict of str to sequence of float, optional
-        Edges by which the numbers of some columns are cut into categories.
-    prefix : str
-        Columns without a name are called prefix0, prefix1, ...
-    check : callable, optional
-        Raises ValueError if a chunk's TableStatistics will not do; asked of chunks whose file,
-        partition or batch is known, to be named in the error.
+    `values` lists the values of numbers while there are at most `MAX_LEVELS_OF_NUMBERS`. `groups`
+    remembers one row of each combination of categories: text, booleans, numbers whose values are
+    listed or which `bins` cuts at some edges, and with `every` all numbers. Columns without a name
+    are called prefix0, prefix1, ... `check` raises ValueError if a chunk's statistics will not do;
+    it is asked of chunks whose file, partition or batch is known, to be named in the error.
     """
 
     name: str
@@ -89,16 +69,7 @@ class Numbers(NamedTuple):
 class PartSurvey:
     """What is known of x, s, y or c; `+` joins the surveys of different chunks.
 
-    Parameters
-    ----------
-    look : Look
-        What was looked for.
-    columns : TableStatistics
-        Of the rows that count, or of all.
-    values : tuple of Values
-        Of each column.
-    groups : frame, array or None
-        The first row of each combination of categories; None where there are none.
+    `groups` are the first rows of each combination of categories, None where there are none.
     """
 
     look: Look
@@ -119,11 +90,11 @@ class PartSurvey:
         if look.values:
             listed = listed or [True] * len(columns)
             pairs = zip(columns, listed, strict=True)
-            values = tuple(_listed(column) if few else None for column, few in pairs)
+            values = tuple(_values_of(column) if few else None for column, few in pairs)
         if look.groups and not weight.all():
             table = frames.as_table(frames.take_rows(table, np.flatnonzero(weight)))
             columns = frames.columns(table, look.prefix)
-        groups = _groups(look, table, columns, values) if look.groups else None
+        groups = _first_of_groups(look, table, columns, values) if look.groups else None
         return cls(look, statistics, values, groups)
 
     def __add__(self, other: PartSurvey) -> PartSurvey:
@@ -133,7 +104,7 @@ class PartSurvey:
         if not tables:
             return PartSurvey(self.look, columns, values)
         table = frames.as_table(frames.stack_rows(tables))
-        groups = _groups(self.look, table, frames.columns(table), values)
+        groups = _first_of_groups(self.look, table, frames.columns(table), values)
         return PartSurvey(self.look, columns, values, groups)
 
     @property
@@ -143,7 +114,9 @@ class PartSurvey:
         return [Numbers(column.spread, values) for column, values in pairs]
 
 
-def _groups(look: Look, table: Any, columns: list[Column], values: tuple[Values, ...]) -> Any:
+def _first_of_groups(
+    look: Look, table: Any, columns: list[Column], values: tuple[Values, ...]
+) -> Any:
     """First rows of the combinations of categories."""
     bins = look.bins or {}
     codes = [
@@ -164,7 +137,7 @@ def _binned(column: Column, edges: Sequence[float]) -> NDArray[np.int64]:
     return np.where(np.isnan(x), -1, np.searchsorted(np.asarray(edges, np.float64), x, side="left"))
 
 
-def _listed(column: Column) -> Values:
+def _values_of(column: Column) -> Values:
     if column.kind in ("categorical", "empty"):
         return frozenset()
     x = column.floats()
@@ -182,19 +155,9 @@ def _union(first: Values, second: Values) -> Values:
 class Survey:
     """What is known of the rows after the first pass; `+` joins the surveys of different chunks.
 
-    Parameters
-    ----------
-    n_rows, n_present : int
-        All rows, and those that count: of positive weight and, where so asked, with all sensitive
-        attributes.
-    n_missing : int
-        Rows that do not count because an attribute is missing.
-    weight, heaviest : float
-        Sum of the weights of the rows that count, and the largest of them.
-    sample : Sample
-        Rows that count, chosen by their number.
-    parts : dict of str to PartSurvey
-        What was looked for in "x", "s", "y" or "c"; nothing where no row is surveyed.
+    `n_present` rows count: of positive weight and, where so asked, with all sensitive attributes,
+    which `n_missing` lack. `weight` and `heaviest` are the sum and the largest of their weights.
+    `parts` has what was looked for in "x", "s", "y" or "c"; nothing where no row is surveyed.
     """
 
     n_rows: int = 0
@@ -227,20 +190,11 @@ class Survey:
 
 @dataclass(eq=False)
 class Surveyor:
-    """Accumulator of a survey.
+    """Accumulator of a survey; parts that are looked for but that chunks lack are passed over.
 
-    Parameters
-    ----------
-    looks : dict of str to Look
-        What is looked for in which parts of a chunk; parts that chunks lack are passed over.
-    sampler : Sampler
-        Of the sample.
-    drop : bool
-        Whether rows in which a sensitive attribute is missing do not count.
-    all_rows : bool
-        Whether columns are surveyed in all rows, those of weight 0 too: an encoder will meet them.
-    finite : sequence of str
-        Parts that are arrays, of which all rows must be finite.
+    With `drop` rows in which a sensitive attribute is missing do not count. With `all_rows` columns
+    are surveyed in rows of weight 0 too: an encoder will meet them. The arrays among `finite` must
+    be finite in all rows.
     """
 
     looks: Mapping[str, Look]
@@ -253,7 +207,7 @@ class Surveyor:
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in; an error says where they come from."""
         if chunk.n_rows:
-            with located_at(chunk.where):
+            with located(chunk.where):
                 new = self._surveyed(chunk)
                 self._total = new if self._total is None else self._total + new
 
@@ -286,7 +240,7 @@ class Surveyor:
             table, weight = frames.as_table(frames.take_rows(table, index)), weight[index]
         before = None if self._total is None else self._total.parts.get(part)
         listed = None if before is None else [values is not None for values in before.values]
-        with located_at(look.name):
+        with located(look.name):
             survey = PartSurvey.of(look, table, weight, listed)
             if look.check is not None and where:
                 look.check(survey.columns)
@@ -300,19 +254,7 @@ class Surveyor:
 def survey_rows(
     source: ChunkSource, looks: Mapping[str, Look], *, size: int | None, seed: int, **options: Any
 ) -> Survey:
-    """Make the first pass over the rows.
-
-    Parameters
-    ----------
-    source : ChunkSource
-        The rows.
-    looks : dict of str to Look
-        What is looked for in which parts.
-    size, seed : int
-        Of the sample; size None: all rows that count.
-    **options
-        As in `Surveyor`.
-    """
+    """Make the first pass, with a sample of `size` rows (None: all); options as in `Surveyor`."""
     size = sys.maxsize if size is None else size
     survey: Survey = source.fold(
         lambda: Surveyor(looks, Sampler(size, seed), **options), SURVEY_ROWS
@@ -338,11 +280,6 @@ def _weights_of(chunk: Chunk) -> Array:
     return np.asarray(chunk.weight, np.float64)
 
 
-def located(chunk: Chunk) -> Any:
-    """Old form of errors.located, until the estimators that are being rewritten have landed."""
-    return located_at(chunk.where)
-
-
 class Sums(tuple[Any, ...]):
     """Statistics side by side; `+` adds each to its counterpart."""
 
@@ -354,13 +291,7 @@ View = Callable[[Chunk], Chunk]
 
 
 class Together:
-    """Accumulator of several statistics in one pass, each of its own view of every chunk.
-
-    Parameters
-    ----------
-    parts : sequence of (view, start)
-        `start` makes an accumulator, which gets view(chunk) of every chunk.
-    """
+    """Accumulator of several statistics in one pass, each of its own view of every chunk."""
 
     def __init__(self, parts: Sequence[tuple[View, Callable[[], Accumulator]]]) -> None:
         self._parts = [(view, start()) for view, start in parts]

@@ -118,12 +118,12 @@ def generator():
 def test_what_can_be_read_only_once_is_refused():
     BatchSource(generator)
     for once in (generator(), iter([]), map(str, [])):
-        with pytest.raises(ValueError, match=r"read only once.*give the function that makes it"):
+        with pytest.raises(ValueError, match=type(once).__name__):
             BatchSource(once)
     shared = generator()
     source = BatchSource(lambda: shared)
     assert len(list(source.chunks(5))) == 2
-    with pytest.raises(ValueError, match="gave 0 rows in this pass and 10 before"):
+    with pytest.raises(ValueError, match=r"\b0 .*10 "):
         list(source.chunks(5))
 
 
@@ -174,14 +174,14 @@ class Count:
 
 def test_no_rows_and_negative_weights():
     for empty in ([], [(X[:0],)]):
-        with pytest.raises(ValueError, match="batches gave no rows"):
+        with pytest.raises(ValueError, match="no rows"):
             BatchSource(empty).fold(Count, 4)
     with pytest.raises(ValueError, match="batch 0: sample_weight is negative"):
         BatchSource([(X, None, None, -X[:, 0])]).fold(Count, 4)
     with pytest.raises(ValueError, match="batch 0: sample_weight has 2 columns"):
         BatchSource([(X, None, None, X)]).fold(Count, 4)
     mixed = [(pl.DataFrame({"a": [1]}),), (pl.DataFrame({"a": ["b"]}),)]
-    with pytest.raises(ValueError, match="batches 0 to 1: cannot be put one below the other"):
+    with pytest.raises(ValueError, match="batches 0 to 1"):
         BatchSource(mixed).fold(Count, 4)
 
 

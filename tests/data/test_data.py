@@ -129,7 +129,7 @@ def test_every_container_is_surveyed_alike(frame, kind, tmp_path):
 
 def test_batches_bring_all_parts(frame):
     source = BatchSource([(frame[["score"]], frame["truth"], frame[S])])
-    with pytest.raises(ValueError, match="sensitive_features must be None: the batches"):
+    with pytest.raises(ValueError, match="sensitive_features"):
         open_rows(source, frame[S])
 
 

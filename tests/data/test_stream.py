@@ -78,8 +78,8 @@ def test_chunks_are_the_rows_in_order(n, rows):
 def test_fold_feeds_every_chunk_once_to_the_lane_of_its_number(n, rows, n_threads):
     source = ArraySource(np.arange(float(n))[:, None], n_threads=n_threads)
     firsts = list(range(0, n, rows))
-    lanes = min(n_threads, len(firsts))
-    expected = [first for lane in range(lanes) for first in firsts[lane::lanes]]
+    threads = min(n_threads, len(firsts))
+    expected = [first for number in range(threads) for first in firsts[number::threads]]
     seen = source.fold(Recorder, rows)
     assert [row for row, _, _ in seen] == expected
     for row, count, values in seen:
@@ -225,13 +225,13 @@ def test_folds_in_two_threads_at_once_give_back_the_limit(usual_threads):
     assert blas_threads() == usual_threads
 
 
-def test_an_error_in_a_lane_comes_out_and_the_limit_is_given_back(usual_threads):
-    def work(lane):
-        if lane == 1:
-            raise RuntimeError("lane 1 broke")
-        return lane
+def test_an_error_in_a_thread_comes_out_and_the_limit_is_given_back(usual_threads):
+    def work(number):
+        if number == 1:
+            raise RuntimeError("thread 1 broke")
+        return number
 
-    with pytest.raises(RuntimeError, match="lane 1 broke"):
+    with pytest.raises(RuntimeError, match="thread 1 broke"):
         run_threads(work, 3, threading.Event())
     assert blas_threads() == usual_threads
 
@@ -239,12 +239,12 @@ def test_an_error_in_a_lane_comes_out_and_the_limit_is_given_back(usual_threads)
 def test_a_lane_that_fails_stops_the_others_at_once():
     stop, stopped = threading.Event(), []
 
-    def work(lane):
-        if lane == 2:
-            raise RuntimeError("lane 2 broke")
+    def work(number):
+        if number == 2:
+            raise RuntimeError("thread 2 broke")
         stopped.append(stop.wait(10))
 
-    with pytest.raises(RuntimeError, match="lane 2 broke"):
+    with pytest.raises(RuntimeError, match="thread 2 broke"):
         run_threads(work, 3, stop)
     assert stopped == [True, True]
 
@@ -260,13 +260,13 @@ def test_a_user_limit_in_the_same_thread_is_lowered_and_given_back():
 
 
 def test_lanes_run_side_by_side_with_blas_held(usual_threads):
-    """All lanes must be inside at once, or the barrier breaks."""
+    """All threads must be inside at once, or the barrier breaks."""
     barrier = threading.Barrier(3, timeout=10)
 
-    def work(lane):
+    def work(number):
         barrier.wait()
-        return lane, set(blas_threads())
+        return number, set(blas_threads())
 
-    assert run_threads(work, 3, threading.Event()) == [(lane, {1}) for lane in range(3)]
-    # One lane leaves BLAS its threads.
-    assert run_threads(lambda lane: blas_threads(), 1, threading.Event()) == [usual_threads]
+    assert run_threads(work, 3, threading.Event()) == [(number, {1}) for number in range(3)]
+    # One number leaves BLAS its threads.
+    assert run_threads(lambda number: blas_threads(), 1, threading.Event()) == [usual_threads]

@@ -14,18 +14,10 @@ T = TypeVar("T")
 
 
 class ArraySource(ChunkSource):
-    """Rows held in arrays or frames of equal length.
+    """Rows in arrays or frames of equal length.
 
-    Parameters
-    ----------
-    x, s, y : arrays or frames of shape (n, ·), or None
-        Inputs, sensitive attributes, targets.
-    weight : array of shape (n,) or None
-        Row weights.
-    c : array or frame of shape (n, ·) or None
-        Control features.
-    n_threads : int or None
-        Chunks in flight at once; None: one per core that BLAS may use.
+    Inputs x, sensitive attributes s, targets y and control features c are of shape (n, ·), weights
+    of shape (n,); all but x may be None.
     """
 
     def __init__(

@@ -233,10 +233,6 @@ class Sample:
         )
         return Sample(self.size, self.hashes[index], self.rows[index], parts)
 
-    def in_row_order(self) -> Sample:
-        """Return itself, until the estimators that are being rewritten have landed."""
-        return self
-
     def smallest(self, size: int) -> NDArray[np.int64]:
         """Return the positions of the rows that a sample of `size` would have."""
         return np.sort(np.argsort(self.hashes)[:size])

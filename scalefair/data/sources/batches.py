@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from scalefair._typing import Chunk
 from scalefair.data import frames
-from scalefair.data.sources.base import ChunkSource, targets, weights
+from scalefair.data.sources.base import (
+    ARGUMENTS,
+    ChunkSource,
+    cut_chunk,
+    parts_of,
+    targets,
+    weights,
+)
 
 _KEYS = ("X", "y", "sensitive_features", "sample_weight", "control_features")
-
-Parts = tuple[Any, Any, Any, Any, Any]
 
 Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 
@@ -44,21 +49,27 @@ class BatchSource(ChunkSource):
 
     def _read(self, rows: int) -> Iterator[Chunk]:
         count = 0
-        for where, parts in _regrouped(self._checked(), rows):
-            x, y, s, weight, c = parts
-            y, weight = targets(y, where, count), weights(weight, where, count)
-            yield Chunk(x, s, y, weight, count, where, c)
-            count += frames.n_rows(x)
+        for where, chunk in _regrouped(self._checked(), rows):
+            y, weight = targets(chunk.y, where, count), weights(chunk.weight, where, count)
+            yield replace(chunk, y=y, weight=weight, row=count, where=where)
+            count += chunk.n_rows
         self._check_count(count)
 
-    def _checked(self) -> Iterator[_Batch]:
-        first: _Batch | None = None
+    def _checked(self) -> Iterator[tuple[int, Chunk]]:
+        """Yield the batches with their numbers; parts or columns that differ are a ValueError."""
+        first: dict[str, str] = {}
         made = self._batches() if callable(self._batches) else self._batches
         for number, batch in enumerate(made):
-            checked = _Batch.of(number, batch)
-            first = first or checked
-            checked.check_like(first)
-            yield checked
+            chunk = _chunk_of(number, batch)
+            layout = {name: _layout(part) for name, part in parts_of(chunk).items()}
+            first = first or layout
+            for name, shown in layout.items():
+                if shown != first[name]:
+                    raise ValueError(
+                        f"batch {number}: {ARGUMENTS[name]} is {shown}, in the first batch "
+                        f"{first[name]}; give every batch the same parts and columns"
+                    )
+            yield number, chunk
 
     def _check_count(self, count: int) -> None:
         before = self.n_rows
@@ -73,47 +84,6 @@ class BatchSource(ChunkSource):
                 "returns a fresh iterator each time"
             )
         self._counted[:] = [count]
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Rows as given: X, y, sensitive attributes, weights and controls of equal length."""
-
-    number: int
-    parts: Parts
-
-    @classmethod
-    def of(cls, number: int, batch: Any) -> _Batch:
-        """Read a tuple or a dict."""
-        if isinstance(batch, Mapping):
-            unknown = set(batch) - set(_KEYS)
-            if unknown or "X" not in batch:
-                raise ValueError(
-                    f"batch {number} has the keys {list(batch)}; expected 'X' and, where there are "
-                    f"any, {', '.join(map(repr, _KEYS[1:]))}"
-                )
-            batch = tuple(batch.get(key) for key in _KEYS)
-        if not isinstance(batch, tuple) or not 1 <= len(batch) <= len(_KEYS):
-            found = f" of {len(batch)} parts" if isinstance(batch, tuple) else ""
-            raise ValueError(
-                f"batch {number} is a {type(batch).__name__}{found}; expected a tuple "
-                "(X, y, sensitive_features, sample_weight, control_features), of which the last "
-                "ones may be left out, or a dict with these keys"
-            )
-        return cls(number, _read_parts(number, batch))
-
-    @property
-    def n_rows(self) -> int:
-        return frames.n_rows(self.parts[0])
-
-    def check_like(self, first: _Batch) -> None:
-        """Raise ValueError where parts or columns differ from those of the first batch."""
-        for name, part, other in zip(_KEYS, self.parts, first.parts, strict=True):
-            if _layout(part) != _layout(other):
-                raise ValueError(
-                    f"batch {self.number}: {name} is {_layout(part)}, in the first batch "
-                    f"{_layout(other)}; give every batch the same parts and columns"
-                )
 
 
 def _check_batches(batches: Any) -> Any:
@@ -133,17 +103,31 @@ def _check_batches(batches: Any) -> Any:
     return batches
 
 
-def _read_parts(number: int, batch: tuple[Any, ...]) -> Parts:
+def _chunk_of(number: int, batch: Any) -> Chunk:
+    """Return the rows of a tuple or a dict."""
+    if isinstance(batch, Mapping):
+        if set(batch) - set(_KEYS) or "X" not in batch:
+            raise ValueError(
+                f"batch {number} has the keys {list(batch)}; expected 'X' and, where there are "
+                f"any, {', '.join(map(repr, _KEYS[1:]))}"
+            )
+        batch = tuple(batch.get(key) for key in _KEYS)
+    if not isinstance(batch, tuple) or not 1 <= len(batch) <= len(_KEYS):
+        count = f" of {len(batch)} parts" if isinstance(batch, tuple) else ""
+        raise ValueError(
+            f"batch {number} is a {type(batch).__name__}{count}; expected a tuple "
+            "(X, y, sensitive_features, sample_weight, control_features), of which the last "
+            "ones may be left out, or a dict with these keys"
+        )
     x, y, s, weight, c = [*batch, None, None, None, None][: len(_KEYS)]
-    if isinstance(x, list):
-        x = frames.as_table(x)
+    chunk = Chunk(frames.as_table(x) if isinstance(x, list) else x, s, y, weight, c=c)
     for name, part in zip(_KEYS[1:], (y, s, weight, c), strict=True):
-        if part is not None and frames.n_rows(part) != frames.n_rows(x):
+        if part is not None and frames.n_rows(part) != chunk.n_rows:
             raise ValueError(
                 f"batch {number}: {name} has {frames.n_rows(part)} rows but X has "
-                f"{frames.n_rows(x)}; give one row for each row of X"
+                f"{chunk.n_rows}; give one row for each row of X"
             )
-    return x, y, s, weight, c
+    return chunk
 
 
 def _layout(part: Any) -> str:
@@ -154,40 +138,38 @@ def _layout(part: Any) -> str:
     return f"{type(part).__name__} with {width if names is None else names}"
 
 
-def _regrouped(batches: Iterable[_Batch], rows: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield ("batch 3" or "batches 3 to 5", parts) of `rows` rows, the last of them fewer."""
-    pending: list[_Batch] = []
-    room = rows
-    for batch in batches:
+def _regrouped(batches: Iterable[tuple[int, Chunk]], rows: int) -> Iterator[tuple[str, Chunk]]:
+    """Yield ("batch 3" or "batches 3 to 5", chunk) of `rows` rows, the last of them fewer."""
+    pending: list[tuple[int, Chunk]] = []
+    left = rows
+    for number, chunk in batches:
         start = 0
-        while start < batch.n_rows:
-            stop = min(start + room, batch.n_rows)
-            pending.append(_Batch(batch.number, _sliced(batch.parts, start, stop)))
-            room -= stop - start
+        while start < chunk.n_rows:
+            stop = min(start + left, chunk.n_rows)
+            pending.append((number, cut_chunk(chunk, start, stop)))
+            left -= stop - start
             start = stop
-            if room == 0:
+            if left == 0:
                 yield _stacked(pending)
-                pending, room = [], rows
+                pending, left = [], rows
     if pending:
         yield _stacked(pending)
 
 
-def _sliced(parts: Parts, start: int, stop: int) -> Parts:
-    x, y, s, weight, c = (
-        None if part is None else frames.slice_rows(part, start, stop) for part in parts
-    )
-    return x, y, s, weight, c
-
-
-def _stacked(batches: list[_Batch]) -> tuple[str, tuple[Any, ...]]:
-    first, last = batches[0].number, batches[-1].number
+def _stacked(batches: list[tuple[int, Chunk]]) -> tuple[str, Chunk]:
+    (first, chunk), (last, _) = batches[0], batches[-1]
     if len(batches) == 1:
-        return f"batch {first}", batches[0].parts
+        return f"batch {first}", chunk
     where = f"batches {first} to {last}"
-    columns = zip(*(batch.parts for batch in batches), strict=True)
+    each = [parts_of(part) for _, part in batches]
     try:
-        return where, tuple(None if c[0] is None else frames.stack_rows(c) for c in columns)
+        stacked = {
+            name: frames.stack_rows([parts[name] for parts in each])
+            for name, part in each[0].items()
+            if part is not None
+        }
     except Exception as error:
         raise ValueError(
             f"{where}: cannot be put one below the other ({error}); give every batch the same types"
         ) from error
+    return where, replace(chunk, **stacked)

@@ -41,7 +41,7 @@ from scalefair.data.sources.dask_tasks import (
     placed,
     read_rows,
     total,
-    watched,
+    watching,
 )
 
 TASKS_PER_THREAD = 3
@@ -61,16 +61,10 @@ def in_memory(part: Any) -> Any:
 
 
 def connect(address: str, *, timeout: float = 10.0, security: Any = None) -> Any:
-    """Return a distributed.Client of the dask scheduler at `address`.
+    """Return a distributed.Client of the dask scheduler at `address`, such as tcp://10.0.0.1:8786.
 
-    Parameters
-    ----------
-    address : str
-        For instance ``"tcp://10.0.0.1:8786"``, or ``"tls://…"`` with `security`.
-    timeout : float
-        Seconds after which a scheduler that does not answer is a ConnectionError.
-    security : distributed.Security, optional
-        Certificates for TLS.
+    One that does not answer within `timeout` seconds is a ConnectionError. Addresses of tls:// need
+    the certificates of a distributed.Security.
     """
     from distributed import Client
 
@@ -198,7 +192,7 @@ class DaskSource(ChunkSource):
             groups = [results[i : i + FAN_IN] for i in range(0, len(results), FAN_IN)]
             results = [later("add", total, *group) for group in groups]
         client = self._cluster()
-        with allowing(shared, client), watched(tasks, topic, client, self.progress):
+        with allowing(shared, client), watching(tasks, topic, client, self.progress):
             return self._compute(results[0])
 
     def _blocks(self, span: Span) -> tuple[Any, ...]:
@@ -225,20 +219,9 @@ class DaskSource(ChunkSource):
     ) -> Any:
         """Return function(chunk) of all chunks, stacked in row order: a dask array, not computed.
 
-        Parameters
-        ----------
-        start : callable
-            Makes the function of each task.
-        rows : int
-            Rows per chunk.
-        shape : tuple of int, optional
-            Shape of the value of one row, () or (t,); by default found by a call with no rows.
-
-        Returns
-        -------
-        dask array of float64, of shape (n,) or (n, t)
-            In the partitions of `x`, also if that is a data frame. Where dask does not know their
-            lengths they are nan, and `row` of a chunk counts from the start of its partition.
+        It has the partitions of `x`, also if that is a data frame. Where dask does not know their
+        lengths they are nan, and `row` of a chunk counts from the start of its partition. `shape`,
+        of the value of one row, is () or (t,); by default a call with no rows tells it.
         """
         if len(self._parts) > 1:
             self.count()
@@ -260,13 +243,7 @@ class DaskSource(ChunkSource):
         return chunk
 
     def collections(self, keep: Keep) -> dict[str, Any]:
-        """Return x, y and weight (where there are any) as dask collections of some rows.
-
-        Parameters
-        ----------
-        keep : callable
-            Says which, from global row numbers.
-        """
+        """Return x, y and weight (where there are any) of the rows whose numbers `keep` chooses."""
         self.count()
         parts = {name: self._parts.get(name) for name in ("x", "y", "weight")}
         return {

@@ -39,15 +39,7 @@ def spans(lengths: Sequence[int], split: int, join: int) -> list[Span]:
 
 
 class Part:
-    """x, s, y, weight or c: partitions of dask, or rows in memory as the only partition.
-
-    Parameters
-    ----------
-    name : {"x", "s", "y", "weight", "c"}
-        Which.
-    value : dask collection, array, frame or list
-        The rows.
-    """
+    """x, s, y, weight or c: partitions of dask, or rows in memory as the only partition."""
 
     def __init__(self, name: str, value: Any) -> None:
         from dask.base import is_dask_collection

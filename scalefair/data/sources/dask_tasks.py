@@ -1,4 +1,4 @@
-"""What a task of dask gets and does, and how tasks are run and watched."""
+"""What a task of dask gets and does, and how tasks are run and watching."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def assembled(blocks: list[Block], pieces: Sequence[Any]) -> Iterator[Chunk]:
             _check_count(parts[name], count, where)
         x, s, y, weight, c = parts.values()
         y, weight = targets(y, where, row), weights(weight, where, row)
-        yield Chunk(x, _table(s), y, weight, row, where, _table(c))
+        yield Chunk(x, _as_columns(s), y, weight, row, where, _as_columns(c))
 
 
 def placed(block: Chunk, rows: int) -> Iterator[Chunk]:
@@ -149,7 +149,7 @@ def cut_rows(rows: Any, length: int, start: int, stop: int) -> Any:
     return frames.slice_rows(rows, start, stop)
 
 
-def _table(part: Any) -> Any:
+def _as_columns(part: Any) -> Any:
     if part is None or len(part.shape) == 2:
         return part
     return part.to_frame() if hasattr(part, "to_frame") else part.reshape(-1, 1)
@@ -268,7 +268,7 @@ def allowing(shared: Shared, client: Any) -> Iterator[None]:
 
 
 @contextmanager
-def watched(
+def watching(
     tasks: Sequence[Any], topic: str, client: Any, progress: Callable[[int, int], Any] | None
 ) -> Iterator[None]:
     """Call `progress` with how many of the tasks have finished, whenever one has."""

@@ -1,4 +1,4 @@
-"""One Python thread per core with BLAS held to one thread each."""
+"""One Python thread per core, with BLAS limited to one thread each."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class _Keeper:
 
     def let_go(self) -> None:
         self._leave.set()
-        _joined(self._thread)
+        _wait_for(self._thread)
 
 
-def _joined(thread: Thread) -> None:
+def _wait_for(thread: Thread) -> None:
     """Wait for the end of a thread, also of one whose start was interrupted."""
     while thread in living_threads():
         thread.join() if thread.is_alive() else sleep(0.001)
@@ -162,7 +162,7 @@ def _starting(count: int) -> Iterator[None]:
     """Start so many threads here, or get a MemoryError.
 
     Python waits for ever for a thread that finds no memory for its first steps, so there must be
-    room before: it is asked of the system, and given back untouched.
+    memory before: it is asked of the system, and given back untouched.
     """
     try:
         mmap(-1, count * _ROOM).close()

@@ -14,7 +14,6 @@ from scalefair.data.sources.files.scan import (
 from scalefair.data.sources.files.tables import (
     beside,
     check_ending,
-    read_table,
     to_pandas,
     write_csv,
     write_tables,
@@ -30,7 +29,6 @@ __all__ = [
     "check_ending",
     "pieces_of",
     "read_piece",
-    "read_table",
     "scan_csv",
     "scan_parquet",
     "to_pandas",

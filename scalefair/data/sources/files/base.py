@@ -28,13 +28,7 @@ class Piece(NamedTuple):
 
 
 class Files(ABC):
-    """Files with the same columns, read one after the other.
-
-    Parameters
-    ----------
-    listing : Listing
-        The files in the order of their rows.
-    """
+    """Files with the same columns, read one after the other."""
 
     expected: str
     """What a readable file is, for error messages."""
@@ -111,14 +105,7 @@ class Files(ABC):
     ) -> Iterator[tuple[str, pa.Table]]:
         """Yield (file, at most `rows` of its rows), in order; only the last of a file are fewer.
 
-        Parameters
-        ----------
-        columns : sequence of str
-            What to read.
-        rows : int
-            Rows of a table.
-        parallel : bool
-            Whether pyarrow may use threads of its own.
+        With `parallel` pyarrow may use threads of its own.
         """
         schema, inside = self.schema(columns), self._stored(columns)
         size = rows * max(1, 16384 // rows)
@@ -157,16 +144,16 @@ class Files(ABC):
 def regrouped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """Yield the rows of all batches, `rows` at a time, without copying."""
     pending: list[pa.RecordBatch] = []
-    room = rows
+    left = rows
     for batch in batches:
         start = 0
         while start < batch.num_rows:
-            pending.append(batch.slice(start, room))
+            pending.append(batch.slice(start, left))
             start += pending[-1].num_rows
-            room -= pending[-1].num_rows
-            if room == 0:
+            left -= pending[-1].num_rows
+            if left == 0:
                 yield pa.Table.from_batches(pending)
-                pending, room = [], rows
+                pending, left = [], rows
     if pending:
         yield pa.Table.from_batches(pending)
 

@@ -42,17 +42,7 @@ def convert_options(**options: Any) -> pa.csv.ConvertOptions:
 
 
 class CsvFiles(Files):
-    """csv files with the same columns.
-
-    Parameters
-    ----------
-    listing : Listing
-        The files.
-    column_types : mapping of str to str or pyarrow type
-        Types that the first rows would not tell.
-    delimiter : str
-        What separates cells.
-    """
+    """csv files with the same columns, some of them of given types."""
 
     expected = "a csv file with a header and the same cells in every line"
 
@@ -83,7 +73,7 @@ class CsvFiles(Files):
 
     @cached_property
     def _types(self) -> dict[str, pa.DataType]:
-        """Types of the first block of the first file that has rows, held for all others."""
+        """Types of the first block of the first file that has rows, which hold for all others."""
         first: list[str] | None = None
         for number, where in enumerate(self.listing.names):
             self._check_delimiter(number)
@@ -188,10 +178,10 @@ class CsvFiles(Files):
         absent = [name for name in columns if name not in header]
         if absent:
             return InputError(missing_column(where, absent[0]), column=absent[0], where=where)
-        place = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", error, re.DOTALL)
-        if place is None:
+        position = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", error, re.DOTALL)
+        if position is None:
             return None
-        name, reason = header[int(place[1])], " ".join(place[2].split())[:300]
+        name, reason = header[int(position[1])], " ".join(position[2].split())[:300]
         return CellError(
             f"{where}: column {name!r}: {reason}; its type was guessed from the first rows",
             f"repair the cell, or name the type as column_types={{{name!r}: 'string'}}",
@@ -210,14 +200,9 @@ class CsvFiles(Files):
 
 def _lasting_type(where: str, field: pa.Field) -> pa.DataType:
     """Return the type for all rows: whole numbers at first may be followed by others."""
-    refuse_bytes(where, field)
-    return pa.float64() if pa.types.is_integer(field.type) else field.type
-
-
-def refuse_bytes(where: str, field: pa.Field) -> None:
-    """Raise ValueError for text that is not UTF-8, which pyarrow reads as bytes without a word."""
-    if pa.types.is_binary(field.type):
+    if pa.types.is_binary(field.type):  # which pyarrow reads without a word
         raise ValueError(f"{where}: column {field.name!r} is not UTF-8; convert the file to UTF-8")
+    return pa.float64() if pa.types.is_integer(field.type) else field.type
 
 
 def _data_type(name: str, given: Any) -> pa.DataType:

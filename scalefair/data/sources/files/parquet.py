@@ -97,7 +97,7 @@ class ParquetFiles(Files):
         for schema, where in self._schemas.items():
             if column not in schema.names:
                 raise ValueError(missing_column(where, column))
-            merged = _merged(merged, schema.field(column), where)
+            merged = _common_field(merged, schema.field(column), where)
         return merged.type
 
     def _batches(
@@ -142,7 +142,7 @@ def is_index(name: str) -> bool:
     return re.fullmatch(r"__index_level_\d+__|__null_dask_index__", name) is not None
 
 
-def _merged(field: pa.Field, other: pa.Field, where: str) -> pa.Field:
+def _common_field(field: pa.Field, other: pa.Field, where: str) -> pa.Field:
     """Return a type for both: widths may differ, and a file may have no value at all."""
     if field.type == other.type or pa.types.is_null(other.type):
         return field

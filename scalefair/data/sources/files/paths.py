@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,16 +24,9 @@ _HIDDEN = ("_", ".")
 
 @dataclass(frozen=True)
 class Listing:
-    """Files in the order of their rows.
+    """Files of an fsspec filesystem in the order of their rows.
 
-    Parameters
-    ----------
-    filesystem : fsspec filesystem
-        Where they are.
-    paths : tuple of str
-        Their paths in it.
-    keys : tuple of dict
-        For each file the columns that its folders give: {"a": "1"} for ``a=1/part.parquet``.
+    `keys` are the columns that the folders of each file give: {"a": "1"} for ``a=1/part.parquet``.
     """
 
     filesystem: Any
@@ -47,25 +40,13 @@ class Listing:
 
 
 def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> Listing:
-    """Return the files that `path` means.
+    """Return the files that `path` means: files, folders, patterns of ``*``, ``?``, ``[]`` or URLs.
 
-    Parameters
-    ----------
-    path : str, path, or list of them
-        Files, folders (all files below with one of the `endings`, except those whose name or
-        folder begins with "_" or "."), patterns with ``*``, ``?`` and ``[]``, or URLs.
-    filesystem : fsspec or pyarrow filesystem, or None
-        Where to look; None: as the URL says, otherwise on this machine.
-    endings : tuple of str
-        Endings of the names of files in folders.
-
-    Returns
-    -------
-    Listing
-        Folders and patterns in natural order, part.2 before part.10, which is the order they were
-        written in; a list in the order given.
+    Of folders all files below with one of the `endings` count, except those whose name or folder
+    begins with "_" or ".". Folders and patterns come in natural order, part.2 before part.10, which
+    is the order they were written in; a list in the order given.
     """
-    places = [_place(item, filesystem) for item in _listed(path)]
+    places = [_place(item, filesystem) for item in _as_list(path)]
     fs = places[0][0]
     if any(_protocol(other) != _protocol(fs) for other, _ in places):
         raise ValueError(f"path={path!r} lies on several filesystems; give files of one of them")
@@ -82,7 +63,7 @@ def first_repeated(items: Iterable[str]) -> str | None:
     return next((item for item, count in Counter(items).items() if count > 1), None)
 
 
-def _listed(path: PathOrPaths) -> list[str]:
+def _as_list(path: PathOrPaths) -> list[str]:
     items = [path] if isinstance(path, str | PathLike) else path
     if not isinstance(items, Iterable) or isinstance(items, bytes):
         raise TypeError(f"path={path!r} is a {type(path).__name__}; give a path or a list of paths")
@@ -149,14 +130,12 @@ def _natural(path: str) -> tuple[list[str | int], str]:
 
 
 def _keys(file: str, base: str) -> dict[str, str | None]:
-    return dict(_pairs(file.removeprefix(base).split("/")[:-1]))
-
-
-def _pairs(folders: list[str]) -> Iterator[tuple[str, str | None]]:
-    for folder in folders:
-        name, equals, value = folder.partition("=")
-        if equals:
-            yield unquote(name), None if value == _NO_VALUE else unquote(value)
+    folders = [folder.partition("=") for folder in file.removeprefix(base).split("/")[:-1]]
+    return {
+        unquote(name): None if value == _NO_VALUE else unquote(value)
+        for name, equals, value in folders
+        if equals
+    }
 
 
 def _name(fs: Any, path: str) -> str:

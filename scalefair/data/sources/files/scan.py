@@ -149,7 +149,7 @@ def scan_parquet(
     ValueError
         A file is not parquet or is damaged, or a column is unknown.
     """
-    return _scan(ParquetFiles(find_files(path, filesystem, PARQUET_ENDINGS)), columns)
+    return _scan_of(ParquetFiles(find_files(path, filesystem, PARQUET_ENDINGS)), columns)
 
 
 def scan_csv(
@@ -184,10 +184,10 @@ def scan_csv(
     Scan
     """
     listing = find_files(path, filesystem, CSV_ENDINGS)
-    return _scan(CsvFiles(listing, column_types or {}, delimiter), columns)
+    return _scan_of(CsvFiles(listing, column_types or {}, delimiter), columns)
 
 
-def _scan(files: Files, columns: Chosen | None) -> Scan:
+def _scan_of(files: Files, columns: Chosen | None) -> Scan:
     scan = Scan(files, tuple(files.columns))
     return scan if columns is None else scan[columns]
 
@@ -195,21 +195,8 @@ def _scan(files: Files, columns: Chosen | None) -> Scan:
 class FileSource(ChunkSource):
     """Rows of a scan, read once per pass, whatever parts their columns belong to.
 
-    Parameters
-    ----------
-    x : Scan
-        Inputs.
-    s, y : Scan or array-like of shape (n,) or (n, ·), or None
-        Sensitive attributes, targets. Scans must be selections of the files of `x`; what is in
-        memory has one row for each row of the files, in their order.
-    weight : Scan of one column, array-like of shape (n,), or None
-        Row weights.
-    c : Scan or array-like of shape (n,) or (n, ·), or None
-        Control features; columns may be those of another part, too.
-    names : dict
-        What the user calls the parts, for errors.
-    n_threads : int or None
-        Chunks in flight at once; None: one per core that BLAS may use.
+    Scans beside `x` must be selections of its files; what is in memory has one row for each row of
+    the files, in their order. `names` are what the user calls the parts, for errors.
     """
 
     def __init__(

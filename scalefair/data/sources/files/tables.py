@@ -1,10 +1,9 @@
-"""Whole tables: read from a file, put together, and written; whoever looks finds all or nothing."""
+"""Tables of pyarrow put together, converted and written; whoever looks finds the file or none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from gzip import GzipFile
-from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,43 +13,8 @@ import pyarrow.parquet
 
 from scalefair._files import replacing
 from scalefair.data import frames
-from scalefair.data.sources.files.base import content_errors
-from scalefair.data.sources.files.csv import CSV_ENDINGS, CsvFiles, convert_options, refuse_bytes
-from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, ParquetFiles, is_index
-from scalefair.data.sources.files.paths import find_files
-
-_MAGIC = b"PAR1"
-
-
-def read_table(path: str | PathLike[str]) -> pa.Table:
-    """Read a whole table into memory.
-
-    Parameters
-    ----------
-    path : str or path
-        A parquet file, a folder of parquet files (also partitioned, ``a=1/part.parquet``) or a csv
-        file with a header, compressed or not. In csv an empty cell, NA, NaN or null without quotes
-        is a missing value.
-
-    Returns
-    -------
-    pyarrow.Table
-        At least one row.
-
-    Raises
-    ------
-    OSError
-        The path does not exist or may not be read.
-    ValueError
-        It is neither parquet nor csv, is damaged, or holds no rows.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file or folder; check the path")
-    table = _read_folder(path) if path.is_dir() else _read_file(path)
-    if not table.num_rows:
-        raise ValueError(f"{path}: the table has no rows; give a file with data")
-    return table
+from scalefair.data.sources.files.csv import CSV_ENDINGS
+from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, is_index
 
 
 def beside(frame: Any, columns: Mapping[str, Any]) -> pa.Table:
@@ -73,39 +37,6 @@ def _as_arrow(frame: Any) -> pa.Table:
     return without_dictionaries(table.select([n for n in table.column_names if not is_index(n)]))
 
 
-def _read_folder(path: Path) -> pa.Table:
-    files = ParquetFiles(find_files(path, None, PARQUET_ENDINGS))
-    schema = files.schema(files.columns)
-    tables = [table for _, table in files.tables(schema.names, 2**20)]
-    return pa.concat_tables([schema.empty_table(), *tables])
-
-
-def _read_file(path: Path) -> pa.Table:
-    with path.open("rb") as file:
-        head = file.read(len(_MAGIC))
-    if not head:
-        raise ValueError(f"{path}: the file is empty; give a parquet or csv file with rows")
-    if head == _MAGIC:
-        with content_errors(path, ParquetFiles.expected):
-            # As a single file: folders named like "a=1" above it are not columns.
-            table = pa.parquet.ParquetFile(path).read()
-            return table.drop_columns([name for name in table.column_names if is_index(name)])
-    if not path.name.lower().endswith(CSV_ENDINGS):
-        raise ValueError(
-            f"{path}: not a parquet file, and its name does not end with .csv; give a parquet "
-            "file, a folder of them or a csv file"
-        )
-    with content_errors(path, CsvFiles.expected):
-        return _read_csv(path)
-
-
-def _read_csv(path: Path) -> pa.Table:
-    table = pa.csv.read_csv(path, convert_options=convert_options())
-    for field in table.schema:
-        refuse_bytes(str(path), field)
-    return table
-
-
 def without_dictionaries(table: pa.Table) -> pa.Table:
     """Return the table with levels in place of codes: pieces have dictionaries of their own."""
     fields = [
@@ -121,13 +52,13 @@ def to_pandas(table: pa.Table) -> Any:
     Booleans with missing values, decimals and days must not be such. Categories are text, of
     whatever type they are: pieces have dictionaries of their own.
     """
-    fields = [pa.field(field.name, _plain(field.type)) for field in table.schema]
+    fields = [pa.field(field.name, _type_for_dask(field.type)) for field in table.schema]
     table = without_dictionaries(table).cast(pa.schema(fields))
     nullable = {pa.bool_(): frames.pandas_dtype("boolean")}
     return table.to_pandas(date_as_object=False, types_mapper=nullable.get)
 
 
-def _plain(dtype: pa.DataType) -> pa.DataType:
+def _type_for_dask(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(dtype):
         return pa.string()
     return pa.float64() if pa.types.is_decimal(dtype) else dtype
