@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair import scan_parquet
-from scalefair.features.design import whitened
+from scalefair.features.base import whitened
 from scalefair.measures import explained_share, hsic, hsic_test, mutual_information
 from scalefair.measures._features import MAX_BLOCK_NUMBERS, feature_pair
 from scalefair.measures._pair import open_pair

@@ -19,7 +19,7 @@ from scalefair._hash import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.data.sources.threads import available_threads, run_threads
-from scalefair.features.design import whitened
+from scalefair.features.base import whitened
 from scalefair.measures._features import FeaturePair, PivotMap, feature_pair, gram_of
 from scalefair.measures._pair import Pair
 from scalefair.moments import Moments

@@ -17,6 +17,7 @@ from scalefair import FairGPRegressor
 from tests.data.test_containers import in_container, parts, table  # noqa: F401
 from tests.errors import refused
 from tests.estimators.test_gp import problem
+from tests.models import fit_within
 from tests.naive import close
 from tests.solve.test_solver_choice import Recorder
 
@@ -28,8 +29,8 @@ MODEL = FairGPRegressor(
 CONTAINERS = ["polars", "parquet", "dask", "dask of unknown lengths", "batches"]
 
 
-def fit(model, X, y, s, w=None):
-    return clone(model).fit(X, y, sensitive_features=s, sample_weight=w)
+def fit(model, X, y, s, w=None, **options):
+    return fit_within(options, clone(model), X, y, sensitive_features=s, sample_weight=w)
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
@@ -78,7 +79,7 @@ def test_chunks_and_threads_do_not_matter():
     X, s, y = problem(90)
     reference = fit(MODEL, X, y, s)
     for params in ({"chunk_rows": 7, "n_jobs": 2}, {"chunk_rows": 90, "n_jobs": 1}):
-        model = fit(clone(MODEL).set_params(**params), X, y, s)
+        model = fit(MODEL, X, y, s, **params)
         np.testing.assert_allclose(model.theta_, reference.theta_, atol=1e-7)
         close(model.predict(X), reference.predict(X), 1e-7)
 

@@ -44,8 +44,8 @@ def raw_file(path, header, body=b""):
 
 def signed_file(path, values, body=b"", **entries):
     """A file with any text in the place of its JSON, and the right sum."""
-    metadata = {"format": "scalefair", "schema": "1", "kind": "model", "values": values,
-                "sha256": "0" * 64}  # fmt: skip
+    metadata = {"format": "scalefair", "schema": str(_files.SCHEMA), "kind": "model",
+                "values": values, "sha256": "0" * 64}  # fmt: skip
     text = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode()
     content = struct.pack("<Q", len(text)) + text + body
     digest = hashlib.sha256(content).hexdigest().encode()
