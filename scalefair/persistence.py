@@ -60,10 +60,10 @@ CLASSES: dict[str, type] = {
 """Every class that a file may name."""
 
 PLAIN = (str, int, float, bool, type(None))
-MOST_TEXT = 2**28
+MAX_TEXT_BYTES = 2**28
 """Bytes of all arrays of text together: one long entry makes every entry of its array as long."""
 
-MOST_KEYS = 10_000
+MAX_OTHER_KEYS = 10_000
 """Keys of dicts that are no text: numbers can be chosen so that each is compared with all."""
 
 SKIPPED = {
@@ -245,8 +245,8 @@ class _ModelReader:
 
     def _dict(self, pairs: list[Any]) -> dict[Any, Any]:
         self._keys += sum(not isinstance(key, str) for key, _ in pairs)
-        if self._keys > MOST_KEYS:
-            raise ValueError(f"dicts with more than {MOST_KEYS} keys that are no text")
+        if self._keys > MAX_OTHER_KEYS:
+            raise ValueError(f"dicts with more than {MAX_OTHER_KEYS} keys that are no text")
         return {self.value(key): self.value(item) for key, item in pairs}
 
     def _object(self, number: int) -> Any:
@@ -275,8 +275,8 @@ class _ModelReader:
             made[:] = items
             return made.reshape(state["shape"])
         self._text += 4 * len(items) * max((len(item) for item in items), default=0)
-        if self._text > MOST_TEXT:
-            raise ValueError(f"arrays of text take more than {MOST_TEXT} bytes")
+        if self._text > MAX_TEXT_BYTES:
+            raise ValueError(f"arrays of text take more than {MAX_TEXT_BYTES} bytes")
         return np.array(items, dtype=np.str_).reshape(state["shape"])
 
 
