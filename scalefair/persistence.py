@@ -28,7 +28,7 @@ from scalefair.moments import Moments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
-from scalefair.solve.dense.process import ExactLaw
+from scalefair.solve.dense.process import ExactDistribution
 from scalefair.solve.dense.rows import ExactRows
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.gp import distribution
@@ -45,8 +45,8 @@ CLASSES: dict[str, type] = {
         losses.SumToZero,
         Preparation, Design, base_model.BaseModel, CrossFit, blocks.Control, blocks.CrossedControl,
         blocks.Curve, ExactRows,
-        estimators.FairGPRegressor, distribution.FeatureLaw, ExactLaw, GaussianFunction,
-        estimators.FairGPClassifier, distribution.LatentLaw,
+        estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
+        GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
@@ -59,11 +59,17 @@ CLASSES: dict[str, type] = {
 }  # fmt: skip
 """Every class that a file may name."""
 
+RENAMED = {
+    "FeatureLaw": "FeatureDistribution", "ExactLaw": "ExactDistribution",
+    "LatentLaw": "LatentDistribution", "law": "weights", "_law": "_distribution",
+}  # fmt: skip
+"""Names of classes and attributes in files of earlier versions."""
+
 PLAIN = (str, int, float, bool, type(None))
-MOST_TEXT = 2**28
+MAX_TEXT_BYTES = 2**28
 """Bytes of all arrays of text together: one long entry makes every entry of its array as long."""
 
-MOST_KEYS = 10_000
+MAX_OTHER_KEYS = 10_000
 """Keys of dicts that are no text: numbers can be chosen so that each is compared with all."""
 
 SKIPPED = {
@@ -245,8 +251,8 @@ class _ModelReader:
 
     def _dict(self, pairs: list[Any]) -> dict[Any, Any]:
         self._keys += sum(not isinstance(key, str) for key, _ in pairs)
-        if self._keys > MOST_KEYS:
-            raise ValueError(f"dicts with more than {MOST_KEYS} keys that are no text")
+        if self._keys > MAX_OTHER_KEYS:
+            raise ValueError(f"dicts with more than {MAX_OTHER_KEYS} keys that are no text")
         return {self.value(key): self.value(item) for key, item in pairs}
 
     def _object(self, number: int) -> Any:
@@ -255,10 +261,11 @@ class _ModelReader:
         if not 0 <= number < len(self._objects):
             raise ValueError(f"object {number} of {len(self._objects)}")
         entry = self._objects[number]
-        cls = CLASSES[entry["class"]]
+        cls = CLASSES[RENAMED.get(entry["class"], entry["class"])]
         made: Any = object.__new__(cls)
         _set_defaults(made)
-        for key, item in entry["state"].items():
+        for written, item in entry["state"].items():
+            key = RENAMED.get(written, written)
             if not _is_data(cls, key):
                 raise ValueError(f"{entry['class']} has no attribute {key!r:.50} that can be set")
             object.__setattr__(made, key, self.value(item))
@@ -275,8 +282,8 @@ class _ModelReader:
             made[:] = items
             return made.reshape(state["shape"])
         self._text += 4 * len(items) * max((len(item) for item in items), default=0)
-        if self._text > MOST_TEXT:
-            raise ValueError(f"arrays of text take more than {MOST_TEXT} bytes")
+        if self._text > MAX_TEXT_BYTES:
+            raise ValueError(f"arrays of text take more than {MAX_TEXT_BYTES} bytes")
         return np.array(items, dtype=np.str_).reshape(state["shape"])
 
 
