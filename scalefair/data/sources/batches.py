@@ -120,7 +120,10 @@ def _chunk_of(number: int, batch: Any) -> Chunk:
             "ones may be left out, or a dict with these keys"
         )
     x, y, s, weight, c = [*batch, None, None, None, None][: len(_KEYS)]
-    chunk = Chunk(frames.as_table(x) if isinstance(x, list) else x, s, y, weight, c=c)
+    x = frames.as_table(x) if isinstance(x, list) else x
+    if not hasattr(x, "shape"):
+        raise ValueError(f"batch {number}: X is a {type(x).__name__}; give an array or a frame")
+    chunk = Chunk(x, s, y, weight, c=c)
     for name, part in zip(_KEYS[1:], (y, s, weight, c), strict=True):
         if part is not None and frames.n_rows(part) != chunk.n_rows:
             raise ValueError(
