@@ -153,9 +153,7 @@ class Problem:
         return weight.eta * (explained - weight.limit * self.system.variance(beta))
 
     def is_within(self, theta: Array, weight: Weight) -> bool:
-        """Return True if θ obeys Rᵀβ = 0 where η = ∞ asks for it."""
-        if np.isfinite(weight.eta):
-            return True
+        """Return True if θ obeys Rᵀβ = 0, as η = ∞ asks for."""
         beta = self.beta(theta)
         factor = self.system.factor if weight.limit is None else self.system.share_factor
         size = np.sum(factor**2) * np.sum(beta**2)
@@ -203,7 +201,9 @@ class Problem:
         way to θ by the change of the gradients (BFGS).
         """
         along = Along(self._raw(theta), self._raw(before.theta), steps, not light)
-        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows, kept=self.cache)
+        sums = loss_sums(
+            self.source, self.frame, self.loss, along, rows=self.rows, cache=self.cache
+        )
         sums = sums.transform(self.linear, self.frame.width)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient / n

@@ -20,8 +20,7 @@ from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
 from scalefair.solve.ridge.direct import diagnosed, ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System, rescale, spread
-from scalefair.solve.rows import Rows
-from scalefair.solve.spec import Spec
+from scalefair.solve.spec import Rows, Spec
 
 
 def output_kernel(kernel: Any) -> OutputKernel:
@@ -78,7 +77,7 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
             solve_primal(system, spec.alpha, eta / weight_unit)[0] if start is None else start.coef
         )
         weighed, zero = replace(objective, eta=eta), np.zeros(coef.shape[1])
-        return solve_output(weighed, coef, zero, unit=unit, tell=progress)
+        return solve_output(weighed, coef, zero, unit=unit, progress=progress)
 
     with rows.progress.steps("iterations") as progress:
         eta, result = _weighted_or_limited(fit, spec, weight_unit)
@@ -117,7 +116,7 @@ def fit_loss_with_output(
             coef, intercept = start.coef, start.intercept
         weighed, hessian = replace(objective, eta=eta), linear.local.hessian
         unit = problem.unit(linear.local)
-        return solve_output(weighed, coef, intercept, unit=unit, hessian=hessian, tell=progress)
+        return solve_output(weighed, coef, intercept, unit=unit, hessian=hessian, progress=progress)
 
     eta, result = _weighted_or_limited(fit, spec, weight_unit)
     return LossFit(
