@@ -69,7 +69,7 @@ def maps_of(measure: Callable[..., float], folder: Path, columns: list[str]) -> 
     scan = scan_parquet(folder)
     f, s = scan["prediction"], scan[columns]
     if measure is hsic:
-        return feature_pair(open_pair(f, s), None, None, 200)
+        return feature_pair(open_pair(f, s))
     return open_share(
         f, s, None, kernel="auto", length_scale="median", size=100, random_state=0
     )  # fmt: skip
