@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair import scan_parquet
-from scalefair.features.design import whitened
+from scalefair.features.base import whitened
 from scalefair.measures import explained_share, hsic, hsic_test, mutual_information
 from scalefair.measures._features import MAX_BLOCK_NUMBERS, feature_pair
 from scalefair.measures._pair import open_pair
@@ -69,7 +69,7 @@ def maps_of(measure: Callable[..., float], folder: Path, columns: list[str]) -> 
     scan = scan_parquet(folder)
     f, s = scan["prediction"], scan[columns]
     if measure is hsic:
-        return feature_pair(open_pair(f, s), None, None, 200)
+        return feature_pair(open_pair(f, s))
     return open_share(
         f, s, None, kernel="auto", length_scale="median", size=100, random_state=0
     )  # fmt: skip

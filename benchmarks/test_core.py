@@ -19,7 +19,7 @@ from benchmarks._problems import (
     nystroem_map,
     table,
 )
-from scalefair import FairKernelRidge, FairKernelRidgeCV
+from scalefair import FairKernelRidge, FairKernelRidgeCV, config_context
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,17 @@ def data():
     return table()
 
 
-def fitter(data, feature_map, **parameters):
+def fitter(data, feature_map, **settings):
     X, y, s = data
     model = FairKernelRidge(
-        feature_map=feature_map, sensitive_kernel="categorical", eta=1.0, alpha=1e-4, **parameters
+        feature_map=feature_map, sensitive_kernel="categorical", eta=1.0, alpha=1e-4
     )
-    return lambda: model.fit(X, y, sensitive_features=s)
+
+    def fit():
+        with config_context(**settings):
+            return model.fit(X, y, sensitive_features=s)
+
+    return fit
 
 
 def record(benchmark, name, value, target):

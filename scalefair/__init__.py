@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scalefair._config import config_context, get_config, set_config
     from scalefair.any_model import limit_gap, make_fair
     from scalefair.auditing import Audit, audit
     from scalefair.data.sources import BatchSource, scan_csv, scan_parquet
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         SklearnFairKernel,
     )
     from scalefair.exporting import to_onnx
+    from scalefair.features.cross_fit import CrossFit
     from scalefair.moments import Moments
     from scalefair.persistence import load, save
     from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
@@ -29,6 +31,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Audit",
     "BatchSource",
+    "CrossFit",
     "FairGPClassifier",
     "FairGPRegressor",
     "FairKernel",
@@ -43,28 +46,35 @@ __all__ = [
     "SensitiveRows",
     "SklearnFairKernel",
     "audit",
+    "config_context",
+    "get_config",
     "limit_gap",
     "load",
     "make_fair",
     "save",
     "scan_csv",
     "scan_parquet",
+    "set_config",
     "to_onnx",
 ]
 
 _HOMES = {
     "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.data.sources",
+    "CrossFit": "scalefair.features.cross_fit",
     "FairKernel": "scalefair.solve.dense.kernel",
     "Moments": "scalefair.moments",
     "SensitiveRows": "scalefair.solve.dense.kernel",
     "audit": "scalefair.auditing",
+    "config_context": "scalefair._config",
+    "get_config": "scalefair._config",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",
     "make_fair": "scalefair.any_model",
     "save": "scalefair.persistence",
     "scan_csv": "scalefair.data.sources",
     "scan_parquet": "scalefair.data.sources",
+    "set_config": "scalefair._config",
     "to_onnx": "scalefair.exporting",
 }
 

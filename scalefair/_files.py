@@ -25,8 +25,11 @@ from safetensors.numpy import save
 
 from scalefair.errors import InputError
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the container. Files of a later version are refused."""
+
+OLDEST = {"model": 2}
+"""The first version that is still read, by kind; 1 for all others."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing, which do not say where."""
@@ -195,6 +198,11 @@ def _metadata(path: Any, header: Any, kind: str) -> dict[str, Any]:
     if not (schema.isascii() and schema.isdecimal() and len(schema) < 9 and int(schema) <= SCHEMA):
         raise ValueError(
             f"{path} has schema {schema[:9]!r}, this version reads up to {SCHEMA}; update scalefair"
+        )
+    if int(schema) < OLDEST.get(kind, 1):
+        raise ValueError(
+            f"{path} is a {kind} of schema {schema}, written before version 0.1.0; this version "
+            f"reads those of schema {OLDEST[kind]} on: fit the model again"
         )
     if metadata.get("kind") != kind:
         raise ValueError(f"{path} holds {metadata.get('kind')!r:.50}, expected {kind!r}")

@@ -19,14 +19,17 @@ from numpy.typing import NDArray
 from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._hash import attributes
 from scalefair.data import columns, encoding
+from scalefair.data.prepare import Preparation
 from scalefair.errors import UnsavableError
-from scalefair.estimators import _base_model, _curve, _data, _exact
-from scalefair.features import mixed
+from scalefair.features import base_model, blocks, mixed
+from scalefair.features.cross_fit import CrossFit
+from scalefair.features.design import Design
 from scalefair.moments import Moments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 from scalefair.solve.dense.process import ExactLaw
+from scalefair.solve.dense.rows import ExactRows
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.gp import distribution
 from scalefair.solve.gp.system import GaussianFunction
@@ -40,14 +43,15 @@ CLASSES: dict[str, type] = {
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         losses.Squared, losses.Logistic, losses.Multinomial, losses.Poisson, losses.Gamma,
         losses.Huber, losses.Quantile, losses.ClassWeighted, losses.OneVsRest, losses.SumToZero,
-        _data.Preparation, _base_model.BaseModel, _exact.ExactRows,
+        Preparation, Design, base_model.BaseModel, CrossFit, blocks.Control, blocks.CrossedControl,
+        blocks.Curve, ExactRows,
         estimators.FairGPRegressor, distribution.FeatureLaw, ExactLaw, GaussianFunction,
         estimators.FairGPClassifier, distribution.LatentLaw,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
-        maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed, _curve.Curve,
+        maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
         FairKernel, SensitiveRows, ridge.WeightedRows, ridge.Spectrum, Diagnostics,
@@ -56,10 +60,10 @@ CLASSES: dict[str, type] = {
 """Every class that a file may name."""
 
 PLAIN = (str, int, float, bool, type(None))
-MOST_TEXT = 2**28
+MAX_TEXT_BYTES = 2**28
 """Bytes of all arrays of text together: one long entry makes every entry of its array as long."""
 
-MOST_KEYS = 10_000
+MAX_OTHER_KEYS = 10_000
 """Keys of dicts that are no text: numbers can be chosen so that each is compared with all."""
 
 SKIPPED = {
@@ -68,9 +72,6 @@ SKIPPED = {
 }  # fmt: skip
 """Training rows; and routing and callbacks, which belong to a session."""
 
-PATHS = {"checkpoint"}
-"""Parameters that name a place on a machine: None in every file."""
-
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator (or map, encoder, path, moments) to one file, all or nothing.
@@ -78,8 +79,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : object of scalefair
-        Predictions after :func:`load` are equal to the bit. `checkpoint`, a path, and requests of
-        metadata (`set_fit_request`) are not kept.
+        Predictions after :func:`load` are equal to the bit. Requests of metadata
+        (`set_fit_request`) are not kept.
     path : path
         One file; replaced only once the new one is complete, with the permissions of the old one.
 
@@ -191,7 +192,7 @@ class _ModelWriter:
         self._alive.append(value)
         self.objects.append({"class": name})
         state = {
-            key: self.state(None if key in PATHS else item, f"{where}.{key}")
+            key: self.state(item, f"{where}.{key}")
             for key, item in attributes(value).items()
             if key not in SKIPPED and not _is_cache(type(value), key)
         }
@@ -244,8 +245,8 @@ class _ModelReader:
 
     def _dict(self, pairs: list[Any]) -> dict[Any, Any]:
         self._keys += sum(not isinstance(key, str) for key, _ in pairs)
-        if self._keys > MOST_KEYS:
-            raise ValueError(f"dicts with more than {MOST_KEYS} keys that are no text")
+        if self._keys > MAX_OTHER_KEYS:
+            raise ValueError(f"dicts with more than {MAX_OTHER_KEYS} keys that are no text")
         return {self.value(key): self.value(item) for key, item in pairs}
 
     def _object(self, number: int) -> Any:
@@ -258,7 +259,7 @@ class _ModelReader:
         made: Any = object.__new__(cls)
         _set_defaults(made)
         for key, item in entry["state"].items():
-            if not _is_data(cls, key) or (key in PATHS and item is not None):
+            if not _is_data(cls, key):
                 raise ValueError(f"{entry['class']} has no attribute {key!r:.50} that can be set")
             object.__setattr__(made, key, self.value(item))
         check_shapes(made)
@@ -274,8 +275,8 @@ class _ModelReader:
             made[:] = items
             return made.reshape(state["shape"])
         self._text += 4 * len(items) * max((len(item) for item in items), default=0)
-        if self._text > MOST_TEXT:
-            raise ValueError(f"arrays of text take more than {MOST_TEXT} bytes")
+        if self._text > MAX_TEXT_BYTES:
+            raise ValueError(f"arrays of text take more than {MAX_TEXT_BYTES} bytes")
         return np.array(items, dtype=np.str_).reshape(state["shape"])
 
 
@@ -299,6 +300,8 @@ def _is_data(cls: type, name: str) -> bool:
     No method, no property, nothing of Python's own, and nothing that a class does not have but that
     somebody might ask it for, such as `codes` of a map.
     """
+    if name in getattr(cls, "__dataclass_fields__", ()):
+        return True
     own = getattr(cls, name, None)
     hidden = callable(own) or isinstance(own, property | cached_property)
     known = name in _parameters(cls) or name.startswith("_") or name.endswith("_")

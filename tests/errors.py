@@ -18,5 +18,5 @@ def refused(*words, error=(ValueError, TypeError)):
 
 
 def named(parameters):
-    """Parameters as an error must name them: ``name=value``."""
-    return [f"{name}={value!r}" for name, value in parameters.items()]
+    """What an error must name of parameters: their names and values."""
+    return [word for name, value in parameters.items() for word in (name, repr(value))]

@@ -11,6 +11,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from scalefair import FairKernelRidge
+from tests.models import fit_within
 
 TIMES = 3 * int(os.environ.get("SCALEFAIR_FUZZ", "1"))
 """How often a fault comes, at moments that differ; ``SCALEFAIR_FUZZ=20``: sixty times."""
@@ -24,7 +25,7 @@ SMALL = {"eta": 1.0, "n_components": 30, "random_state": 0, "chunk_rows": 100, "
 
 
 def fitted(cls=FairKernelRidge, **parameters):
-    return cls(**{**SMALL, **parameters}).fit(X, Y, sensitive_features=S)
+    return fit_within({**SMALL, **parameters}, cls(), X, Y, sensitive_features=S)
 
 
 def blas_threads():

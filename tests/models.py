@@ -1,4 +1,4 @@
-"""One small fitted model of every kind, for tests of what survives a file."""
+"""One small fitted model of every kind, and fits within settings of the engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from scalefair import (
+    CrossFit,
     FairGPClassifier,
     FairGPRegressor,
     FairKernelClassifier,
@@ -14,8 +15,11 @@ from scalefair import (
     FairKernelRidge,
     FairKernelRidgeCV,
     FairRidge,
+    config_context,
+    get_config,
 )
 from scalefair.datasets import make_biased_income
+from scalefair.features.design import Block
 from scalefair.kernels import RBF, Linear
 
 SMALL = {"n_components": 12, "n_sensitive_components": 8, "random_state": 0}
@@ -27,18 +31,18 @@ MODELS = {
     "laplace": FairKernelRidge(kernel="laplace", eta=1.0, **SMALL),
     "matern": FairKernelRidge(kernel="matern52", penalty="hsic", eta=1.0, **SMALL),
     "kernel": FairKernelRidge(kernel=RBF(2.0) + Linear(), eta=1.0, **SMALL),
-    "float32": FairKernelRidge(eta=1.0, dtype="float32", **SMALL),
+    "float32": FairKernelRidge(eta=1.0, **SMALL),
     "exact": FairKernelRidge(feature_map="exact", eta=1.0, random_state=0),
     "seen": FairKernelRidge(sensitive_columns=["sex", "ethnicity", "age"], eta=1.0, **SMALL),
     "hidden": FairKernelRidge(sensitive_columns=["sex"], hide_sensitive=True, eta=1.0, **SMALL),
     "joined": FairKernelRidge(base_estimator=FairRidge(eta=0.0), eta=1.0, **SMALL),
     "output": FairKernelRidge(output_kernel="rbf", eta=1.0, **SMALL),
     "bent": FairKernelRidge(
-        output_kernel="rbf", base_estimator=FairRidge(eta=0.0), eta=1.0, **SMALL
+        output_kernel="rbf", base_estimator=CrossFit(FairRidge(eta=0.0)), eta=1.0, **SMALL
     ),
     "controlled": FairKernelRidge(eta=1.0, **SMALL),
     "sums": FairKernelRidge(sensitive_kernel="linear", eta=1.0, **SMALL),
-    "iterative": FairKernelRidge(solver="iterative", eta=1.0, **SMALL),
+    "iterative": FairKernelRidge(eta=1.0, **SMALL),
     "cv": FairKernelRidgeCV(cv=3, **SMALL),
     "classes": FairKernelClassifier(eta=1.0, **SMALL),
     "three": FairKernelClassifier(eta=1.0, class_weight="balanced", **SMALL),
@@ -50,7 +54,25 @@ MODELS = {
     ),
     "process_of_classes": FairGPClassifier(eta=1.0, optimizer=None, amplitude=1.0, **SMALL),
 }
+SETTINGS = {"float32": {"dtype": "float32"}, "iterative": {"solver": "iterative"}}
 METHODS = ("predict", "predict_proba", "decision_function")
+
+
+class RowsBlock(Block):
+    """A block of columns that a function makes."""
+
+    width = key = rows = None
+
+    def __init__(self, name, width, rows, units=()):
+        self.name, self.width, self.rows, self.units, self.key = name, width, rows, units, name
+
+
+def fit_within(options, model, *given, **more):
+    """Fit under those of the options that are settings, with the others as parameters."""
+    settings = {name: value for name, value in options.items() if name in get_config()}
+    parameters = {name: value for name, value in options.items() if name not in settings}
+    with config_context(**settings):
+        return model.set_params(**parameters).fit(*given, **more)
 
 
 @cache
@@ -87,7 +109,7 @@ def fitted(name):
         own = {"sensitive_features": pay().sensitive_features}
     if name == "controlled":
         own["control_features"] = pay().data[["education", "experience"]]
-    return model.fit(rows(name), target(name), **own)
+    return fit_within(SETTINGS.get(name, {}), model, rows(name), target(name), **own)
 
 
 def answers(name, model):

@@ -22,8 +22,8 @@ from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames, is_stream, open_rows
 from scalefair.data.encoding import asked_before
 from scalefair.errors import check_number
 from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
-from scalefair.estimators._base_model import is_fitted, name_of, predictions
 from scalefair.features.base import seed_of
+from scalefair.features.base_model import is_fitted, name_of, predictions
 from scalefair.measures import explained_share
 from scalefair.plots.figures import predicted
 
@@ -209,7 +209,7 @@ def _take(X: Any, apart: Any, rows: NDArray[np.int64]) -> tuple[Any, dict[str, A
 
 def _split(estimator: Any, X: Any, own: dict[str, Any]) -> Chunk:
     """Return the rows as the base model sees them, and the sensitive attributes."""
-    chunk: Chunk = estimator._preparation.split(Chunk(X, own.get("sensitive_features")))
+    chunk: Chunk = estimator._design.preparation.split(Chunk(X, own.get("sensitive_features")))
     return chunk
 
 

@@ -18,8 +18,8 @@ from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
 from scalefair.data import frames
 from scalefair.data.encoding import asked_before
-from scalefair.estimators._base_model import predictions
-from scalefair.estimators._cross_fit import SUSPICIOUS
+from scalefair.features.base_model import predictions
+from scalefair.features.cross_fit import SUSPICIOUS
 from scalefair.features.units import Units
 from scalefair.measures import explained_share
 from scalefair.moments import Moments
@@ -151,7 +151,7 @@ def limit_gap(
     """
     _check_estimator(estimator, y)
     y, rows = np.asarray(y, dtype=np.float64), X if hasattr(X, "shape") else np.asarray(X)
-    chunk = estimator._preparation.split(Chunk(rows, sensitive_features))
+    chunk = estimator._design.preparation.split(Chunk(rows, sensitive_features))
     candidates = _candidates(estimator, X, chunk, h)
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
@@ -240,7 +240,7 @@ def _limit_points(
     estimator: Any, s: Any, best: str, candidates: dict[str, Array], y: Array
 ) -> list[CurvePoint]:
     """h − c(E[h|s] − E h) for several c; a given h is centred by halves, each by the other."""
-    encoded = np.asarray(estimator._preparation.sensitive_encoder.transform(s))
+    encoded = np.asarray(estimator._design.preparation.sensitive_encoder.transform(s))
     Psi = np.asarray(estimator.psi_.transform(encoded), dtype=np.float64)
     h = candidates[best]
     if best != "given":
@@ -265,7 +265,7 @@ def _learnt(estimator: Any, best: str) -> Centring:
     if best == "base_estimator":
         return Centring.of_moments(moments, ("base",), np.eye(moments.blocks["base"])[0])
     plain = estimator.path().at(eta=0.0)
-    return Centring.of_moments(moments, plain._features, plain.coef_, plain.intercept_)
+    return Centring.of_moments(moments, plain._design.features, plain.coef_, plain.intercept_)
 
 
 def _share_of(point: CurvePoint, s: Any) -> float:

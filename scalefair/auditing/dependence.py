@@ -11,25 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scalefair import measures
 from scalefair._hash import distinct
 from scalefair._typing import Accumulator, Array, Chunk
-from scalefair.data import Together, frames
+from scalefair.data import Sums, Together, frames
 from scalefair.data.sources import ArraySource
 from scalefair.data.survey import View
-from scalefair.measures import (
-    conditional_hsic_test,
-    distance_correlation,
-    hsic,
-    hsic_test,
-    mutual_information,
-    nocco,
-    normalized_hsic,
-)
 from scalefair.measures._features import FeaturePair, feature_pair
 from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
 from scalefair.measures.distances import distance_features, distance_of
 from scalefair.measures.group_passes import PASS_ROWS, SURVEY_SAMPLE_ROWS, SurveyedRows
-from scalefair.measures.group_statistics import CrossedStatistics, GroupAccumulator
+from scalefair.measures.group_statistics import GroupAccumulator
 from scalefair.measures.independence import alignment_of, hsic_of, nocco_of
 from scalefair.measures.share import open_share, share_columns, share_interval, share_of_folds
 from scalefair.measures.testing import pvalue_of
@@ -48,12 +40,9 @@ N_COMPONENTS = 200
 
 @dataclass(frozen=True)
 class DependenceSettings:
-    """How dependence is measured; the parameters of `audit`.
+    """How dependence is measured; with `categorical`, numbers are categories for the share, too."""
 
-    `measures` are names; with `categorical` numbers are categories, too, for the explained share.
-    """
-
-    measures: tuple[str, ...]
+    names: tuple[str, ...]
     sensitive_kernel: Any
     n_sensitive_components: int
     eps: float
@@ -76,22 +65,22 @@ class Measurement(NamedTuple):
 
 
 IN_MEMORY: dict[str, Callable[[Pair, float], float]] = {
-    "normalized_hsic": lambda pair, _: normalized_hsic(pair, None),
-    "hsic": lambda pair, _: hsic(pair, None),
-    "nocco": lambda pair, eps: nocco(pair, None, eps=eps),
-    "distance_correlation": lambda pair, _: distance_correlation(pair, None),
-    "hsic_pvalue": lambda pair, _: hsic_test(pair, None, random_state=pair.seed).pvalue,
+    "normalized_hsic": lambda pair, _: measures.normalized_hsic(pair, None),
+    "hsic": lambda pair, _: measures.hsic(pair, None),
+    "nocco": lambda pair, eps: measures.nocco(pair, None, eps=eps),
+    "distance_correlation": lambda pair, _: measures.distance_correlation(pair, None),
+    "hsic_pvalue": lambda pair, _: measures.hsic_test(pair, None, random_state=pair.seed).pvalue,
 }
 """Measures of rows in memory, which compare all pairs of rows where they are few."""
 
-STREAMED: dict[str, Callable[[Moments, float], float]] = {
-    "normalized_hsic": lambda m, _: alignment_of(m),
-    "hsic": lambda m, _: hsic_of(m),
-    "nocco": nocco_of,
-    "distance_correlation": lambda m, _: distance_of(m),
-    "hsic_pvalue": lambda m, _: pvalue_of(m),
+STREAMED: dict[str, tuple[str, Callable[[Moments, float], float]]] = {
+    "normalized_hsic": ("kernel", lambda m, _: alignment_of(m)),
+    "hsic": ("kernel", lambda m, _: hsic_of(m)),
+    "nocco": ("kernel", nocco_of),
+    "distance_correlation": ("distance", lambda m, _: distance_of(m)),
+    "hsic_pvalue": ("kernel", lambda m, _: pvalue_of(m)),
 }
-"""The same from the moments of features, and ε."""
+"""The same from the moments of features of a kind, and ε."""
 
 SHARE, IN_SAMPLE = "explained_share", "explained_share_in_sample"
 
@@ -108,16 +97,9 @@ WITHOUT_WEIGHTS = (INFORMATION, "hsic_pvalue", CONDITIONAL)
 
 @dataclass(frozen=True, eq=False)
 class AttributeSet:
-    """Attributes whose dependence is measured together.
+    """Attributes that are measured together, such as "sex × race", at `columns` among all.
 
-    Parameters
-    ----------
-    name : str
-        Such as "sex × race".
-    columns : tuple of int
-        Their positions among all attributes.
-    variable, share_variable : Variable
-        What is known of them; for the explained share numbers may be categories, too.
+    In `share_variable`, for the explained share, numbers may be categories, too.
     """
 
     name: str
@@ -176,17 +158,8 @@ def _variable(surveyed: SurveyedRows, columns: tuple[int, ...], *, every: bool) 
 class Subject:
     """One model and some attributes, whose dependence is measured.
 
-    Parameters
-    ----------
-    model : int
-        Position of the model.
-    attributes : AttributeSet
-        The attributes.
-    pair : Pair
-        Predictions and attributes as numbers.
-    features : dict of str to (FeaturePair, options)
-        What moments are computed of, and the folds and columns beside it: "share" and, of a
-        stream, "kernel" and "distance".
+    `features` are what moments are computed of, and the folds and columns beside it: "share" and,
+    of a stream, "kernel" and "distance".
     """
 
     model: int
@@ -228,7 +201,7 @@ def subjects(
 def _features_of(
     pair: Pair, attributes: AttributeSet, settings: DependenceSettings
 ) -> dict[str, tuple[FeaturePair, tuple[Any, ...]]]:
-    names = settings.measures
+    names = settings.names
     features: dict[str, tuple[FeaturePair, tuple[Any, ...]]] = {}
     if SHARE in names or IN_SAMPLE in names:
         shared = open_share(
@@ -237,7 +210,7 @@ def _features_of(
             size=settings.n_sensitive_components, random_state=settings.seed,
         )  # fmt: skip
         features["share"] = shared, share_columns(shared, min(5, pair.n_rows // 2))
-    kinds = set() if pair.in_memory else {_kind(name) for name in names if name in STREAMED}
+    kinds = set() if pair.in_memory else {STREAMED[name][0] for name in names if name in STREAMED}
     if "kernel" in kinds:
         features["kernel"] = feature_pair(pair, n_components=N_COMPONENTS), ()
     if "distance" in kinds:
@@ -245,14 +218,9 @@ def _features_of(
     return features
 
 
-def _kind(name: str) -> str:
-    """Which features a measure of a stream is computed from."""
-    return "distance" if name == "distance_correlation" else "kernel"
-
-
 def second_pass(
     surveyed: SurveyedRows, chosen: Sequence[Subject]
-) -> tuple[CrossedStatistics | None, list[Mapping[str, FoldMoments]]]:
+) -> tuple[Sums | None, list[Mapping[str, FoldMoments]]]:
     """Return the statistics of groups and the moments of each subject's features, in one pass.
 
     Rows in memory are read as often as is convenient; their groups are left to `count_groups`.
@@ -298,12 +266,13 @@ def measure(
     if name == IN_SAMPLE:
         value = float(np.clip(share_of_block(reduce(add, moments["share"])), 0.0, 1.0))
     elif name == INFORMATION:
-        value = mutual_information(pair, None, max_rows=NEIGHBOUR_ROWS)
+        value = measures.mutual_information(pair, None, max_rows=NEIGHBOUR_ROWS)
         return Measurement(name, value, min(pair.n_rows, NEIGHBOUR_ROWS))
     elif pair.in_memory:
         value = IN_MEMORY[name](pair, settings.eps)
     else:
-        value = STREAMED[name](moments[_kind(name)][0], settings.eps)
+        kind, function = STREAMED[name]
+        value = function(moments[kind][0], settings.eps)
     return Measurement(name, value, pair.n_rows)
 
 
@@ -320,7 +289,9 @@ def _conditional(surveyed: SurveyedRows, subject: Subject) -> Measurement:
     control = np.where(target > 0, "positive", "negative").astype(object) if labels else target
     s = _with_levels(surveyed, columns, rows.s[index])
     try:
-        test = conditional_hsic_test(rows.x[index], s, control, random_state=subject.pair.seed)
+        test = measures.conditional_hsic_test(
+            rows.x[index], s, control, random_state=subject.pair.seed
+        )
     except UndefinedError as error:
         raise UndefinedError(f"in the {len(index):,} rows of the test, {error}") from error
     return Measurement(CONDITIONAL, test.pvalue, len(index))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -11,12 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scalefair.auditing.dependence import Measurement
-from scalefair.data import frames
 from scalefair.measures.group_metrics import RATES, Gap
-from scalefair.measures.groups import GroupFrame, GroupGaps, records, stacked
+from scalefair.measures.groups import (
+    GAP_COLUMNS,
+    GROUP_COLUMNS,
+    GroupFrame,
+    GroupGaps,
+    gap_rows,
+    group_rows,
+    records,
+    tidy,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
+
+TABLE_COLUMNS = ("model", "attribute", "measure", "value", "low", "high", "rows", "words")
 
 HEADLINES = ("explained_share", "selection_rate_difference", "mean_prediction_difference")
 
@@ -37,16 +47,9 @@ ODDS = ("true_positive_rate", "false_positive_rate")
 
 @dataclass(frozen=True, eq=False)
 class ModelAudit:
-    """What was found for one model.
+    """Measures of dependence of one model by attribute, and its groups.
 
-    Parameters
-    ----------
-    name : str
-        Of the model.
-    dependence : dict of str to list of Measurement
-        Measures of dependence, by attribute.
-    gaps : GroupGaps
-        The groups; without frames where no attribute has groups.
+    `gaps` has no frames where no attribute has groups.
     """
 
     name: str
@@ -54,6 +57,7 @@ class ModelAudit:
     gaps: GroupGaps
 
 
+@dataclass(frozen=True, eq=False)
 class Audit:
     """What :func:`scalefair.audit` returns.
 
@@ -67,50 +71,47 @@ class Audit:
         Rows left out because an attribute was missing (``missing="drop"``).
     notes : list of str
         Warnings in plain words.
+    confidence : float
+        Level of the intervals.
     """
 
-    def __init__(
-        self,
-        models: Sequence[ModelAudit],
-        n_rows: int,
-        n_missing: int,
-        notes: list[str],
-        confidence: float = 0.95,
-    ) -> None:
-        self.models = {model.name: model for model in models}
-        self.n_rows, self.n_missing, self.notes = n_rows, n_missing, notes
-        self._confidence = confidence
+    models: dict[str, ModelAudit]
+    n_rows: int
+    n_missing: int
+    notes: list[str]
+    confidence: float = 0.95
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """One row per model, attribute and measure: value, low, high, rows, words."""
-        parts = []
+        rows = []
         for model in self.models.values():
-            for attribute, found in model.dependence.items():
-                parts.append(dependence_columns(model.name, attribute, found, self._confidence))
+            for attribute, measured in model.dependence.items():
+                for one in measured:
+                    rows.append(_dependence_row(model.name, attribute, one, self.confidence))
             for frame in model.gaps.frames.values():
-                parts += [gap_rows(model.name, frame), equalized_odds(model.name, frame)]
-        return frames.make_frame(stacked(parts))
+                rows += _gap_rows(model.name, frame)
+        return tidy(TABLE_COLUMNS, rows)
 
     @cached_property
     def groups(self) -> pd.DataFrame:
         """One row per model, attribute, group and metric: count, value, low, high, small."""
-        return self._of_frames("table")
+        return self._by_frame(GROUP_COLUMNS, group_rows)
 
     @cached_property
     def gaps(self) -> pd.DataFrame:
         """One row per model, attribute and metric: difference and ratio with intervals."""
-        return self._of_frames("gaps")
+        return self._by_frame(GAP_COLUMNS, gap_rows)
 
     @cached_property
     def overall(self) -> pd.DataFrame:
         """One row per model: its metrics over all rows."""
-        rows: list[dict[str, Any]] = []
-        for model in self.models.values():
-            metrics = model.gaps.overall.to_dict() if model.gaps.frames else {}
-            rows.append({"model": model.name, **{str(k): v for k, v in metrics.items()}})
+        rows: list[dict[Any, Any]] = [
+            {"model": m.name} | (m.gaps.overall.to_dict() if m.gaps.frames else {})
+            for m in self.models.values()
+        ]
         names = list(dict.fromkeys(name for row in rows for name in row))
-        return frames.make_frame({name: [row.get(name) for row in rows] for name in names})
+        return tidy(names, (tuple(row.get(name) for name in names) for row in rows))
 
     def compare(self, measure: str | None = None) -> pd.DataFrame:
         """Return the values with one column per model.
@@ -138,12 +139,14 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists of plain records, ready for JSON."""
-        tables = ("table", "groups", "gaps", "overall")
         return {
             "n_rows": self.n_rows,
             "n_missing": self.n_missing,
             "notes": list(self.notes),
-            **{name: records(getattr(self, name)) for name in tables},
+            "table": records(self.table),
+            "groups": records(self.groups),
+            "gaps": records(self.gaps),
+            "overall": records(self.overall),
         }
 
     @property
@@ -164,24 +167,18 @@ class Audit:
 
     def _sentences(self, model: str) -> list[str]:
         rows = self.table[(self.table["model"] == model) & self.table["measure"].isin(HEADLINES)]
-        pairs = zip(rows["attribute"], rows["words"], strict=True)
-        by: dict[str, list[str]] = {}
-        for attribute, words in pairs:
-            by.setdefault(attribute, []).append(words)
         # Shares name their attributes themselves.
         named = self.models[model].dependence
-        starts = ("" if attribute in named else f"{attribute}: " for attribute in by)
-        lines = zip(starts, by.values(), strict=True)
-        return [f"- {start}{'; '.join(words)}." for start, words in lines]
+        return [
+            f"- {'' if attribute in named else f'{attribute}: '}{'; '.join(part['words'])}."
+            for attribute, part in rows.groupby("attribute", sort=False)
+        ]
 
-    def _of_frames(self, name: str) -> pd.DataFrame:
-        parts = []
-        for model in self.models.values():
-            if model.gaps.frames:
-                table = getattr(model.gaps, name)
-                columns = {column: list(table[column]) for column in table}
-                parts.append({"model": [model.name] * len(table), **columns})
-        return frames.make_frame(stacked(parts))
+    def _by_frame(
+        self, names: tuple[str, ...], rows_of: Callable[[GroupFrame], list[tuple[Any, ...]]]
+    ) -> pd.DataFrame:
+        frames = ((m.name, f) for m in self.models.values() for f in m.gaps.frames.values())
+        return tidy(("model", *names), ((m, *row) for m, f in frames for row in rows_of(f)))
 
     def __str__(self) -> str:
         return self.summary
@@ -245,31 +242,28 @@ def metric_words(metric: str) -> str:
 
 def difference_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
     """Return which groups differ most, and by how much."""
-    places = frame.extremes(metric)
-    if places is None:
+    extremes = frame.extremes(metric)
+    if extremes is None:
         return f"{metric_words(metric)} is not known for two groups"
-    value, shown = frame.estimates[metric].value, _share if metric in RATES else _number
-    ends = (
-        f"{100 * frame.confidence:.3g} % interval of the gap {shown(gap.low)} to {shown(gap.high)}"
+    value = frame.estimates[metric].value
+    first, second, low, high = (
+        f"{100 * x:.1f} %" if metric in RATES else _number(x)
+        for x in (*value[list(extremes)], gap.low, gap.high)
     )
-    first, second = (f"{shown(value[i])} for {frame.groups[i]}" for i in places)
-    return f"{metric_words(metric)} is {first} and {second} ({ends})"
+    largest, smallest = (frame.groups[i] for i in extremes)
+    return (
+        f"{metric_words(metric)} is {first} for {largest} and {second} for {smallest} "
+        f"({100 * frame.confidence:.3g} % interval of the gap {low} to {high})"
+    )
 
 
 def ratio_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
     """Return what the smallest ratio between groups is."""
-    places = frame.extremes(metric)
-    if places is None or not gap.value >= 0:
-        return f"{metric_words(metric)} has no ratio between groups"
-    largest, smallest = (frame.groups[i] for i in places)
+    largest, smallest = (frame.groups[i] for i in frame.extremes(metric) or ())
     return (
         f"{metric_words(metric)} for {smallest} is {gap.value:.2f} times that for {largest} "
         f"({100 * frame.confidence:.3g} % interval {gap.low:.2f} to {gap.high:.2f})"
     )
-
-
-def _share(x: float) -> str:
-    return f"{100 * x:.1f} %"
 
 
 def _number(x: float) -> str:
@@ -277,73 +271,38 @@ def _number(x: float) -> str:
     return f"{x:,.0f}" if 1e4 <= abs(x) < 1e9 else f"{x:.4g}"
 
 
-def dependence_columns(
-    model: str, attribute: str, found: list[Measurement], confidence: float
-) -> dict[str, Any]:
-    """Return the measures of dependence as columns."""
-    n = len(found)
-    return {
-        "model": [model] * n,
-        "attribute": [attribute] * n,
-        "measure": [one.measure for one in found],
-        "value": [one.value for one in found],
-        "low": [one.low for one in found],
-        "high": [one.high for one in found],
-        "rows": [one.rows for one in found],
-        "words": [_explained(one, attribute, confidence) for one in found],
-    }
+def _dependence_row(
+    model: str, attribute: str, one: Measurement, confidence: float
+) -> tuple[Any, ...]:
+    words = f"{one.measure} is not known: {one.reason}"
+    if not one.reason:
+        words = explain(one.measure, one.value, attribute)
+    if not np.isnan(one.low):
+        ends = f"{percent(one.low)} to {percent(one.high)}"
+        words = f"{words} ({100 * confidence:.3g} % interval {ends})"
+    return model, attribute, one.measure, one.value, one.low, one.high, one.rows, words
 
 
-def _explained(found: Measurement, attribute: str, confidence: float) -> str:
-    if found.reason:
-        return f"{found.measure} is not known: {found.reason}"
-    words = explain(found.measure, found.value, attribute)
-    if np.isnan(found.low):
-        return words
-    ends = f"{percent(found.low)} to {percent(found.high)}"
-    return f"{words} ({100 * confidence:.3g} % interval {ends})"
-
-
-def gap_rows(model: str, frame: GroupFrame) -> dict[str, Any]:
-    """Return the difference and the ratio of every metric as columns."""
-    rows = []
+def _gap_rows(model: str, frame: GroupFrame) -> list[tuple[Any, ...]]:
+    """Return the difference and the ratio of every metric, and equalised odds."""
+    gaps: list[tuple[str, Gap, str]] = []
     for metric in frame.estimates:
         gap, relative = frame.gap(metric)
-        rows.append((f"{metric}_difference", gap, difference_words(frame, metric, gap)))
+        gaps.append((f"{metric}_difference", gap, difference_words(frame, metric, gap)))
         # A ratio of biases means nothing: they may have either sign.
         if metric != "bias" and relative.value >= 0:
-            rows.append((f"{metric}_ratio", relative, ratio_words(frame, metric, relative)))
-    return _columns(model, frame, rows)
+            gaps.append((f"{metric}_ratio", relative, ratio_words(frame, metric, relative)))
+    if set(ODDS) <= set(frame.estimates):
+        # Two gaps at once: each at half the error.
+        pairs = [frame.gap(metric, 1 - (1 - frame.confidence) / 2) for metric in ODDS]
+        (worst, least), which = zip(*pairs, strict=True), "of the true and the false positive rate"
+        gaps.append(("equalized_odds_difference", _of(max, worst), f"the larger gap {which}"))
+        gaps.append(("equalized_odds_ratio", _of(min, least), f"the smaller ratio {which}"))
+    rows = int(frame.counts.sum())
+    return [(model, frame.name, name, *gap, rows, words) for name, gap, words in gaps]
 
 
-def equalized_odds(model: str, frame: GroupFrame) -> dict[str, Any]:
-    """Return the larger gap and the smaller ratio of true and false positive rates."""
-    if not set(ODDS) <= set(frame.estimates):
-        return _columns(model, frame, [])
-    # Two gaps at once: each at half the error.
-    gaps = [frame.gap(metric, 1 - (1 - frame.confidence) / 2) for metric in ODDS]
-    worst = Gap(*(_of(max, [getattr(pair[0], end) for pair in gaps]) for end in Gap._fields))
-    least = Gap(*(_of(min, [getattr(pair[1], end) for pair in gaps]) for end in Gap._fields))
-    words = "the larger gap of the true and the false positive rate"
-    rows = [("equalized_odds_difference", worst, words)]
-    rows += [("equalized_odds_ratio", least, words.replace("larger gap", "smaller ratio"))]
-    return _columns(model, frame, rows)
-
-
-def _of(choose: Any, values: list[float]) -> float:
-    known = [value for value in values if np.isfinite(value)]
-    return float(choose(known)) if known else np.nan
-
-
-def _columns(model: str, frame: GroupFrame, rows: list[tuple[str, Gap, str]]) -> dict[str, Any]:
-    n = len(rows)
-    return {
-        "model": [model] * n,
-        "attribute": [frame.name] * n,
-        "measure": [name for name, _, _ in rows],
-        "value": [gap.value for _, gap, _ in rows],
-        "low": [gap.low for _, gap, _ in rows],
-        "high": [gap.high for _, gap, _ in rows],
-        "rows": [int(frame.counts.sum())] * n,
-        "words": [words for _, _, words in rows],
-    }
+def _of(choose: Callable[[list[float]], float], gaps: Sequence[Gap]) -> Gap:
+    """The largest or the smallest value and ends that are known."""
+    known = ([end for end in ends if np.isfinite(end)] for ends in zip(*gaps, strict=True))
+    return Gap(*(float(choose(ends)) if ends else np.nan for ends in known))

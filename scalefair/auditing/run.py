@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -46,26 +46,15 @@ MAX_NAMED_GROUPS = 5
 
 
 def audit(
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    y_true: Any = None,
-    sample_weight: Any = None,
-    measures: Sequence[str] | None = None,
-    threshold: float | None = None,
-    metrics: str | Sequence[str] | None = None,
-    quantiles: Sequence[float] = (0.1, 0.5, 0.9),
-    bins: Mapping[str, Sequence[float]] | None = None,
-    intersections: bool = True,
-    missing: Missing = "error",
-    confidence: float = 0.95,
-    interval: Literal["analytic", "bootstrap"] = "analytic",
-    n_resamples: int = 500,
-    sensitive_kernel: Any = "auto",
-    n_sensitive_components: int = 100,
-    eps: float = 1e-6,
+    y_pred: Any, *, sensitive_features: Any, y_true: Any = None, sample_weight: Any = None,
+    measures: Sequence[str] | None = None, threshold: float | None = None,
+    metrics: str | Sequence[str] | None = None, quantiles: Sequence[float] = (0.1, 0.5, 0.9),
+    bins: Mapping[str, Sequence[float]] | None = None, intersections: bool = True,
+    missing: Missing = "error", confidence: float = 0.95,
+    interval: Literal["analytic", "bootstrap"] = "analytic", n_resamples: int = 500,
+    sensitive_kernel: Any = "auto", n_sensitive_components: int = 100, eps: float = 1e-6,
     random_state: int = 0,
-) -> Audit:
+) -> Audit:  # fmt: skip
     """Measure how far predictions depend on sensitive attributes, in one table.
 
     Parameters
@@ -153,26 +142,18 @@ def audit(
         _possible(names, surveyed, asked=measures is not None), sensitive_kernel,
         n_sensitive_components, eps, random_state, categorical,
     )  # fmt: skip
-    survey = surveyed.survey
-    notes = []
-    if survey.n_missing:
-        notes.append(
-            f"{survey.n_missing:,} rows in which a sensitive attribute is missing were left out"
-        )
-    if sensitive_kernel == "auto":
-        columns = survey.parts["s"].columns.columns
-        notes += filter(None, [numbers_or_codes(columns, survey.n_present)])
     sets, too_fine = attribute_sets(surveyed, settings)
     everyone = subjects(surveyed, sets, settings)
     crossed, moments = second_pass(surveyed, everyone)
     counted = count_groups(surveyed, crossed)
     _check_decisions(counted)
-    measured, unknown_values = _dependence(surveyed, everyone, moments, settings)
-    models = [
-        ModelAudit(name, measured[m], GroupGaps(group_frames(counted, m)))
+    measured, undefined = _dependence(surveyed, everyone, moments, settings)
+    models = {
+        name: ModelAudit(name, measured[m], group_frames(counted, m))
         for m, name in enumerate(rows.models)
-    ]
-    notes = [*dict.fromkeys([*notes, *too_fine, *unknown_values]), *_small_groups(models[0].gaps)]
+    }
+    first, survey = models[rows.models[0]].gaps, surveyed.survey
+    notes = list(dict.fromkeys(_notes(surveyed, settings, [*too_fine, *undefined], first)))
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     return Audit(models, survey.n_present, survey.n_missing, notes, confidence)
@@ -234,7 +215,7 @@ def _dependence(
     for subject, sums in zip(everyone, moments, strict=True):
         attributes, lines = subject.attributes, []
         try:
-            for name in settings.measures:
+            for name in settings.names:
                 try:
                     lines.append(measure(name, subject, sums, surveyed, settings))
                 except UndefinedError as error:
@@ -251,18 +232,27 @@ def _dependence(
     return measured, notes
 
 
-def _small_groups(gaps: GroupGaps) -> list[str]:
-    notes = []
+def _notes(
+    surveyed: SurveyedRows, settings: DependenceSettings, left_out: list[str], gaps: GroupGaps
+) -> Iterator[str]:
+    """Yield what users should know: of the rows, of what is not measured, of small groups."""
+    survey = surveyed.survey
+    if survey.n_missing:
+        yield f"{survey.n_missing:,} rows in which a sensitive attribute is missing were left out"
+    columns = survey.parts["s"].columns.columns
+    if settings.sensitive_kernel == "auto" and (
+        doubt := numbers_or_codes(columns, survey.n_present)
+    ):
+        yield doubt
+    yield from left_out
     for frame in gaps.frames.values():
-        small = np.flatnonzero(frame.counts < MIN_GROUP_SIZE)
-        if not len(small):
-            continue
-        shown = ", ".join(
-            f"{frame.groups[i]} ({frame.counts[i]})" for i in small[:MAX_NAMED_GROUPS]
-        )
-        more = f" and {len(small) - MAX_NAMED_GROUPS} more" if len(small) > MAX_NAMED_GROUPS else ""
-        notes.append(
-            f"{frame.name}: groups of fewer than {MIN_GROUP_SIZE} rows are too small to judge, "
-            f"their intervals are wide: {shown}{more}"
-        )
-    return notes
+        pairs = zip(frame.groups, frame.counts, strict=True)
+        small = [f"{group} ({count})" for group, count in pairs if count < MIN_GROUP_SIZE]
+        more = len(small) - MAX_NAMED_GROUPS
+        if small:
+            yield (
+                f"{frame.name}: groups of fewer than {MIN_GROUP_SIZE} rows are too small to judge, "
+                f"their intervals are wide: {', '.join(small[:MAX_NAMED_GROUPS])}"
+                + f" and {more} more"
+                * (more > 0)
+            )

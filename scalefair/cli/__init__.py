@@ -28,7 +28,7 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (
-    frontier.frontier, fit.fit, predict.predict, audit.audit, moments.moments, moments.merge,
-):  # fmt: skip
+for _command in (frontier.frontier, fit.fit, predict.predict, audit.audit_command):
     main.add_command(_command)
+main.add_command(moments.moments)
+main.add_command(moments.merge)

@@ -316,7 +316,7 @@ out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
 model_file_option = partial(click.option, type=click.Path(path_type=Path))
 
 
-def in_order(*options: Decorator) -> Decorator:
+def in_help_order(*options: Decorator) -> Decorator:
     """Return several options as one decorator, in the order of the help."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
@@ -325,7 +325,7 @@ def reading_options(command: Command) -> Command:
     """Add DATA and the options about how it is read; the command gets them as `reading`."""
 
     @click.argument("data", required=False)
-    @in_order(
+    @in_help_order(
         columns_option("--text", "Columns of a csv to read as text, such as codes of digits."),
         click.option(
             "--delimiter", metavar="C", default=",", show_default=True, help="Of cells in a csv."
@@ -346,7 +346,7 @@ def reading_options(command: Command) -> Command:
 def printing_options(command: Command) -> Command:
     """Add the options about what is printed; the command gets a `console`."""
 
-    @in_order(
+    @in_help_order(
         click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
         click.option("--quiet", is_flag=True, help="Print nothing but errors and the JSON."),
         click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),

@@ -12,7 +12,7 @@ from scalefair.cli._console import Console, noting_warnings
 from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
 
 
-@click.command()
+@click.command("audit")
 @_data.columns_option(
     "--prediction", "Columns of predictions, one for each model.  [default: prediction]"
 )
@@ -36,7 +36,7 @@ from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
 @_data.reading_options
 @_data.printing_options
-def audit(*, reading: Reading, console: Console, **options: Any) -> None:
+def audit_command(*, reading: Reading, console: Console, **options: Any) -> None:
     """Judge how far predictions depend on the sensitive columns.
 
     DATA has one row per person, with the predictions of any model in a column. Without DATA the
@@ -60,21 +60,21 @@ def _audit(
     prediction: tuple[str, ...], sensitive: tuple[str, ...], truth: str | None,
     positive: str | None, weight: str | None, seed: int, full: bool, **options: Any,
 ) -> None:  # fmt: skip
-    from scalefair import audit as judge
+    from scalefair import audit
 
     if not sensitive:
         raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
     models = table.find("--prediction", prediction or ("prediction",))
     attributes = table.find("--sensitive", sensitive)
     y, w = table.find_one("--truth", truth), table.find_one("--weight", weight)
-    _check_numbers(table, models)
+    _check_not_text(table, models)
     labels = None if y is None else table.codes("--truth", y, positive)
     console("judging")
     rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
     if labels is None and y is not None:
         labels = rows[y]
     with noting_warnings(console):
-        result = judge(
+        result = audit(
             rows[models],
             sensitive_features=rows[attributes],
             y_true=labels,
@@ -89,7 +89,7 @@ def _audit(
     console.result({**record, "seconds": console.seconds}, summary)
 
 
-def _check_numbers(data: Data, models: list[str]) -> None:
+def _check_not_text(data: Data, models: list[str]) -> None:
     for name in models:
         if data.kind(name) == "categorical":
             others = [column for column in data.columns if column.startswith("probability_")]

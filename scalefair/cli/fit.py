@@ -15,7 +15,7 @@ from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
 
 LIMIT = 0.05
 
-model_options = _data.in_order(
+model_options = _data.in_help_order(
     _data.unfairness_option(help=f"{_data.UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
     click.option(
         "--eta", type=click.FloatRange(0), help="Weight of the penalty, instead of a limit."

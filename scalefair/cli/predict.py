@@ -144,7 +144,10 @@ def with_progress(parts: Iterator[Any], total: int | None, console: Console) -> 
 
 def text_columns(model: Any) -> list[str]:
     """Return the inputs that were text when the model was fitted, whatever they look like now."""
-    encoder, sensitive = model._preparation.encoder, model._preparation.sensitive_encoder
+    encoder, sensitive = (
+        model._design.preparation.encoder,
+        model._design.preparation.sensitive_encoder,
+    )
     kinds = [] if encoder is None else [(code.name, code.kind) for code in encoder.columns_]
     if sensitive is not None:
         kinds += zip(sensitive.names_, sensitive.kinds_, strict=True)

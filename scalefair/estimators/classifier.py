@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import HasMethods, StrOptions
 
-from scalefair._typing import Array
-from scalefair.data.sources import ChunkSource
-from scalefair.estimators._data import TrainingData, open_batch
-from scalefair.estimators._labels import (
+from scalefair._config import current_config
+from scalefair._typing import Array, Chunk
+from scalefair.data.labels import (
     OneHotLabels,
     check_classes,
     class_weights,
@@ -21,11 +21,15 @@ from scalefair.estimators._labels import (
     decoded,
     known_labels,
 )
-from scalefair.estimators._newton import FairNewtonBase, check_row_targets
+from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
+from scalefair.estimators.parameters import described
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
+from scalefair.moments import Moments
+from scalefair.solve.rows import Rows
 
 
-class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
+@described
+class FairKernelClassifier(ClassifierMixin, LossBase):
     """Kernel classification whose scores do not depend on sensitive attributes.
 
     Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where V is the logistic
@@ -41,46 +45,9 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
     class_weight : None, "balanced" or dict, default=None
         How often each class counts in the loss; "balanced": all classes equally often. The penalty
         and the explained share are about the rows as they are.
-    feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
-        φ. "exact" is a Nyström map with every row as a landmark, for validation and small n.
-    kernel, length_scale, n_components
-        Of φ, as in :class:`FairKernelRidge`.
-    sensitive_kernel, sensitive_length_scale, n_sensitive_components
-        Of the sensitive attributes, as in :class:`FairKernelRidge`.
-    alpha : float or dict, default=1e-3
-        Ridge α per row: scikit-learn's `LogisticRegression` has C = 1/(2nα). A dict gives one per
-        block of features, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``.
-    eta : float or None, default=None
-        Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
-        dependence is gone. None means 1 unless `unfairness` is given.
-    unfairness : float in [0, 1] or None, default=None
-        Limit on the explained share: the share of the variance of the scores f that the sensitive
-        attributes explain. Finds eta itself, in about as many passes as a fit with a given eta.
-    penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
-        What is punished, as in :class:`FairKernelRidge`.
-    eps : float or None, default=None
-        Regularisation ε of the normalised penalties. None: none for groups, 1e-6 for numbers, in
-        units of their kernel or variance. The explained share is measured without it.
-    base_estimator, base_sample, base_fit
-        Another model, whose cross-fitted prediction joins the features, as in
-        :class:`FairKernelRidge`: a classifier's log-odds, or a regressor's prediction.
-    output_kernel : None, "rbf" or RBF, default=None
-        None: the penalty sees the mean of the scores given s. "rbf": it sees all of their
-        distribution, as in :class:`FairKernelRidge`; `unfairness` then limits `output_share_`.
-    fit_intercept : bool, default=True
-        Whether to fit b, which is not penalised.
-    sensitive_columns : list of str or int, optional
-        Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
-        The model sees them, and ψ(s) joins φ(x).
-    hide_sensitive : bool, default=False
-        Whether the model may not use those columns.
-    tol : float, default=1e-10
-        Decrease of the objective that is not worth a pass over the rows, relative to half
-        the mean curvature of the loss at the start. The unit of f, log odds, is 1.
-    max_iter : int, default=50
-        Most Newton steps; a ConvergenceWarning says so if they are not enough.
-    dtype, chunk_rows, n_jobs, random_state
-        As in :class:`FairKernelRidge`.
+    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
+    @ n_sensitive_components alpha eta unfairness penalty eps base_estimator output_kernel
+    @ fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs random_state
 
     Attributes
     ----------
@@ -88,29 +55,10 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         The labels, sorted.
     coef_ : array of shape (1, m) or (k, m)
         β; for more than two classes one row each, which add up to zero.
-    intercept_ : array of shape (1,) or (k,)
-        b.
-    eta_ : float
-        The weight that was used or found.
-    explained_share_ : float
-        Explained share of the scores on the training rows; NaN where there is none.
-    output_share_ : float
-        With `output_kernel` or ``penalty="nocco_output"`` only: share of the variance of the
-        features of f, those of the kernel, that the sensitive attributes explain on the training
-        rows.
     loss_ : loss
         V, class weights included.
-    mean_loss_ : float
-        1/n ΣV on the training rows.
-    n_iter_, n_passes_ : int
-        Newton steps, and passes over the rows besides that for the moments.
-    moments_ : Moments
-        Statistics of the training rows.
-    n_samples_seen_ : int
-        Rows of positive weight.
-    diagnostics_ : Diagnostics
-        Condition number, jitter, rank of the features, and the digits that rounding has left;
-        fewer than four are warned of.
+    @ intercept_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
+    @ n_samples_seen_ diagnostics_
 
     Notes
     -----
@@ -149,16 +97,12 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         penalty: str = "normalized",
         eps: float | None = None,
         base_estimator: Any = None,
-        base_sample: int = 100_000,
-        base_fit: str = "sample",
         output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
         tol: float = 1e-10,
         max_iter: int = 50,
-        dtype: str = "float64",
-        chunk_rows: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -177,85 +121,75 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         self.penalty = penalty
         self.eps = eps
         self.base_estimator = base_estimator
-        self.base_sample = base_sample
-        self.base_fit = base_fit
         self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
         self.tol = tol
         self.max_iter = max_iter
-        self.dtype = dtype
-        self.chunk_rows = chunk_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @property
-    def _base_scale(self) -> str:
-        return "log_odds"
+    _base_scale: ClassVar[str] = "log_odds"
+    _own_constraints: ClassVar[dict[str, Any]] = {
+        "loss": [StrOptions({"logistic", "multinomial"}), HasMethods(LOSS_METHODS)]
+    }
 
-    @property
-    def _loss_names(self) -> tuple[str, ...]:
-        return ("logistic", "multinomial")
-
-    def _open(self, X: Any, y: Any, *beside: Any) -> TrainingData:
-        coded = code_labels(self, X, y, beside[1])
-        if coded is None:  # then what is wrong is said below
-            return super()._open(X, y, *beside)
+    def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
+        dtype = current_config().dtype
+        coded = code_labels(checked, given.x, given.y, given.weight)
+        if coded is None:
+            self._train(checked, given, dtype)  # raises ValueError: y is missing
+            raise ValueError("y is None; give the class labels of the rows")
         check_classes(coded.classes)
-        data = super()._open(X, coded.y, *beside)
-        self.classes_, self._numbers = coded.classes, coded.numbers
-        return data
+        training = self._train(checked, replace(given, y=coded.y), dtype)
+        loss = self._loss_of(coded.classes)
+        as_targets = OneHotLabels(coded.numbers, one_hot=loss.n_targets > 1)
+        source = training.source.then(as_targets).then(partial(check_row_targets, loss))
+        training = replace(
+            training, source=source, sample=as_targets(training.sample), n_targets=loss.n_targets
+        )
+        weigh = partial(self._weighed, coded.classes)
+        return {"classes_": coded.classes} | self._learn_loss(training, loss, dtype, weigh)
 
-    def _base_loss(self) -> Any:
-        k = len(self.classes_)
-        if not isinstance(self.loss, str):
-            return self.loss
-        return Logistic() if k == 2 and self.loss == "logistic" else Multinomial(k)
-
-    def _prepare(self, data: TrainingData) -> TrainingData:
-        loss, k = self._base_loss(), len(self.classes_)
+    def _loss_of(self, classes: NDArray[Any]) -> Any:
+        k, loss = len(classes), self.loss
+        if isinstance(loss, str):
+            return Logistic() if k == 2 and loss == "logistic" else Multinomial(k)
         if loss.n_targets != k and (k, loss.n_targets) != (2, 1):
             raise ValueError(
-                f"y has {k} classes ({', '.join(map(repr, self.classes_.tolist()[:5]))}, …), but "
-                f"the {type(loss).__name__} loss is for {max(loss.n_targets, 2)}; use "
+                f"y has {k} classes ({', '.join(map(repr, classes.tolist()[:5]))}, …), but the "
+                f"{type(loss).__name__} loss is for {max(loss.n_targets, 2)}; use "
                 "loss='multinomial', or merge classes"
             )
-        as_targets = OneHotLabels(self._numbers, one_hot=loss.n_targets > 1)
-        source = data.source.then(as_targets).then(partial(check_row_targets, loss))
-        sample = as_targets(data.sample)
-        return replace(data, source=source, sample=sample, n_targets=loss.n_targets)
+        return loss
 
-    def _make_loss(self, data: TrainingData) -> Any:
-        loss = self._base_loss()
-        y = data.sample.y
-        loss = loss.fitted(y[:, 0] if loss.n_targets == 1 else y, data.sample.weight)
-        share = self.moments_.mean("y")
+    def _weighed(self, classes: NDArray[Any], loss: Any, moments: Moments) -> Any:
+        share = moments.mean("y")
         share = np.array([1 - share[0], share[0]]) if loss.n_targets == 1 else share
-        weights = class_weights(self.class_weight, self.classes_, share)
+        weights = class_weights(self.class_weight, classes, share)
         return loss if weights is None else ClassWeighted(loss, weights)
 
-    @property
-    def _solved_loss(self) -> Any:
-        inner = self.loss_.loss if isinstance(self.loss_, ClassWeighted) else self.loss_
+    def _solved_loss(self, loss: Any) -> Any:
+        inner = loss.loss if isinstance(loss, ClassWeighted) else loss
         # Its scores are determined up to a constant only.
-        return SumToZero(self.loss_) if isinstance(inner, Multinomial) else self.loss_
+        return SumToZero(loss) if isinstance(inner, Multinomial) else loss
 
-    def _all_scores(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
-        loss = self._solved_loss
-        if not isinstance(loss, SumToZero):
+    def _all_scores(self, loss: Any, coef: Array, intercept: Array) -> tuple[Array, Array]:
+        solved = self._solved_loss(loss)
+        if not isinstance(solved, SumToZero):
             return coef, intercept
-        return coef @ loss.contrasts.T, intercept @ loss.contrasts.T
+        return coef @ solved.contrasts.T, intercept @ solved.contrasts.T
 
-    def _set_coef(self, coef: Array, intercept: Array) -> None:
-        self.coef_, self.intercept_ = coef.T, intercept
+    def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
+        del loss
+        return {"coef_": coef.T, "intercept_": intercept}
 
-    def _open_again(self, X: Any, y: Any, *beside: Any) -> ChunkSource:
-        y, numbers = known_labels(self, X, y, beside[1])
-        as_given = copy(self)
-        as_given._n_targets = 1
-        source = open_batch(as_given, X, y, *beside)
-        return source.then(OneHotLabels(numbers, one_hot=self.loss_.n_targets > 1))
+    def _rows_again(self, given: Chunk) -> Rows:
+        y, numbers = known_labels(self, given.x, given.y, given.weight)
+        rows = self._more_rows(replace(given, y=y), n_targets=1)
+        as_targets = OneHotLabels(numbers, one_hot=self.loss_.n_targets > 1)
+        return replace(rows, source=rows.source.then(as_targets))
 
     def decision_function(self, X: Any) -> Any:
         """Return the scores f: log odds of the second class, or log probabilities up to a constant.
@@ -288,7 +222,7 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         array of shape (k, number of classes)
             A dask array, not yet computed, for a dask collection.
         """
-        return self._predictions(X, partial(_probabilities, getattr(self, "loss_", None)))
+        return self._scores(X, partial(_probabilities, vars(self).get("loss_")))
 
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of :meth:`predict_proba`; −∞ where a probability is 0."""
@@ -308,7 +242,7 @@ class FairKernelClassifier(ClassifierMixin, FairNewtonBase):
         array of shape (k,)
             A dask array, not yet computed, for a dask collection.
         """
-        codes = self._predictions(X, partial(_most_likely, getattr(self, "loss_", None)))
+        codes = self._scores(X, partial(_most_likely, vars(self).get("loss_")))
         return decoded(codes, self.classes_)
 
 

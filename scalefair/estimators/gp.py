@@ -5,27 +5,26 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from scalefair._checks import check_flag
-from scalefair._typing import Array
-from scalefair.estimators._data import TrainingData, open_inputs, open_training
-from scalefair.estimators._exact import exact_rows
-from scalefair.estimators._maps import sample_size
+from scalefair._typing import Array, Chunk
+from scalefair.estimators.base import Callbacks
 from scalefair.estimators.gp_base import (
-    Callbacks,
     Process,
     check_bounds,
-    check_positive_or_optimize,
     given,
 )
-from scalefair.features import Nystroem
-from scalefair.features._moving import MovingNystroem
+from scalefair.estimators.parameters import described
+from scalefair.features.design import Design
+from scalefair.features.exact import Identity
+from scalefair.features.nystroem import MovingNystroem, Nystroem
+from scalefair.features.rows import open_predict_rows
 from scalefair.solve.dense.process import ExactLaw, fit_dense
+from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.gp.distribution import (
     Distribution,
     FeatureLaw,
@@ -33,17 +32,15 @@ from scalefair.solve.gp.distribution import (
     draw,
     mean_and_deviation,
 )
-from scalefair.solve.gp.evidence import MomentEvidence
-from scalefair.solve.gp.fit import GPFit, fit_features
-from scalefair.solve.gp.gaussian import GaussianPoint
-from scalefair.solve.gp.spec import Spec
-from scalefair.solve.gp.system import GaussianSystem
+from scalefair.solve.gp.evidence import MomentEvidence, fit_features
+from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 
 ROWS_IN_MEMORY = 65536
 """Rows per chunk where all are wanted at once."""
 
 
-class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
+@described
+class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     """Gaussian process regression whose predictions do not depend on sensitive attributes.
 
     y = ȳ + f(x) + N(0, σ²), where f is a Gaussian process of kernel a²k(x, x') that is conditioned
@@ -55,92 +52,51 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
-        φ. "exact" is the dense n×n process, for validation and small n. A `Nystroem` object needs
-        ``whitening="cholesky"`` where length scales are learnt.
-    kernel : str or kernel, default="rbf"
-        "rbf", "laplace", "matern12", "matern32", "matern52", "linear", or a kernel object, which
-        brings its own start.
+    @ feature_map kernel
     length_scale : float, array of shape (d,), "median" or "standardized", default="median"
         Where the search starts. One number stays one number. One per input is ARD; "standardized"
-        starts it from the median heuristic for standardised inputs.
-    n_components : int, default=500
-        Number of features m.
+        starts it from the median heuristic for standardised inputs. A `Nystroem` object as
+        `feature_map` needs ``whitening="cholesky"`` where length scales are learnt.
+    @ n_components
     learn_landmarks : bool, default=False
         Whether Nyström landmarks move in the search, too.
-    sensitive_kernel : str or kernel, default="auto"
-        Kernel on the sensitive attributes; see :class:`FairKernelRidge`.
-    sensitive_length_scale : float, array or "median", default="median"
-        Its length scale.
-    n_sensitive_components : int, default=100
-        Nyström features for sensitive attributes that are not categories. Where these are crossed
-        with groups, ψ has at most four times as many columns, but at least five for each group.
+    @ sensitive_kernel sensitive_length_scale n_sensitive_components
     noise : float or "optimize", default="optimize"
         Noise variance σ².
-    amplitude : float or "optimize", default="optimize"
-        Prior standard deviation a of f before fairness, for a kernel with k(x, x) = 1.
-    optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
-        How length scales are learnt; None keeps their start. Noise and amplitude cost no pass and
-        are optimised in any case, unless they are given.
-    n_restarts : int, default=0
-        Further searches, from random starts.
+    @ amplitude optimizer n_restarts
     max_iter : int, default=100
         Iterations of each search.
     tol : float, default=1e-5
         A search has converged where no slope of the log evidence per row is above it.
-    length_scale_bounds : (float, float) or None, default=None
-        None: 1e-3 to 1e3 times the start.
+    @ length_scale_bounds
     noise_bounds, amplitude_bounds : (float, float) or None, default=None
         None: 1e-8 to 1e2 times the variance of y, 1e-3 to 1e3 times its standard deviation.
     eta : float or None, default=None
-        Weight of the penalty against the squared error, as in :class:`FairKernelRidge`; held while
+        Weight of the penalty against the squared error, as in :class:`FairKernelRidge`; fixed while
         the evidence is maximised. With ``inf`` length scales are learnt at a large finite weight.
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share of the mean. Length scales are learnt at the weight that meets
         it at their start; weight, noise and amplitude are found again at those learnt.
     penalty : {"normalized", "hsic"}, default="normalized"
         What is punished.
-    eps : float or None, default=None
-        Regularisation ε of the normalised penalty. None: none for groups, 1e-6 for numbers, in
-        units of their kernel or variance. The explained share is measured without it.
+    @ eps
     sensitive_columns : list of str or int, optional
         Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
         The kernel sees them as inputs.
-    hide_sensitive : bool, default=False
-        Whether the model may not use those columns.
-    chunk_rows : int or None, default=None
-        Rows per chunk; None chooses them.
-    n_jobs : int or None, default=None
-        Chunks in flight at once, each in a thread; None: one per core that BLAS may use.
-    random_state : int, RandomState or None, default=None
-        Seed for samples, landmarks, frequencies and restarts.
+    @ hide_sensitive n_jobs random_state
 
     Attributes
     ----------
-    kernel_ : Kernel
-        a²k with the length scales found, in ``kernel_.length_scale``.
+    @ kernel_
     noise_, amplitude_, eta_ : float
         σ², a and η that were found or given.
     theta_ : array of shape (n_hyper + 2,)
         log length scales, log a and log σ².
-    log_marginal_likelihood_value_ : float
-        Log evidence there.
-    converged_, n_iter_, n_evaluations_, optimizer_message_
-        How the search ended; `evidence_history_` has the log evidence of each evaluation.
-    at_bounds_ : tuple of str
-        What ran to a bound, and what that means.
-    explained_share_ : float
-        Explained share of the mean on the training rows; NaN where there is none.
+    @ log_marginal_likelihood_value_ converged_ at_bounds_ explained_share_
     coef_ : array of shape (m,) or (t, m)
-        Mean of β, amplitude included. With ``feature_map="exact"`` there is `dual_coef_` instead.
-    phi_, psi_ : feature maps
-    moments_ : Moments
-        Statistics of the training rows; not there with ``feature_map="exact"``.
-    n_samples_seen_ : int
-        Rows of positive weight.
-    diagnostics_ : Diagnostics
-        Condition number, jitter, rank of the features, and the digits that rounding has left;
-        fewer than four are warned of.
+        Mean of β, amplitude included. With ``feature_map="exact"`` there is `dual_coef_` instead,
+        and no `moments_`.
+    @ phi_ moments_ n_samples_seen_ diagnostics_
 
     Notes
     -----
@@ -194,7 +150,6 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
         eps: float | None = None,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
-        chunk_rows: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -221,53 +176,45 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.eps = eps
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
-        self.chunk_rows = chunk_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_flag("learn_landmarks", self.learn_landmarks)
         kind = self.feature_map
         if self.learn_landmarks and isinstance(kind, str) and kind not in ("nystroem", "linear"):
             raise ValueError(
                 "learn_landmarks=True needs feature_map='nystroem', which has landmarks; got "
                 f"feature_map={kind!r}"
             )
-        check_positive_or_optimize("noise", self.noise)
         check_bounds("noise_bounds", self.noise_bounds)
 
-    def _spec(self, data: TrainingData) -> Spec:
-        noise = given(self.noise)
-        return replace(super()._spec(data), noise=noise, noise_bounds=self.noise_bounds)
-
-    def _learn(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> None:
-        size = sample_size(self)
-        data = open_training(self, X, y, sensitive_features, sample_weight, size)
-        spec, progress = self._spec(data), Callbacks(self, data.n_rows)
-        if self._is_dual():
-            rows = exact_rows(self, data)
+    def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:
+        training = self._train(checked, given_rows, "float64")
+        inputs = training.preparation.input_names(list(_check_feature_names_in(checked)))
+        spec = replace(
+            self._gp_spec(training, inputs), noise=given(self.noise),
+            noise_bounds=self.noise_bounds,
+        )  # fmt: skip
+        progress, one = Callbacks(self), training.one_target
+        if training.spec.is_exact and self.unfairness is None:
+            rows = exact_rows(training, 0.0)
             self._checked_psi(rows.psi)
             fit = fit_dense(rows, spec, progress)
+            phi: Any = Identity().fit(training.sample.x)
+            design = Design(phi, rows.psi, training.n_targets, preparation=training.preparation)
+            coef = {"dual_coef_": fit.coef[:, 0] if one else fit.coef}
         else:
-            design = self._row_map(data, MovingNystroem if self.learn_landmarks else Nystroem)
-            evidence = MomentEvidence(spec, data.source, design, progress)
-            fit = fit_features(evidence, data.sample)
-        self._store_regression(fit, data)
-
-    def _store_regression(self, fit: GPFit, data: TrainingData) -> None:
-        self._store(fit, data)
-        self.noise_, self._evidence = fit.noise, fit.evidence
-        self._n_targets, self._one_target = data.n_targets, data.one_target
-        self._setting = {"penalty": self.penalty, "eps": self.eps}
-        if fit.phi is None:
-            self.dual_coef_ = fit.coef[:, 0] if data.one_target else fit.coef
-        else:
-            self.coef_ = fit.coef[:, 0] if data.one_target else fit.coef.T
-
-    def _is_dual(self) -> bool:
-        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
-        return exact and self.unfairness is None
+            start = self._start(training, MovingNystroem if self.learn_landmarks else Nystroem)
+            fit = fit_features(
+                MomentEvidence(spec, training.source, start, progress), training.sample
+            )
+            design = replace(start, phi=fit.phi or start.phi)
+            coef = {"coef_": fit.coef[:, 0] if one else fit.coef.T}
+        return self._process(fit, training, inputs, design) | coef | {
+            "noise_": fit.noise, "_evidence": fit.evidence,
+            "_setting": {"penalty": self.penalty, "eps": self.eps},
+        }  # fmt: skip
 
     def predict(
         self,
@@ -299,7 +246,7 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
-        distribution, t = self._law, self._n_targets
+        distribution, t = self._law, self._design.n_targets
         function = distribution.mean
         if return_std:
             function = partial(mean_and_deviation, distribution, include_noise=bool(include_noise))
@@ -373,7 +320,8 @@ class FairGPRegressor(Process, MultiOutputMixin, RegressorMixin, BaseEstimator):
         return draws[:, 0] if self._one_target else draws
 
     def _in_memory(self, X: Any) -> Array:
-        chunks = open_inputs(self, X).chunks(ROWS_IN_MEMORY)
+        source = self._design.numbers(open_predict_rows(self, X, self._design))
+        chunks = source.chunks(ROWS_IN_MEMORY)
         return np.concatenate([np.asarray(chunk.x, dtype=np.float64) for chunk in chunks])
 
     def _at(self, eta: float) -> Any:

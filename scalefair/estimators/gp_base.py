@@ -5,43 +5,33 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Self
+from numbers import Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import (
-    FINITE,
+from scalefair._config import current_config
+from scalefair._typing import Array, Chunk, FeatureMap
+from scalefair.data import frames
+from scalefair.errors import (
     MISSING_SENSITIVE,
-    TINY,
-    check_choice,
-    check_count,
-    check_flag,
-    check_number,
-    check_penalty,
     check_weight_or_limit,
 )
-from scalefair._typing import Array, FeatureMap
-from scalefair.data import frames
-from scalefair.data.sources import ChunkSource
-from scalefair.estimators._base import all_or_nothing
-from scalefair.estimators._data import Preparation, TrainingData, open_inputs
-from scalefair.estimators._maps import check_maps, fitted_input_map, is_exact, sensitive_map
-from scalefair.estimators._predict import predictions
-from scalefair.estimators._progress import steps, watched
-from scalefair.features import Nystroem
-from scalefair.features._base import standard_deviation
+from scalefair.estimators.base import FairEstimator
 from scalefair.features.design import Design
+from scalefair.features.landmarks import standard_deviation
+from scalefair.features.nystroem import Nystroem
+from scalefair.features.rows import open_predict_rows
+from scalefair.features.training import Training, input_map, sensitive_map
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
+from scalefair.solve.fit import ProcessFit, Search
 from scalefair.solve.gp.distribution import OnChunks
-from scalefair.solve.gp.fit import ProcessFit
-from scalefair.solve.gp.search import Search
-from scalefair.solve.gp.spec import Progress, Spec
+from scalefair.solve.spec import ProcessSpec
 
 JITTER = 1e-8
 """Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ."""
@@ -49,27 +39,8 @@ JITTER = 1e-8
 FULL_JITTER = 1e-10
 """The same where every row is a landmark."""
 
-ONE_MODE = frozenset(["phi_", "moments_", "coef_", "dual_coef_"])
-"""Attributes that only some fits have: with features, or without."""
 
-
-@dataclass(frozen=True, eq=False)
-class Callbacks(Progress):
-    """Tells the callbacks of an estimator of the steps of its fit."""
-
-    estimator: Any
-    n_rows: int | None
-
-    def watched(self, source: ChunkSource, rows: int) -> AbstractContextManager[ChunkSource]:
-        """Give the source back for one pass; every chunk that is read is a step."""
-        return watched(self.estimator, source, rows, self.n_rows)
-
-    def evaluations(self) -> AbstractContextManager[Callable[[], None]]:
-        """Give a function to be called after every evaluation of the evidence."""
-        return steps(self.estimator, "evaluations", None)
-
-
-class Process(CallbackSupportMixin):
+class Process(FairEstimator):
     """A fair Gaussian process: `fit` learns a distribution of f, `_law`, which predicts."""
 
     psi_: FeatureMap | None
@@ -81,9 +52,12 @@ class Process(CallbackSupportMixin):
     eta_: float
     diagnostics_: Diagnostics
     n_features_in_: int
-    _preparation: Preparation
     _input_names: list[str]
     _input_scale: Array
+    _own_constraints: ClassVar[dict[str, Any]] = {
+        "penalty": [StrOptions({"normalized", "hsic"})],
+        "tol": [Interval(Real, 0, 1, closed="right")],
+    }
     _evidence: Any = None
     """Evidence of the training rows; None in a model that was saved, which leaves them behind."""
 
@@ -115,93 +89,61 @@ class Process(CallbackSupportMixin):
         -------
         self
         """
-        with all_or_nothing(self):
-            self._check_parameters()
-            task = self._init_callback_context(max_subtasks=None)
-            task.call_on_fit_task_begin(estimator=self)
-            self._learn(X, y, sensitive_features, sample_weight)
-            task.call_on_fit_task_end(estimator=self)
-        return self
-
-    @abstractmethod
-    def _learn(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> None:
-        """Open the rows, fit, and store the fit."""
+        return self._fit(Chunk(X, sensitive_features, y, sample_weight))
 
     def _check_parameters(self) -> None:
         """Raise ValueError or TypeError if a parameter is out of range."""
+        super()._check_parameters()
         check_weight_or_limit(self.eta, self.unfairness)
-        check_penalty(self.penalty, self.eps)
-        check_choice("penalty", self.penalty, ("normalized", "hsic"))
-        check_maps(self)
-        check_flag("hide_sensitive", self.hide_sensitive)
-        for name, value in (("chunk_rows", self.chunk_rows), ("n_jobs", self.n_jobs)):
-            if value is not None:
-                check_count(name, value)
-        if self.optimizer is not None:
-            check_choice("optimizer", self.optimizer, ("l-bfgs-b",))
-        check_count("max_iter", self.max_iter)
-        check_number("tol", self.tol, TINY, 1.0)
-        if isinstance(self.n_restarts, bool) or self.n_restarts != 0:
-            check_count("n_restarts", self.n_restarts)
-        check_positive_or_optimize("amplitude", self.amplitude)
         check_bounds("length_scale_bounds", self.length_scale_bounds)
         check_bounds("amplitude_bounds", self.amplitude_bounds)
 
-    def _spec(self, data: TrainingData) -> Spec:
+    def _gp_spec(self, training: Training, inputs: list[str]) -> ProcessSpec:
         """Return what is asked for."""
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        return Spec(
+        return ProcessSpec(
             eta, unfairness, self.penalty, self.eps, amplitude=given(self.amplitude),
             amplitude_bounds=self.amplitude_bounds, length_scale_bounds=self.length_scale_bounds,
             learn_scales=self.optimizer is not None, n_restarts=self.n_restarts,
-            max_iter=self.max_iter, tol=self.tol, seed=data.seed, chunk_rows=self.chunk_rows,
-            inputs=tuple(self._names_of_inputs(data.preparation)),
+            max_iter=self.max_iter, tol=self.tol, seed=training.seed,
+            chunk_rows=current_config().chunk_rows, inputs=tuple(inputs),
         )  # fmt: skip
 
-    def _names_of_inputs(self, preparation: Preparation) -> list[str]:
-        """Return the names of the inputs as the kernel sees them: encoded, none that is hidden."""
-        if preparation.encoder is not None:
-            return [str(name) for name in preparation.encoder.get_feature_names_out()]
-        hidden = set(preparation.sensitive_columns or []) if preparation.hide_sensitive else set()
-        names = _check_feature_names_in(self)
-        return [str(name) for i, name in enumerate(names) if i not in hidden]
-
-    def _row_map(self, data: TrainingData, nystroem: type[Nystroem] = Nystroem) -> Design:
+    def _start(self, training: Training, nystroem: type[Nystroem] = Nystroem) -> Design:
         """Return the maps where the search starts, learnt on the sample."""
-        jitter = FULL_JITTER if is_exact(self) else JITTER
-        phi = fitted_input_map(self, data, nystroem, whitening="cholesky", cutoff=jitter)
-        psi = self._checked_psi(sensitive_map(self, data))
-        key = data.preparation.key
-        return Design(phi, psi, data.n_targets, whiten_rows=True, preparation=key)
+        jitter = FULL_JITTER if training.spec.is_exact else JITTER
+        phi = input_map(training, nystroem, whitening="cholesky", cutoff=jitter)
+        psi = self._checked_psi(sensitive_map(training))
+        return Design(
+            phi, psi, training.n_targets, whiten_rows=True, preparation=training.preparation
+        )
 
     def _checked_psi(self, psi: FeatureMap | None) -> FeatureMap | None:
         if psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         return psi
 
-    def _store(self, fit: ProcessFit, data: TrainingData) -> None:
-        """Set the attributes of a fit, and warn of what is wrong with it."""
-        for name in ONE_MODE.intersection(vars(self)):
-            delattr(self, name)
-        self._preparation = data.preparation
-        self._input_names = self._names_of_inputs(data.preparation)
-        sample = data.sample
+    def _process(
+        self, fit: ProcessFit, training: Training, inputs: list[str], design: Design
+    ) -> dict[str, Any]:
+        """Return the attributes of a fit, and warn of what is wrong with it."""
+        sample, search = training.sample, fit.search
         weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
-        self._input_scale = standard_deviation(np.asarray(sample.x), weight)
-        self._law, self.psi_, self.kernel_ = fit.distribution, fit.psi, fit.kernel
-        if fit.phi is not None and fit.moments is not None:
-            self.phi_, self.moments_ = fit.phi, fit.moments
-        self.theta_, self.amplitude_, self.eta_ = fit.theta, fit.amplitude, fit.eta
-        self.log_marginal_likelihood_value_ = fit.log_evidence
-        self.explained_share_, self.n_samples_seen_ = fit.share, fit.n_rows
-        self.diagnostics_, self.at_bounds_ = fit.diagnostics, fit.at_bounds
-        search = fit.search
-        self.converged_, self.n_iter_ = search.converged, search.n_iter
-        self.n_evaluations_, self.optimizer_message_ = search.n_evaluations, search.message
-        self.evidence_history_ = np.array(search.history)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         for sentence in [*fit.at_bounds, *_end_sentences(search, self.max_iter)]:
-            warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
+            warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
+        maps = {} if fit.phi is None else {"phi_": fit.phi, "moments_": fit.moments}
+        return {
+            "_design": design, "_one_target": training.one_target, "_input_names": inputs,
+            "_input_scale": standard_deviation(np.asarray(sample.x), weight),
+            "_law": fit.distribution, "psi_": fit.psi, "kernel_": fit.kernel, **maps,
+            "theta_": fit.theta, "amplitude_": fit.amplitude, "eta_": fit.eta,
+            "log_marginal_likelihood_value_": fit.log_evidence, "explained_share_": fit.share,
+            "n_samples_seen_": fit.n_rows, "diagnostics_": fit.diagnostics,
+            "at_bounds_": fit.at_bounds, "converged_": search.converged, "n_iter_": search.n_iter,
+            "n_evaluations_": search.n_evaluations, "optimizer_message_": search.message,
+            "evidence_history_": np.array(search.history),
+        }  # fmt: skip
 
     def relevance(self) -> Any:
         """Return the length scales by input, and what the kernel sees of each.
@@ -260,7 +202,7 @@ class Process(CallbackSupportMixin):
 
     def _predicted(self, X: Any, function: Callable[[Array], Array]) -> Any:
         """Return a function of the rows of X; a dask array for a dask collection."""
-        return predictions(self, open_inputs(self, X), OnChunks(function))
+        return self._design.predict(open_predict_rows(self, X, self._design), OnChunks(function))
 
     def _checked_theta(self, theta: Any) -> Array:
         """Return hyperparameters as in `theta_`, which are the default."""
@@ -278,23 +220,13 @@ class Process(CallbackSupportMixin):
             )
         return at
 
-    @property
-    def _joins_sensitive(self) -> bool:
+    def _sees_sensitive(self) -> bool:
         """ψ(s) never joins φ(x): its prior would need an amplitude of its own."""
         return False
-
-    def _is_ordinary(self) -> bool:
-        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
 
     def __getstate__(self) -> Any:
         # The evidence holds the training rows, which may be anywhere.
         return {key: value for key, value in super().__getstate__().items() if key != "_evidence"}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.sparse = False
-        return tags
 
 
 def _end_sentences(search: Search, max_iter: int) -> list[str]:
@@ -310,14 +242,6 @@ def _end_sentences(search: Search, max_iter: int) -> list[str]:
 def given(value: Any) -> float | None:
     """Return a number that was given; None for "optimize"."""
     return None if isinstance(value, str) else float(value)
-
-
-def check_positive_or_optimize(name: str, value: Any) -> None:
-    """Raise ValueError or TypeError unless a value is positive or "optimize"."""
-    if isinstance(value, str):
-        check_choice(name, value, ("optimize",))
-    else:
-        check_number(name, value, TINY, FINITE)
 
 
 def check_bounds(name: str, value: Any) -> None:

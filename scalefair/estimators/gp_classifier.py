@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from scalefair._typing import Array
-from scalefair.estimators._data import TrainingData, open_training
-from scalefair.estimators._labels import OneHotLabels, check_classes, code_labels, decoded
-from scalefair.estimators._maps import sample_size
-from scalefair.estimators.gp_base import Callbacks, Process
+from scalefair._typing import Array, Chunk
+from scalefair.data.labels import OneHotLabels, check_classes, code_labels, decoded
+from scalefair.estimators.base import Callbacks
+from scalefair.estimators.gp_base import Process
+from scalefair.estimators.parameters import described
 from scalefair.solve.gp.classes import LaplaceEvidence, fit_classes
 from scalefair.solve.gp.distribution import LatentLaw
 
 
-class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
+@described
+class FairGPClassifier(ClassifierMixin, Process):
     """Gaussian process classification whose scores do not depend on sensitive attributes.
 
     P(y = 1 | f) = 1/(1 + exp(−f)), where f is a Gaussian process of mean zero and kernel a²k(x, x')
@@ -33,85 +34,48 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
-        φ. "exact" is a Nyström map with every row as a landmark, for validation and small n. A
-        `Nystroem` object needs ``whitening="cholesky"`` where length scales are learnt.
-    kernel : str or kernel, default="rbf"
-        "rbf", "laplace", "matern12", "matern32", "matern52", "linear", or a kernel object, which
-        brings its own start.
+    @ feature_map kernel
     length_scale : float, array of shape (d,), "median" or "standardized", default="median"
         Where the search starts. One number stays one number. One per input is ARD; "standardized"
-        starts it from the median heuristic for standardised inputs.
-    n_components : int, default=500
-        Number of features m.
-    sensitive_kernel, sensitive_length_scale, n_sensitive_components
-        Of the sensitive attributes, as in :class:`FairKernelRidge`.
-    amplitude : float or "optimize", default="optimize"
-        Prior standard deviation a of f before fairness, for a kernel with k(x, x) = 1.
-    optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
-        How length scales are learnt; None keeps their start. The amplitude is optimised in any
-        case, unless it is given.
-    n_restarts : int, default=0
-        Further searches, from random starts.
+        starts it from the median heuristic for standardised inputs. A `Nystroem` object as
+        `feature_map` needs ``whitening="cholesky"`` where length scales are learnt.
+    @ n_components sensitive_kernel sensitive_length_scale n_sensitive_components amplitude
+    @ optimizer n_restarts
     max_iter : int, default=100
         Iterations of each search.
     tol : float, default=1e-5
         A search has converged where no slope of the log evidence per row is above it.
-    length_scale_bounds : (float, float) or None, default=None
-        None: 1e-3 to 1e3 times the start.
+    @ length_scale_bounds
     amplitude_bounds : (float, float) or None, default=None
         None: 1e-3 to 1e3.
     eta : float or None, default=None
-        Weight of the penalty against −log p(y|f) per row, as in :class:`FairKernelClassifier`; held
-        while the evidence is maximised. With ``inf`` hyperparameters are learnt at a large finite
-        weight. None means 1 unless `unfairness` is given.
+        Weight of the penalty, as in :class:`FairKernelClassifier`; fixed while the evidence is
+        maximised. With ``inf`` hyperparameters are learnt at a large finite weight.
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share of the mean scores. Hyperparameters are learnt at the weight
         that meets it at their start; weight and amplitude are found again at the length scales
         learnt, the weight last.
     penalty : {"normalized", "hsic"}, default="normalized"
         What is punished.
-    eps : float or None, default=None
-        Regularisation ε of the normalised penalty. None: none for groups, 1e-6 for numbers, in
-        units of their kernel or variance. The explained share is measured without it.
+    @ eps
     sensitive_columns : list of str or int, optional
         Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
         The kernel sees them as inputs.
-    hide_sensitive : bool, default=False
-        Whether the model may not use those columns.
-    chunk_rows, n_jobs, random_state
-        As in :class:`FairGPRegressor`.
+    @ hide_sensitive n_jobs random_state
 
     Attributes
     ----------
     classes_ : array of shape (k,)
         The labels, sorted.
-    kernel_ : Kernel
-        a²k with the length scales found, in ``kernel_.length_scale``.
+    @ kernel_
     amplitude_, eta_ : float
         a and η that were found or given.
     theta_ : array of shape (n_hyper + 1,)
         log length scales and log a.
-    log_marginal_likelihood_value_ : float
-        Laplace's log evidence there.
-    converged_, n_iter_, n_evaluations_, optimizer_message_
-        How the search ended; `evidence_history_` has the log evidence of each evaluation.
-    n_passes_ : int
-        Passes over the rows, besides the first that learns the maps.
-    at_bounds_ : tuple of str
-        What ran to a bound, and what that means.
-    explained_share_ : float
-        Explained share of the mean scores on the training rows; NaN where there is none.
+    @ log_marginal_likelihood_value_ converged_ n_passes_ at_bounds_ explained_share_
     coef_ : array of shape (1, m) or (k, m)
         Mean of β, amplitude included.
-    phi_, psi_ : feature maps
-    moments_ : Moments
-        Statistics of the training rows.
-    n_samples_seen_ : int
-        Rows of positive weight.
-    diagnostics_ : Diagnostics
-        Condition number, jitter, rank of the features, and the digits that rounding has left;
-        fewer than four are warned of.
+    @ phi_ moments_ n_samples_seen_ diagnostics_
 
     Notes
     -----
@@ -165,7 +129,6 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
         eps: float | None = None,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
-        chunk_rows: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -189,26 +152,30 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
         self.eps = eps
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
-        self.chunk_rows = chunk_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _learn(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> None:
-        coded = code_labels(self, X, y, sample_weight)
-        if coded is not None:
-            check_classes(coded.classes)
-            y = coded.y
-        size = sample_size(self)
-        data = open_training(self, X, y, sensitive_features, sample_weight, size)
-        if coded is None:  # then opening the rows has raised
-            return
-        data = _with_targets(data, coded.numbers)
-        progress = Callbacks(self, data.n_rows)
-        evidence = LaplaceEvidence(self._spec(data), data.source, self._row_map(data), progress)
-        fit = fit_classes(evidence)
-        self._store(fit, data)
-        self.classes_, self.coef_ = coded.classes, fit.distribution.coef.T
-        self.n_passes_, self._evidence = fit.n_passes, fit.evidence
+    def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:
+        coded = code_labels(checked, given_rows.x, given_rows.y, given_rows.weight)
+        if coded is None:
+            self._train(checked, given_rows, "float64")  # raises ValueError: y is missing
+            raise ValueError("y is None; give the class labels of the rows")
+        check_classes(coded.classes)
+        training = self._train(checked, replace(given_rows, y=coded.y), "float64")
+        inputs = training.preparation.input_names(list(_check_feature_names_in(checked)))
+        k = len(coded.classes)
+        as_targets = OneHotLabels(coded.numbers, one_hot=k > 2)
+        training = replace(
+            training, source=training.source.then(as_targets),
+            sample=as_targets(training.sample), n_targets=1 if k == 2 else k,
+        )  # fmt: skip
+        spec, start = self._gp_spec(training, inputs), self._start(training)
+        fit = fit_classes(LaplaceEvidence(spec, training.source, start, Callbacks(self)))
+        design = replace(start, phi=fit.phi or start.phi)
+        return self._process(fit, training, inputs, design) | {
+            "classes_": coded.classes, "coef_": fit.distribution.coef.T,
+            "n_passes_": fit.n_passes, "_evidence": fit.evidence,
+        }  # fmt: skip
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
         """Return the mean of f given y: log odds of the second class, or of each against the rest.
@@ -294,11 +261,3 @@ class FairGPClassifier(Process, ClassifierMixin, BaseEstimator):
         """Return one number a row, or one for each class, from a column on."""
         k = self._law.coef.shape[1]
         return columns[:, start] if k == 1 else columns[:, start : start + k]  # type: ignore[no-any-return]
-
-
-def _with_targets(data: TrainingData, numbers: Array) -> TrainingData:
-    """Return the rows with y as 0 and 1, or as one-hots for more than two classes."""
-    k = len(numbers)
-    change = OneHotLabels(numbers, one_hot=k > 2)
-    source, sample = data.source.then(change), change(data.sample)
-    return replace(data, source=source, sample=sample, n_targets=1 if k == 2 else k)

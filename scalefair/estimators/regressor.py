@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import column_or_1d
 
-from scalefair._typing import Array
+from scalefair._config import current_config
+from scalefair._typing import Array, Chunk
 from scalefair.data import is_stream
-from scalefair.estimators._data import TrainingData
-from scalefair.estimators._newton import FairNewtonBase, check_row_targets
-from scalefair.losses import LOSSES, Gamma, Loss, Poisson
+from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
+from scalefair.estimators.parameters import described
+from scalefair.losses import LOSSES, Gamma, Poisson
 
 
-class FairKernelRegressor(RegressorMixin, FairNewtonBase):
+@described
+class FairKernelRegressor(RegressorMixin, LossBase):
     """Kernel regression with any loss, whose scores do not depend on sensitive attributes.
 
     Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where |Rᵀβ|² measures the
@@ -31,77 +34,20 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         V. "poisson" and "gamma": counts and positive amounts, with f the log of their mean.
         "huber": squared, but robust. "quantile": the median. "squared": as
         :class:`FairKernelRidge`. Or an object of `scalefair.losses`, such as
-        ``Quantile(0.9)`` or ``Huber(delta=2.0)``, or of a subclass of `Loss`.
-    feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
-        φ. "exact" is a Nyström map with every row as a landmark, for validation and small n.
-    kernel, length_scale, n_components
-        Of φ, as in :class:`FairKernelRidge`.
-    sensitive_kernel, sensitive_length_scale, n_sensitive_components
-        Of the sensitive attributes, as in :class:`FairKernelRidge`.
-    alpha : float or dict, default=1e-3
-        Ridge α per row: `PoissonRegressor` and `GammaRegressor` of scikit-learn have 2α. A dict
-        gives one per block of features, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``.
-    eta : float or None, default=None
-        Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
-        dependence is gone. None means 1 unless `unfairness` is given.
-    unfairness : float in [0, 1] or None, default=None
-        Limit on the explained share: the share of the variance of the scores f that the sensitive
-        attributes explain. Finds eta itself, in about as many passes as a fit with a given eta.
-    penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
-        What is punished, as in :class:`FairKernelRidge`.
-    eps : float or None, default=None
-        Regularisation ε of the normalised penalties. None: none for groups, 1e-6 for numbers, in
-        units of their kernel or variance. The explained share is measured without it.
-    base_estimator, base_sample, base_fit
-        Another model, whose cross-fitted prediction joins the features, as in
-        :class:`FairKernelRidge`; for "poisson" and "gamma" as log(1 + ĥ).
-    output_kernel : None, "rbf" or RBF, default=None
-        None: the penalty sees the mean of the scores given s. "rbf": it sees all of their
-        distribution, as in :class:`FairKernelRidge`; `unfairness` then limits `output_share_`.
-    fit_intercept : bool, default=True
-        Whether to fit b, which is not penalised.
-    sensitive_columns : list of str or int, optional
-        Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
-        The model sees them, and ψ(s) joins φ(x).
-    hide_sensitive : bool, default=False
-        Whether the model may not use those columns.
-    tol : float, default=1e-10
-        Decrease of the objective that is not worth a pass over the rows, relative to half
-        the mean curvature of the loss at the start times the square of the unit of f: the standard
-        deviation of y (Huber: at most its δ; quantile: at most 20 widths), or 1 for losses with a
-        logarithmic link. Multiplying y and the loss's δ by a constant multiplies predictions.
-    max_iter : int, default=50
-        Most Newton steps; a ConvergenceWarning says so if they are not enough.
-    dtype, chunk_rows, n_jobs, random_state
-        As in :class:`FairKernelRidge`.
+        ``Quantile(0.9)`` or ``Huber(delta=2.0)``, or of a subclass of `Loss`. A base model's
+        prediction joins "poisson" and "gamma" as log(1 + ĥ).
+    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
+    @ n_sensitive_components alpha eta unfairness penalty eps base_estimator output_kernel
+    @ fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs random_state
 
     Attributes
     ----------
     coef_ : array of shape (m,)
         β.
-    intercept_ : float
-        b.
-    eta_ : float
-        The weight that was used or found.
-    explained_share_ : float
-        Explained share of the scores on the training rows; NaN where there is none.
-    output_share_ : float
-        With `output_kernel` or ``penalty="nocco_output"`` only: share of the variance of the
-        features of f, those of the kernel, that the sensitive attributes explain on the training
-        rows.
     loss_ : loss
         V, with the scales that were left open.
-    mean_loss_ : float
-        1/n ΣV on the training rows.
-    n_iter_, n_passes_ : int
-        Newton steps, and passes over the rows besides that for the moments.
-    moments_ : Moments
-        Statistics of the training rows.
-    n_samples_seen_ : int
-        Rows of positive weight.
-    diagnostics_ : Diagnostics
-        Condition number, jitter, rank of the features, and the digits that rounding has left;
-        fewer than four are warned of.
+    @ intercept_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
+    @ n_samples_seen_ diagnostics_
 
     Notes
     -----
@@ -138,16 +84,12 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         penalty: str = "normalized",
         eps: float | None = None,
         base_estimator: Any = None,
-        base_sample: int = 100_000,
-        base_fit: str = "sample",
         output_kernel: Any = None,
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
         tol: float = 1e-10,
         max_iter: int = 50,
-        dtype: str = "float64",
-        chunk_rows: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -165,57 +107,48 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         self.penalty = penalty
         self.eps = eps
         self.base_estimator = base_estimator
-        self.base_sample = base_sample
-        self.base_fit = base_fit
         self.output_kernel = output_kernel
         self.fit_intercept = fit_intercept
         self.sensitive_columns = sensitive_columns
         self.hide_sensitive = hide_sensitive
         self.tol = tol
         self.max_iter = max_iter
-        self.dtype = dtype
-        self.chunk_rows = chunk_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    _own_constraints: ClassVar[dict[str, Any]] = {
+        "loss": [StrOptions(set(LOSSES) - {"logistic"}), HasMethods(LOSS_METHODS)]
+    }
 
     @property
     def _is_positive(self) -> bool:
         return isinstance(self.loss, Poisson | Gamma) or self.loss in ("poisson", "gamma")
 
     @property
-    def _base_scale(self) -> str:
+    def _base_scale(self) -> str:  # type: ignore[override]
         return "log" if self._is_positive else "probability"
 
-    @property
-    def _loss_names(self) -> tuple[str, ...]:
-        return tuple(name for name in LOSSES if name != "logistic")
-
-    def _open(self, X: Any, y: Any, *beside: Any) -> TrainingData:
-        if not is_stream(X) and y is not None and np.asarray(y).shape[1:] == (1,):
-            y = column_or_1d(y, warn=True)
-        return super()._open(X, y, *beside)
-
-    def _base_loss(self) -> Any:
-        return LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss
-
-    def _prepare(self, data: TrainingData) -> TrainingData:
-        loss: Loss = self._base_loss()
-        if data.n_targets != loss.n_targets:
+    def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
+        y = given.y
+        if not is_stream(given.x) and y is not None and np.asarray(y).shape[1:] == (1,):
+            given = replace(given, y=column_or_1d(y, warn=True))
+        dtype = current_config().dtype
+        training = self._train(checked, given, dtype)
+        loss = LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss
+        if training.n_targets != loss.n_targets:
             raise ValueError(
-                f"y has {data.n_targets} columns, but the {type(loss).__name__} loss is for "
+                f"y has {training.n_targets} columns, but the {type(loss).__name__} loss is for "
                 f"{loss.n_targets}; fit one target at a time"
             )
-        return replace(data, source=data.source.then(partial(check_row_targets, loss)))
+        source = training.source.then(partial(check_row_targets, loss))
+        return self._learn_loss(replace(training, source=source), loss, dtype)
 
-    def _make_loss(self, data: TrainingData) -> Any:
-        y = data.sample.y
-        loss = self._base_loss()
-        return loss.fitted(y[:, 0] if loss.n_targets == 1 else y, data.sample.weight)
-
-    def _set_coef(self, coef: Array, intercept: Array) -> None:
-        one = self.loss_.n_scores == 1
-        self.coef_ = coef[:, 0] if one else coef.T
-        self.intercept_ = float(intercept[0]) if one else intercept
+    def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
+        one = loss.n_scores == 1
+        return {
+            "coef_": coef[:, 0] if one else coef.T,
+            "intercept_": float(intercept[0]) if one else intercept,
+        }
 
     def predict(self, X: Any) -> Any:
         """Predict the mean (or quantile) of y; the sensitive attributes are not needed.
@@ -230,11 +163,11 @@ class FairKernelRegressor(RegressorMixin, FairNewtonBase):
         array of shape (k,)
             A dask array, not yet computed, for a dask collection.
         """
-        return self._predictions(X, partial(_linked, getattr(self, "loss_", None)))
+        return self._scores(X, partial(_linked, vars(self).get("loss_")))
 
     def predict_scores(self, X: Any) -> Any:
         """Return the scores f, of which parity is promised; `predict` is a function of them."""
-        return self._predictions(X, partial(_linked, None))
+        return self._scores(X, partial(_linked, None))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

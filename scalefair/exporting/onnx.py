@@ -61,7 +61,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
             "FairKernelRidge"
         )
     check_is_fitted(model)
-    if model._preparation.base is not None:
+    if model.base_estimator_ is not None:
         raise ValueError(
             "base_estimator is a model of its own, which its own exporter must write; export it "
             "beside this one, or fit without base_estimator"
@@ -152,13 +152,13 @@ class Inputs:
     """What the model sees, as values of a graph: a matrix of numbers, or one input per column."""
 
     def __init__(self, graph: Graph, model: Any) -> None:
-        prep = model._preparation
+        prep = model._design.preparation
         self._graph, self._encoder, self._sensitive = graph, prep.encoder, prep.sensitive_encoder
         self._at = list(prep.sensitive_columns or ())
         hidden = self._at if prep.hide_sensitive else []
         self._seen = [j for j in range(model.n_features_in_) if j not in hidden]
         self._columns: dict[int, str] = {}
-        joins_text = model._joins_sensitive and (
+        joins_text = model._design.sees_sensitive and (
             self._sensitive is not None and self._sensitive.categorical_.any()
         )
         if self._encoder is None and not joins_text:

@@ -1,22 +1,37 @@
-"""What turns a chunk into rows of [φ(x), ψ(s), beside, y]."""
+"""The design: the one place where a chunk becomes a row, and coefficients become predictions.
+
+    row = [φ(x), ψ(s), blocks, y],    f = b + Φβ,    Φ = [φ(x), ψ(s) where it is seen, blocks]
+
+A control, a base model's prediction and its curves are blocks in a list.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._digest import digest
-from scalefair._typing import Chunk, FeatureMap, Rows
-from scalefair.features._base import Buffer, start_raw
+from scalefair._hash import digest
+from scalefair._typing import Array, Chunk, FeatureMap, Rows
+from scalefair.data.prepare import Preparation
+from scalefair.data.sources import ChunkSource
+from scalefair.data.sources.base import cut_chunk
+from scalefair.features.base import n_features, row_filler, whitened
 from scalefair.features.units import Units, units_of
 
 CODED_ROWS = 8192
 """Rows per chunk where rows are named by codes, and never written out."""
+
+PREDICT_ROWS = 512
+"""Rows whose features the cache holds."""
+
+TABLE_ROWS = 8192
+"""Rows per chunk that is encoded, or given to a base model: every call costs milliseconds."""
 
 
 def chunk_rows(width: int, dtype: Any) -> int:
@@ -24,34 +39,40 @@ def chunk_rows(width: int, dtype: Any) -> int:
     return int(np.clip(2**24 // (width * np.dtype(dtype).itemsize), 256, 8192))
 
 
-@dataclass(frozen=True)
-class Block:
-    """Narrow columns of a row beside φ, ψ and y: another model's prediction, or a control.
+class Block(ABC):
+    """Narrow columns of a row beside φ, ψ and y: a control, or another model's prediction."""
 
-    Parameters
-    ----------
-    name : str
-        By which the moments know them.
-    width : int
-        How many.
-    rows : callable
-        Makes them from a chunk: array of shape (k, width).
-    key : str
-        Fingerprint of what makes them.
-    units : Units
-        What the columns are, where they are sensitive attributes.
-    """
+    name: ClassVar[str]
+    """By which the moments know them."""
 
-    name: str
-    width: int
-    rows: Callable[[Chunk], Rows]
-    key: str
+    is_feature: ClassVar[bool] = False
+    """Whether they join Φ."""
+
     units: Units = ()
+    """What the columns are, where they are sensitive attributes."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Number of columns."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Fingerprint of what makes them."""
+
+    @abstractmethod
+    def rows(self, chunk: Chunk) -> Rows:
+        """Return the columns of a numeric chunk, of shape (k, width)."""
+
+    def attach(self, source: ChunkSource) -> ChunkSource:
+        """Let chunks carry what `rows` needs and only x as the user gave it can tell."""
+        return source
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Design:
-    """What turns a chunk into rows: the maps, the number of targets, and the dtype of φ.
+    """What turns a chunk into rows, and coefficients into predictions.
 
     Parameters
     ----------
@@ -60,16 +81,18 @@ class Design:
     n_targets : int
         Columns of y.
     dtype : numpy dtype
-        float64, or float32 for rows (sums are float64 in any case).
+        Of φ: float64, or float32 for rows (sums are float64 in any case).
     whiten_rows : bool
         Apply the linear part of φ to every row instead of to the moments: n·m² more work, no
         digits lost (the moments lose them as machine precision over the cut-off). That of ψ is
-        always applied to the rows: it is narrow,
-        and the penalty divides by its smallest eigenvalues.
-    preparation : str
-        Fingerprints of what happens to the data before the maps see it.
+        always applied to the rows: it is narrow, and the penalty divides by its smallest
+        eigenvalues.
     beside : tuple of Block
         More columns, between ψ and y.
+    preparation : Preparation or None
+        What happens to the data before the maps see it.
+    sees_sensitive : bool
+        Whether ψ(s) is part of Φ.
     """
 
     phi: FeatureMap
@@ -77,16 +100,24 @@ class Design:
     n_targets: int = 1
     dtype: Any = np.float64
     whiten_rows: bool = False
-    preparation: str = "encoding=none"
     beside: tuple[Block, ...] = ()
+    preparation: Preparation | None = None
+    sees_sensitive: bool = False
 
-    @property
+    @cached_property
     def blocks(self) -> dict[str, int]:
         """Widths of the blocks of a row."""
-        phi = {"phi": _width(self.phi, whiten=self.whiten_rows)}
-        psi = {} if self.psi is None else {"psi": _width(self.psi, whiten=True)}
+        width = n_features(self.phi) if self.whiten_rows else int(self.phi.n_raw_)
+        phi = {"phi": width}
+        psi = {} if self.psi is None else {"psi": n_features(self.psi)}
         beside = {block.name: block.width for block in self.beside}
         return {**phi, **psi, **beside, "y": self.n_targets}
+
+    @cached_property
+    def features(self) -> tuple[str, ...]:
+        """The blocks that make up Φ."""
+        psi = ("psi",) * (self.sees_sensitive and self.psi is not None)
+        return ("phi", *psi, *(block.name for block in self.beside if block.is_feature))
 
     @cached_property
     def units(self) -> dict[str, Units]:
@@ -104,6 +135,27 @@ class Design:
         """Rows per chunk, by default."""
         return CODED_ROWS if self.codes else chunk_rows(self.blocks["phi"], self.dtype)
 
+    @property
+    def key(self) -> str:
+        """Fingerprints of all that turns data into rows; only moments of equal keys add up."""
+        psi = "none" if self.psi is None else digest(self.psi)
+        beside = "".join(f"{block.name}={block.key};" for block in self.beside)
+        prepared = "encoding=none" if self.preparation is None else self.preparation.key
+        return f"phi={digest(self.phi)};psi={psi};{beside}{prepared}"
+
+    def numbers(self, given: ChunkSource, *, sensitive: bool = False) -> ChunkSource:
+        """Return the source of numeric chunks from rows as the user gave them.
+
+        Attributes that the model does not see are not read unless `sensitive`: they may be missing.
+        """
+        prepared = self.preparation or Preparation()
+        if not (sensitive or self.sees_sensitive):
+            prepared = replace(prepared, sensitive_encoder=None)
+        source = given.then(prepared.split)
+        for block in self.beside:
+            source = block.attach(source)
+        return source.then(prepared.encode)
+
     def rows_of(self, name: str, chunk: Chunk) -> Rows:
         """Return the rows of ψ or of a block beside it."""
         if name == "psi":
@@ -113,13 +165,13 @@ class Design:
 
     def start_phi(self) -> Callable[[Any, Rows], None]:
         """Return the function that writes rows of φ into `out`, for one thread and one pass."""
-        return _started(self.phi, self.dtype, whiten=self.whiten_rows)
+        return row_filler(self.phi, self.dtype, whiten=self.whiten_rows)
 
     def start_psi(self) -> Callable[[Chunk, Rows], None]:
         """The same for ψ; zero for rows of weight zero, whose groups ψ need not know."""
         if self.psi is None:
             return _no_rows
-        rows_of = _started(self.psi, np.float64, whiten=True)
+        rows_of = row_filler(self.psi, np.float64, whiten=True)
 
         def fill(chunk: Chunk, out: Rows) -> None:
             if chunk.weight is None or np.all(chunk.weight):
@@ -135,36 +187,88 @@ class Design:
             return np.empty((chunk.n_rows, 0))
         return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
 
-    @property
-    def key(self) -> str:
-        """Fingerprints of all that turns data into rows; only moments of equal keys add up."""
-        psi = "none" if self.psi is None else digest(self.psi)
-        beside = "".join(f"{block.name}={block.key};" for block in self.beside)
-        return f"phi={digest(self.phi)};psi={psi};{beside}{self.preparation}"
+    def raw_coef(self, coef: Array) -> dict[str, Array]:
+        """Coefficients of the raw rows of each map, so that predictions skip the linear part."""
+        parts, start = {}, 0
+        linear = {"phi": self.phi.linear_, "psi": None if self.psi is None else self.psi.linear_}
+        whitened_blocks = self.blocks | {"phi": n_features(self.phi)}
+        for name in self.features:
+            stop = start + whitened_blocks[name]
+            matrix, part = linear.get(name), coef[start:stop]
+            parts[name] = part if matrix is None else matrix @ part
+            start = stop
+        return parts
+
+    def predictor(self, coef: dict[str, Array], intercept: Any) -> Callable[[], Predictor]:
+        """Return what makes f of each thread; only what it needs, since dask sends it around."""
+        typed = {name: part.astype(self.dtype) for name, part in coef.items()}
+        seen = self.psi if "psi" in coef else None
+        beside = tuple(block for block in self.beside if block.name in coef)
+        slim = Design(self.phi, seen, dtype=self.dtype, beside=beside)
+        return partial(_start_predicting, slim, typed, intercept)
+
+    def predict(self, given: ChunkSource, start: Callable[[], Predictor]) -> Array:
+        """Return function(chunk) of all rows as given, stacked; a dask array for dask's rows."""
+        source = self.numbers(given)
+        encoded = self.preparation is not None and self.preparation.encoder is not None
+        if encoded or any(block.is_feature for block in self.beside):
+            return source.map(partial(_in_blocks, start), TABLE_ROWS)
+        return source.map(start, PREDICT_ROWS)
 
 
-def _started(feature_map: Any, dtype: Any, *, whiten: bool) -> Callable[[Any, Rows], None]:
-    """Return what fills rows, raw or whitened: all that a pass needs once is made here."""
-    raw, linear = start_raw(feature_map, dtype), feature_map.linear_
-    if not whiten or linear is None:
-        return raw
-    matrix, buffer = linear.astype(dtype), Buffer(feature_map.n_raw_, dtype)
+Predictor = Callable[[Chunk], Array]
 
-    def fill(values: Any, out: Rows) -> None:
-        rows = buffer.rows(len(values))
-        raw(values, rows)
-        np.matmul(rows, matrix, out=out)
 
-    return fill
+def _in_blocks(start: Callable[[], Predictor]) -> Predictor:
+    """Return the function on chunks of any size, block by block."""
+    function = start()
+
+    def run(chunk: Chunk) -> Array:
+        starts = range(0, chunk.n_rows, PREDICT_ROWS) or [0]
+        return np.concatenate([
+            function(cut_chunk(chunk, first, min(first + PREDICT_ROWS, chunk.n_rows)))
+            for first in starts
+        ])  # fmt: skip
+
+    return run
+
+
+def _start_predicting(design: Design, coef: dict[str, Array], intercept: Any) -> Predictor:
+    """Return f on chunks of at most `PREDICT_ROWS` rows, with a buffer for those of φ."""
+    along_phi = (_dense if design.codes is None else _coded)(design, coef["phi"])
+
+    def predict(chunk: Chunk) -> Array:
+        f = along_phi(chunk.x)
+        if design.psi is not None:
+            f = f + design.psi.raw(chunk.s) @ coef["psi"]
+        for block in design.beside:
+            f = f + block.rows(chunk) @ coef[block.name]
+        return np.asarray(f + intercept, dtype=np.float64)
+
+    return predict
+
+
+def _dense(design: Design, coef: Array) -> Callable[[Any], Array]:
+    buffer = np.empty((PREDICT_ROWS, design.phi.n_raw_), coef.dtype)
+    raw = design.start_phi()
+
+    def along(x: Any) -> Array:
+        Phi = buffer[: len(x)]
+        raw(x, Phi)
+        return np.asarray(Phi @ coef)
+
+    return along
+
+
+def _coded(design: Design, coef: Array) -> Callable[[Any], Array]:
+    """φ(x)β where φ(x) is 1 in the columns `codes` and 0 elsewhere; code −1 is a row of zeros."""
+    padded = np.concatenate([coef, np.zeros_like(coef[:1])])
+    codes: Any = design.codes
+    return lambda x: np.asarray(padded[codes(x)].sum(axis=0))
 
 
 def _no_rows(chunk: Chunk, out: Rows) -> None:
     """There is no ψ to write."""
-
-
-def _width(feature_map: FeatureMap, *, whiten: bool) -> int:
-    linear = feature_map.linear_ if whiten else None
-    return int(feature_map.n_raw_ if linear is None else linear.shape[1])
 
 
 def counted_rows(rows_of: Callable[[Any], Rows], chunk: Chunk, values: Any) -> Rows:
@@ -176,9 +280,3 @@ def counted_rows(rows_of: Callable[[Any], Rows], chunk: Chunk, values: Any) -> R
     rows = np.zeros((chunk.n_rows, some.shape[1]))
     rows[counted] = some
     return rows
-
-
-def whitened(feature_map: FeatureMap, values: Any, dtype: Any = np.float64) -> Rows:
-    """φ(x) = raw(x) @ linear_, without validation."""
-    raw = feature_map.raw(values, out=np.empty((len(values), feature_map.n_raw_), dtype))
-    return raw if feature_map.linear_ is None else raw @ feature_map.linear_.astype(dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from scipy.linalg import solve_triangular
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Accumulator, Array, Chunk, FeatureMap, Rows
 from scalefair.errors import check_choice, check_count
-from scalefair.features.design import whitened
+from scalefair.features.base import whitened
 from scalefair.features.landmarks import distinct_rows, fitted_kernel
 from scalefair.features.mixed import coded_columns, mixed_map, with_rare_groups
 from scalefair.features.units import units_of
@@ -25,6 +25,9 @@ from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 
 TOLERANCE = 1e-9
 """Landmarks are added until so much of the trace of the sample's Gram matrix is left."""
+
+CHUNK_ROWS = 8192
+"""Rows that a thread takes at a time."""
 
 MAX_BLOCK_NUMBERS = 2**18
 """Numbers in the feature rows that are computed at a time."""
@@ -59,14 +62,6 @@ def open_kernels(
     return open_pair(a, b, sample_weight, every=every, **options), kernels
 
 
-class KernelBlocks(Protocol):
-    """A kernel: blocks of its Gram matrix, and its diagonal."""
-
-    def __call__(self, X: Array, Z: Array) -> Array: ...
-
-    def diag(self, X: Array) -> Array: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Gram:
     """A kernel of mixed columns: the product (or the sum) of kernels of some columns each."""
@@ -88,17 +83,9 @@ class Gram:
 def gram_of(name: str, kernel: Any, variable: Variable, rows: Array, weight: Array | None) -> Gram:
     """Return the exact kernel, its length scale learnt from the rows where none is given.
 
-    Parameters
-    ----------
-    name : str
-        Of the argument `kernel`, for errors.
-    kernel : str or Kernel
-        As `check_kernel` returns it. "auto": categories are crossed (equality), numbers
-        standardised with a Gaussian kernel whose length scale is their median distance, and where
-        both occur the product of the two.
-    variable : Variable
-    rows, weight : arrays of shape (n, p) and (n,)
-        Weight None: one each.
+    The kernel is as `check_kernel` returns it. "auto": categories are crossed (equality), numbers
+    standardised with a Gaussian kernel whose length scale is their median distance, and where both
+    occur the product of the two. `name` is that of the argument `kernel`, for errors.
     """
     codes, numbers = np.flatnonzero(variable.categorical), np.flatnonzero(~variable.categorical)
     if is_map(kernel):
@@ -122,22 +109,11 @@ def gram_of(name: str, kernel: Any, variable: Variable, rows: Array, weight: Arr
 class PivotMap:
     """Nyström features φ(x) = L⁻¹ k(Z, x), where LLᵀ = K_ZZ is the Cholesky factor.
 
-    Parameters
-    ----------
-    gram : callable
-        The kernel.
-    landmarks : array of shape (m, p)
-        Z, in the order in which they were chosen.
-    linear_ : array of shape (m, m)
-        L⁻ᵀ.
-    n_raw_ : int
-        m.
-    residual : float
-        Share of the trace of the sample's Gram matrix that the features miss; the Gram matrix is
-        off by no more than that times n in the trace norm.
+    `linear_` is L⁻ᵀ. `residual` is the share of the trace of the sample's Gram matrix that the
+    features miss; the matrix is off by no more than that times n in the trace norm.
     """
 
-    gram: KernelBlocks
+    gram: Any
     landmarks: Array
     linear_: Array | None
     n_raw_: int
@@ -145,7 +121,7 @@ class PivotMap:
 
     def raw(self, X: Any, out: Rows | None = None) -> Rows:
         """Return k(x, Z), of shape (k, m)."""
-        values = self.gram(X, self.landmarks)
+        values: Rows = self.gram(X, self.landmarks)
         if out is None:
             return values
         out[...] = values
@@ -156,7 +132,7 @@ class PivotMap:
         return whitened(self, X)
 
 
-def pivot_map(gram: KernelBlocks, rows: Array, size: int, tolerance: float = TOLERANCE) -> PivotMap:
+def pivot_map(gram: Any, rows: Array, size: int, tolerance: float = TOLERANCE) -> PivotMap:
     """Choose at most `size` landmarks by a pivoted Cholesky factorisation of the Gram matrix.
 
     The next landmark is the row whose kernel function is farthest from the span of those before
@@ -193,24 +169,16 @@ def sampled_map(
     """
     plain = isinstance(kernel, str) and kernel in ("linear", "categorical")
     if plain or is_map(kernel) or (kernel == "auto" and variable.categorical.all()):
-        return model_map(name, kernel, variable, values, weight, size=size)
+        return mixed_map(
+            kernel, "median", size, rows=values, weight=weight, categorical=variable.categorical,
+            groups=variable.groups, seed=0, name=name,
+        )  # fmt: skip
     if variable.groups is not None:
         coded = coded_columns(kernel, variable.categorical)
         values, weight = with_rare_groups(values, weight, variable.groups, coded)
     gram = gram_of(name, kernel, variable, values, weight)
     distinct, _ = distinct_rows(values, np.ones(len(values)) if weight is None else weight)
     return pivot_map(gram, distinct, size)
-
-
-def model_map(
-    name: str, kernel: Any, variable: Variable, values: Array, weight: Array | None, *,
-    size: int, seed: int = 0, length_scale: Any = "median",
-) -> FeatureMap:  # fmt: skip
-    """Return the map that an estimator would make of the same sample: Nyström, `size` landmarks."""
-    return mixed_map(
-        kernel, length_scale, size, rows=values, weight=weight, categorical=variable.categorical,
-        groups=variable.groups, seed=seed, name=name,
-    )  # fmt: skip
 
 
 ColumnsBeside = Callable[[Array, Array, Array], Array]
@@ -229,9 +197,8 @@ class FeaturePair:
         self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
     ) -> FoldMoments:
         """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
-        rows = _block_rows(self.phi.n_raw_ + self.psi.n_raw_ + width)
         start = self.accumulator(folds, columns, width)
-        return self.pair.source.fold(start, rows)  # type: ignore[no-any-return]
+        return self.pair.source.fold(start, CHUNK_ROWS)  # type: ignore[no-any-return]
 
     def accumulator(
         self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
@@ -251,10 +218,6 @@ def feature_pair(
     return FeaturePair(pair, phi, psi)
 
 
-def _block_rows(width: int) -> int:
-    return int(np.clip(MAX_BLOCK_NUMBERS // width, 256, 16384))
-
-
 class _MomentSums:
     """The sums of one thread. Rows are whitened: NOCCO divides by their smallest directions."""
 
@@ -268,7 +231,7 @@ class _MomentSums:
         size = sum(self._blocks.values()) + 1
         self._sums = [np.zeros((size, size)) for _ in range(folds.count)]
         self._n_rows, self._squares = [0] * folds.count, [0.0] * folds.count
-        self._block = _block_rows(phi.n_raw_ + psi.n_raw_ + width)
+        self._block = max(MAX_BLOCK_NUMBERS // (phi.n_raw_ + psi.n_raw_ + width), 256)
         self._shift: Array | None = None
         self._buffer = np.empty((0, size))
 

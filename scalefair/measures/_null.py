@@ -19,7 +19,7 @@ from scalefair._hash import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.data.sources.threads import available_threads, run_threads
-from scalefair.features.design import whitened
+from scalefair.features.base import whitened
 from scalefair.measures._features import FeaturePair, PivotMap, feature_pair, gram_of
 from scalefair.measures._pair import Pair
 from scalefair.moments import Moments
@@ -47,14 +47,9 @@ Order = NDArray[np.int64]
 
 
 class Spectrum(NamedTuple):
-    """What a null distribution depends on, for one variable with the centred Gram matrix K̃.
+    """Eigenvalues of K̃/n, or of the covariance of the features, and Σ_i K̃_ii².
 
-    Parameters
-    ----------
-    values : array of shape (r,)
-        Eigenvalues of K̃/n, which are those of the covariance of the features.
-    diagonal : float or None
-        Σ_i K̃_ii², None where it was not summed: it matters only for few rows.
+    The diagonal is None where it was not summed: it matters only for few rows.
     """
 
     values: Array
@@ -63,18 +58,10 @@ class Spectrum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CentredPair:
-    """HSIC of two centred Gram matrices in whatever form, and what its null distribution takes.
+    """HSIC of two centred Gram matrices of n rows, and what its null distribution takes.
 
-    Parameters
-    ----------
-    n : float
-        Number of rows (of equal weight).
-    statistic : float
-        HSIC.
-    spectra : callable
-        Returns the spectra of both variables.
-    permuted : callable or None
-        Returns HSIC of so many random pairings of the rows, from their number and a seed.
+    `spectra()` are those of both variables; `permuted(count, seed)` is HSIC of so many random
+    pairings of the rows.
     """
 
     n: float
@@ -208,16 +195,10 @@ def streamed_pair(moments: Moments) -> CentredPair:
 
 
 def table_pair(table: NDArray[np.int64], Phi: Array, Psi: Array) -> CentredPair:
-    """Return the pair of variables of few distinct values each, for permutations only.
+    """Return the pair of variables of g and h distinct values each, for permutations only.
 
-    HSIC is a function of how often the values occur together.
-
-    Parameters
-    ----------
-    table : array of shape (g, h)
-        Number of rows of each pair of values.
-    Phi, Psi : arrays of shape (g, r) and (h, q)
-        Features of the values.
+    HSIC is a function of the `table` (g, h) of how often values occur together; Φ (g, r) and Ψ
+    (h, q) are their features.
     """
     n, margins = int(table.sum()), (table.sum(axis=1), table.sum(axis=0))
     expected = np.outer(margins[0] / n, margins[1] / n)

@@ -37,22 +37,10 @@ class TooFineError(CannotJudgeError):
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """One variable of a measure, as numbers and codes.
+    """One variable of a measure, as numbers and codes; `name` is that of the argument, for errors.
 
-    Parameters
-    ----------
-    name : str
-        Of the argument, for errors.
-    columns : tuple of str
-        Names of its columns.
-    categorical : array of bool of shape (p,)
-        Which columns are codes.
-    n_levels : tuple of int
-        Levels of each column that is codes, else 0.
-    groups : array of shape (g, p) or None
-        Numbers and codes of one row for each combination of categories.
-    span : array of shape (2, p)
-        The least and the largest number of each column that is not categorical.
+    Of p columns, `categorical` says which are codes, `n_levels` of how many levels (0: numbers),
+    and `span` (2, p) the least and the largest number; `groups` (g, p) are combinations of codes.
     """
 
     name: str
@@ -126,22 +114,9 @@ def _check_column(name: str, column: ColumnStatistics, table: TableStatistics) -
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Rows of two variables as numbers.
+    """Rows of two variables as numbers: chunks whose x is a and whose s is b.
 
-    Parameters
-    ----------
-    source : ChunkSource
-        Chunks whose x is a and whose s is b, numeric.
-    a, b : Variable
-        What is known of them.
-    n_rows : int
-        Number of rows of positive weight.
-    in_memory : bool
-        Whether the rows are arrays.
-    seed : int
-        Of samples.
-    sample : Sample or None
-        Numeric rows that the first pass over a stream has drawn.
+    `n_rows` have a positive weight; `sample` are rows that the first pass over a stream has drawn.
     """
 
     source: ChunkSource
@@ -186,36 +161,15 @@ class Pair:
 
 
 def open_pair(
-    a: Any,
-    b: Any,
-    sample_weight: Any = None,
-    *,
-    names: tuple[str, str] = ("a", "b"),
-    random_state: Any = 0,
-    least: int = 2,
-    every: tuple[bool, bool] = (False, False),
-    method: str = "auto",
-    numeric: bool = False,
-) -> Pair:
+    a: Any, b: Any, sample_weight: Any = None, *, names: tuple[str, str] = ("a", "b"),
+    random_state: Any = 0, least: int = 2, every: tuple[bool, bool] = (False, False),
+    method: str = "auto", numeric: bool = False,
+) -> Pair:  # fmt: skip
     """Open two variables of equal length and learn what their columns hold.
 
-    Parameters
-    ----------
-    a, b : array-like, Series, frame, Scan or dask collection of shape (n,) or (n, p)
-        Or as `a` a pair that was opened before; b is None then.
-    sample_weight : array-like, Scan or dask collection of shape (n,), optional
-    names : pair of str
-        What the arguments are called, for errors.
-    random_state : int, RandomState or None
-        Of samples.
-    least : int
-        Rows that the measure needs.
-    every : pair of bool
-        Whether the numbers of a variable are categories, too.
-    method : {"auto", "exact", "features"}
-        "exact" needs the rows in memory.
-    numeric : bool
-        Whether `a` must be numbers.
+    `a` may be a pair that was opened before; b is None then. At least `least` rows must count.
+    `every` says of which variable numbers are categories, too, and `numeric` that `a` must be
+    numbers. Method "exact" needs the rows in memory.
     """
     check_choice("method", method, PAIR_METHODS)
     if isinstance(a, Pair):

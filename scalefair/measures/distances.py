@@ -33,14 +33,9 @@ MIN_SQUARED_DISTANCES = 1e-280
 
 
 def distance_correlation(
-    a: Any,
-    b: Any,
-    *,
-    sample_weight: Any = None,
-    method: str = "auto",
-    n_components: int = 200,
+    a: Any, b: Any, *, sample_weight: Any = None, method: str = "auto", n_components: int = 200,
     random_state: Any = 0,
-) -> float:
+) -> float:  # fmt: skip
     """Distance correlation of Székely, Rizzo and Bakirov (2007), in [0, 1].
 
         dCor² = dCov²(a, b) / √(dCov²(a, a) dCov²(b, b)),   dCov² = tr(D_a H D_b H)/n²
@@ -174,14 +169,9 @@ def _distance_map(variable: Variable, rows: Array, sample: Chunk, size: int) -> 
 
 
 def mutual_information(
-    a: Any,
-    b: Any,
-    n_neighbors: int = 3,
-    *,
-    max_rows: int | None = 100_000,
-    clip: bool = True,
+    a: Any, b: Any, n_neighbors: int = 3, *, max_rows: int | None = 100_000, clip: bool = True,
     random_state: Any = 0,
-) -> float:
+) -> float:  # fmt: skip
     """Mutual information in nats, of continuous, discrete or mixed variables.
 
         ψ(n) + mean of ψ(kᵢ) − ψ(nᵢₐ) − ψ(nᵢᵦ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,18 +35,11 @@ ERRORS = {"bias": 1, "mean_absolute_error": 2, "root_mean_squared_error": 3}
 METRIC_NAMES = ("mean_prediction", *RATES, *ERRORS)
 
 
-class Metrics(NamedTuple):
-    """Names, of `METRIC_NAMES`, and levels of quantiles that are reported of one model."""
-
-    names: tuple[str, ...]
-    quantiles: tuple[float, ...]
-
-
 def choose_metrics(
     numbers: Numbers, truth: Numbers | None, quantiles: Sequence[float], chosen: object, *,
     has_decisions: bool,
-) -> Metrics:  # fmt: skip
-    """Return the metrics of one model: those chosen, or all that are defined.
+) -> tuple[tuple[str, ...], tuple[float, ...]]:  # fmt: skip
+    """Return the names of metrics and levels of quantiles of one model: chosen, or all defined.
 
     Labels have no mean prediction beside their selection rate, and no errors beside error rates.
     """
@@ -57,12 +50,12 @@ def choose_metrics(
     if truth is not None and not (labels and truth.is_binary):
         defined += ERRORS
     if chosen is None:
-        return Metrics(tuple(defined), () if labels else tuple(quantiles))
+        return tuple(defined), () if labels else tuple(quantiles)
     names = (chosen,) if isinstance(chosen, str) else tuple(chosen)  # type: ignore[arg-type]
     for name in names:
         if name not in (*defined, "mean_prediction"):
             raise ValueError(f"metrics: {name!r} {_why_undefined(name, defined, numbers, truth)}")
-    return Metrics(names, tuple(quantiles))
+    return names, tuple(quantiles)
 
 
 def _why_undefined(
@@ -82,19 +75,6 @@ def _why_undefined(
         "is not defined for these targets and predictions: error rates need targets of 0 and 1, "
         "errors need scores or targets that are not labels; leave it out"
     )
-
-
-class Estimate(Protocol):
-    """One number per group."""
-
-    @property
-    def value(self) -> Array:
-        """The numbers, of shape (g,); NaN where a group has no rows to tell."""
-        ...
-
-    def interval(self, level: float) -> tuple[Array, Array]:
-        """Return the ends of the intervals of each group, of shape (g,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +186,10 @@ class Resampled:
         for i in np.flatnonzero(np.isfinite(self.value)):
             ends[:, i] = np.nanquantile(self.replicates[i], [0.5 - level / 2, 0.5 + level / 2])
         return ends[0], ends[1]
+
+
+Estimate = Mean | Root | Rate | Quantile | Resampled
+"""One number per group, `value` of shape (g,), NaN where a group has no rows to tell."""
 
 
 def kish(weight: Array, squares: Array) -> Array:
@@ -352,14 +336,14 @@ def _resampled_ends(value: Array, replicates: Array, level: float) -> tuple[Arra
 
 
 def _ratio_ends(value: Array, low: Array, high: Array) -> tuple[float, float]:
-    product = value[:, None] * value
+    product, lows, highs = (
+        value[:, None] * value,
+        low * (2 * value - low),
+        high * (2 * value - high),
+    )
+    roots = np.sqrt(np.maximum(product**2 - lows[:, None] * highs, 0.0))
     with np.errstate(invalid="ignore", divide="ignore"):
-        first = (low * (2 * value - low))[:, None]
-        root = np.sqrt(np.maximum(product**2 - first * (high * (2 * value - high)), 0.0))
-        lower = first / (product + root)
-        second = low * (2 * value - low)
-        upper_part = (high * (2 * value - high))[:, None]
-        upper = (product + np.sqrt(np.maximum(product**2 - upper_part * second, 0.0))) / second
+        lower, upper = lows[:, None] / (product + roots), (product + roots.T) / lows
     # 0/0: a group without hits says nothing about the ratio.
     lower, upper = np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0, posinf=1.0)
     np.fill_diagonal(lower, 1.0)

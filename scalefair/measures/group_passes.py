@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from scalefair._typing import Array
-from scalefair.data import Look, Numbers, Survey, survey_rows
+from scalefair.data import Look, Numbers, Sums, Survey, survey_rows
 from scalefair.errors import check_choice
 from scalefair.measures.group_metrics import (
     Distributions,
@@ -21,12 +21,7 @@ from scalefair.measures.group_metrics import (
     exact_distributions,
 )
 from scalefair.measures.group_rows import AuditRows, Missing, read_attributes
-from scalefair.measures.group_statistics import (
-    CrossedStatistics,
-    GroupAccumulator,
-    GroupStatistics,
-    Plan,
-)
+from scalefair.measures.group_statistics import GroupAccumulator, GroupStatistics, Plan
 
 PASS_ROWS = 16384
 """Rows per chunk of the second pass."""
@@ -73,22 +68,9 @@ class GroupSettings:
 
 @dataclass(frozen=True, eq=False)
 class SurveyedRows:
-    """Rows after the first pass.
+    """Rows after the first pass: its survey, and what the second pass counts.
 
-    Parameters
-    ----------
-    rows : AuditRows
-        The rows.
-    settings : GroupSettings
-        How their groups are compared.
-    survey : Survey
-        The result of the pass.
-    plan : Plan
-        What the second pass counts.
-    predictions : list of Numbers
-        Spread and values of the predictions of each model.
-    truth : Numbers or None
-        Those of the targets, if any.
+    `predictions` and `truth` are spread and values of those of each model and of the targets.
     """
 
     rows: AuditRows
@@ -100,13 +82,9 @@ class SurveyedRows:
 
 
 def survey_groups(
-    rows: AuditRows,
-    settings: GroupSettings,
-    *,
-    size: int = SURVEY_SAMPLE_ROWS,
-    groups: bool = False,
-    every: bool = False,
-) -> SurveyedRows:
+    rows: AuditRows, settings: GroupSettings, *, size: int = SURVEY_SAMPLE_ROWS,
+    groups: bool = False, every: bool = False,
+) -> SurveyedRows:  # fmt: skip
     """Make the first pass, with a sample of `size` rows.
 
     With `groups` combinations of categories are listed, with `every` numbers are such, too.
@@ -158,7 +136,7 @@ class CountedGroups:
     """Rows after the second pass: the statistics and distributions of each crossing."""
 
     surveyed: SurveyedRows
-    crossed: CrossedStatistics
+    crossed: Sums
     distributions: tuple[Distributions, ...]
 
     def statistics(self, grouping: Sequence[int]) -> GroupStatistics:
@@ -169,14 +147,16 @@ class CountedGroups:
     def estimates(self, model: int, grouping: Sequence[int]) -> dict[str, Estimate]:
         """Return the metrics of one model in the groups of some attributes."""
         rows, (at, columns) = self.surveyed, self._located(grouping)
-        metrics = choose_metrics(
+        names, quantiles = choose_metrics(
             rows.predictions[model], rows.truth, rows.settings.quantiles, rows.settings.metrics,
             has_decisions=bool(np.isfinite(rows.plan.cuts[model])),
         )  # fmt: skip
         groups, n_models = self.crossed[at].groups(columns), len(rows.plan.models)
-        found = {name: estimate_of(groups, n_models, model, name) for name in metrics.names}
+        estimates: dict[str, Estimate] = {
+            name: estimate_of(groups, n_models, model, name) for name in names
+        }
         each = self.distributions[at](model, columns)
-        return found | {f"quantile_{q:g}": Quantile(q, each) for q in metrics.quantiles}
+        return estimates | {f"quantile_{q:g}": Quantile(q, each) for q in quantiles}
 
     def _located(self, grouping: Sequence[int]) -> tuple[int, list[int]]:
         """Which crossing has these attributes, and their columns in it."""
@@ -186,7 +166,7 @@ class CountedGroups:
         raise KeyError(grouping)
 
 
-def count_groups(surveyed: SurveyedRows, crossed: CrossedStatistics | None = None) -> CountedGroups:
+def count_groups(surveyed: SurveyedRows, crossed: Sums | None = None) -> CountedGroups:
     """Make the second pass, unless its statistics are there already.
 
     A category with a group of one is refused: it has no spread. A rare number is measured all the

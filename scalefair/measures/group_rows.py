@@ -32,17 +32,7 @@ AUDIT_ARGUMENTS = {"x": "y_pred", "y": "y_true"}
 
 @dataclass(frozen=True, eq=False)
 class AuditRows:
-    """Chunks whose x are the predictions of shape (k, M), one column per model.
-
-    Parameters
-    ----------
-    source : ChunkSource
-        The rows: x predictions, s sensitive attributes, y targets of shape (k, 1) or None.
-    models : tuple of str
-        Names of the models.
-    in_memory : bool
-        Whether the rows are in memory.
-    """
+    """Chunks of predictions x (k, M), attributes s, and targets y (k, 1) or None."""
 
     source: ChunkSource
     models: tuple[str, ...]
@@ -79,12 +69,10 @@ def _predictions(y_pred: Any) -> tuple[tuple[str, ...], Any]:
     part = table_of("y_pred", next(y_pred.chunks(1)).x if is_batches else y_pred)
     if part is None:
         raise ValueError("y_pred=None; expected predictions, one for each row")
-    if isinstance(part, Scan):
-        _check_numbers(part)
     # A Scan and a dask frame have columns, a dask array has none.
     names = getattr(part, "columns", None) if is_stream(part) else frames.column_names(part)
     if names is None:
-        width = _width(part)
+        width = int(part.shape[1])
         names = ["y_pred"] if width == 1 else [f"model {j}" for j in range(width)]
     models = tuple(map(str, names))
     if is_batches:
@@ -96,7 +84,7 @@ def _joined(y_pred: Mapping[Any, Any]) -> tuple[tuple[str, ...], Any]:
     """The predictions of several models, given by name, as one table."""
     if not y_pred:
         raise ValueError("y_pred is an empty dict; expected predictions by the name of the model")
-    models, parts = tuple(map(str, y_pred)), [_one(k, v) for k, v in y_pred.items()]
+    models, parts = tuple(map(str, y_pred)), [_one_model(k, v) for k, v in y_pred.items()]
     if all(isinstance(part, Scan) for part in parts):
         return models, _joined_scans(parts)
     if all(is_dask(part) for part in parts):
@@ -114,7 +102,7 @@ def _joined(y_pred: Mapping[Any, Any]) -> tuple[tuple[str, ...], Any]:
     return models, np.concatenate(columns, axis=1)
 
 
-def _one(name: Any, value: Any) -> Any:
+def _one_model(name: Any, value: Any) -> Any:
     part = table_of(f"y_pred[{name!r}]", value)
     width = 0 if part is None else _width(part)
     if width != 1:
@@ -128,7 +116,6 @@ def _width(part: Any) -> int:
 
 def _joined_scans(parts: list[Scan]) -> Scan:
     for part in parts:
-        _check_numbers(part)
         if part.files.key != parts[0].files.key:
             raise ValueError(
                 f"y_pred has scans of different files ({part!r} and {parts[0]!r}); select the "
@@ -147,15 +134,6 @@ def _joined_dask(parts: list[Any]) -> Any:
     for j, part in enumerate(parts[1:], 1):
         joined = joined.assign(**{str(j): part[part.columns[0]]})
     return joined
-
-
-def _check_numbers(x: Scan) -> None:
-    for name, kind in x.kinds.items():
-        if kind not in ("numeric", "boolean"):
-            raise ValueError(
-                f"y_pred: column {name!r} is {kind}; expected scores, probabilities, or 0 and 1: "
-                "convert it where the data is written"
-            )
 
 
 def _with_floats(models: tuple[str, ...], chunk: Chunk) -> Chunk:
@@ -187,18 +165,9 @@ def _floats(x: Any, models: tuple[str, ...], row: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """How a sensitive attribute is read.
+    """How a sensitive attribute is read: the names of its groups, none for continuous numbers.
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    kind : str
-        What its column holds.
-    levels : tuple of str
-        Names of its groups, in order; none for continuous numbers.
-    numbers : array or None
-        The values of the levels of numbers, or the edges between bins.
+    `numbers` are the values of levels that are numbers, or the edges between bins.
     """
 
     name: str
@@ -327,16 +296,9 @@ def _ranges(edges: Array, digits: int) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """The intersections of the sensitive attributes that occur among some rows.
+    """Groups that occur among some rows, by name, such as "Female, White", and each row's group.
 
-    Parameters
-    ----------
-    names : list of str
-        One per group, such as "Female, White".
-    codes : int array of shape (n,)
-        The group of every row.
-    cut : list of str
-        Names of the numeric attributes that were cut at their quartiles.
+    `cut` are the names of the numeric attributes that were cut at their quartiles.
     """
 
     names: list[str]

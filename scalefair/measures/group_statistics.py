@@ -27,19 +27,10 @@ RESAMPLED_ROWS = 4096
 
 
 class CountedRows(NamedTuple):
-    """The rows of a chunk that count.
+    """The k rows of a chunk that count, and their global row numbers.
 
-    Parameters
-    ----------
-    predictions : array of shape (k, M)
-    attributes : list of Column
-    values : array of shape (k, v)
-        [p] or, with targets, [p, p − y, |p − y|, (p − y)²] of each model, and y.
-    outcomes : array of shape (k, M)
-        2·decision + target.
-    weight : array of shape (k,)
-    numbers : array of shape (k,)
-        Their global row numbers.
+    `values` (k, v) are [p] or, with targets, [p, p − y, |p − y|, (p − y)²] of each model, and y;
+    `outcomes` (k, M) are 2·decision + target.
     """
 
     predictions: Array
@@ -56,22 +47,14 @@ class Plan:
 
     Parameters
     ----------
-    models : tuple of str
-        Names of the models.
     attributes : tuple of Attribute
         All sensitive attributes, also the continuous ones, in the order of their columns.
     crossings : tuple of tuples of int
         Positions of the attributes whose levels are crossed; one statistic each.
-    missing : {"error", "group", "drop"}
-        What becomes of rows in which an attribute is missing.
     cuts : array of shape (M,)
         A prediction of at least this is a decision for; NaN where there are no decisions.
-    has_truth : bool
-        Whether targets are given.
     edges : array of shape (M, E) or None
         Upper ends of the bins in which streamed predictions are counted.
-    n_resamples, seed : int
-        Of the bootstrap; 0 resamples: none.
     """
 
     models: tuple[str, ...]
@@ -122,36 +105,18 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class GroupStatistics:
-    """Counts, means and scatters of cells; `+` merges rows, `groups` merges cells.
+    """Counts, means and scatters of cells; `+` merges rows, `groups` merges cells."""
 
-    Parameters
-    ----------
-    cells : array of shape (c, p)
-        Codes of the levels that make each cell.
-    rows, weight : arrays of shape (c,)
-        Rows of positive weight, and the sum of their weights.
-    mean, scatter : arrays of shape (c, v)
-        Of `CountedRows.values`.
-    outcomes, squares : arrays of shape (c, M, 4)
-        Sums of the weights, and of their squares, of each outcome.
-    counts : array of shape (c, M, E + 1)
-        Weight of the predictions in each bin.
-    high : array of shape (c, M)
-        The largest prediction.
-    replicates : array of shape (c, 1 + v + 4M, B)
-        Weighted bootstrap sums of 1, the values and the outcomes.
-    """
-
-    cells: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    weight: Array
-    mean: Array
-    scatter: Array
-    outcomes: Array
-    squares: Array
-    counts: Array
-    high: Array
-    replicates: Array
+    cells: NDArray[np.int64]  # (c, p): codes of the levels that make each cell
+    rows: NDArray[np.int64]  # (c,): of positive weight
+    weight: Array  # (c,): sum of the weights
+    mean: Array  # (c, v): of `CountedRows.values`
+    scatter: Array  # (c, v)
+    outcomes: Array  # (c, M, 4): sums of the weights of each outcome
+    squares: Array  # (c, M, 4): sums of their squares
+    counts: Array  # (c, M, E + 1): weight of the predictions in each bin
+    high: Array  # (c, M): the largest prediction
+    replicates: Array  # (c, 1 + v + 4M, B): bootstrap sums of 1, the values and the outcomes
 
     def __add__(self, other: GroupStatistics) -> GroupStatistics:
         if not (len(self.cells) and len(other.cells)):
@@ -187,21 +152,17 @@ def _sums(cell: NDArray[np.intp], n: int, values: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(sums.reshape(n, *values.shape[1:]), values.dtype)
 
 
-class CrossedStatistics(Sums):
-    """Statistics of each crossing of attributes; `+` adds crossing by crossing."""
-
-
 class GroupAccumulator:
     """Accumulator of the statistics of cells, for each crossing of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._sum: CrossedStatistics | None = None
+        self._sum: Sums | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
         rows, plan = self._plan.rows(chunk), self._plan
-        new = CrossedStatistics(_counted(plan, rows, plan.codes(rows, c)) for c in plan.crossings)
+        new = Sums(_counted(plan, rows, plan.codes(rows, c)) for c in plan.crossings)
         self._sum = new if self._sum is None else self._sum + new
         if max(len(part.cells) for part in self._sum) > MAX_CELLS:
             raise CannotJudgeError(
@@ -209,18 +170,18 @@ class GroupAccumulator:
                 "or judge each attribute alone with intersections=False"
             )
 
-    def result(self) -> CrossedStatistics:
+    def result(self) -> Sums:
         """Return the statistics of all rows seen."""
         return _of_no_rows(self._plan) if self._sum is None else self._sum
 
 
-def _of_no_rows(plan: Plan) -> CrossedStatistics:
+def _of_no_rows(plan: Plan) -> Sums:
     n, none = len(plan.models), np.empty(0)
     values = np.empty((0, 4 * n + 1 if plan.has_truth else n))
     outcomes, numbers = np.empty((0, n), np.intp), np.empty(0, np.int64)
     rows = CountedRows(np.empty((0, n)), [], values, outcomes, none, numbers)
     codes = (np.empty((0, len(crossing)), np.int64) for crossing in plan.crossings)
-    return CrossedStatistics(_counted(plan, rows, part) for part in codes)
+    return Sums(_counted(plan, rows, part) for part in codes)
 
 
 def _counted(plan: Plan, rows: CountedRows, codes: NDArray[np.int64]) -> GroupStatistics:

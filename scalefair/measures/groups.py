@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 MIN_GROUP_SIZE = 30
 """Groups with fewer rows are called too small to judge."""
 
+GROUP_COLUMNS = (
+    "attribute", "group", "metric", "count", "weight", "value", "low", "high", "small",
+)  # fmt: skip
+
+GAP_COLUMNS = (
+    "attribute", "metric", "largest", "smallest", "difference", "difference_low",
+    "difference_high", "ratio", "ratio_low", "ratio_high",
+)  # fmt: skip
+
 Method = Literal["between_groups", "to_overall"]
 
 
@@ -148,6 +157,7 @@ def _series(values: dict[str, float]) -> pd.Series:
     return series
 
 
+@dataclass(frozen=True, eq=False)
 class GroupGaps:
     """What :func:`group_gaps` returns.
 
@@ -161,8 +171,7 @@ class GroupGaps:
         By attributes.
     """
 
-    def __init__(self, frames: Iterable[GroupFrame]) -> None:
-        self.frames = {frame.attributes: frame for frame in frames}
+    frames: dict[tuple[str, ...], GroupFrame]
 
     def __getitem__(self, attributes: str | tuple[str, ...]) -> GroupFrame:
         key = (attributes,) if isinstance(attributes, str) else tuple(attributes)
@@ -196,12 +205,12 @@ class GroupGaps:
     @property
     def table(self) -> pd.DataFrame:
         """One row per attribute, group and metric: count, weight, value, low, high, small."""
-        return frames.make_frame(stacked([group_columns(f) for f in self.frames.values()]))
+        return tidy(GROUP_COLUMNS, (row for f in self.frames.values() for row in group_rows(f)))
 
     @property
     def gaps(self) -> pd.DataFrame:
         """One row per attribute and metric: difference and ratio with their intervals."""
-        return frames.make_frame(stacked([gap_columns(f) for f in self.frames.values()]))
+        return tidy(GAP_COLUMNS, (row for f in self.frames.values() for row in gap_rows(f)))
 
     def to_frame(self) -> pd.DataFrame:
         """Return `table`."""
@@ -219,22 +228,14 @@ class GroupGaps:
 
 
 def group_gaps(
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    y_true: Any = None,
-    sample_weight: Any = None,
-    quantiles: Sequence[float] = (0.1, 0.5, 0.9),
-    threshold: float | None = None,
+    y_pred: Any, *, sensitive_features: Any, y_true: Any = None, sample_weight: Any = None,
+    quantiles: Sequence[float] = (0.1, 0.5, 0.9), threshold: float | None = None,
     metrics: str | Sequence[str] | None = None,
-    bins: Mapping[str, Sequence[float]] | None = None,
-    intersections: bool = True,
-    missing: Missing = "error",
-    confidence: float = 0.95,
-    interval: Literal["analytic", "bootstrap"] = "analytic",
-    n_resamples: int = 500,
+    bins: Mapping[str, Sequence[float]] | None = None, intersections: bool = True,
+    missing: Missing = "error", confidence: float = 0.95,
+    interval: Literal["analytic", "bootstrap"] = "analytic", n_resamples: int = 500,
     random_state: int = 0,
-) -> GroupGaps:
+) -> GroupGaps:  # fmt: skip
     """Return what is predicted for each group, and how far the groups differ.
 
     Parameters
@@ -301,24 +302,24 @@ def group_gaps(
             "compares several"
         )
     counted = count_groups(survey_groups(rows, settings))
-    by_attribute = group_frames(counted, 0)
-    if not by_attribute:
+    gaps = group_frames(counted, 0)
+    if not gaps.frames:
         names = ", ".join(repr(a.name) for a in counted.surveyed.plan.attributes)
         raise ValueError(
             f"sensitive features {names} are continuous and have no groups; measure the dependence "
             "with explained_share, hsic or scalefair.audit, or cut them with bins={'age': [30, 50]}"
         )
-    return GroupGaps(by_attribute)
+    return gaps
 
 
-def group_frames(counted: CountedGroups, model: int) -> list[GroupFrame]:
+def group_frames(counted: CountedGroups, model: int) -> GroupGaps:
     """Return the metrics of one model in the groups of each attribute, and of all crossed."""
     plan, settings = counted.surveyed.plan, counted.surveyed.settings
     groupings: list[tuple[int, ...]] = [(j,) for j, a in enumerate(plan.attributes) if a.levels]
     if len(groupings) > 1 and settings.intersections:
         groupings += plan.crossings
     totals = counted.estimates(model, ())
-    result = []
+    by_attributes = {}
     for grouping in groupings:
         attributes = [plan.attributes[j] for j in grouping]
         groups = counted.statistics(grouping)
@@ -326,52 +327,42 @@ def group_frames(counted: CountedGroups, model: int) -> list[GroupFrame]:
             tuple(a.levels[int(code)] for a, code in zip(attributes, cell, strict=True))
             for cell in groups.cells
         ]
-        frame = GroupFrame(
-            tuple(a.name for a in attributes), levels, groups.rows, groups.weight,
-            counted.estimates(model, grouping), totals, settings.confidence,
+        names = tuple(a.name for a in attributes)
+        by_attributes[names] = GroupFrame(
+            names, levels, groups.rows, groups.weight, counted.estimates(model, grouping), totals,
+            settings.confidence,
         )  # fmt: skip
-        result.append(frame)
-    return result
+    return GroupGaps(by_attributes)
 
 
-def group_columns(frame: GroupFrame) -> dict[str, Any]:
-    """Return the metrics of all groups as columns of a tidy table."""
-    names, n = list(frame.estimates), len(frame.counts)
-    ends = [e.interval(frame.confidence) for e in frame.estimates.values()]
-    return {
-        "attribute": [frame.name] * (n * len(names)),
-        "group": frame.groups * len(names),
-        "metric": list(np.repeat(names, n)),
-        "count": np.tile(frame.counts, len(names)),
-        "weight": np.tile(frame.weights, len(names)),
-        "value": _joined([e.value for e in frame.estimates.values()]),
-        "low": _joined([low for low, _ in ends]),
-        "high": _joined([high for _, high in ends]),
-        "small": np.tile(frame.counts < MIN_GROUP_SIZE, len(names)),
-    }
+def group_rows(frame: GroupFrame) -> list[tuple[Any, ...]]:
+    """Return the metrics of all groups as rows of `GROUP_COLUMNS`."""
+    rows: list[tuple[Any, ...]] = []
+    for metric, estimate in frame.estimates.items():
+        ends = estimate.interval(frame.confidence)
+        each = zip(frame.groups, frame.counts, frame.weights, estimate.value, *ends, strict=True)
+        rows += [
+            (frame.name, group, metric, count, *numbers, count < MIN_GROUP_SIZE)
+            for group, count, *numbers in each
+        ]
+    return rows
 
 
-def gap_columns(frame: GroupFrame) -> dict[str, Any]:
-    """Return the gaps of all metrics as columns of a tidy table."""
-    gaps = {name: frame.gap(name) for name in frame.estimates}
-    ends = [_extreme_names(frame, name) for name in gaps]
-    columns: dict[str, Any] = {
-        "attribute": [frame.name] * len(gaps),
-        "metric": list(gaps),
-        "largest": [largest for largest, _ in ends],
-        "smallest": [smallest for _, smallest in ends],
-    }
-    for i, kind in enumerate(("difference", "ratio")):
-        found = [pair[i] for pair in gaps.values()]
-        columns[kind] = [gap.value for gap in found]
-        columns[f"{kind}_low"] = [gap.low for gap in found]
-        columns[f"{kind}_high"] = [gap.high for gap in found]
-    return columns
+def gap_rows(frame: GroupFrame) -> list[tuple[Any, ...]]:
+    """Return the gaps of all metrics as rows of `GAP_COLUMNS`."""
+    rows: list[tuple[Any, ...]] = []
+    for metric in frame.estimates:
+        ends = frame.extremes(metric)
+        names = (None, None) if ends is None else [frame.groups[i] for i in ends]
+        difference, ratio = frame.gap(metric)
+        rows.append((frame.name, metric, *names, *difference, *ratio))
+    return rows
 
 
-def _extreme_names(frame: GroupFrame, metric: str) -> tuple[str | None, str | None]:
-    places = frame.extremes(metric)
-    return (None, None) if places is None else (frame.groups[places[0]], frame.groups[places[1]])
+def tidy(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> pd.DataFrame:
+    """Return rows as a data frame."""
+    rows = list(rows)
+    return frames.make_frame({name: [row[i] for row in rows] for i, name in enumerate(names)})
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -383,13 +374,3 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 def _plain(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and np.isnan(value) else value
-
-
-def stacked(tables: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return tables of the same columns one below the other."""
-    names = tables[0] if tables else {}
-    return {name: [value for table in tables for value in table[name]] for name in names}
-
-
-def _joined(parts: list[Array]) -> Array:
-    return np.concatenate(parts) if parts else np.empty(0)

@@ -35,17 +35,10 @@ TILE_ROWS = 512
 
 
 def hsic(
-    a: Any,
-    b: Any,
-    kernel_a: Any = None,
-    kernel_b: Any = None,
-    *,
-    biased: bool = True,
-    sample_weight: Any = None,
-    method: str = "auto",
-    n_components: int = 200,
+    a: Any, b: Any, kernel_a: Any = None, kernel_b: Any = None, *, biased: bool = True,
+    sample_weight: Any = None, method: str = "auto", n_components: int = 200,
     random_state: Any = 0,
-) -> float:
+) -> float:  # fmt: skip
     """Hilbert–Schmidt independence criterion (Gretton et al. 2005), tr(KHLH)/n².
 
     The squared norm of the covariance of the features of a and of b, over all of them. With
@@ -100,16 +93,9 @@ def hsic(
 
 
 def alignment(
-    a: Any,
-    b: Any,
-    kernel_a: Any = None,
-    kernel_b: Any = None,
-    *,
-    sample_weight: Any = None,
-    method: str = "auto",
-    n_components: int = 200,
-    random_state: Any = 0,
-) -> float:
+    a: Any, b: Any, kernel_a: Any = None, kernel_b: Any = None, *, sample_weight: Any = None,
+    method: str = "auto", n_components: int = 200, random_state: Any = 0,
+) -> float:  # fmt: skip
     """Normalised HSIC, or centred kernel alignment, in [0, 1].
 
         HSIC(a, b) / √(HSIC(a, a) HSIC(b, b))
@@ -146,17 +132,10 @@ normalized_hsic = alignment
 
 
 def nocco(
-    a: Any,
-    b: Any,
-    kernel_a: Any = None,
-    kernel_b: Any = None,
-    *,
-    eps: float = 1e-6,
-    sample_weight: Any = None,
-    method: str = "auto",
-    n_components: int = 200,
+    a: Any, b: Any, kernel_a: Any = None, kernel_b: Any = None, *, eps: float = 1e-6,
+    sample_weight: Any = None, method: str = "auto", n_components: int = 200,
     random_state: Any = 0,
-) -> float:
+) -> float:  # fmt: skip
     """Normalised cross-covariance operator (Fukumizu et al. 2007), tr(P_a P_b).
 
     P = K̃(K̃ + nεI)⁻¹ with the centred Gram matrix K̃: every feature counts alike, whatever its
@@ -226,22 +205,8 @@ def _is_exact(pair: Pair, kernels: tuple[Any, Any], method: str) -> bool:
     return method == "exact" or (method == "auto" and few and not any(map(is_map, kernels)))
 
 
-KernelBlock = Callable[[Array, Array], Array]
-"""A kernel: the block of its Gram matrix of some rows and others."""
-
-
 class PairSums(NamedTuple):
-    """Weighted sums over pairs of rows of two Gram matrices K and L.
-
-    Parameters
-    ----------
-    KL, KK, LL : float
-        Σ_ij w_i w_j K_ij L_ij and so on.
-    k, l : arrays of shape (n,)
-        Σ_j w_j K_ij of every row i, and the same of L.
-    weight : array of shape (n,)
-        w.
-    """
+    """Σ_ij w_i w_j K_ij L_ij and so on of two Gram matrices, and Σ_j w_j K_ij of every row i."""
 
     KL: float
     KK: float
@@ -261,7 +226,10 @@ class PairSums(NamedTuple):
         return ab, aa, bb
 
 
-def pair_sums(K: KernelBlock, L: KernelBlock, A: Array, B: Array, weight: Array) -> PairSums:
+def pair_sums(
+    K: Callable[[Array, Array], Array], L: Callable[[Array, Array], Array], A: Array, B: Array,
+    weight: Array,
+) -> PairSums:  # fmt: skip
     """Return the sums over all pairs of rows of A and of B, diagonal included.
 
     O(n²) time, of which symmetry saves half, and O(n + 512²) memory per thread.

@@ -28,15 +28,7 @@ GAPS = {f"{name}_difference": name for name in METRIC_NAMES}
 
 @dataclass(frozen=True)
 class DependenceScore:
-    """score(y_true, y_pred, *, sensitive_features, sample_weight=None): what a scorer calls.
-
-    Parameters
-    ----------
-    measure : str or callable
-        A name, or a function of predictions and attributes.
-    options : dict
-        Further arguments of it.
-    """
+    """What a scorer calls: a measure, by name or as a function, and further arguments of it."""
 
     measure: Any
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -60,24 +52,16 @@ class DependenceScore:
             options["sample_weight"] = sample_weight
         if self.measure in GAPS:
             name = GAPS[self.measure]
-            gaps = group_gaps(
-                y_pred,
-                sensitive_features=sensitive_features,
-                y_true=y_true,
-                metrics=name,
-                **options,
-            )
-            return float(gaps.difference()[name])
+            options |= {"sensitive_features": sensitive_features, "metrics": name}
+            return float(group_gaps(y_pred, y_true=y_true, **options).difference()[name])
         function = MEASURES[self.measure] if isinstance(self.measure, str) else self.measure
         return float(function(y_pred, sensitive_features, **options))
 
 
 def make_dependence_scorer(
-    measure: str | Callable[..., float] = "explained_share",
-    *,
-    response_method: Any = None,
+    measure: str | Callable[..., float] = "explained_share", *, response_method: Any = None,
     **options: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return a scorer that reports how far predictions depend on sensitive attributes, negated.
 
     It asks for ``sensitive_features``, which ``cross_validate`` and ``GridSearchCV`` hand over when

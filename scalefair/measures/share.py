@@ -16,8 +16,8 @@ from scalefair._typing import Array
 from scalefair.errors import check_count
 from scalefair.features import Identity, OneHot
 from scalefair.features.base import seed_of
-from scalefair.features.mixed import SAMPLE_ROWS
-from scalefair.measures._features import ColumnsBeside, FeaturePair, check_kernel, model_map
+from scalefair.features.mixed import SAMPLE_ROWS, mixed_map
+from scalefair.measures._features import ColumnsBeside, FeaturePair, check_kernel
 from scalefair.measures._pair import TooFineError, UndefinedError, open_pair
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.penalties.factors import FunctionSpace
@@ -38,18 +38,10 @@ MAX_ALONE = 0.5
 
 
 def explained_share(
-    f: Any,
-    s: Any,
-    *,
-    kernel: Any = "auto",
-    length_scale: Any = "median",
-    n_components: int = 100,
-    eps: float | str = "auto",
-    cv: int | None = 5,
-    clip: bool = True,
-    sample_weight: Any = None,
-    random_state: Any = 0,
-) -> float:
+    f: Any, s: Any, *, kernel: Any = "auto", length_scale: Any = "median",
+    n_components: int = 100, eps: float | str = "auto", cv: int | None = 5, clip: bool = True,
+    sample_weight: Any = None, random_state: Any = 0,
+) -> float:  # fmt: skip
     """Share of the variance of f that the best function of s explains, Var E[f|s] / Var f.
 
     Parameters
@@ -149,9 +141,10 @@ def open_share(
     )  # fmt: skip
     size = check_count("n_components", size)
     sample = pair.landmark_rows(size)
-    psi = model_map(
-        "kernel", kernel, pair.b, sample.s, sample.weight,
-        size=size, seed=seed, length_scale=length_scale,
+    # The map that an estimator would make of the same sample.
+    psi = mixed_map(
+        kernel, length_scale, size, rows=sample.s, weight=sample.weight,
+        categorical=pair.b.categorical, groups=pair.b.groups, seed=seed, name="kernel",
     )  # fmt: skip
     return FeaturePair(pair, Identity().fit(sample.x), psi)
 

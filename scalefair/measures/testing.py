@@ -64,16 +64,9 @@ class TestResult:
 
 
 def hsic_test(
-    a: Any,
-    b: Any,
-    *,
-    kernel_a: Any = None,
-    kernel_b: Any = None,
-    method: str = "auto",
-    n_permutations: int = 9999,
-    n_components: int = 200,
-    random_state: Any = 0,
-) -> TestResult:
+    a: Any, b: Any, *, kernel_a: Any = None, kernel_b: Any = None, method: str = "auto",
+    n_permutations: int = 9999, n_components: int = 200, random_state: Any = 0,
+) -> TestResult:  # fmt: skip
     """Test whether a and b are independent, by HSIC.
 
     Parameters
@@ -138,18 +131,10 @@ def pvalue_of(moments: Moments) -> float:
 
 
 def conditional_hsic_test(
-    a: Any,
-    b: Any,
-    c: Any,
-    *,
-    kernel_a: Any = None,
-    kernel_b: Any = None,
-    kernel_c: Any = None,
-    method: str = "auto",
-    n_permutations: int = 1999,
-    n_components: int = 50,
+    a: Any, b: Any, c: Any, *, kernel_a: Any = None, kernel_b: Any = None, kernel_c: Any = None,
+    method: str = "auto", n_permutations: int = 1999, n_components: int = 50,
     random_state: Any = 0,
-) -> TestResult:
+) -> TestResult:  # fmt: skip
     """Test whether a and b are independent given c, by HSIC of what c leaves of them.
 
     Features of (a, c) and of b are regressed on features of c; the statistic is n|Cov|² of the

@@ -1,6 +1,7 @@
 """Moments of the rows [φ(x), ψ(s), y], and the pass that accumulates them."""
 
-from scalefair.moments.accumulate import ALL_ROWS, Folds, accumulate
+from scalefair.data.folds import ALL_ROWS, Folds
+from scalefair.moments.accumulate import accumulate
 from scalefair.moments.checkpoint import Checkpoint
 from scalefair.moments.moments import FoldMoments, Moments
 

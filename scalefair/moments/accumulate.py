@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from time import monotonic
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.moments.checkpoint import Checkpoint, Counting
@@ -25,28 +26,6 @@ BLOCK = 128
 
 MISSING, RAW, SHIFTED = range(3)
 """What is known of a row: nothing; its features; its features less the shift of a later pass."""
-
-FoldOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-"""The fold of each row, from its global number."""
-
-
-@dataclass(frozen=True)
-class Folds:
-    """Fold number of every row, as a function of its global row number.
-
-    Parameters
-    ----------
-    count : int
-        Number of folds.
-    of : callable or None
-        Maps row numbers to 0..count−1; −1 leaves a row out. None: all rows are in fold 0.
-    """
-
-    count: int
-    of: FoldOf | None
-
-
-ALL_ROWS = Folds(1, None)
 
 
 class ChunkSum:
@@ -252,7 +231,9 @@ class MomentAccumulator:
         )  # fmt: skip
 
 
-def _by_fold(chunk: Chunk, of: FoldOf, count: int) -> tuple[Chunk, NDArray[np.int64]]:
+def _by_fold(
+    chunk: Chunk, of: Callable[[NDArray[np.int64]], NDArray[np.int64]], count: int
+) -> tuple[Chunk, NDArray[np.int64]]:
     """Sort the rows of a chunk by fold; return it with the ends of the folds' spans.
 
     Sorting the inputs, which are narrow, keeps each fold's feature rows side by side.

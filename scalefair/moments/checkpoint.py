@@ -19,7 +19,7 @@ from scalefair.data.sources.base import PARTS, cut_chunk
 from scalefair.moments.moments import FoldMoments, Moments
 
 if TYPE_CHECKING:
-    from scalefair.moments.accumulate import Folds
+    from scalefair.data.folds import Folds
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array, Chunk, Rows, Source
-from scalefair.features.base import LengthScaleMap
-from scalefair.features.design import Design, chunk_rows, whitened
+from scalefair.features.base import LengthScaleMap, whitened
+from scalefair.features.design import Design, chunk_rows
 from scalefair.moments.accumulate import ChunkSum
 
 

@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 
 from scalefair._typing import Array, Chunk, Source
+from scalefair.data.folds import ALL_ROWS
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design, chunk_rows
-from scalefair.moments.accumulate import ALL_ROWS, MomentAccumulator
+from scalefair.moments.accumulate import MomentAccumulator
 from scalefair.moments.moments import CrossMoments
 
 __all__ = ["CrossMoments", "StreamedGram", "gram_times", "stream_moments"]

@@ -150,10 +150,10 @@ def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple
             found = audit(models, sensitive_features=sensitive, **options)
     except CannotJudgeError as error:
         return None, str(error)
-    return _side_by_side(found.table), ""
+    return _before_beside_after(found.table), ""
 
 
-def _side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+def _before_beside_after(table: pd.DataFrame) -> pd.DataFrame:
     """Return the two models side by side, all attributes together first, then each alone."""
     *single, together = dict.fromkeys(table["attribute"])
     shown = [(together, measure) for measure in MEASURES]

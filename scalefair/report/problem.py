@@ -121,7 +121,7 @@ def from_rows(
         ReportRows(frames.take_rows(X, rows), values[rows], frames.take_rows(S, rows))
         for rows in (np.delete(np.arange(n), tested), tested)
     )
-    _check_varies(target, train.y, "training")
+    _check_target_varies(target, train.y, "training")
     words = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
     return ReportProblem(
         source, target, frames.column_names(S) or [], train, test, words, levels, code
@@ -176,7 +176,7 @@ def from_scan(
     table = _rows_at(scan, tested)
     (column,) = frames.columns(frames.take_columns(table, target))
     y, levels = read_target(column)
-    _check_varies(target, y, "held-out")
+    _check_target_varies(target, y, "held-out")
     weight = np.ones(n, dtype=np.int8)
     weight[tested] = 0
     inputs = [name for name in scan.columns if name != target]
@@ -245,7 +245,7 @@ def read_target(column: frames.Column) -> tuple[Array, tuple[str, str] | None]:
     return y, levels
 
 
-def _check_varies(target: str, y: Array, rows: str) -> None:
+def _check_target_varies(target: str, y: Array, rows: str) -> None:
     if np.ptp(y) == 0:
         raise InputError(
             f"target: column {target!r} has the same value in all {rows} rows, so there is nothing "

@@ -10,7 +10,6 @@ from scalefair.kernels import Kernel
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.ridge.system import Solution
-from scalefair.solve.spec import Spec as Spec  # noqa: PLC0414 # for estimators/
 
 
 @dataclass(frozen=True, eq=False)

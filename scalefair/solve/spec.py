@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
-
-from scalefair.data.sources import ChunkSource
 
 Bounds = tuple[float, float]
 
@@ -75,16 +71,3 @@ class ProcessSpec:
             return start - np.log(LENGTH_SCALE_SPAN), start + np.log(LENGTH_SCALE_SPAN)
         low, high = np.log(self.length_scale_bounds)
         return float(low), float(high)
-
-
-class Progress:
-    """Hears of the steps of a fit; this one does nothing with them."""
-
-    def watched(self, source: ChunkSource, rows: int) -> AbstractContextManager[ChunkSource]:
-        """Give the source back for one pass; every chunk that is read is a step."""
-        del rows
-        return nullcontext(source)
-
-    def evaluations(self) -> AbstractContextManager[Callable[[], None]]:
-        """Give a function to be called after every evaluation of the evidence."""
-        return nullcontext(lambda: None)

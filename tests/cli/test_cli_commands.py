@@ -196,6 +196,19 @@ def test_two_numbers_may_be_a_regression(folder):
     )
 
 
+@pytest.mark.parametrize("command", ["fit", "frontier"])
+def test_an_input_that_no_model_can_use_is_left_out_and_named(folder, command):
+    people(200).drop(columns="id").assign(gap=None).to_parquet(folder / "gap.parquet")
+    own = ["--target", "pay", "--sensitive", "sex", *SMALL, "--json"]
+    result = call(command, folder / "gap.parquet", *own, "--out", folder / f"gap.{command}")
+    assert result.exit_code == 0, result.output
+    assert "'gap'" in result.stderr
+    stored = folder / "gap.fit" if command == "fit" else folder / "gap.frontier/model.scalefair"
+    assert "gap" not in scalefair.load(stored).feature_names_in_
+    if command == "fit":
+        assert any("'gap'" in note for note in json.loads(result.stdout)["notes"])
+
+
 def test_text_that_looks_like_numbers_stays_text(folder):
     """Levels are those of the fit, even where a later csv has only digits in that column."""
     table = people(300).drop(columns="id").assign(job=np.resize(["1", "2", "x"], 300))

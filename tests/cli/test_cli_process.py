@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from scalefair import FairRidge, scan_csv
+from scalefair import FairRidge, config_context, scan_csv
 from scalefair.cli import main
 from scalefair.cli._console import Console, FitProgress
 from tests.cli_tools import ENV, people, run, start, succeed
@@ -238,8 +238,9 @@ def test_a_fit_tells_of_its_chunks(monkeypatch):
     told = []
     monkeypatch.setattr(Console, "update", lambda _, *step: told.append(step))
     X, s = np.random.default_rng(0).normal(size=(2, 500))
-    model = FairRidge(eta=1.0, chunk_rows=100).set_callbacks(FitProgress(Console()))
-    model.fit(X[:, None], X, sensitive_features=s)
+    model = FairRidge(eta=1.0).set_callbacks(FitProgress(Console()))
+    with config_context(chunk_rows=100):
+        model.fit(X[:, None], X, sensitive_features=s)
     assert sorted(told) == [(i, 5, "chunks") for i in range(1, 6)]
     model.collect(X[:, None], X, sensitive_features=s)  # no fit: nobody listens
     assert len(told) == 5
@@ -251,6 +252,7 @@ def test_several_files_have_more_chunks_than_rows_would_say(monkeypatch, tmp_pat
     for i in range(3):
         people(50, i).to_csv(tmp_path / f"{i}.csv", index=False)
     scan = scan_csv(tmp_path)
-    model = FairRidge(eta=1.0, chunk_rows=40, sensitive_columns=["shift"])
-    model.set_callbacks(FitProgress(Console())).fit(scan[["age", "shift"]], scan["pay"])
+    model = FairRidge(eta=1.0, sensitive_columns=["shift"]).set_callbacks(FitProgress(Console()))
+    with config_context(chunk_rows=40):
+        model.fit(scan[["age", "shift"]], scan["pay"])
     assert [step[0] for step in told] == [1, 2, 3, 4, 5, 6]

@@ -14,7 +14,8 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from scalefair.estimators._folds import balanced_fold, make_folds
+from scalefair._hash import balanced_fold
+from scalefair.data.folds import make_folds
 
 
 @given(count=st.integers(2, 9), seed=st.integers(0, 2**63), first=st.integers(0, 10**9))
@@ -47,17 +48,17 @@ def test_folds_are_those_of_the_splitter():
         folds, some_always_train = make_folds(cv, X, y, 0)
         assert (folds.count, some_always_train) == (4, False)
         for k, (_, test) in enumerate(splitter.split(X)):
-            np.testing.assert_array_equal(np.flatnonzero(folds.of(np.arange(20)) == k), test)
+            np.testing.assert_array_equal(np.flatnonzero(folds.of_rows(np.arange(20)) == k), test)
     folds, some_always_train = make_folds(3, X, y, 7)
     assert (folds.count, some_always_train) == (3, False)
-    np.testing.assert_array_equal(folds.of(np.arange(20)), balanced_fold(3, 7, np.arange(20)))
+    np.testing.assert_array_equal(folds.of_rows(np.arange(20)), balanced_fold(3, 7, np.arange(20)))
 
 
 def test_rows_that_no_split_tests_are_a_fold_of_their_own():
     labels = np.array([-1, 0, 1, -1, 1, 0])
     folds, some_always_train = make_folds(PredefinedSplit(labels), np.zeros((6, 1)), labels, 0)
     assert (folds.count, some_always_train) == (3, True)
-    np.testing.assert_array_equal(folds.of(np.arange(6)), [2, 0, 1, 2, 1, 0])
+    np.testing.assert_array_equal(folds.of_rows(np.arange(6)), [2, 0, 1, 2, 1, 0])
 
 
 @pytest.mark.parametrize(

@@ -125,8 +125,6 @@ PARAMETERS = [
     {"n_sensitive_components": "all"},
     {"fit_intercept": "no"},
     {"hide_sensitive": None},
-    {"dtype": "float16"},
-    {"chunk_rows": 0},
     {"alphas": []},
     {"alphas": "auto"},
     {"alphas": [np.inf]},
@@ -136,11 +134,8 @@ PARAMETERS = [
     {"ridge_ratios": [0.0]},
 ]
 UNNAMED = {
-    "length_scale=[1.0, 2.0]",
-    "feature_map='fourier'",
-    "kernel='linear'",
-    "alpha={'phi': 1.0, 'psi': 0.0}",
-}
+    "[1.0, 2.0]", "feature_map", "'fourier'", "kernel", "'linear'", "{'phi': 1.0, 'psi': 0.0}",
+}  # fmt: skip
 """Parameters whose error names a part of them: an entry, or the object they stand for."""
 
 

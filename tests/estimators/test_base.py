@@ -17,10 +17,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from scalefair import BatchSource, FairKernelRidge, FairKernelRidgeCV, FairRidge, load, save
+from scalefair import (
+    BatchSource,
+    CrossFit,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+    load,
+    save,
+)
 from scalefair._hash import balanced_fold
-from scalefair.estimators._cross_fit import FOLDS
+from scalefair.features.cross_fit import FOLDS
 from tests.errors import refused
+from tests.models import fit_within
 
 TREES = DecisionTreeRegressor(max_depth=5, min_samples_leaf=10)
 
@@ -153,7 +162,8 @@ def test_chunking_does_not_matter(sizes):
     ends = np.cumsum([0, *sizes])
     batches = [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
     whole = fair(eta=1.0).fit(X, y)
-    streamed = fair(eta=1.0, n_jobs=2, chunk_rows=64).fit(BatchSource(batches), None)
+    chunks = {"n_jobs": 2, "chunk_rows": 64}
+    streamed = fit_within(chunks, fair(eta=1.0), BatchSource(batches), None)
     assert streamed.n_base_samples_ == 600
     np.testing.assert_allclose(streamed.predict(X), whole.predict(X), rtol=1e-8, atol=1e-10)
 
@@ -161,7 +171,7 @@ def test_chunking_does_not_matter(sizes):
 def test_a_stream_is_sampled_for_the_base_model():
     X, y = problem(900)
     batches = BatchSource([(X[:400], y[:400]), (X[400:], y[400:])])
-    model = fair(eta=1.0, base_sample=300).fit(batches, None)
+    model = fair(eta=1.0, base_estimator=CrossFit(TREES, sample_size=300)).fit(batches, None)
     assert model.n_base_samples_ == 300
     assert model.n_samples_seen_ == 900
 
@@ -205,7 +215,7 @@ def test_frames_reach_pipelines_as_they_are():
         base_estimator=TREES, sensitive_columns=["group"], eta=1.0, hide_sensitive=True
     ).fit(X, y)
     assert list(hidden.base_estimator_.feature_names_in_) == ["a", "b", "c", "d"]
-    assert hidden._features == ("phi", "base")
+    assert hidden._design.features == ("phi", "base")
     np.testing.assert_allclose(hidden.predict(X), hidden.predict(X.assign(group="v")))
 
 
@@ -216,7 +226,7 @@ def test_a_frame_of_numbers_keeps_its_names():
     model = FairRidge(base_estimator=base, eta=1.0, random_state=0)
     model.fit(numbers, y, sensitive_features=X["group"])
     assert np.isfinite(model.predict(numbers)).all()
-    assert model._features == ("phi", "base")
+    assert model._design.features == ("phi", "base")
 
 
 def test_a_classifier_gives_its_probability():

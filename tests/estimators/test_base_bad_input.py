@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from scalefair import FairKernelRidge
+from scalefair import CrossFit, FairKernelRidge
 from tests.errors import refused
 from tests.estimators.test_base import fair, problem, table
 
@@ -95,12 +95,12 @@ def test_an_exact_fit_has_no_explicit_features():
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [
-        ("base_sample", 0, ValueError),
-        ("base_sample", "all", TypeError),
-        ("base_fit", "x", ValueError),
+        ("sample_size", 0, ValueError),
+        ("sample_size", "all", TypeError),
+        ("fit_on", "x", ValueError),
     ],
 )
 def test_parameters_are_checked(name, value, error):
     X, y = problem(50)
     with refused(name, error=error):
-        fair(eta=1.0, **{name: value}).fit(X, y)
+        fair(eta=1.0, base_estimator=CrossFit(LinearRegression(), **{name: value})).fit(X, y)

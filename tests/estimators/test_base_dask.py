@@ -8,9 +8,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from scalefair import FairKernelRidge
+from scalefair import CrossFit, FairKernelRidge
 from tests.errors import refused
-from tests.estimators.test_base import fair, problem, table
+from tests.estimators.test_base import TREES, fair, problem, table
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*unique filename:UserWarning")
 
@@ -55,7 +55,7 @@ def test_collections_are_fitted_without_their_fold(frame, hide):
         numbers = numbers.assign(group=X[:, 4])
         given = dd.from_pandas(numbers, npartitions=4)
         target = dd.from_pandas(numbers["a"] * 0 + y, npartitions=4)
-    model = fair(base_estimator=Distributed(), base_fit="collection", **options)
+    model = fair(base_estimator=CrossFit(Distributed(), fit_on="collection"), **options)
     model.fit(given, target)
     assert model.n_base_samples_ == model.base_estimator_.n_rows_ == 600
     np.testing.assert_allclose(
@@ -68,13 +68,14 @@ def test_collections_are_fitted_without_their_fold(frame, hide):
 def test_what_cannot_take_collections_is_named():
     X, y = problem(100)
     with refused("dask"):
-        fair(eta=1.0, base_fit="collection").fit(X, y)
+        fair(eta=1.0, base_estimator=CrossFit(TREES, fit_on="collection")).fit(X, y)
 
     class Refuses(Distributed):
         def fit(self, X, y):
             raise TypeError("no dask here")
 
-    model = FairKernelRidge(base_estimator=Refuses(), base_fit="collection", n_components=5)
+    base = CrossFit(Refuses(), fit_on="collection")
+    model = FairKernelRidge(base_estimator=base, n_components=5)
     parts = da.from_array(X, chunks=(50, 5)), da.from_array(y, chunks=50)
     with refused("Refuses", "no dask here"):
         model.set_params(sensitive_columns=[4], eta=1.0).fit(*parts)

@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from scalefair import BatchSource, FairKernelClassifier, FairKernelRegressor
-from scalefair.estimators._base_model import predictions
+from scalefair.features.base_model import predictions
 from tests.errors import refused
 from tests.estimators.test_base import problem
 

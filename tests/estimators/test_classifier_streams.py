@@ -16,6 +16,7 @@ from scalefair import (
     scan_parquet,
 )
 from tests.errors import refused
+from tests.models import fit_within
 
 N = 300
 LABELS = {"text": ["low", "mid", "top"], "integers": [3, 5, 9], "two": ["no", "yes"]}
@@ -91,7 +92,7 @@ def test_every_container_gives_the_same_model(container, kind, tmp_path):
     X, y = table(kind)
     expected = model().fit(X, y)
     given_X, given_y = CONTAINERS[container](X, y, tmp_path)
-    fit = model(chunk_rows=64).fit(given_X, given_y)
+    fit = fit_within({"chunk_rows": 64}, model(), given_X, given_y)
     assert fit.classes_.tolist() == LABELS[kind]
     np.testing.assert_allclose(fit.coef_, expected.coef_, atol=1e-8)
     np.testing.assert_allclose(fit.intercept_, expected.intercept_, atol=1e-8)
@@ -168,8 +169,8 @@ def test_counts_from_dask_and_files(tmp_path):
     expected = FairKernelRegressor(loss="poisson", random_state=0, **settings).fit(X, y)
     reference = expected.predict(X)
     for given_X, given_y in (as_dask(X, y), files(X, y, tmp_path, "parquet")):
-        fit = FairKernelRegressor(loss="poisson", random_state=0, chunk_rows=70, **settings)
-        fit.fit(given_X, given_y)
+        fit = FairKernelRegressor(loss="poisson", random_state=0, **settings)
+        fit_within({"chunk_rows": 70}, fit, given_X, given_y)
         np.testing.assert_allclose(np.asarray(fit.predict(given_X)), reference, rtol=1e-7)
         assert fit.eta_ == pytest.approx(expected.eta_, rel=1e-6)
     assert isinstance(fit.predict(as_dask(X, y)[0]), da.Array)

@@ -23,6 +23,7 @@ from scalefair import (
     save,
 )
 from tests.cli_tools import ENV
+from tests.models import fit_within
 
 N = 1200
 RNG = np.random.default_rng(0)
@@ -36,9 +37,10 @@ def jobs(folder):
     """Things to do at once, each of which gives an array."""
 
     def work(cls, y=Y, **parameters):
-        return cls(**parameters, **COMMON).fit(X, y, sensitive_features=S).predict(X)
+        model = fit_within(parameters | COMMON, cls(), X, y, sensitive_features=S)
+        return model.predict(X)
 
-    model = FairKernelRidge(n_components=20, **COMMON).fit(X, Y, sensitive_features=S)
+    model = fit_within(COMMON, FairKernelRidge(n_components=20), X, Y, sensitive_features=S)
 
     def save_and_load():
         save(model, folder / "m")  # all of them to the same file
@@ -87,7 +89,7 @@ PROCESSES = """
 import hashlib, json, multiprocessing, sys, threading
 import numpy as np
 from numba import njit, prange, threading_layer
-from scalefair import FairKernelRidge
+from scalefair import FairKernelRidge, config_context
 from scalefair.data.sources.threads import one_blas_thread
 
 @njit(parallel=True)
@@ -100,8 +102,9 @@ def of_the_user(x):
 def fit(number=0):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 3))
-    model = FairKernelRidge(n_components=30, random_state=0, n_jobs=2, chunk_rows=100)
-    model.fit(X, X[:, 0], sensitive_features=X[:, 1])
+    model = FairKernelRidge(n_components=30, random_state=0, n_jobs=2)
+    with config_context(chunk_rows=100):
+        model.fit(X, X[:, 0], sensitive_features=X[:, 1])
     return hashlib.sha256(model.coef_.tobytes() + model.predict(X).tobytes()).hexdigest()
 
 if __name__ == "__main__":

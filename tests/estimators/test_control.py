@@ -19,9 +19,10 @@ from scalefair import (
     scan_parquet,
 )
 from scalefair.data.sources import ArraySource
-from scalefair.estimators._control import CROSSED
-from scalefair.features.crossed import Crossed, features
-from scalefair.features.design import Block, Design
+from scalefair.features.base import whitened as features
+from scalefair.features.blocks import CROSSED
+from scalefair.features.design import Design
+from scalefair.features.mixed import Crossed
 from scalefair.features.units import units_of
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.measures import group_gaps
@@ -29,6 +30,7 @@ from scalefair.moments import accumulate
 from scalefair.penalties import PENALTIES, normalized
 from scalefair.penalties.share import held_out_shares
 from tests.errors import refused
+from tests.models import RowsBlock, fit_within
 
 SIZE = {"n_components": 30, "random_state": 0}
 
@@ -61,9 +63,9 @@ def gaps(f, s, c):
     return [f[(c == k) & (s == "m")].mean() - f[(c == k) & (s == "f")].mean() for k in np.unique(c)]
 
 
-def fitted(model, parts, **more):
+def fitted(model, parts, options=None, **more):
     x, y, s, c = parts
-    return model.fit(x, y, sensitive_features=s, control_features=c, **more)
+    return fit_within(options or {}, model, x, y, sensitive_features=s, control_features=c, **more)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -78,8 +80,8 @@ def test_the_penalty_is_the_variance_between_groups_within_levels(levels, weight
     psi, upsilon = OneHot().fit(s[:, None]), OneHot().fit(c[:, None])
     xi = Crossed(psi, upsilon)
     beside = (
-        Block("upsilon", levels, lambda chunk: features(upsilon, chunk.c), "u"),
-        Block("xi", xi.width, lambda chunk: xi.rows(chunk.s, chunk.c), "x"),
+        RowsBlock("upsilon", levels, lambda chunk: features(upsilon, chunk.c)),
+        RowsBlock("xi", xi.width, lambda chunk: xi.rows(chunk.s, chunk.c)),
     )
     source = ArraySource(Phi, s[:, None], y, weight, c[:, None])
     (moments,) = accumulate(source, Design(Identity().fit(Phi), psi, beside=beside), rows=37)
@@ -141,9 +143,9 @@ def test_every_penalty_lowers_the_conditional_share(penalty):
 def test_the_exact_and_the_iterative_fit_agree_with_the_direct_one():
     x, y, s, c = (part[:150] for part in problem())
     same = {"length_scale": 2.0, "eta": 3.0, "n_components": 150, "random_state": 0}
-    direct = fitted(FairKernelRidge(solver="direct", **same), (x, y, s, c))
+    direct = fitted(FairKernelRidge(**same), (x, y, s, c), {"solver": "direct"})
     for other in ({"feature_map": "exact"}, {"solver": "iterative"}):
-        model = fitted(FairKernelRidge(**(same | other)), (x, y, s, c))
+        model = fitted(FairKernelRidge(**same), (x, y, s, c), other)
         np.testing.assert_allclose(model.predict(x), direct.predict(x), atol=1e-4)
         assert model.explained_share_ == pytest.approx(direct.explained_share_, abs=1e-5)
 
@@ -214,8 +216,7 @@ def test_every_container_and_chunking_gives_the_same_fit(tmp_path):
     parts = problem()
     expected = fitted(FairKernelRidge(eta=2.0, **SIZE), parts)
     for name, (X, y), s, c in containers(parts, tmp_path):
-        model = FairKernelRidge(eta=2.0, chunk_rows=47, **SIZE)
-        model.fit(X, y, sensitive_features=s, control_features=c)
+        model = fitted(FairKernelRidge(eta=2.0, **SIZE), (X, y, s, c), {"chunk_rows": 47})
         np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-8, err_msg=name)
         share = model.explained_share_
         assert share == pytest.approx(expected.explained_share_, rel=1e-8), name
@@ -273,8 +274,8 @@ def test_the_held_out_share_of_independent_groups_is_zero_on_average():
         psi, upsilon = OneHot().fit(np.arange(4)[:, None]), OneHot().fit(np.arange(3)[:, None])
         xi = Crossed(psi, upsilon)
         beside = (
-            Block("upsilon", 3, lambda k, u=upsilon: features(u, k.c), "u"),
-            Block("xi", 12, lambda k, x=xi: x.rows(k.s, k.c), "x", units_of(xi)),
+            RowsBlock("upsilon", 3, lambda k, u=upsilon: features(u, k.c)),
+            RowsBlock("xi", 12, lambda k, x=xi: x.rows(k.s, k.c), units_of(xi)),
         )
         source = ArraySource(f, s, f, None, c)
         (moments,) = accumulate(source, Design(Identity().fit(f), psi, beside=beside))

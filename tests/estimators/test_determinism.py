@@ -29,6 +29,7 @@ from scalefair import (
 )
 from scalefair.maps import Nystroem
 from tests.cli_tools import ENV
+from tests.models import fit_within
 
 N = 900
 RNG = np.random.default_rng(0)
@@ -58,10 +59,11 @@ every_model = pytest.mark.parametrize("name", MODELS)
 
 def fit(name, X=X, y=None, s=S, **parameters):
     cls, own, target = MODELS[name]
-    model = cls(**{**own, **parameters})
+    options = {**own, **parameters}
     if isinstance(X, BatchSource):
-        return model.fit(X, None)
-    return model.fit(X, target if y is None else y, sensitive_features=s)
+        return fit_within(options, cls(), X, None)
+    y = target if y is None else y
+    return fit_within(options, cls(), X, y, sensitive_features=s)
 
 
 def scores(model, rows=X):

@@ -17,6 +17,7 @@ from scalefair.data.encoding import TableEncoder
 from scalefair.maps import OneHot
 from tests import naive
 from tests.errors import refused
+from tests.models import fit_within
 
 ARD = np.array([0.9, 1.3, 1.7])
 KERNELS = {
@@ -281,8 +282,8 @@ def test_chunks_and_threads_do_not_matter(name, n_jobs):
     X, y, s, groups, _ = rows(n=60)
     mixed = sensitive("mixed", s, groups)
     whole = clone(ESTIMATORS[name]).fit(X, y, sensitive_features=mixed)
-    chunked = clone(ESTIMATORS[name]).set_params(chunk_rows=7, n_jobs=n_jobs)
-    chunked.fit(X, y, sensitive_features=mixed)
+    chunks = {"chunk_rows": 7, "n_jobs": n_jobs}
+    chunked = fit_within(chunks, clone(ESTIMATORS[name]), X, y, sensitive_features=mixed)
     naive.close(chunked.predict(X), whole.predict(X), 1e-9)
     many = np.tile(X, (30, 1))
     pieces = [chunked.predict(many[start : start + 700]) for start in range(0, len(many), 700)]

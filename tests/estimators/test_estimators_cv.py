@@ -8,10 +8,11 @@ import pytest
 from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit, TimeSeriesSplit
 
 from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
-from scalefair.estimators._folds import balanced_fold
+from scalefair._hash import balanced_fold
 from scalefair.maps import OneHot
 from tests import naive
 from tests.errors import refused
+from tests.models import fit_within
 
 ALPHAS = [1e-3, 1e-1, 3.0]
 ETAS = [0.0, 1.0, 30.0, np.inf]
@@ -155,8 +156,8 @@ def test_a_number_of_folds_means_balanced_random_folds():
     same = FairKernelRidgeCV(cv=PredefinedSplit(fold), **options)
     same.fit(X, y, sensitive_features=groups)
     np.testing.assert_allclose(model.cv_results_["mse"], same.cv_results_["mse"], rtol=1e-12)
-    chunked = FairKernelRidgeCV(cv=4, chunk_rows=7, n_jobs=2, **options)
-    chunked.fit(X, y, sensitive_features=groups)
+    chunked = FairKernelRidgeCV(cv=4, **options)
+    fit_within({"chunk_rows": 7, "n_jobs": 2}, chunked, X, y, sensitive_features=groups)
     np.testing.assert_allclose(model.cv_results_["mse"], chunked.cv_results_["mse"], rtol=1e-10)
 
 

@@ -18,6 +18,7 @@ from scalefair import FairGPClassifier
 from tests.errors import refused
 from tests.estimators.test_classifier_streams import CONTAINERS, LABELS, as_dask, table
 from tests.estimators.test_gp_classifier import problem
+from tests.models import fit_within
 from tests.naive import close
 
 MODEL = FairGPClassifier(
@@ -35,7 +36,7 @@ def test_every_container_gives_the_same_process(container, kind, tmp_path):
     X, y = table(kind)
     expected = clone(MODEL).fit(X, y)
     given_X, given_y = CONTAINERS[container](X, y, tmp_path)
-    model = clone(MODEL).set_params(chunk_rows=64).fit(given_X, given_y)
+    model = fit_within({"chunk_rows": 64}, clone(MODEL), given_X, given_y)
     assert model.classes_.tolist() == LABELS[kind]
     close(model.coef_, expected.coef_, 1e-8)
     assert model.log_marginal_likelihood_value_ == pytest.approx(
@@ -71,7 +72,8 @@ def test_chunks_do_not_matter_to_a_search(rows):
     X, s, y = problem()
     model = FairGPClassifier(n_components=15, eta=0.5, random_state=0, tol=1e-4)
     whole = clone(model).fit(X, y, sensitive_features=s)
-    parts = model.set_params(chunk_rows=rows, n_jobs=2).fit(X, y, sensitive_features=s)
+    chunks = {"chunk_rows": rows, "n_jobs": 2}
+    parts = fit_within(chunks, model, X, y, sensitive_features=s)
     close(parts.theta_, whole.theta_, 1e-6)
     close(parts.predict_proba(X), whole.predict_proba(X), 1e-6)
 

@@ -26,6 +26,7 @@ from tests.data.test_containers import (
 )
 from tests.errors import refused
 from tests.estimators.test_gp import problem
+from tests.models import fit_within
 from tests.naive import close
 from tests.solve.test_solver_choice import Recorder
 
@@ -37,8 +38,8 @@ MODEL = FairGPRegressor(
 CONTAINERS = [as_polars, as_parquet, as_dask, as_dask_of_unknown_lengths, as_batches]
 
 
-def fit(model, X, y, s, w=None):
-    return clone(model).fit(X, y, sensitive_features=s, sample_weight=w)
+def fit(model, X, y, s, w=None, **options):
+    return fit_within(options, clone(model), X, y, sensitive_features=s, sample_weight=w)
 
 
 @pytest.mark.parametrize("container", CONTAINERS, ids=lambda function: function.__name__)
@@ -87,7 +88,7 @@ def test_chunks_and_threads_do_not_matter():
     X, s, y = problem(90)
     reference = fit(MODEL, X, y, s)
     for params in ({"chunk_rows": 7, "n_jobs": 2}, {"chunk_rows": 90, "n_jobs": 1}):
-        model = fit(clone(MODEL).set_params(**params), X, y, s)
+        model = fit(MODEL, X, y, s, **params)
         np.testing.assert_allclose(model.theta_, reference.theta_, atol=1e-7)
         close(model.predict(X), reference.predict(X), 1e-7)
 

@@ -12,6 +12,7 @@ from scalefair import FairKernelRidge, scan_csv, scan_parquet
 from scalefair.data.sources.files import base
 from scalefair.data.sources.files.base import regrouped
 from tests.faults import RNG, SMALL, TIMES, S, X, Y, nothing_left_running
+from tests.models import fit_within
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,9 @@ class Files:
 
     def fit(self):
         rows = self._scan(self.folder)
-        model = FairKernelRidge(**SMALL, feature_map="linear")
-        return model.fit(rows[["a", "b", "c"]], rows["y"], sensitive_features=rows["s"]).coef_
+        given, y, s = rows[["a", "b", "c"]], rows["y"], rows["s"]
+        model = FairKernelRidge(feature_map="linear")
+        return fit_within(SMALL, model, given, y, sensitive_features=s).coef_
 
 
 def outcome(function):

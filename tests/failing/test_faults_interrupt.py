@@ -19,6 +19,7 @@ from scalefair.data.sources.threads import run_threads
 from scalefair.moments import Checkpoint
 from tests.errors import refused
 from tests.faults import RNG, SMALL, TIMES, S, X, Y, fitted, nothing_left_running
+from tests.models import fit_within
 
 
 @contextmanager
@@ -39,7 +40,7 @@ def interrupted_after(seconds):
 
 def cross_validated():
     parameters = {name: value for name, value in SMALL.items() if name != "eta"}
-    return FairKernelRidgeCV(**parameters).fit(X, Y, sensitive_features=S)
+    return fit_within(parameters, FairKernelRidgeCV(), X, Y, sensitive_features=S)
 
 
 def jobs(folder):
@@ -49,9 +50,8 @@ def jobs(folder):
     model, scan = fitted(), scan_parquet(folder / "d.parquet")
 
     def fit_files():
-        again = FairKernelRidge(**SMALL)
-        again.fit(scan[["a", "b", "c"]], scan["y"], sensitive_features=scan["s"])
-        return again.coef_
+        X, y, s = scan[["a", "b", "c"]], scan["y"], scan["s"]
+        return fit_within(SMALL, FairKernelRidge(), X, y, sensitive_features=s).coef_
 
     def save_and_load():
         save(model, folder / "m")

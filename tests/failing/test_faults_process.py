@@ -53,16 +53,17 @@ def test_an_interrupted_command_writes_all_or_nothing(tmp_path):
 SCRIPT = """
 import json, os, resource, sys, threading
 import numpy as np
-from scalefair import FairKernelRidge, load, save
+from scalefair import FairKernelRidge, load, save, set_config
 
 times, folder = int(sys.argv[1]), sys.argv[2]
+set_config(chunk_rows=500)
 rng = np.random.default_rng(times)
 X = rng.normal(size=(4000, 3))
 s, y = X[:, 0] + rng.normal(size=4000), X.sum(axis=1)
 path = os.path.join(folder, "m")
 
 def fit():
-    model = FairKernelRidge(n_components=600, random_state=0, n_jobs=2, chunk_rows=500)
+    model = FairKernelRidge(n_components=600, random_state=0, n_jobs=2)
     model.fit(X, y, sensitive_features=s)
     save(model, path)
     return load(path).coef_

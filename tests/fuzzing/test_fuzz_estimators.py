@@ -11,6 +11,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
 from scalefair import (
+    CrossFit,
     FairGPClassifier,
     FairGPRegressor,
     FairKernelClassifier,
@@ -18,6 +19,8 @@ from scalefair import (
     FairKernelRidge,
     FairKernelRidgeCV,
     FairRidge,
+    config_context,
+    get_config,
 )
 from tests.fuzz import Refused, answered, cases, data_sets, honest, sensitive
 
@@ -49,12 +52,17 @@ def rows_of(X, at):
     return X.iloc[at] if isinstance(X, pd.DataFrame) else X[at]
 
 
-def fitted(model, data, **options):
+def fitted(kind, options, data, **more):
     """Fit, and check what holds of every fit; return nothing if it was refused."""
-    options |= {"sensitive_features": data.s, "sample_weight": data.weight}
-    if isinstance(honest(model.fit, data.X, data.y, **options), Refused):
+    settings = {name: options[name] for name in get_config() if name in options}
+    parameters = {name: value for name, value in options.items() if name not in settings}
+    model = kind(**parameters, random_state=0)
+    more |= {"sensitive_features": data.s, "sample_weight": data.weight}
+    with config_context(**settings):
+        answer = honest(model.fit, data.X, data.y, **more)
+    if isinstance(answer, Refused):
         assert not [name for name in vars(model) if name.endswith("_")], "half fitted"
-        return False
+        return None
     share = model.explained_share_
     assert np.isnan(share) or -1e-6 <= share <= 1 + 1e-6, share
     assert model.eta_ >= 0
@@ -62,7 +70,7 @@ def fitted(model, data, **options):
         model, "explained_share_cv_"
     ):
         assert np.isnan(share) or share <= model.unfairness + 1e-6, share
-    return True
+    return model
 
 
 def same_by_rows(predict, X):
@@ -84,16 +92,14 @@ def same_by_rows(predict, X):
 @cases(400)
 @given(data_sets(), RIDGE, WEIGHTS, ENGINE)
 def test_linear(data, ridge, weight, engine):
-    model = FairRidge(**ridge, **weight, **engine, random_state=0)
-    if fitted(model, data):
+    if model := fitted(FairRidge, ridge | weight | engine, data):
         same_by_rows(model.predict, data.X)
 
 
 @cases(500)
 @given(data_sets(), RIDGE, WEIGHTS, ENGINE, MAPS)
 def test_kernel(data, ridge, weight, engine, maps):
-    model = FairKernelRidge(**ridge, **weight, **engine, **maps, random_state=0)
-    if fitted(model, data):
+    if model := fitted(FairKernelRidge, ridge | weight | engine | maps, data):
         same_by_rows(model.predict, data.X)
 
 
@@ -102,8 +108,8 @@ def test_kernel(data, ridge, weight, engine, maps):
 def test_control_features(data, ridge, weight, engine, choice):
     n = len(data.y)
     control = choice.draw(st.one_of(sensitive(n), st.just(data.s), st.just(data.y)))
-    model = FairKernelRidge(**ridge, **weight, **engine, n_components=6, random_state=0)
-    if fitted(model, data, control_features=control):
+    options = ridge | weight | engine | {"n_components": 6}
+    if model := fitted(FairKernelRidge, options, data, control_features=control):
         same_by_rows(model.predict, data.X)
 
 
@@ -112,37 +118,31 @@ def test_control_features(data, ridge, weight, engine, choice):
        st.sampled_from([LinearRegression(), DecisionTreeRegressor(max_depth=2), DummyRegressor()]),
        st.sampled_from(["sample", "collection"]))  # fmt: skip
 def test_base_estimator(data, weight, engine, base, how):
-    model = FairKernelRidge(
-        **weight, **engine, base_estimator=base, base_fit=how, n_components=6, random_state=0
-    )
-    if fitted(model, data):
+    options = {"base_estimator": CrossFit(base, fit_on=how), "n_components": 6}
+    if model := fitted(FairKernelRidge, weight | engine | options, data):
         same_by_rows(model.predict, data.X)
 
 
 @cases(60)
 @given(data_sets(most=15), st.floats(0, 1e6), ENGINE, st.sampled_from(["squared", "huber"]))
 def test_output_kernel(data, eta, engine, loss):
-    model = FairKernelRegressor(
-        loss=loss, output_kernel="rbf", eta=eta, **engine, n_components=6, max_iter=5,
-        random_state=0,
-    )  # fmt: skip
-    if fitted(model, data):
+    options = {"loss": loss, "output_kernel": "rbf", "eta": eta, "n_components": 6, "max_iter": 5}
+    if model := fitted(FairKernelRegressor, options | engine, data):
         same_by_rows(model.predict, data.X)
 
 
 @cases(150)
 @given(data_sets(), ENGINE, MAPS, st.sampled_from([None, 0.0, 0.1, 1.0]), st.integers(2, 4))
 def test_cross_validation(data, engine, maps, unfairness, cv):
-    model = FairKernelRidgeCV(**engine, **maps, unfairness=unfairness, cv=cv, random_state=0)
-    if fitted(model, data):
+    options = {"unfairness": unfairness, "cv": cv}
+    if model := fitted(FairKernelRidgeCV, engine | maps | options, data):
         same_by_rows(model.predict, data.X)
 
 
 @cases(200)
 @given(data_sets(classes=True), RIDGE, WEIGHTS, ENGINE, MAPS)
 def test_classifier(data, ridge, weight, engine, maps):
-    model = FairKernelClassifier(**ridge, **weight, **engine, **maps, random_state=0)
-    if fitted(model, data):
+    if model := fitted(FairKernelClassifier, ridge | weight | engine | maps, data):
         same_by_rows(model.decision_function, data.X)
         proba = honest(model.predict_proba, data.X)
         np.testing.assert_allclose(answered(proba).sum(axis=1), 1, rtol=1e-9)
@@ -153,18 +153,16 @@ def test_classifier(data, ridge, weight, engine, maps):
 @given(data_sets(), RIDGE, WEIGHTS, ENGINE, MAPS,
        st.sampled_from(["squared", "huber", "quantile", "poisson", "gamma"]))  # fmt: skip
 def test_losses(data, ridge, weight, engine, maps, loss):
-    model = FairKernelRegressor(loss=loss, **ridge, **weight, **engine, **maps, random_state=0)
-    if fitted(model, data):
+    options = ridge | weight | engine | maps | {"loss": loss}
+    if model := fitted(FairKernelRegressor, options, data):
         same_by_rows(model.predict, data.X)
 
 
 @cases(80)
 @given(data_sets(most=15), WEIGHTS, ENGINE, MAPS, st.sampled_from(["optimize", 1e-12, 1.0]))
 def test_process(data, weight, engine, maps, noise):
-    model = FairGPRegressor(
-        **weight, **engine, **maps, noise=noise, max_iter=4, random_state=0,
-    )  # fmt: skip
-    if fitted(model, data):
+    options = weight | engine | maps | {"noise": noise, "max_iter": 4}
+    if model := fitted(FairGPRegressor, options, data):
         same_by_rows(model.predict, data.X)
         answered(honest(model.predict, data.X, return_std=True)[1])
 
@@ -172,7 +170,6 @@ def test_process(data, weight, engine, maps, noise):
 @cases(60)
 @given(data_sets(classes=True, most=15), WEIGHTS, ENGINE, MAPS)
 def test_process_of_classes(data, weight, engine, maps):
-    model = FairGPClassifier(**weight, **engine, **maps, max_iter=4, random_state=0)
-    if fitted(model, data):
+    if model := fitted(FairGPClassifier, weight | engine | maps | {"max_iter": 4}, data):
         proba = honest(model.predict_proba, data.X)
         np.testing.assert_allclose(answered(proba).sum(axis=1), 1, rtol=1e-9)

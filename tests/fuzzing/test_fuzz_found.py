@@ -18,6 +18,7 @@ from scalefair.features.landmarks import kmeans_plus_plus
 from scalefair.kernels import RBF, Laplace, Matern
 from scalefair.maps import Nystroem, RandomFourier
 from tests.errors import refused
+from tests.models import fit_within
 
 
 def rows(n=30):
@@ -39,7 +40,8 @@ def test_numbers_too_large_to_square(where):
 def test_numbers_too_large_to_square_in_predict():
     X, y, s = rows()
     for options in ({}, {"dtype": "float32"}):
-        model = FairKernelRidge(random_state=0, **options).fit(X, y, sensitive_features=s)
+        model = FairKernelRidge(random_state=0)
+        fit_within(options, model, X, y, sensitive_features=s)
         for value in (1e200, 1e20 if options else 1e80):
             with refused("1e+"):
                 model.predict(np.full((1, 2), value))
@@ -48,7 +50,7 @@ def test_numbers_too_large_to_square_in_predict():
 def test_float32_rows_that_overflow_in_fit():
     X, y, s = rows()
     with refused("float32", "X", "1e+15"):
-        FairRidge(dtype="float32").fit(X * 1e20, y, sensitive_features=s)
+        fit_within({"dtype": "float32"}, FairRidge(), X * 1e20, y, sensitive_features=s)
 
 
 @pytest.mark.parametrize("kernel", [RBF(1e-160), Matern(1e-160), Laplace(1e-320)])
@@ -178,8 +180,11 @@ def test_a_chunk_of_weight_zero_with_control_features():
     X, y, s = rows()
     weight = np.r_[np.ones(24), np.zeros(6)]
     control = np.arange(30) % 5
-    model = FairKernelRidge(n_components=6, chunk_rows=6, random_state=0)
-    model.fit(X, y, sensitive_features=s, sample_weight=weight, control_features=control)
-    whole = FairKernelRidge(n_components=6, random_state=0)
-    whole.fit(X, y, sensitive_features=s, sample_weight=weight, control_features=control)
+    given = {"sensitive_features": s, "sample_weight": weight, "control_features": control}
+    model, whole = (
+        fit_within(
+            {"chunk_rows": rows}, FairKernelRidge(n_components=6, random_state=0), X, y, **given
+        )
+        for rows in (6, None)
+    )
     np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-10)

@@ -16,7 +16,8 @@ import scalefair
 NAMES = {
     "": """FairRidge FairKernelRidge FairKernelRidgeCV FairKernelClassifier FairKernelRegressor
         FairGPRegressor FairGPClassifier FairPath LossPath Moments audit save load scan_parquet
-        scan_csv BatchSource make_fair limit_gap to_onnx""",
+        scan_csv BatchSource make_fair limit_gap to_onnx CrossFit config_context set_config
+        get_config""",
     "maps": "RandomFourier Nystroem Identity OneHot ConcatMap ProductMap LeafMap TransformerMap",
     "kernels": "RBF Laplace Matern Linear Categorical",
     "measures": """hsic nocco explained_share mutual_information group_gaps hsic_test
@@ -50,6 +51,8 @@ PARAMETERS = {
 }
 
 ABSENT = {"FairGPRegressor": {"alpha", "fit_intercept"}, "FairKernelRidgeCV": {"alpha", "eta"}}
+MOST = dict.fromkeys(PARAMETERS, 26) | {"FairKernelRidge": 20}
+"""Parameters at most; how a fit runs is a setting."""
 
 METHODS = {
     "FairRidge": "fit predict score partial_fit collect solve_from path",
@@ -132,7 +135,8 @@ def test_constructors_take_keywords_with_these_defaults(name):
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters.values())
     defaults = {key: p.default for key, p in parameters.items()}
     assert PARAMETERS[name].items() <= defaults.items()
-    assert not ABSENT.get(name, set()) & {*defaults}
+    assert not (ABSENT.get(name, set()) | {*scalefair.get_config()}) & {*defaults}
+    assert len(defaults) <= MOST[name]
 
 
 @pytest.mark.parametrize("name", METHODS)

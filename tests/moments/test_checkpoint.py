@@ -15,13 +15,17 @@ from scalefair import (
     FairKernelRidge,
     FairKernelRidgeCV,
     FairRidge,
+    config_context,
     scan_csv,
     scan_parquet,
 )
+from scalefair.data.encoding import SensitiveEncoder
+from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.maps import Identity
 from scalefair.moments import Checkpoint, accumulate
+from tests.models import fit_within
 
 N = 1000
 
@@ -91,7 +95,7 @@ def test_other_maps_refuse_the_file(tmp_path):
     design = Design(Identity().fit(X))
     with pytest.raises(CrashError):
         accumulate(source(Watched(500), 1), design, rows=10, checkpoint=checkpoint)
-    other = replace(design, preparation="encoding=another")
+    other = replace(design, preparation=Preparation(sensitive_encoder=SensitiveEncoder().fit(X)))
     with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
         accumulate(source(Watched(), 1), other, rows=10, checkpoint=checkpoint)
 
@@ -109,17 +113,17 @@ def test_other_targets_weights_and_folds_refuse_the_file(change, parameters, tmp
     monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
     monkeypatch.setattr(Checkpoint, "remove", lambda self: None)  # as if it had crashed at its end
     X, y = problem()
-    options = {"feature_map": "linear", "random_state": 0, "cv": 3, "checkpoint": tmp_path / "c"}
+    settings = {"checkpoint": tmp_path / "c", "chunk_rows": 50}
     given = {"y": y[:, 0], "sensitive_features": X[:, 0] > 0, "sample_weight": np.ones(N)}
-    model = FairKernelRidgeCV(**options, chunk_rows=50)
-    plain = model.fit(X, **given).predict(X)
-    np.testing.assert_array_equal(model.fit(X, **given).predict(X), plain)
+    model = FairKernelRidgeCV(feature_map="linear", random_state=0, cv=3)
+    plain, again = (fit_within(settings, model, X, **given).predict(X) for _ in range(2))
+    np.testing.assert_array_equal(again, plain)
     if change == "y":
         given["y"] = -given["y"]
     elif change == "weight":
         given["sample_weight"] = np.arange(1.0, N + 1)
     with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
-        model.set_params(**parameters).fit(X, **given)
+        fit_within(settings | parameters, model, X, **given)
 
 
 @pytest.mark.parametrize("cls", [FairKernelRidge, FairKernelRidgeCV])
@@ -138,17 +142,17 @@ def test_an_estimator_goes_on_after_a_crash(cls, tmp_path, monkeypatch):
             rows = slice(start, start + 50)
             yield X[rows], y[rows, 0], s[rows], None
 
-    parameters = {"n_components": 20, "random_state": 0, "chunk_rows": 50}
-    expected = cls(**parameters).fit(X, y[:, 0], sensitive_features=s)
-    model = cls(**parameters, checkpoint=tmp_path / "c")
+    settings = {"chunk_rows": 50, "checkpoint": tmp_path / "c"}
+    model = cls(n_components=20, random_state=0)
+    expected = clone(model).fit(X, y[:, 0], sensitive_features=s)
     last = _passes_of_a_fit(model, X, y, s)
     passes.clear()
     with pytest.raises(CrashError):
-        model.fit(BatchSource(lambda: batches(last)), None)
+        fit_within(settings, model, BatchSource(lambda: batches(last)), None)
     assert (tmp_path / "c").exists()
     assert not hasattr(model, "coef_")
     passes.clear()
-    model.fit(BatchSource(lambda: batches(0)), None)
+    fit_within(settings, model, BatchSource(lambda: batches(0)), None)
     np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-9, atol=1e-10)
     assert model.n_samples_seen_ == N
     assert not (tmp_path / "c").exists()
@@ -198,12 +202,13 @@ def test_other_data_does_not_go_on_from_the_sums(how, tmp_path, monkeypatch):
     """Nothing about a linear map of numbers tells the data: the checkpoint itself must."""
     monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
     X, y = problem()
-    model = FairRidge(eta=0.0, chunk_rows=10, checkpoint=tmp_path / "c", n_jobs=1)
-    _crash(model, lambda model: model.fit(X, y[:, 0]))
-    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
-        model.fit(*OTHERS[how](X, y[:, 0]))
-    expected = FairRidge(eta=0.0).fit(X, y[:, 0])
-    np.testing.assert_allclose(model.fit(X, y[:, 0]).coef_, expected.coef_, rtol=1e-10)
+    model = FairRidge(eta=0.0, n_jobs=1)
+    expected = clone(model).fit(X, y[:, 0])
+    with config_context(chunk_rows=10, checkpoint=tmp_path / "c"):
+        _crash(model, lambda model: model.fit(X, y[:, 0]))
+        with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+            model.fit(*OTHERS[how](X, y[:, 0]))
+        np.testing.assert_allclose(model.fit(X, y[:, 0]).coef_, expected.coef_, rtol=1e-10)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
@@ -241,14 +246,15 @@ def test_a_file_with_another_row_is_noticed(suffix, tmp_path, monkeypatch):
 
     table = pd.DataFrame(X, columns=["a", "b", "c"])
     table = table.assign(y=y[:, 0], g=np.where(X[:, 0] > 0, "u", "v"))
-    model = FairRidge(eta=1.0, chunk_rows=10, checkpoint=tmp_path / "c", n_jobs=1)
-    _crash(model, lambda model: fit(model, table))
+    model = FairRidge(eta=1.0, n_jobs=1)
+    expected = fit(clone(model), table)
     other = table.copy()
     other.loc[300, "g"] = "v" if table["g"][300] == "u" else "u"
-    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
-        fit(model, other)
-    expected = fit(clone(model).set_params(checkpoint=None), table)
-    np.testing.assert_allclose(fit(model, table).coef_, expected.coef_, rtol=1e-9)
+    with config_context(chunk_rows=10, checkpoint=tmp_path / "c"):
+        _crash(model, lambda model: fit(model, table))
+        with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+            fit(model, other)
+        np.testing.assert_allclose(fit(model, table).coef_, expected.coef_, rtol=1e-9)
 
 
 def test_fewer_batches_than_were_counted_are_noticed(tmp_path):
@@ -266,14 +272,12 @@ def test_fewer_batches_than_were_counted_are_noticed(tmp_path):
 def test_other_folds_do_not_go_on_from_the_sums(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "__init__", _eager(Checkpoint.__init__))
     X, y = problem()
-    model = FairKernelRidgeCV(
-        feature_map="linear", etas=[0.0], cv=3, chunk_rows=10, checkpoint=tmp_path / "c",
-        n_jobs=1, random_state=0,
-    )  # fmt: skip
-    _crash(model, lambda model: model.fit(X, y[:, 0]))
+    model = FairKernelRidgeCV(feature_map="linear", etas=[0.0], cv=3, n_jobs=1, random_state=0)
+    settings = {"chunk_rows": 10, "checkpoint": tmp_path / "c"}
+    _crash(model, lambda model: fit_within(settings, model, X, y[:, 0]))
     for other in ({"cv": 4}, {"random_state": 1}):
         with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
-            clone(model).set_params(**other).fit(X, y[:, 0])
+            fit_within(settings | other, clone(model), X, y[:, 0])
 
 
 def _crash(model, fit):

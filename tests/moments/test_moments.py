@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController
 
 from scalefair.data.sources import ArraySource
-from scalefair.features.design import Block, Design
+from scalefair.features.design import Design
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.moments import Folds, Moments, accumulate
 from tests import naive
+from tests.models import RowsBlock
 
 SLOW = settings(deadline=None, max_examples=40)
 PSI = {"phi": 3, "psi": 2, "y": 2}
@@ -351,8 +352,8 @@ def test_blocks_beside_are_columns_like_those_of_psi(folds):
         None,
         y.shape[1],
         beside=(
-            Block("first", 1, lambda chunk: chunk.s[:, :1], "a"),
-            Block("h", 1, lambda chunk: chunk.h, "b"),
+            RowsBlock("first", 1, lambda chunk: chunk.s[:, :1]),
+            RowsBlock("h", 1, lambda chunk: chunk.h),
         ),
     )
     how = Folds(1, None) if folds is None else Folds(2, folds)
@@ -364,4 +365,4 @@ def test_blocks_beside_are_columns_like_those_of_psi(folds):
             other.covariance("phi", ("first", "h")), one.covariance("phi", "psi"), rtol=1e-12
         )
         np.testing.assert_allclose(other.scatter, one.scatter, rtol=1e-12)
-    assert "first=a;h=b;" in other.key
+    assert "first=first;h=h;" in other.key

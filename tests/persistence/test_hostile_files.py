@@ -44,8 +44,8 @@ def raw_file(path, header, body=b""):
 
 def signed_file(path, values, body=b"", **entries):
     """A file with any text in the place of its JSON, and the right sum."""
-    metadata = {"format": "scalefair", "schema": "1", "kind": "model", "values": values,
-                "sha256": "0" * 64}  # fmt: skip
+    metadata = {"format": "scalefair", "schema": str(_files.SCHEMA), "kind": "model",
+                "values": values, "sha256": "0" * 64}  # fmt: skip
     text = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode()
     content = struct.pack("<Q", len(text)) + text + body
     digest = hashlib.sha256(content).hexdigest().encode()
@@ -135,7 +135,7 @@ def test_what_is_written_can_be_read(tmp_path):
 
 def test_keys_that_collide(tmp_path):
     """Multiples of 2⁶¹ − 1 have the same hash: a dict of n of them takes n² steps."""
-    pairs = [[i * (2**61 - 1), 0] for i in range(persistence.MOST_KEYS + 1)]
+    pairs = [[i * (2**61 - 1), 0] for i in range(persistence.MAX_OTHER_KEYS + 1)]
     states = [{"class": "OneHot", "state": {"a_": {"dict": pairs}}}]
     model_file(tmp_path / "m", {"object": 0}, states)
     refused(tmp_path / "m", "keys that are no text")
@@ -263,7 +263,7 @@ OBJECTS = st.fixed_dictionaries(
 )
 
 
-@cases(300)
+@cases(100)
 @given(root=st.just({"object": 0}) | JSON, objects=st.lists(OBJECTS, max_size=3) | JSON)
 def test_any_json_is_read_or_refused(tmp_path_factory, root, objects):
     path = tmp_path_factory.getbasetemp() / "json"

@@ -8,10 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.linalg import LinAlgError, LinAlgWarning, hilbert
+from sklearn.base import clone
 
 from scalefair import FairGPRegressor, FairKernelRidge, FairRidge
 from scalefair.solve.diagnostics import Diagnostics, diagnose, of_eigenvalues, rounding_of
-from tests.models import MODELS, fitted
+from tests.models import MODELS, fit_within, fitted
 
 
 def rational_solution(A, b):
@@ -190,9 +191,10 @@ def test_single_precision_is_judged_by_its_own_rounding():
     X, y, s = rows(n=400)
     noise = np.random.default_rng(5).normal(size=(400, 1))
     X = np.hstack([X, X[:, :1] + 2e-3 * noise])
-    double = FairRidge(eta=1.0, alpha=1e-9).fit(X, y, sensitive_features=s)
+    model = FairRidge(eta=1.0, alpha=1e-9)
+    double = clone(model).fit(X, y, sensitive_features=s)
     with pytest.warns(LinAlgWarning, match="dtype='float64'"):
-        single = FairRidge(eta=1.0, alpha=1e-9, dtype="float32").fit(X, y, sensitive_features=s)
+        single = fit_within({"dtype": "float32"}, model, X, y, sensitive_features=s)
     assert double.diagnostics_.digits > 6 > 4 > single.diagnostics_.digits
     assert rounding_of("float32", 100) == pytest.approx(2.0**-24 / 10)
 

@@ -7,6 +7,7 @@ import pytest
 from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge
 from scalefair.moments import output_features
 from scalefair.solve.output import hsic as output_descent
+from tests.models import fit_within
 from tests.solve.test_output_kernel import hsic, toy
 
 LOSSES = ["logistic", "multinomial", "poisson", "gamma", "huber", "quantile", "squared"]
@@ -84,7 +85,7 @@ def test_any_chunks_and_dask_have_the_same_optimum(loss, monkeypatch):
     settings["alpha"] = 1e-2
     expected = kind(**settings).fit(x, y, sensitive_features=s)
     chunked = [da.from_array(part, chunks=(300, *part.shape[1:])) for part in (x, y, s)]
-    found = [kind(**settings, chunk_rows=77).fit(x, y, sensitive_features=s)]
+    found = [fit_within({"chunk_rows": 77}, kind(**settings), x, y, sensitive_features=s)]
     found += [kind(**settings).fit(*chunked[:2], sensitive_features=chunked[2])]
     monkeypatch.setattr(output_features, "MAX_CACHED_BYTES", 0)
     found += [kind(**settings).fit(x, y, sensitive_features=s)]

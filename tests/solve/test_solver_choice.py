@@ -7,7 +7,10 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from scalefair import FairKernelRidge, FairKernelRidgeCV
-from scalefair.estimators._iterative import WIDE, is_iterative
+from scalefair.solve.ridge.wide import WIDE, is_iterative
+from tests.models import fit_within
+
+ITERATIVE = {"solver": "iterative"}
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +34,10 @@ def model(**parameters):
 @pytest.mark.parametrize("penalty", ["normalized", "hsic"])
 def test_both_solvers_agree(fair, penalty, data):
     X, y, s = data
-    direct = model(solver="direct", penalty=penalty, **fair).fit(X, y, sensitive_features=s)
-    iterative = model(solver="iterative", penalty=penalty, **fair).fit(X, y, sensitive_features=s)
+    direct, iterative = (
+        fit_within({"solver": solver}, model(penalty=penalty, **fair), X, y, sensitive_features=s)
+        for solver in ("direct", "iterative")
+    )
     np.testing.assert_allclose(iterative.predict(X), direct.predict(X), atol=1e-6)
     assert iterative.explained_share_ == pytest.approx(direct.explained_share_, abs=1e-6)
     assert iterative.n_samples_seen_ == 800
@@ -47,13 +52,11 @@ def test_auto_chooses_by_the_number_of_features():
 
 def test_what_needs_the_moments_says_so(data):
     X, y, s = data
-    fitted = model(solver="iterative", eta=1.0).fit(X, y, sensitive_features=s)
+    fitted = fit_within(ITERATIVE, model(eta=1.0), X, y, sensitive_features=s)
     with pytest.raises(ValueError, match="solver='direct'"):
         fitted.path()
     with pytest.raises(ValueError, match="solver='direct'"):
-        model(solver="iterative", penalty="nocco").fit(X, y, sensitive_features=s)
-    with pytest.raises(ValueError, match="solver='magic'"):
-        model(solver="magic").fit(X, y, sensitive_features=s)
+        fit_within(ITERATIVE, model(penalty="nocco"), X, y, sensitive_features=s)
 
 
 class Recorder:
@@ -79,8 +82,8 @@ class Recorder:
 def test_callbacks_hear_of_every_chunk(cls, data):
     X, y, s = data
     recorder = Recorder()
-    fitted = cls(n_components=20, chunk_rows=100).set_callbacks(recorder)
-    fitted.fit(X, y, sensitive_features=s)
+    fitted = cls(n_components=20).set_callbacks(recorder)
+    fit_within({"chunk_rows": 100}, fitted, X, y, sensitive_features=s)
     assert recorder.begun.count("chunks") == 1 + 8  # the pass and its chunks
     assert sorted(recorder.begun) == sorted(recorder.ended)
 
@@ -100,6 +103,6 @@ def test_callbacks_hear_of_every_base_model(data, n_jobs):
 def test_callbacks_hear_of_every_iteration(data):
     X, y, s = data
     recorder = Recorder()
-    fitted = model(solver="iterative", eta=1.0).set_callbacks(recorder)
-    fitted.fit(X, y, sensitive_features=s)
+    fitted = model(eta=1.0).set_callbacks(recorder)
+    fit_within(ITERATIVE, fitted, X, y, sensitive_features=s)
     assert recorder.begun.count("iterations") == 1 + fitted.n_iter_

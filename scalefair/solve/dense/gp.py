@@ -91,113 +91,6 @@ def pivoted_root(gram: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class FairGP:
-    """Posterior of f given y = f(X) + N(0, σ²), from Gram matrices.
-
-    - `rows`: Which training rows count.
-    - `gram` (k, k): K in weighted coordinates.
-    - `target` (k,) or (k, t): y in weighted coordinates.
-    - `noise`: σ².
-    - `prior`: k* in weighted coordinates.
-    - `cholesky` (k, k): L, lower.
-    """
-
-    rows: WeightedRows
-    gram: Array
-    target: Array
-    noise: float
-    prior: FairPrior
-    cholesky: Array
-
-    @classmethod
-    def of(
-        cls,
-        rows: WeightedRows,
-        gram: Array,
-        target: Array,
-        spectrum: Spectrum,
-        *,
-        eta: float,
-        noise: float,
-    ) -> FairGP:
-        """Factorise K* + σ²I; all in weighted coordinates."""
-        prior = prior_of(gram, spectrum, eta=eta, noise=noise)
-        try:
-            lower = cholesky(prior.gram(gram) + noise * np.eye(len(gram)), lower=True)
-        except LinAlgError as error:
-            raise ValueError(
-                f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
-                f"{np.trace(gram):.3g}; use a larger noise variance"
-            ) from error
-        return cls(rows, gram, target, noise, prior, lower)
-
-    @cached_property
-    def _solved(self) -> Array:
-        """a."""
-        return np.asarray(cho_solve((self.cholesky, True), self.target, check_finite=False))
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs t."""
-        return int(self.target[0].size)
-
-    @property
-    def misfit(self) -> float:
-        """yᵀ(K* + σ²I)⁻¹y, summed over the outputs."""
-        return float(np.sum(self.target * self._solved))
-
-    @property
-    def log_evidence(self) -> float:
-        """log N(y | 0, K* + σ²I), summed over the outputs."""
-        n, k = self.rows.total, len(self.gram)
-        log_det = 2.0 * float(np.sum(np.log(np.diag(self.cholesky))))
-        volume = n * np.log(2 * np.pi) + (n - k) * np.log(self.noise) + log_det
-        return float(-0.5 * (self.outputs * volume + self.misfit))
-
-    @cached_property
-    def dual_coef(self) -> Array:
-        """c of the mean k(x, X) c, zero for rows of weight zero: it needs the plain kernel only."""
-        a = self._solved
-        return self.rows.scatter(a - self.prior.factor @ (self.prior.train.T @ a))
-
-    def mean(self, K_new: Array) -> Array:
-        """Return E f at new points from K_new = k(X_new, X), shape (p,) or (p, t)."""
-        return np.asarray(K_new @ self.dual_coef)
-
-    def covariance(self, K_new: Array, K_new_new: Array) -> Array:
-        """Return k*(·,·) − k*_X(·)ᵀ (K* + σ²I)⁻¹ k*_X(·), shape (p, p)."""
-        spread = self._spread(K_new)
-        return np.asarray(K_new_new - spread @ spread.T)
-
-    def variance(self, K_new: Array, diagonal: Array) -> Array:
-        """Return the diagonal of `covariance` from k(x, x) at the new points, shape (p,)."""
-        return np.asarray(np.maximum(diagonal - np.sum(self._spread(K_new) ** 2, axis=1), 0.0))
-
-    def prior_covariance(self, K_new: Array, K_new_new: Array) -> Array:
-        """Return k* at any points, before y is seen, shape (p, p)."""
-        g = self._scaled(K_new) @ self.prior.factor
-        return np.asarray(K_new_new - g @ g.T)
-
-    def _scaled(self, K_new: Array) -> Array:
-        return np.asarray(K_new[:, self.rows.index] * self.rows.root)
-
-    def _spread(self, K_new: Array) -> Array:
-        """g and k*_Xᵀ L⁻ᵀ side by side, shape (p, r + k): the covariance is k − their square."""
-        scaled = self._scaled(K_new)
-        g = scaled @ self.prior.factor
-        fair = scaled - g @ self.prior.train.T
-        solved = solve_triangular(self.cholesky, fair.T, lower=True, check_finite=False).T
-        return np.hstack([g, solved])
-
-    def adjoint(self) -> Array:
-        """A with d log evidence = Σ_ij A_ij dK_ij for symmetric dK, shape (k, k)."""
-        eye, a = np.eye(len(self.gram)), self._solved.reshape(len(self.gram), -1)
-        B = eye - self.prior.factor @ self.prior.train.T
-        inverse = cho_solve((self.cholesky, True), eye, check_finite=False)
-        return np.asarray(-0.5 * B @ (self.outputs * inverse - a @ a.T) @ B.T)
-
-
-@dataclass(frozen=True, eq=False)
 class ExactProblem:
     """What the evidence of an exact fair process does not change: rows, targets and penalty.
 
@@ -267,73 +160,119 @@ class ExactProblem:
         spectrum = self.spectrum or Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
         # A constant s has no direction to punish: then the ordinary process, whatever eta.
         eta = float(eta) if len(spectrum.values) else 0.0
-        counted = WeightedRows(len(gram), np.arange(len(gram)), root)
-        gp = FairGP.of(counted, gram, self.target, spectrum, eta=eta, noise=float(noise))
-        return ExactGP(self, kernel, float(amplitude), eta, gp)
+        prior = prior_of(gram, spectrum, eta=eta, noise=noise)
+        try:
+            lower = cholesky(prior.gram(gram) + noise * np.eye(len(gram)), lower=True)
+        except LinAlgError as error:
+            raise ValueError(
+                f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
+                f"{np.trace(gram):.3g}; use a larger noise variance"
+            ) from error
+        return ExactGP(self, kernel, float(amplitude), float(noise), eta, gram, prior, lower)
 
 
 @dataclass(frozen=True, eq=False)
 class ExactGP:
-    """`FairGP` of a kernel: predictions from inputs, and the gradient in its length scales.
+    """Posterior of f given y = f(X) + N(0, σ²), f ~ GP(0, k*).
 
     - `kernel`: k, without the amplitude.
     - `amplitude`: The kernel of f before fairness is k times its square.
+    - `noise`: σ².
     - `eta`: η; 0 where the sensitive attributes are constant.
+    - `gram` (k, k): K, amplitude included, in weighted coordinates.
+    - `prior`: k* in weighted coordinates.
+    - `lower` (k, k): L, the Cholesky factor.
     """
 
     problem: ExactProblem
     kernel: Kernel
     amplitude: float
+    noise: float
     eta: float
-    gp: FairGP
+    gram: Array
+    prior: FairPrior
+    lower: Array
+
+    @cached_property
+    def _solved(self) -> Array:
+        """a."""
+        return np.asarray(cho_solve((self.lower, True), self.problem.target, check_finite=False))
 
     @property
-    def noise(self) -> float:
-        """σ²."""
-        return self.gp.noise
+    def scale(self) -> float:
+        """n times the number of outputs t."""
+        return float(self.problem.rows.total * self.problem.target[0].size)
+
+    @property
+    def misfit(self) -> float:
+        """yᵀ(K* + σ²I)⁻¹y, summed over the outputs."""
+        return float(np.sum(self.problem.target * self._solved))
 
     @property
     def log_evidence(self) -> float:
         """log N(y | 0, k*(X, X) + σ²I), summed over the outputs."""
-        return self.gp.log_evidence
+        n, k, t = self.problem.rows.total, len(self.gram), self.problem.target[0].size
+        log_det = 2.0 * float(np.sum(np.log(np.diag(self.lower))))
+        volume = n * np.log(2 * np.pi) + (n - k) * np.log(self.noise) + log_det
+        return float(-0.5 * (t * volume + self.misfit))
+
+    def adjoint(self) -> Array:
+        """A with d log evidence = Σ_ij A_ij dK_ij for symmetric dK, shape (k, k)."""
+        eye, a = np.eye(len(self.gram)), self._solved.reshape(len(self.gram), -1)
+        B = eye - self.prior.factor @ self.prior.train.T
+        inverse = cho_solve((self.lower, True), eye, check_finite=False)
+        return np.asarray(-0.5 * B @ (a.shape[1] * inverse - a @ a.T) @ B.T)
 
     @cached_property
     def gradient(self) -> Array:
         """∂ log evidence/∂(log θ, log amplitude, log σ²), shape (n_hyper + 2,), at fixed η."""
-        gp, adjoint, root = self.gp, self.gp.adjoint(), self.gp.rows.root
-        volume = float(np.vdot(adjoint, gp.gram))
+        adjoint, root = self.adjoint(), self.problem.rows.root
+        volume = float(np.vdot(adjoint, self.gram))
         plain = self.amplitude**2 * (root[:, None] * adjoint * root)
         in_scale = self.kernel.gradient(self.problem.X, None, plain)
-        spent = gp.outputs * gp.rows.total - gp.misfit
-        return np.concatenate([in_scale, [2.0 * volume, -0.5 * spent - volume]])
+        in_noise = -0.5 * (self.scale - self.misfit) - volume
+        return np.concatenate([in_scale, [2.0 * volume, in_noise]])
 
-    @property
+    @cached_property
     def dual_coef(self) -> Array:
         """c of the mean k(x, X) c, amplitude included; (n,) or (n, t), zero at weight zero."""
-        full = np.zeros((self.problem.rows.size, *self.gp.dual_coef.shape[1:]))
-        full[self.problem.rows.index] = self.amplitude**2 * self.gp.dual_coef
-        return full
+        c = self._solved - self.prior.factor @ (self.prior.train.T @ self._solved)
+        return self.amplitude**2 * self.problem.rows.scatter(c)
 
     def mean(self, X_new: Any) -> Array:
         """Return E f at new points, shape (p,) or (p, t)."""
-        return self.gp.mean(self._gram(X_new, self.problem.X))
+        K_new = np.asarray(self.kernel(_widened(X_new), self.problem.X), dtype=np.float64)
+        return np.asarray(K_new @ self.dual_coef[self.problem.rows.index])
 
     def variance(self, X_new: Any) -> Array:
         """Return var f at new points without noise, the same for every output, shape (p,)."""
         prior = self.amplitude**2 * np.asarray(self.kernel.diag(_widened(X_new)), dtype=np.float64)
-        return self.gp.variance(self._gram(X_new, self.problem.X), prior)
+        return np.asarray(np.maximum(prior - np.sum(self._spread(X_new) ** 2, axis=1), 0.0))
 
     def covariance(self, X_new: Any) -> Array:
-        """Return cov f at new points without noise, shape (p, p)."""
-        return self.gp.covariance(self._gram(X_new, self.problem.X), self._gram(X_new))
+        """Return k*(·,·) − k*_X(·)ᵀ (K* + σ²I)⁻¹ k*_X(·) at new points, shape (p, p)."""
+        spread = self._spread(X_new)
+        return self._gram(X_new) - spread @ spread.T
 
     def prior_covariance(self, X_new: Any) -> Array:
         """Return the fair prior k* at any points, before y is seen, shape (p, p)."""
-        return self.gp.prior_covariance(self._gram(X_new, self.problem.X), self._gram(X_new))
+        g = self._weighted(X_new) @ self.prior.factor
+        return self._gram(X_new) - g @ g.T
+
+    def _spread(self, X_new: Any) -> Array:
+        """g and k*_Xᵀ L⁻ᵀ side by side, shape (p, r + k): the covariance is k − their square."""
+        scaled = self._weighted(X_new)
+        g = scaled @ self.prior.factor
+        fair = scaled - g @ self.prior.train.T
+        solved = solve_triangular(self.lower, fair.T, lower=True, check_finite=False).T
+        return np.hstack([g, solved])
 
     def _gram(self, A: Any, B: Any = None) -> Array:
         """Return amplitude² k(A, B)."""
         return self.amplitude**2 * np.asarray(self.kernel(_widened(A), B), dtype=np.float64)
+
+    def _weighted(self, X_new: Any) -> Array:
+        return self._gram(X_new, self.problem.X) * self.problem.rows.root
 
 
 def _widened(X: Any) -> Any:

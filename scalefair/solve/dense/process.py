@@ -16,6 +16,7 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
+from scalefair.data.progress import Progress
 from scalefair.kernels import Kernel
 from scalefair.solve.dense.gp import ExactGP, ExactProblem
 from scalefair.solve.diagnostics import of_eigenvalues
@@ -31,7 +32,7 @@ from scalefair.solve.gp.profile import (
     log_bounds,
 )
 from scalefair.solve.gp.search import Box, scale_sentences, search
-from scalefair.solve.spec import Bounds, ProcessSpec, Progress
+from scalefair.solve.spec import Bounds, ProcessSpec
 
 START_NOISE = 0.1
 """σ² where the search starts, in units of the variance of y; a starts at its deviation."""
@@ -100,8 +101,7 @@ class DenseEvidence:
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
         """Return the log evidence, its gradient, and n·t."""
         process = process_at(self.problem, self.kernel, hyper, eta)
-        scale = process.gp.outputs * process.gp.rows.total
-        return process.log_evidence, process.gradient, scale
+        return process.log_evidence, process.gradient, process.scale
 
     def learning_eta(self) -> float:
         """Return the finite η that length scales are learnt with."""
@@ -131,7 +131,7 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
     process = process_at(problem, rows.kernel, result.hyper, spec.eta)
     kernel, noise, amplitude = process.kernel, process.noise, process.amplitude
     scales = np.log(kernel.theta)
-    gram = process.gp.gram / amplitude**2
+    gram = process.gram / amplitude**2
     fit = GPFit(
         distribution=ExactLaw(rows, kernel, noise, amplitude, spec.eta, spec.eps, spec.penalty),
         psi=rows.psi, kernel=scaled(kernel, amplitude),

@@ -30,6 +30,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from scalefair._typing import Array
+from scalefair.data.progress import Progress
 from scalefair.data.sources import ChunkSource
 from scalefair.features.design import Design, chunk_rows
 from scalefair.losses import Logistic, OneVsRest
@@ -53,7 +54,7 @@ from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSyst
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Bounds, ProcessSpec, Progress
+from scalefair.solve.spec import Bounds, ProcessSpec
 
 TOL = 1e-13
 """Of Newton's method: the evidence feels an error of the mode in its first power."""

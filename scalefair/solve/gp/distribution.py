@@ -28,7 +28,7 @@ from scipy.special import expit, ndtr
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.features import Nystroem
-from scalefair.features.design import whitened
+from scalefair.features.base import whitened
 from scalefair.solve.gp.system import GaussianFunction
 
 NORMAL = np.linspace(-9.5, 9.5, 39)

@@ -16,8 +16,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from scalefair._typing import Array, Chunk
+from scalefair.data.progress import Progress
 from scalefair.data.sources import ChunkSource
-from scalefair.features.design import Design, chunk_rows, whitened
+from scalefair.features.base import whitened
+from scalefair.features.design import Design, chunk_rows
 from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Kernel, Scaled
 from scalefair.moments import Moments, accumulate
@@ -35,7 +37,7 @@ from scalefair.solve.gp.profile import (
 )
 from scalefair.solve.gp.search import Box, scale_sentences, search
 from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem
-from scalefair.solve.spec import ProcessSpec, Progress
+from scalefair.solve.spec import ProcessSpec
 
 CONSTANT = (
     "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "

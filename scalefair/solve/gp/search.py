@@ -17,8 +17,9 @@ from scipy.optimize import OptimizeResult, minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
-from scalefair.solve.fit import Search as Search  # noqa: PLC0414 # for estimators/
-from scalefair.solve.spec import ProcessSpec, Progress
+from scalefair.data.progress import Progress
+from scalefair.solve.fit import Search
+from scalefair.solve.spec import ProcessSpec
 
 Box = Sequence[tuple[float | None, float | None]]
 """Bounds of the variables; equal ones fix a variable."""
@@ -93,7 +94,7 @@ def search(evidence: _Evidence) -> Search:
         return Search(start, np.nan)
     eta = evidence.learning_eta()
     starts, spare = _starts(start, bounds, spec.n_restarts, spec.seed)
-    with evidence.progress.evaluations() as step:
+    with evidence.progress.steps("evaluations") as step:
         value = partial(evidence, eta=eta)
         return maximise(
             value, starts, bounds, tol=spec.tol, max_iter=spec.max_iter, spare=spare, step=step

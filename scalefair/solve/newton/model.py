@@ -20,8 +20,7 @@ from scalefair.moments.curvature import Along, RowFrame, loss_sums
 from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
 from scalefair.solve.fit import LossFit
 from scalefair.solve.limit import Quadratic, path_shares
-from scalefair.solve.ridge.system import Directions, Solution, System, gain
-from scalefair.solve.ridge.system import spread as spread  # noqa: PLC0414 # for estimators/
+from scalefair.solve.ridge.system import Directions, Solution, System, gain, spread
 from scalefair.solve.spec import Spec
 
 

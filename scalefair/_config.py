@@ -1,0 +1,130 @@
+"""How a fit runs, as opposed to what it is: precision, chunks, solver and checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from scalefair.errors import check_choice, check_count
+
+SOLVERS = ("auto", "direct", "iterative")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of the engine, read once at the start of a fit.
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}
+        Precision of the feature rows; sums over rows are float64 in any case.
+    chunk_rows : int or None
+        Rows per chunk; None chooses them so that the rows in flight fit the cache.
+    solver : {"auto", "direct", "iterative"}
+        How :class:`scalefair.FairKernelRidge` is solved: from m×m moments, or by conjugate
+        gradients over the rows, which "auto" takes from 8,000 features on.
+    checkpoint : path or None
+        File that keeps the sums of a long fit of a ridge, written every minute.
+    """
+
+    dtype: str = "float64"
+    chunk_rows: int | None = None
+    solver: str = "auto"
+    checkpoint: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("dtype", self.dtype, ("float64", "float32"))
+        check_choice("solver", self.solver, SOLVERS)
+        if self.chunk_rows is not None:
+            check_count("chunk_rows", self.chunk_rows)
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise TypeError(f"checkpoint={self.checkpoint!r} is no path; give one, or None")
+
+
+_everywhere = Config()
+_here: ContextVar[Config | None] = ContextVar("scalefair_config", default=None)
+
+
+def current_config() -> Config:
+    """Return the settings in force."""
+    return _here.get() or _everywhere
+
+
+def get_config() -> dict[str, Any]:
+    """Return the settings in force as a dict, as scikit-learn's `get_config`.
+
+    Examples
+    --------
+    >>> import scalefair
+    >>> scalefair.get_config()["dtype"]
+    'float64'
+    """
+    config = current_config()
+    return {field.name: getattr(config, field.name) for field in fields(config)}
+
+
+def set_config(**settings: Any) -> None:
+    """Change settings for all fits from now on.
+
+    Parameters
+    ----------
+    **settings
+        As in :func:`config_context`.
+
+    Examples
+    --------
+    >>> import scalefair
+    >>> scalefair.set_config(chunk_rows=4096)
+    >>> scalefair.set_config(chunk_rows=None)
+    """
+    global _everywhere  # noqa: PLW0603 (that is what it is for)
+    _everywhere = _changed(_everywhere, settings)
+
+
+@contextmanager
+def config_context(**settings: Any) -> Iterator[None]:
+    """Change settings for the fits in a ``with`` block.
+
+    Predictions are made as the model was fitted, whatever the settings are by then.
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the feature rows; sums over rows are float64 in any case. Gaussian processes
+        use float64.
+    chunk_rows : int or None, default=None
+        Rows per chunk; None chooses them so that the rows in flight fit the cache.
+    solver : {"auto", "direct", "iterative"}, default="auto"
+        How :class:`FairKernelRidge` is solved: from m×m moments, or by conjugate gradients over
+        the rows, which "auto" takes from 8,000 features on.
+    checkpoint : path or None, default=None
+        File that keeps the sums of a long fit of a ridge, written every minute. A fit that crashed
+        goes on from it, with the same data, parameters and an int as `random_state`; rows that
+        were counted and have changed since are a ValueError.
+
+    Examples
+    --------
+    >>> import scalefair
+    >>> from scalefair.datasets import make_toy1
+    >>> toy = make_toy1(500, random_state=0)
+    >>> model = scalefair.FairKernelRidge(eta=1.0, n_components=50, random_state=0)
+    >>> with scalefair.config_context(dtype="float32"):
+    ...     model = model.fit(toy.data, toy.target, sensitive_features=toy.sensitive_features)
+    """
+    token = _here.set(_changed(current_config(), settings))
+    try:
+        yield
+    finally:
+        _here.reset(token)
+
+
+def _changed(config: Config, settings: dict[str, Any]) -> Config:
+    names = [field.name for field in fields(config)]
+    unknown = [name for name in settings if name not in names]
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is no setting; there are {', '.join(names)}")
+    return replace(config, **settings)

@@ -1,5 +1,0 @@
-"""Names that estimators still import from here; they live in `_hash`."""
-
-from scalefair._hash import attributes, digest
-
-__all__ = ["attributes", "digest"]

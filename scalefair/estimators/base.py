@@ -1,0 +1,319 @@
+"""What all fair estimators share: `fit` opens the rows, learns, and assigns once, at the end."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from math import ceil
+from threading import Lock
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils.validation import check_is_fitted
+
+from scalefair._config import current_config
+from scalefair._typing import Array, Chunk
+from scalefair.data.folds import Folds
+from scalefair.data.progress import Progress
+from scalefair.data.sources import ChunkSource, DaskSource, FileSource
+from scalefair.errors import (
+    check_alpha,
+    check_weight_or_limit,
+)
+from scalefair.features.base_model import BaseModel
+from scalefair.features.cross_fit import CrossFit, cross_fit
+from scalefair.features.design import Design
+from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
+from scalefair.features.training import MapSpec, Training, for_rows, survey_training
+from scalefair.moments import Moments
+from scalefair.penalties import CUTOFF, partial_covariance
+from scalefair.solve.output.fit import check_output_kernel
+from scalefair.solve.ridge.system import System
+from scalefair.solve.rows import Rows
+from scalefair.solve.spec import Spec
+
+OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
+"""How attributes begin that scikit-learn sets on estimators for itself."""
+
+
+class FairEstimator(CallbackSupportMixin, BaseEstimator):
+    """The flow of every fair estimator."""
+
+    base_estimator: Any = None
+    output_kernel: Any = None
+    _design: Design
+    _one_target: bool
+    _base_scale: ClassVar[str] = "probability"
+    """What the prediction of a base model is turned into."""
+
+    @with_callbacks  # type: ignore[untyped-decorator]
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
+    ) -> Self:
+        """Fit the fair predictor.
+
+        Parameters
+        ----------
+        X : array, data frame, dask collection, scan or batches of shape (n, d)
+            Inputs. Numbers are used as given; a frame with text, categories or missing values is
+            encoded. Rows that are not in memory (dask, :func:`scalefair.scan_parquet`,
+            :class:`scalefair.BatchSource`) are read chunk by chunk, twice.
+        y : array-like of shape (n,) or (n, t)
+            Targets; columns of the same scan, if X is one.
+        sensitive_features : array, Series or frame of shape (n,) or (n, p), optional
+            Sensitive attributes: numbers, categories or both. Needed unless `sensitive_columns`
+            names them or `eta` is 0. `predict` does not need them.
+        sample_weight : array-like of shape (n,), optional
+            Weight 2 equals the row twice, in the error and in the penalty.
+        control_features : array, Series or frame of shape (n,) or (n, r), optional
+            Legitimate factors: only the dependence on the sensitive attributes that remains at
+            each level of them is punished. The target itself asks for equalised odds in
+            expectation. `predict` does not need them.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(Chunk(X, sensitive_features, y, sample_weight, c=control_features))
+
+    def _fit(self, given: Chunk) -> Self:
+        self._check_parameters()
+        task = self._init_callback_context(max_subtasks=None)
+        task.call_on_fit_task_begin(estimator=self)
+        # scikit-learn's checks store the names of columns on a copy: a fit that fails changes
+        # nothing.
+        checked = copy(self)
+        learnt = self._learn(checked, given)
+        parameters = self.get_params(deep=False)
+        for name in [*vars(self)]:
+            if name not in parameters and not name.startswith(OF_SCIKIT_LEARN):
+                delattr(self, name)
+        self.__dict__.update(names_of_columns(checked) | learnt)
+        task.call_on_fit_task_end(estimator=self)
+        return self
+
+    @abstractmethod
+    def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
+        """Return the attributes that a fit sets; `checked` gets the names of columns."""
+
+    def _check_parameters(self) -> None:
+        """Raise ValueError or TypeError if a parameter is out of range, or two do not go together.
+
+        Each by itself is checked by scikit-learn.
+        """
+        self._validate_params()
+        if self.base_estimator is not None:
+            CrossFit.of(self.base_estimator)
+        if self.penalty in ("nocco", "nocco_output") and self._map_spec().is_exact:
+            raise ValueError(
+                f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
+                "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
+            )
+
+    def _check_weight(self) -> None:
+        """Check the ridge and the weight or limit."""
+        check_alpha(self.alpha)
+        check_weight_or_limit(self.eta, self.unfairness)
+        check_output_kernel(self.output_kernel, self.penalty, self.eta)
+
+    def _map_spec(self) -> MapSpec:
+        return MapSpec.of(self.get_params(deep=False))
+
+    def _is_ordinary(self) -> bool:
+        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
+
+    def _sees_sensitive(self) -> bool:
+        """Return True if ψ(s) is part of Φ: where the model may see s as columns of X."""
+        return self._map_spec().sees_sensitive
+
+    def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
+        """Open the rows of `fit`, make the first pass over them, and fit the base model."""
+        base = self.base_estimator
+        rows = open_fit_rows(checked, given, keeps_frames=base is not None)
+        training = survey_training(
+            rows, self._map_spec(), ordinary=self._is_ordinary(), single=dtype == "float32"
+        )
+        if base is None:
+            return training
+        return cross_fit(
+            training, CrossFit.of(base), self._base_scale, self._base_folds(training), self.n_jobs,
+            Callbacks(self),
+        )  # fmt: skip
+
+    def _base_folds(self, training: Training) -> Folds | None:
+        """Return the folds that the base model is cross-fitted on; None: its own."""
+        del training
+        return None
+
+    def _rows(self, source: ChunkSource, design: Design, n_rows: int | None) -> Rows:
+        """Return rows to make moments of, whitened one by one where that is better."""
+        design = for_rows(design, n_rows, self._least_alpha())
+        return Rows(source, design, n_rows, current_config().chunk_rows, Callbacks(self))
+
+    def _more_rows(self, given: Chunk, n_targets: int | None = None) -> Rows:
+        """Return rows that come after a fit, prepared as its rows were."""
+        design = self._design
+        count = design.n_targets if n_targets is None else n_targets
+        source = open_more_rows(self, given, design, n_targets=count)
+        return self._rows(source, design, source.n_rows)
+
+    def _ridges(self) -> dict[str, float]:
+        """α as "phi", and the relative ridge of the blocks that join φ."""
+        return check_alpha(self.alpha)
+
+    def _least_alpha(self) -> float:
+        return self._ridges()["phi"]
+
+    def _spec(self, dtype: Any) -> Spec:
+        eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
+        alpha = self._ridges()["phi"]
+        return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
+
+    def _system(self, design: Design, moments: Moments) -> System:
+        ridge = feature_ridges(design.features, moments, self._ridges())
+        return System.build(
+            moments, penalty=self.penalty, eps=self.eps, fit_intercept=self.fit_intercept,
+            features=design.features, ridge=ridge,
+        )  # fmt: skip
+
+    @property
+    def base_estimator_(self) -> Any:
+        """The base model that `predict` uses, fitted on all rows; None where there is none."""
+        models = (block.model for block in self._design.beside if isinstance(block, BaseModel))
+        return next(models, None)
+
+    def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
+        return self._design.predictor(self._raw_coef, self.intercept_)
+
+    def _scores(self, X: Any, finish: Callable[[Array], Array] | None = None) -> Any:
+        """Return finish(f) on the rows of X, f of shape (k, t); a dask array for dask's rows."""
+        check_is_fitted(self)
+        start = self._predictor()
+        if finish is not None:
+            start = _Finished(start, finish)
+        return self._design.predict(open_predict_rows(self, X, self._design), start)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = False
+        return tags
+
+
+def names_of_columns(checked: Any) -> dict[str, Any]:
+    """Return what scikit-learn's checks have stored of the columns of X."""
+    names = ("n_features_in_", "feature_names_in_")
+    return {name: vars(checked)[name] for name in names if name in vars(checked)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Finished:
+    """Makes finish(f) of each thread."""
+
+    start: Callable[[], Callable[[Chunk], Array]]
+    finish: Callable[[Array], Array]
+
+    def __call__(self) -> Callable[[Chunk], Array]:
+        predict = self.start()
+        return lambda chunk: self.finish(predict(chunk))
+
+
+def feature_ridges(
+    features: tuple[str, ...], moments: Moments, relative: dict[str, float]
+) -> Array:
+    """Ridge of each feature relative to α, for ĥ in units of its variance."""
+    of = {"phi": 1.0, "psi": relative["psi"], "base": relative["base"], "curve": relative["base"]}
+    parts = {name: np.full(moments.blocks[name], of[name]) for name in features}
+    if "base" in parts:
+        spread = np.diagonal(moments.covariance("base", "base"))
+        parts["base"] = parts["base"] * np.where(spread > 0, spread, 1.0)
+    return np.concatenate(list(parts.values()))
+
+
+def check_control(moments: Moments) -> None:
+    """Raise ValueError if a control tells the group of every row: nothing is left to punish."""
+    if "xi" not in moments.blocks:
+        return
+    left = np.trace(partial_covariance(moments, "xi", "xi"))
+    if not left > CUTOFF["xi"] * np.trace(moments.covariance("xi", "xi")):
+        raise ValueError(
+            "control_features tell the sensitive attributes of every row, so that nothing is left "
+            "to be independent of; leave out the column that does, or make it coarser"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Callbacks(Progress):
+    """Passes the steps of a fit on to scikit-learn's callbacks, if the estimator has any.
+
+    They listen during `fit` only, not to `path` or `collect`.
+    """
+
+    estimator: Any
+
+    @property
+    def _listen(self) -> bool:
+        listening = getattr(self.estimator, "_skl_callbacks", None)
+        return bool(listening) and hasattr(self.estimator, "_callback_fit_ctx")
+
+    @contextmanager
+    def watched(
+        self, source: ChunkSource, rows: int, n_rows: int | None = None
+    ) -> Iterator[ChunkSource]:
+        """Give the source back for one pass; on a cluster its tasks are the steps, else chunks."""
+        if not self._listen:
+            yield source
+        elif isinstance(source, DaskSource):
+            with self.steps("tasks") as step:
+                yield source.watched(lambda _done, _all: step())
+        else:
+            # The last chunk of every file may be a short one.
+            files = len(source.x.files.found.paths) if isinstance(source, FileSource) else 1
+            most = None if n_rows is None else ceil(n_rows / rows) + files - 1
+            with self.steps("chunks", most) as step:
+                yield source.then(_Counted(step))
+
+    @contextmanager
+    def steps(self, name: str, count: int | None = None) -> Iterator[Callable[[], None]]:
+        """Give a function that tells the callbacks of one more of `count` steps."""
+        if not self._listen:
+            yield _nothing
+            return
+        whole = self.estimator._callback_fit_ctx.subcontext(task_name=name, max_subtasks=count)
+        whole.call_on_fit_task_begin(estimator=self.estimator)
+        lock = Lock()
+
+        def step() -> None:
+            with lock:
+                one = whole.subcontext(task_name=name)
+                one.call_on_fit_task_begin(estimator=self.estimator)
+                one.call_on_fit_task_end(estimator=self.estimator)
+
+        yield step
+        whole.call_on_fit_task_end(estimator=self.estimator)
+
+
+def _nothing() -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """Passes chunks on and counts each."""
+
+    step: Callable[[], None]
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        self.step()
+        return chunk

@@ -1,0 +1,200 @@
+"""Parameters that several estimators have: what they mean and what is valid, written once."""
+
+from __future__ import annotations
+
+from inspect import cleandoc, signature
+from numbers import Integral, Real
+from textwrap import indent
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from scalefair.errors import PENALTIES
+from scalefair.kernels import RBF, Kernel
+from scalefair.kernels.named import NAMES
+
+T = TypeVar("T", bound=type)
+
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+COUNT = Interval(Integral, 1, None, closed="left")
+LENGTH_SCALE = [StrOptions({"median", "standardized"}), POSITIVE, "array-like"]
+
+VALID: dict[str, Any] = {
+    "feature_map": [StrOptions({"nystroem", "fourier", "exact", "linear"}), HasMethods("raw")],
+    "kernel": [StrOptions(set(NAMES)), Kernel],
+    "length_scale": LENGTH_SCALE,
+    "n_components": [COUNT],
+    "sensitive_kernel": [StrOptions({"auto", *NAMES}), Kernel, HasMethods("raw")],
+    "sensitive_length_scale": LENGTH_SCALE,
+    "n_sensitive_components": [COUNT],
+    "alpha": [NOT_NEGATIVE, dict],
+    "alphas": [None, "array-like"],
+    "eta": [None, Interval(Real, 0, np.inf, closed="both")],
+    "etas": [None, "array-like"],
+    "unfairness": [None, Interval(Real, 0, 1, closed="both")],
+    "penalty": [StrOptions(set(PENALTIES))],
+    "eps": [None, NOT_NEGATIVE],
+    "output_kernel": [None, StrOptions({"rbf"}), RBF],
+    "fit_intercept": ["boolean"],
+    "hide_sensitive": ["boolean"],
+    "learn_landmarks": ["boolean"],
+    "class_weight": [None, StrOptions({"balanced"}), dict],
+    "n_jobs": [None, COUNT],
+    "random_state": ["random_state"],
+    "ridge_ratios": ["array-like"],
+    "tol": [NOT_NEGATIVE],
+    "max_iter": [COUNT],
+    "noise": [StrOptions({"optimize"}), POSITIVE],
+    "amplitude": [StrOptions({"optimize"}), POSITIVE],
+    "optimizer": [None, StrOptions({"l-bfgs-b"})],
+    "n_restarts": [Interval(Integral, 0, None, closed="left")],
+}
+"""What scikit-learn's validation of parameters checks; the rest is checked where it is used."""
+
+TEXT = """
+feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
+    φ. "exact" has every row as a landmark (for a ridge with a weight and for Gaussian process
+    regression it is the dense n×n solution), for validation and small n.
+kernel : str or kernel, default="rbf"
+    "rbf", "laplace", "matern12", "matern32", "matern52", "linear", or a kernel object.
+length_scale : float, array of shape (d,) or "median", default="median"
+    Length scale of the kernel, one per input for ARD.
+n_components : int, default=500
+    Number of features m. Cost grows with its square; accuracy usually levels off at about 500.
+sensitive_kernel : str or kernel, default="auto"
+    Kernel on the sensitive attributes. "auto": categories are crossed and one-hot, numbers
+    standardised with a Gaussian kernel, both together their product.
+sensitive_length_scale : float, array or "median", default="median"
+    Its length scale.
+n_sensitive_components : int, default=100
+    Nyström features for sensitive attributes that are not categories. Where these are crossed
+    with groups, ψ has at most four times as many columns, but at least five for each group.
+alpha : float or dict, default=1e-3
+    Ridge α per row: scikit-learn's `KernelRidge` has nα, `LogisticRegression` has C = 1/(2nα),
+    `PoissonRegressor` and `GammaRegressor` have 2α. A dict gives one per block of features,
+    ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``: of φ(x), of ψ(s) and of ĥ(x), the last in units
+    of its variance. A number is that of φ; the others get 1e-3 of it.
+eta : float or None, default=None
+    Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
+    dependence is gone. None means 1 unless `unfairness` is given.
+unfairness : float in [0, 1] or None, default=None
+    Limit on the explained share: the share of the variance of f that the sensitive attributes
+    explain. Finds eta itself. It is met on the training rows.
+penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
+    What is punished: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
+    the prediction itself, the share that s explains. A share has no units, so that the eta of
+    the last has those of the variance of y: y·c needs eta·c².
+eps : float or None, default=None
+    Regularisation ε of the normalised penalties. None: none for groups, 1e-6 for numbers, in
+    units of their kernel or variance. The explained share is measured without it. For
+    "nocco_output" it is added to the variance of f too, times the variance of y.
+output_kernel : None, "rbf" or RBF, default=None
+    None: the penalty sees the mean of f given s. "rbf": it sees all of the distribution of f, by
+    Gaussian kernels of one and of a quarter of its standard deviation; or of the length scale
+    given, in that unit. Has no closed form: L-BFGS, each step a pass over rows that are held in
+    memory up to 1 GB. `unfairness` then limits `output_share_`.
+base_estimator : estimator, CrossFit or None, default=None
+    Another model, whose prediction ĥ(x) joins the features: any scikit-learn regressor,
+    classifier (its probabilities, or log-odds in a classifier) or pipeline. It sees X as given,
+    without the columns that `hide_sensitive` hides. Training rows get the prediction of a copy
+    that was fitted without their fold; `predict` uses one that was fitted on all rows. A model
+    that is fitted already is used as it is, with a warning; wrapped in scikit-learn's
+    `FrozenEstimator` it stays so in copies, as a grid search makes them. :class:`CrossFit` says
+    how it is fitted.
+fit_intercept : bool, default=True
+    Whether to fit b, which is not penalised.
+sensitive_columns : list of str or int, optional
+    Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
+    The model sees them, and ψ(s) joins φ(x).
+hide_sensitive : bool, default=False
+    Whether the model may not use those columns.
+tol : float, default=1e-10
+    Decrease of the objective that is not worth a pass over the rows, relative to half the mean
+    curvature of the loss at the start times the square of the unit of f: the standard deviation
+    of y (Huber: at most its δ; quantile: at most 20 widths), or 1 for losses with a logarithmic
+    link and for classes.
+max_iter : int, default=50
+    Most Newton steps; a ConvergenceWarning says so if they are not enough.
+n_jobs : int or None, default=None
+    Chunks in flight at once, each in a thread; None: one per core that BLAS may use.
+random_state : int, RandomState or None, default=None
+    Seed for samples, landmarks, frequencies and restarts.
+amplitude : float or "optimize", default="optimize"
+    Prior standard deviation a of f before fairness, for a kernel with k(x, x) = 1.
+optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
+    How hyperparameters are learnt; None keeps length scales at their start. What costs no pass
+    is optimised in any case, unless it is given.
+n_restarts : int, default=0
+    Further searches, from random starts.
+length_scale_bounds : (float, float) or None, default=None
+    None: 1e-3 to 1e3 times the start.
+
+intercept_ : float or array
+    b.
+eta_ : float
+    The weight that was used or found.
+explained_share_ : float
+    Explained share of f on the training rows; NaN where there is none.
+output_share_ : float
+    With `output_kernel` or, for general losses, ``penalty="nocco_output"`` only: share of the
+    variance of the features of f, those of the kernel, that the sensitive attributes explain on
+    the training rows. 0: independent of them.
+moments_ : Moments
+    Statistics of the training rows.
+mean_loss_ : float
+    1/n ΣV on the training rows.
+n_iter_ : int
+    Steps of an iterative solution.
+n_passes_ : int
+    Passes over the rows besides that for the moments.
+n_samples_seen_ : int
+    Rows of positive weight.
+diagnostics_ : Diagnostics
+    Condition number, jitter, rank of the features, and the digits that rounding has left;
+    fewer than four are warned of.
+base_estimator_ : estimator or None
+    The base model that `predict` uses.
+n_base_samples_ : int
+    Rows that it was fitted on: all, or a sample of those that are not in memory; 0 where it
+    was fitted before.
+kernel_ : Kernel
+    a²k with the length scales found, in ``kernel_.length_scale``.
+log_marginal_likelihood_value_ : float
+    Log evidence at `theta_`.
+converged_, n_iter_, n_evaluations_, optimizer_message_
+    How the search ended; `evidence_history_` has the log evidence of each evaluation.
+at_bounds_ : tuple of str
+    What ran to a bound, and what that means.
+phi_, psi_ : feature maps
+    φ and ψ.
+"""
+
+
+def _entries() -> dict[str, str]:
+    entries: dict[str, list[str]] = {}
+    for line in TEXT.strip("\n").split("\n"):
+        if line and not line.startswith(" "):
+            name = line.split(" : ")[0].split(",")[0]
+            entries[name] = []
+        if line:
+            entries[name].append(line)
+    return {name: "\n".join(lines) for name, lines in entries.items()}
+
+
+def described(cls: T) -> T:
+    """Give a class the constraints of its parameters, and their texts.
+
+    Lines "@ name name ..." of its docstring are replaced by the texts of those names. A class may
+    have constraints of its own in `_own_constraints`.
+    """
+    own: dict[str, Any] = getattr(cls, "_own_constraints", {})
+    names = [name for name in signature(cls).parameters if name in VALID]
+    cls._parameter_constraints = {name: VALID[name] for name in names} | own  # type: ignore[attr-defined]
+    entries, lines = _entries(), []
+    for line in cleandoc(cls.__doc__ or "").split("\n"):
+        names = line[2:].split() if line.startswith("@ ") else []
+        lines += [entries[name] for name in names] if names else [line]
+    cls.__doc__ = indent("\n".join(lines), "    ").strip() + "\n    "
+    return cls

@@ -1,0 +1,368 @@
+"""Accuracy–fairness frontiers: a closed form has one in its moments, a general loss in fits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from collections.abc import Sequence
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalefair._typing import Array
+from scalefair.data import frames
+from scalefair.errors import MISSING_SENSITIVE, check_number
+from scalefair.penalties import hsic
+from scalefair.penalties.share import (
+    ShareEstimate,
+    mean_and_error,
+    share_of_variance,
+    size_of_block,
+    variance_of,
+)
+from scalefair.solve.limit import NotAttainableError
+from scalefair.solve.ridge.path import (
+    GridScores,
+    Spectrum,
+    best_within_limit,
+    best_without_share,
+    grid,
+    squared_errors,
+)
+from scalefair.solve.ridge.system import System
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_NOTEBOOK_ROWS = 12
+HELD_OUT_SUM = "held-out share with half its standard error"
+
+
+class PathBase(ABC):
+    """What every path has: a table of fits, its front, estimators and a picture."""
+
+    @cached_property
+    @abstractmethod
+    def table(self) -> pd.DataFrame:
+        """The fits as a data frame, one row each."""
+
+    @property
+    @abstractmethod
+    def _criteria(self) -> tuple[str, str]:
+        """Columns of the share and of the error that fits are compared by."""
+
+    def front(self) -> pd.DataFrame:
+        """Return the rows that no other row beats in both error and share, by increasing share.
+
+        Held-out numbers are compared where there are any. They come first, then the other columns.
+        """
+        share, error = self._criteria
+        rows = self.table.sort_values([share, error], kind="stable")
+        best = rows[error].cummin().shift(fill_value=np.inf)
+        first = [share, error, *(["r2"] if error == "mse" else [])]
+        order = [*first, *(name for name in rows if name not in first)]
+        return rows.loc[rows[error] < best, order].reset_index(drop=True)
+
+    def at(
+        self, *, unfairness: float | None = None, alpha: float | None = None,
+        eta: float | None = None,
+    ) -> Any:  # fmt: skip
+        """Return a fitted estimator of the path: under a limit on the share, or at a weight.
+
+        Parameters
+        ----------
+        unfairness : float in [0, 1], optional
+            Largest explained share.
+        alpha : float, optional
+            Ridge, beside `eta`; not needed where the path has but one.
+        eta : float, optional
+            Weight of the penalty.
+        """
+        if (unfairness is None) == (eta is None) or (alpha is not None and eta is None):
+            raise ValueError(
+                f"at(unfairness={unfairness!r}, alpha={alpha!r}, eta={eta!r}): give either "
+                "unfairness=, a limit on the share, or eta=, a weight, with alpha="
+            )
+        if eta is not None:
+            return self._at_weight(alpha, eta)
+        return self._at_limit(check_number("unfairness", unfairness, 0.0, 1.0))
+
+    @abstractmethod
+    def _at_weight(self, alpha: float | None, eta: float) -> Any: ...
+
+    @abstractmethod
+    def _at_limit(self, unfairness: float) -> Any: ...
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the path; return its display."""
+        from scalefair.plots import FairPathDisplay
+
+        return FairPathDisplay(self.table, self.front()).plot(ax=ax)
+
+    def _repr_html_(self) -> str:
+        """A picture where matplotlib is there, and the front as a table."""
+        front = self.front()
+        title = (
+            f"<b>{type(self).__name__}</b>: {len(self.table):,} fits, {len(front):,} on the front"
+        )
+        rows = front.to_html(index=False, max_rows=MAX_NOTEBOOK_ROWS, float_format="{:.4g}".format)
+        picture = _picture(self) if front["explained_share"].notna().any() else ""
+        return f"<div><p>{title}</p>{picture}{rows}</div>"
+
+
+class FairPath(PathBase):
+    """Every (alpha, eta) of a grid, solved and judged without looking at the data again.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Whose moments to solve for.
+    alphas, etas : arrays of shape (A,) and (E,)
+        The grid.
+    scores : GridScores or None
+        Held-out scores of the same grid, if it was cross-validated.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per (alpha, eta) with mse, r2, explained_share and hsic on the training rows, and
+        with cross-validation mse_cv, mse_cv_error, explained_share_cv, explained_share_cv_error:
+        means over the folds and their standard errors.
+
+    Notes
+    -----
+    ``at(alpha=, eta=)`` takes any numbers, on the grid or not. ``at(unfairness=u)`` is the fit
+    whose share on the training rows is u, or less without a penalty. After cross-validation it is
+    the point of the grid with the least held-out error whose held-out share, with half its standard
+    error, is at most u. Under a limit the predictions are rescaled to the least error on the
+    training rows, which changes no share.
+    """
+
+    def __init__(
+        self, estimator: Any, alphas: Array, etas: Array, scores: GridScores | None = None
+    ) -> None:
+        # A copy, which shares the arrays: the path stays what it is when the estimator is refitted.
+        self._estimator = copy(estimator)
+        self.alphas, self.etas = np.asarray(alphas, float), np.asarray(etas, float)
+        self._scores = scores
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The grid as a data frame."""
+        system = self._estimator._system(self._estimator._design, self._estimator.moments_)
+        columns = {
+            "alpha": np.repeat(self.alphas, len(self.etas)),
+            "eta": np.tile(self.etas, len(self.alphas)),
+            **training_columns(system, self.alphas, self.etas),
+        }
+        if self._scores is not None:
+            columns |= held_out_columns(self._scores)
+        return frames.make_frame(columns)
+
+    @property
+    def _criteria(self) -> tuple[str, str]:
+        held_out = self._scores is not None
+        return ("explained_share_cv", "mse_cv") if held_out else ("explained_share", "mse")
+
+    def _at_weight(self, alpha: float | None, eta: float) -> Any:
+        if alpha is None:
+            if len(self.alphas) > 1:
+                raise ValueError(
+                    f"alpha is missing, and the path has {len(self.alphas)}; give one, such as "
+                    f"at(alpha={self.alphas[0]:.4g}, eta={eta!r})"
+                )
+            alpha = float(self.alphas[0])
+        return self._estimator._at(alpha, eta=eta)
+
+    def _at_limit(self, unfairness: float) -> Any:
+        if self._estimator.psi_ is None:
+            raise ValueError(MISSING_SENSITIVE)
+        if self._scores is not None:
+            return self._held_out_limit(self._scores, unfairness)
+        return self._estimator._at(self._best_alpha(unfairness), unfairness=unfairness)
+
+    def _held_out_limit(self, scores: GridScores, unfairness: float) -> Any:
+        """The fit of least held-out error whose held-out share is within the limit."""
+        if unfairness == 0:
+            choice = best_without_share(scores, self.etas)
+        else:
+            choice = best_within_limit(scores, unfairness)
+        if choice is None:
+            share = ShareEstimate.of(scores.share)
+            raise not_within(unfairness, share.value + share.error / 2, HELD_OUT_SUM)
+        alpha, eta = float(self.alphas[choice.alpha]), float(self.etas[choice.eta])
+        if unfairness == 0:
+            return self._estimator._at(alpha, unfairness=0.0)
+        fit = self._estimator._at(alpha, eta=eta)
+        return fit if eta == 0 else fit._rescaled()
+
+    def _best_alpha(self, unfairness: float) -> float:
+        """α of least error at a share, along the curve of each: their etas meet other shares."""
+        shape = len(self.alphas), len(self.etas)
+        shares, errors = (self.table[name].to_numpy().reshape(shape) for name in self._criteria)
+        at_limit = [_error_at(*curve, unfairness) for curve in zip(shares, errors, strict=True)]
+        if not np.isfinite(at_limit).any():
+            return float(self.alphas[int(np.argmin(np.nanmin(shares, axis=1)))])
+        return float(self.alphas[int(np.nanargmin(at_limit))])
+
+    def __repr__(self) -> str:
+        return f"<FairPath: {len(self.alphas)} alphas × {len(self.etas)} etas>"
+
+
+class LossPath(PathBase):
+    """Fits of one model at increasing weights of the penalty.
+
+    Parameters
+    ----------
+    estimators : list of fitted estimators
+        One for each eta, in increasing order.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per eta with the mean loss, the explained share of the scores, and the passes over
+        the rows that the fit took.
+
+    Notes
+    -----
+    ``at`` returns one of these fits: the one at ``eta=``, or the one of least loss whose share is
+    at most ``unfairness=``. All have the same alpha.
+    """
+
+    etas: Array
+
+    def __init__(self, estimators: Sequence[Any]) -> None:
+        self._estimators = list(estimators)
+        self.etas = np.array([estimator.eta_ for estimator in estimators])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The path as a data frame."""
+        fits = self._estimators
+        return frames.make_frame(
+            {
+                "eta": self.etas,
+                "loss": np.array([fit.mean_loss_ for fit in fits]),
+                "explained_share": np.array([fit.explained_share_ for fit in fits]),
+                "passes": np.array([fit.n_passes_ for fit in fits]),
+            }
+        )
+
+    @property
+    def _criteria(self) -> tuple[str, str]:
+        return "explained_share", "loss"
+
+    def _at_weight(self, alpha: float | None, eta: float) -> Any:
+        if alpha is not None:
+            raise ValueError(
+                f"alpha={alpha!r}: all fits of this path have the same; give eta alone"
+            )
+        same = np.flatnonzero(self.etas == eta)
+        if not len(same):
+            raise ValueError(f"eta={eta!r} is not on the path; its etas are {self.etas.tolist()}")
+        return self._estimators[int(same[0])]
+
+    def _at_limit(self, unfairness: float) -> Any:
+        share = self.table["explained_share"].to_numpy()
+        allowed = np.flatnonzero(share <= unfairness)
+        if not len(allowed):
+            raise not_within(unfairness, share)
+        loss = self.table["loss"].to_numpy()[allowed]
+        return self._estimators[int(allowed[np.argmin(loss)])]
+
+    def __repr__(self) -> str:
+        return f"<LossPath: {len(self.etas)} etas>"
+
+
+def not_within(unfairness: float, shares: Array, what: str = "share") -> NotAttainableError:
+    """Return the error of a limit that no fit of a path is within."""
+    least = np.nanmin(shares, initial=np.inf)
+    return NotAttainableError(
+        f"unfairness={unfairness!r}: no fit of the path is within the limit, the least {what} is "
+        f"{least:.4g}; allow more, or use a finer or longer grid of etas"
+    )
+
+
+def _picture(path: PathBase) -> str:
+    try:
+        from scalefair.plots import make_figure, to_svg
+
+        figure, ax = make_figure(5.0, 3.6)
+        path.plot(ax)
+        svg = to_svg(figure)
+    except ImportError:  # no matplotlib
+        return ""
+    # An image of its own, on white: dark notebooks do not lend it their colours.
+    source = "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
+    alt = "Accuracy against the explained share; the table below has the numbers of the front"
+    style = "background:#fff;max-width:100%;width:30rem"
+    return f'<img alt="{alt}" style="{style}" src="{source}">'
+
+
+def _error_at(shares: Array, errors: Array, limit: float) -> float:
+    """Error where a curve meets the limit; ∞ where it stays above, its least where it is below."""
+    order = np.argsort(shares)
+    order = order[np.isfinite(shares[order])]
+    if not len(order) or shares[order[0]] > limit:
+        return float("inf")
+    least = np.minimum.accumulate(errors[order])
+    return float(np.interp(limit, shares[order], least))
+
+
+def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
+    """Error and dependence on the training rows, for each point of the grid."""
+    coef = grid(Spectrum.of(system), alphas, etas)
+    m, t = coef.shape[2:]
+    B = np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
+    moments = system.moments
+    variance = variance_of(moments, system.features, B).reshape(-1, t)
+    errors = squared_errors(system, B, variance, moments)
+    spread = np.diagonal(moments.covariance("y", "y"))
+    explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
+    if "psi" not in moments.blocks:
+        explained = np.full_like(explained, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r2 = (1 - errors / spread).mean(axis=1)
+    return {
+        "mse": errors.mean(axis=1),
+        "r2": r2,
+        "explained_share": share_of_variance(
+            explained, variance.sum(axis=1), size_of_block(moments, "y")
+        ),
+        "hsic": _hsic(system, B).reshape(-1, t).sum(axis=1),
+    }
+
+
+def _hsic(system: System, B: Array) -> Array:
+    """|C_ψf|²: HSIC with a linear kernel on f."""
+    if "psi" not in system.moments.blocks:
+        return np.full(B.shape[1], np.nan)
+    return np.asarray(np.sum((hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0))
+
+
+def held_out_columns(scores: GridScores) -> dict[str, Array]:
+    """Means over the folds and their standard errors; the share is floored at 0."""
+    mse, mse_error = mean_and_error(scores.mse)
+    share = ShareEstimate.of(scores.share)
+    return {
+        "mse_cv": mse.ravel(),
+        "mse_cv_error": mse_error.ravel(),
+        "explained_share_cv": share.value.ravel(),
+        "explained_share_cv_error": share.error.ravel(),
+    }
+
+
+def default_etas(system: System, alpha: float, count: int = 25) -> Array:
+    """0, a log grid around the strength of the penalty, and ∞."""
+    strength = Spectrum.of(system).at(alpha).strength.max(initial=0.0)
+    unit = 1.0 / strength if strength > 0 else 1.0
+    return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
+
+
+def default_alphas(system: System, count: int = 10) -> Array:
+    """A log grid relative to the total variance of the features, base predictions left out."""
+    width = sum(system.moments.blocks[name] for name in system.features if name != "base")
+    scale = float(np.trace(system.gram[:width, :width]))
+    return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)

@@ -1,0 +1,310 @@
+"""Fair ridge regression, linear and with kernels: the closed form from the moments."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from scalefair._config import Config, current_config
+from scalefair._typing import Array, Chunk
+from scalefair.errors import FINITE, MISSING_SENSITIVE, check_closed_form, check_grid
+from scalefair.estimators.base import FairEstimator, check_control
+from scalefair.estimators.parameters import described
+from scalefair.estimators.path import FairPath, default_etas
+from scalefair.features.design import Design
+from scalefair.features.training import Training, learn_design
+from scalefair.moments import Moments
+from scalefair.solve.diagnostics import warn_of_few_digits
+from scalefair.solve.fit import RidgeFit
+from scalefair.solve.output.fit import fit_with_output_kernel
+from scalefair.solve.ridge.direct import fit_ridge
+from scalefair.solve.ridge.system import rescale
+
+
+class Regression(MultiOutputMixin, RegressorMixin, FairEstimator):
+    """A fair estimator that predicts f itself."""
+
+    def predict(self, X: Any) -> Array:
+        """Predict the targets; the sensitive attributes are not needed.
+
+        Parameters
+        ----------
+        X : array, data frame, dask collection, scan or batches of shape (k, d)
+            Inputs as in `fit`.
+
+        Returns
+        -------
+        array of shape (k,) or (k, t)
+            A dask array, not yet computed, for a dask collection.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if self._one_target else scores  # type: ignore[no-any-return]
+
+
+class RidgeBase(Regression):
+    """A fair ridge at one (alpha, eta) or under one limit, from the moments of its rows."""
+
+    moments_: Moments
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_weight()
+        if self.unfairness is not None and self.output_kernel is None:
+            check_closed_form(self.penalty, "unfairness")
+
+    def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
+        config = current_config()
+        return self._learn_rows(self._train(checked, given, config.dtype), config)
+
+    def _learn_rows(self, training: Training, config: Config) -> dict[str, Any]:
+        """Return the attributes of a fit to surveyed rows."""
+        design = learn_design(
+            training, dtype=config.dtype, sees_sensitive=self._sees_sensitive(),
+            curved=self.output_kernel is not None,
+        )  # fmt: skip
+        moments, fit = self._solve_rows(training, design, config)
+        check_control(moments)
+        return learnt(training, design) | self._solution(
+            moments, fit, design, one_target=training.one_target
+        )
+
+    def _solve_rows(
+        self, training: Training, design: Design, config: Config
+    ) -> tuple[Moments, RidgeFit]:
+        rows = self._rows(training.source, design, training.n_rows)
+        (moments,) = rows.moments(checkpoint=config.checkpoint)
+        if self.output_kernel is None or design.psi is None:
+            return moments, self._solve(design, moments)
+        system, spec = self._system(design, moments), self._spec(design.dtype)
+        return moments, fit_with_output_kernel(rows, system, spec, self.output_kernel)
+
+    def _solve(self, design: Design, moments: Moments) -> RidgeFit:
+        """Return the fit that the parameters ask for, from moments alone."""
+        if design.psi is None and not self._is_ordinary():
+            raise ValueError(MISSING_SENSITIVE)
+        if self.output_kernel is not None and design.psi is not None:
+            raise ValueError(
+                f"output_kernel={self.output_kernel!r} needs all rows again, but here are only "
+                "their moments; fit on all rows at once, or use output_kernel=None"
+            )
+        return fit_ridge(self._system(design, moments), self._spec(design.dtype))
+
+    def _solution(
+        self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
+    ) -> dict[str, Any]:
+        """Return the attributes of a fit."""
+        warn_of_few_digits(fit.diagnostics, type(self).__name__)
+        coef, intercept = fit.solution
+        steps = {} if fit.n_iter is None else {"n_iter_": fit.n_iter}
+        nonlinear = {} if fit.output_share is None else {"output_share_": fit.output_share}
+        return {
+            "coef_": coef[:, 0] if one_target else coef.T,
+            "intercept_": float(intercept[0]) if one_target else intercept,
+            "moments_": moments, "n_samples_seen_": moments.n_rows, "eta_": fit.eta,
+            "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics,
+            "jitter_": fit.diagnostics.jitter, "_raw_coef": design.raw_coef(coef),
+            **steps, **nonlinear,
+        }  # fmt: skip
+
+    def _take(self, moments: Moments, fit: RidgeFit) -> Self:
+        """Set the attributes of another fit with the same design."""
+        new = self._solution(moments, fit, self._design, one_target=self._one_target)
+        for name in ("n_iter_", "output_share_"):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(new)
+        return self
+
+    def collect(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
+    ) -> Moments:
+        """Return the moments of more rows, made with the maps of this fitted estimator.
+
+        Nothing is added to the estimator: parts can be collected on different machines or days,
+        saved, added up with `+`, and solved with :meth:`solve_from`. Parameters as in `fit`.
+        """
+        self._check_has_moments("collect")
+        given = Chunk(X, sensitive_features, y, sample_weight, c=control_features)
+        (moments,) = self._more_rows(given).moments()
+        return moments
+
+    def solve_from(self, moments: Moments) -> Self:
+        """Replace the moments of this fitted estimator by others and solve again.
+
+        Parameters
+        ----------
+        moments : Moments
+            Made with the same maps, by :meth:`collect`; or the sum of several such.
+        """
+        self._check_has_moments("solve_from")
+        self._check_parameters()
+        # Raises ValueError if they were made with other maps.
+        Moments.empty(self.moments_.blocks, self.moments_.key) + moments
+        return self._take(moments, self._solve(self._design, moments))
+
+    def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
+        """Return the accuracy–fairness path from the stored moments, without data.
+
+        Parameters
+        ----------
+        alphas : array-like of shape (A,), optional
+            Ridges; by default the one of the estimator.
+        etas : array-like of shape (E,), optional
+            Penalty weights; by default 25, from 0 to ∞.
+        """
+        check_is_fitted(self)
+        check_closed_form(self.penalty, "a path")
+        self._check_has_moments("path")
+        if self.output_kernel is not None and self.psi_ is not None:
+            raise ValueError(
+                f"a path has no form with output_kernel={self.output_kernel!r}, which needs all "
+                "rows again; fit one model for each eta, or use output_kernel=None"
+            )
+        alphas = [self._ridges()["phi"]] if alphas is None else alphas
+        alphas = check_grid("alphas", alphas, high=FINITE)
+        if etas is None:
+            system = self._system(self._design, self.moments_)
+            etas = [0.0] if self.psi_ is None else default_etas(system, alphas.min())
+        grid = check_grid("etas", etas)
+        if self.psi_ is None and grid.any():
+            raise ValueError(MISSING_SENSITIVE)
+        return FairPath(self, alphas, grid)
+
+    def _check_has_moments(self, what: str) -> None:
+        check_is_fitted(self)
+        if not hasattr(self, "moments_"):
+            raise ValueError(
+                f"{what} needs moments, which feature_map='exact' does without; use "
+                "feature_map='nystroem' with at least as many n_components as rows, or unfairness="
+            )
+
+    def _at(self, alpha: Any, *, eta: float | None = None, unfairness: float | None = None) -> Self:
+        """Return a copy at another point, solved from the same moments."""
+        if isinstance(self.alpha, dict) and not isinstance(alpha, dict):
+            relative = self._ridges() | {"phi": 1.0}
+            alpha = {name: ratio * alpha for name, ratio in relative.items()}
+        other: Self = copy(self).set_params(unfairness=unfairness, alpha=alpha, eta=eta)
+        other._check_parameters()
+        return other._take(self.moments_, other._solve(self._design, self.moments_))
+
+    def _rescaled(self) -> Self:
+        """Take the scale of least error on the training rows, which changes no share."""
+        system = self._system(self._design, self.moments_)
+        coef = rescale(system, np.atleast_2d(self.coef_).T)
+        share = system.explained_share(coef)
+        fit = RidgeFit(system.solution(coef), self.eta_, share, self.diagnostics_)
+        return self._take(self.moments_, fit)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        control_features: Any = None,
+    ) -> Self:
+        """Add a batch of rows to those seen so far, and solve again.
+
+        The first batch fixes the encoding, the length scales and the landmarks, so it should look
+        like the rest; the moments of later batches are added exactly. Parameters as in `fit`.
+        """
+        beside = {
+            "sensitive_features": sensitive_features, "sample_weight": sample_weight,
+            "control_features": control_features,
+        }  # fmt: skip
+        if not hasattr(self, "moments_"):
+            return self.fit(X, y, **beside)  # type: ignore[no-any-return]
+        self._check_parameters()
+        moments = self.moments_ + self.collect(X, y, **beside)
+        return self._take(moments, self._solve(self._design, moments))
+
+
+def learnt(training: Training, design: Design) -> dict[str, Any]:
+    """Return the attributes of a fit that do not depend on the solution."""
+    based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
+    one_target = training.one_target
+    maps = {"phi_": design.phi, "psi_": design.psi}
+    return {"_design": design, "_one_target": one_target, **maps, **based}
+
+
+@described
+class FairRidge(RidgeBase):
+    """Ridge regression whose predictions do not depend on sensitive attributes.
+
+    Minimises 1/n |y − b − Xβ|² + α|β|² + η|Rᵀβ|², where |Rᵀβ|² measures the dependence between
+    the predictions and the sensitive attributes: the paper's Fair Linear Regression.
+
+    Parameters
+    ----------
+    alpha : float, default=1e-3
+        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one.
+    @ eta unfairness penalty eps output_kernel sensitive_kernel sensitive_length_scale
+    @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive n_jobs
+    @ random_state
+
+    Attributes
+    ----------
+    coef_ : array of shape (d,) or (t, d)
+        β.
+    @ intercept_ eta_ explained_share_ moments_ output_share_ n_iter_ n_samples_seen_ diagnostics_
+    @ base_estimator_ n_base_samples_
+
+    Examples
+    --------
+    >>> from scalefair import FairRidge
+    >>> from scalefair.datasets import make_toy1
+    >>> toy = make_toy1(500, random_state=0)
+    >>> model = FairRidge(unfairness=0.05)
+    >>> model = model.fit(toy.data, toy.target, sensitive_features=toy.sensitive_features)
+    >>> round(model.explained_share_, 6) <= 0.05
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: Any = 1e-3,
+        eta: float | None = None,
+        unfairness: float | None = None,
+        penalty: str = "normalized",
+        eps: float | None = None,
+        output_kernel: Any = None,
+        sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100,
+        base_estimator: Any = None,
+        fit_intercept: bool = True,
+        sensitive_columns: Any = None,
+        hide_sensitive: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.eta = eta
+        self.unfairness = unfairness
+        self.penalty = penalty
+        self.eps = eps
+        self.output_kernel = output_kernel
+        self.sensitive_kernel = sensitive_kernel
+        self.sensitive_length_scale = sensitive_length_scale
+        self.n_sensitive_components = n_sensitive_components
+        self.base_estimator = base_estimator
+        self.fit_intercept = fit_intercept
+        self.sensitive_columns = sensitive_columns
+        self.hide_sensitive = hide_sensitive
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _sees_sensitive(self) -> bool:
+        # ĥ(x) depends on intersections of groups, which the columns of X alone cannot undo.
+        return super()._sees_sensitive() and self.base_estimator is not None

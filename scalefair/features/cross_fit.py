@@ -1,0 +1,337 @@
+"""Cross-fitting: every training row gets the prediction of a base model that never saw it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from threadpoolctl import threadpool_limits
+
+from scalefair._hash import digest
+from scalefair._typing import Array, Chunk
+from scalefair.data import frames
+from scalefair.data.folds import Folds, make_folds
+from scalefair.data.progress import Progress
+from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, Sampler
+from scalefair.data.sources.dask_tasks import without_columns
+from scalefair.data.sources.threads import available_threads, run_threads
+from scalefair.errors import check_choice, check_count
+from scalefair.features.base_model import (
+    BaseModel,
+    FromArray,
+    check_base,
+    check_varies,
+    container,
+    is_fitted,
+    name_of,
+    predictions,
+    weight_name,
+)
+from scalefair.features.training import Training
+
+FOLDS = 5
+"""Folds of the cross-fitting where no cross-validation asks for others."""
+
+SUSPICIOUS = 0.5
+"""Less than this share of a fresh copy's error: a fitted model has seen the rows, most likely."""
+
+SUSPECT_ROWS = 4000
+"""Rows that this is judged on, half of them to fit the copy."""
+
+
+class CrossFit(BaseEstimator):
+    """How the base model of a fair estimator is fitted: ``base_estimator=CrossFit(model, ...)``.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any scikit-learn regressor, classifier or pipeline, fitted or not.
+    sample_size : int, default=100_000
+        Rows that it is fitted on where X is not in memory, chosen by row number.
+    fit_on : {"sample", "collection"}, default="sample"
+        "collection" gives dask collections to its `fit` instead, for models that take them; its
+        `predict` must take the rows of a partition.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> from scalefair import CrossFit, FairKernelRidge
+    >>> trees = CrossFit(DecisionTreeRegressor(max_depth=3), sample_size=10_000)
+    >>> model = FairKernelRidge(base_estimator=trees, unfairness=0.05)
+    """
+
+    def __init__(
+        self, estimator: Any, *, sample_size: int = 100_000, fit_on: str = "sample"
+    ) -> None:
+        self.estimator = estimator
+        self.sample_size = sample_size
+        self.fit_on = fit_on
+
+    @classmethod
+    def of(cls, base: Any) -> CrossFit:
+        """Return what a valid `base_estimator` asks for."""
+        how = base if isinstance(base, cls) else cls(base)
+        check_base(how.estimator)
+        check_count("sample_size", how.sample_size)
+        check_choice("fit_on", how.fit_on, ("sample", "collection"))
+        return how
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """Joins, to each row, the prediction of the model that was fitted without its fold."""
+
+    models: tuple[Any, ...]
+    folds: Folds
+    base: BaseModel
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with ĥ(x) beside x."""
+        fold = self.folds.of_rows(np.arange(chunk.row, chunk.row + chunk.n_rows))
+        h = np.empty((chunk.n_rows, self.base.width))
+        for k in np.unique(fold):
+            at = np.flatnonzero(fold == k)
+            h[at] = predictions(self.models[k], frames.take_rows(chunk.x, at), self.base.scale)
+        return replace(chunk, h=h)
+
+
+def cross_fit(  # noqa: PLR0917
+    training: Training,
+    how: CrossFit,
+    scale: str,
+    folds: Folds | None,
+    n_jobs: int | None,
+    progress: Progress,
+) -> Training:
+    """Fit a base model and let its predictions join the rows.
+
+    Parameters
+    ----------
+    training : Training
+    how : CrossFit
+    scale : {"probability", "log_odds", "log"}
+        What its prediction is turned into.
+    folds : Folds or None
+        None: five of our own.
+    n_jobs : int or None
+        Fits at once.
+    progress : Progress
+    """
+    model, split = how.estimator, training.given.then(training.preparation.split)
+    if is_fitted(model):
+        base = _signed(model, training, scale)
+        warn_of_fitted(model, training.split_sample)
+        check_varies(model, [base.join(training.split_sample).h])
+        return _joined(training, base, base.attach(split), 0)
+    if folds is None:
+        rows = range(training.n_rows)
+        folds, _ = make_folds(min(FOLDS, len(rows)), None, rows, training.seed + 1)
+    count, model = folds.count + 1, _seeded(model, training.seed)
+    if how.fit_on == "collection":
+        with progress.steps("base models", count) as step:
+            models = [_fit_on_collections(model, training, folds, k, step) for k in range(count)]
+        base = _signed(models[-1], training, scale)
+        check_varies(base.model, [base.join(training.split_sample).h])
+        source = split.then(OutOfFold(tuple(models[:-1]), folds, base))
+        return _joined(training, base, source, training.survey.n_present)
+    fits = _FoldFits(model, training, how.sample_size, folds, scale)
+    with progress.steps("base models", count) as step:
+        models = in_threads(partial(fits.fit, step), count, n_jobs)
+    base, h = _signed(models[-1], training, scale), fits.columns()
+    check_varies(base.model, list(fits.out_of_fold.values()))
+    in_memory = isinstance(training.given, ArraySource)
+    join = FromArray(h) if in_memory else OutOfFold(tuple(models[:-1]), folds, base)
+    return _joined(training, base, split.then(join), len(h))
+
+
+def _signed(model: Any, training: Training, scale: str) -> BaseModel:
+    h = predictions(model, training.split_sample.x, scale)
+    return BaseModel(model, scale, h.shape[1], digest(h))
+
+
+def _joined(training: Training, base: BaseModel, source: ChunkSource, n: int) -> Training:
+    numeric = source.then(training.preparation.encode)
+    return replace(training, base=base, source=numeric, n_base_samples=n)
+
+
+def _is_outside(folds: Folds, k: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.asarray(folds.of_rows(numbers) != k)
+
+
+def _fit_on_collections(
+    model: Any, training: Training, folds: Folds, k: int, step: Callable[[], None]
+) -> Any:
+    """Return a model fitted on dask collections without fold k; beyond the last: on all rows."""
+    given, preparation = training.given, training.preparation
+    if not isinstance(given, DaskSource):
+        raise ValueError(
+            "fit_on='collection' is for dask collections, and X is none; use fit_on='sample', "
+            "which takes all rows that are in memory"
+        )
+    parts = given.collections(partial(_is_outside, folds, k))
+    x = parts["x"]
+    if preparation.hide_sensitive and preparation.sensitive_columns is not None:
+        x = without_columns(x, preparation.sensitive_columns)
+    name = weight_name(model)
+    options = {name: parts["weight"]} if "weight" in parts and name is not None else {}
+    try:
+        fitted = clone(model).fit(x, parts["y"], **options)
+    except Exception as error:
+        raise ValueError(
+            f"base_estimator ({name_of(model)}) cannot be fitted on dask collections: {error}; use "
+            "fit_on='sample'"
+        ) from error
+    step()
+    return fitted
+
+
+def warn_of_fitted(model: Any, chunk: Chunk, stacklevel: int = 5) -> None:
+    """Warn that a fitted model is not cross-fitted, and louder where it has seen the rows."""
+    text = (
+        f"base_estimator ({name_of(model)}) is already fitted and is used as it is, without "
+        "cross-fitting: if it was fitted on these rows, its errors on them look too small"
+    )
+    ratio = _error_ratio(model, chunk)
+    if ratio is not None and ratio < SUSPICIOUS:
+        text += (
+            f"; it has seen them, most likely: its squared error on them is {ratio:.2g} times that "
+            "of a fresh copy on rows that it has not seen"
+        )
+    warnings.warn(
+        f"{text}; give sklearn.base.clone(model) to have it cross-fitted", stacklevel=stacklevel
+    )
+
+
+def _error_ratio(model: Any, chunk: Chunk) -> float | None:
+    """Squared error of a fitted model over that of a copy, on rows that the copy has not seen."""
+    n = min(chunk.n_rows, SUSPECT_ROWS)
+    model = model.estimator if isinstance(model, FrozenEstimator) else model
+    if n < 40 or chunk.y is None or chunk.y.shape[1] > 1:
+        return None
+    seen, unseen = np.arange(0, n, 2), np.arange(1, n, 2)
+    x, y = container(chunk.x), chunk.y[:, 0]
+    try:
+        copy = clone(model).fit(frames.take_rows(x, seen), y[seen])
+        rows = frames.take_rows(x, unseen)
+        errors = [
+            np.mean((y[unseen] - predictions(tried, rows, "probability")[:, 0]) ** 2)
+            for tried in (model, copy)
+        ]
+    except Exception:  # a model that cannot be copied cannot be suspected
+        return None
+    return float(errors[0] / errors[1]) if errors[1] > 0 else None
+
+
+class _FoldFits:
+    """Fits of the base model: one without each fold, and one on all rows."""
+
+    def __init__(
+        self, model: Any, training: Training, sample_size: int, folds: Folds, scale: str
+    ) -> None:
+        self._model, self._scale = model, scale
+        self._rows, numbers = _rows_to_fit(training, sample_size)
+        y = self._rows.y
+        self._y = np.asarray(y[:, 0] if training.one_target else y)
+        self._fold = folds.of_rows(numbers)
+        weight = self._rows.weight
+        self._weight = None if weight is None else np.asarray(weight)
+        self._weight_name = weight_name(model)
+        if self._weight is not None and self._weight_name is None:
+            warnings.warn(
+                f"base_estimator ({name_of(model)}) takes no sample_weight: its own fit counts "
+                "every row of positive weight once",
+                stacklevel=6,
+            )
+        self.out_of_fold: dict[int, Array] = {}
+
+    def fit(self, step: Callable[[], None], k: int) -> Any:
+        """Return the model fitted without fold k; k beyond the last fold: on all rows."""
+        counted = np.ones(len(self._fold), bool) if self._weight is None else self._weight > 0
+        model = self._fitted(np.flatnonzero(counted & (self._fold != k)))
+        unseen = np.flatnonzero(self._fold == k)
+        if len(unseen):
+            x = frames.take_rows(self._rows.x, unseen)
+            self.out_of_fold[k] = predictions(model, x, self._scale)
+        step()
+        return model
+
+    def _fitted(self, train: NDArray[np.int64]) -> Any:
+        options = {}
+        if self._weight is not None and self._weight_name is not None:
+            options = {self._weight_name: self._weight[train]}
+        x = container(frames.take_rows(self._rows.x, train))
+        try:
+            return clone(self._model).fit(x, self._y[train], **options)
+        except Exception as error:
+            raise ValueError(
+                f"base_estimator ({name_of(self._model)}) cannot be fitted on {len(train)} rows: "
+                f"{error}; try it on X and y alone, or put what it needs before it in a pipeline"
+            ) from error
+
+    def columns(self) -> Array:
+        """Return the out-of-fold predictions, one row for each row that was fitted on."""
+        width = next(iter(self.out_of_fold.values())).shape[1]
+        h = np.empty((len(self._fold), width))
+        for k, part in self.out_of_fold.items():
+            if part.shape[1] != width:
+                raise ValueError(
+                    f"base_estimator ({name_of(self._model)}) predicts {width} columns in some "
+                    f"folds and {part.shape[1]} in others: a class is missing from a fold; use "
+                    "fewer folds, or leave rare classes out"
+                )
+            h[self._fold == k] = part
+        return h
+
+
+def in_threads(work: Callable[[int], Any], count: int, n_jobs: int | None) -> list[Any]:
+    """Return [work(0), …, work(count − 1)], as many at once as there are cores (or `n_jobs`).
+
+    Each thread has its share of the cores for what the work runs in parallel itself: nothing is
+    copied, and boosted trees, forests and BLAS let go of Python's lock.
+    """
+    cores = available_threads()
+    threads = min(count, n_jobs or cores)
+    results: list[Any] = [None] * count
+    stop = Event()
+
+    def run(number: int) -> None:
+        with threadpool_limits(limits=max(1, cores // threads), user_api="openmp"):
+            for k in range(number, count, threads):
+                if stop.is_set():
+                    return
+                results[k] = work(k)
+
+    run_threads(run, threads, stop)
+    return results
+
+
+def _rows_to_fit(training: Training, size: int) -> tuple[Chunk, NDArray[np.int64]]:
+    """All rows and their numbers where they are in memory, else a sample by row number."""
+    source, split = training.given, training.preparation.split
+    if isinstance(source, ArraySource):
+        chunk = Chunk(source.x, source.s, source.y, source.weight)
+        return split(chunk), np.arange(source.n_rows)
+    sample = source.fold(partial(Sampler, int(size), training.seed), 65536)
+    return split(sample.chunk()), sample.rows
+
+
+def _seeded(model: Any, seed: int) -> Any:
+    """Return a copy in which every random_state that is None is a number."""
+    model = clone(model)
+    parameters = model.get_params(deep=True)
+    free = {
+        name: seed % 2**31
+        for name, value in parameters.items()
+        if name.split("__")[-1] == "random_state" and value is None
+    }
+    # Not what it returns, which is nothing for a FrozenEstimator.
+    model.set_params(**free)
+    return model

@@ -1,0 +1,363 @@
+"""Training rows after the first pass over them, and the maps that are learnt from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
+from scalefair.data import Look, Survey, frames, is_stream, survey_rows
+from scalefair.data.columns import sensitive_statistics
+from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, warn_of_codes
+from scalefair.data.prepare import Preparation
+from scalefair.data.sources import ChunkSource
+from scalefair.errors import MISSING_SENSITIVE
+from scalefair.features.base import seed_of
+from scalefair.features.base_model import BaseModel
+from scalefair.features.blocks import Curve, learn_control
+from scalefair.features.design import Block, Design
+from scalefair.features.exact import Identity, OneHot
+from scalefair.features.fourier import RandomFourier
+from scalefair.features.landmarks import fitted_kernel
+from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
+from scalefair.features.nystroem import Nystroem
+from scalefair.features.product import ConcatMap, ProductMap
+from scalefair.features.rows import FitRows
+from scalefair.kernels import Kernel
+from scalefair.kernels.named import plain_name
+
+MAX_WHITENED = 2e10
+"""Rows × features² that are whitened row by row: a fraction of a second."""
+
+
+@dataclass(frozen=True, eq=False)
+class MapSpec:
+    """Which maps are asked for, by the names of the parameters that users know."""
+
+    feature_map: Any
+    kernel: Any
+    length_scale: Any
+    n_components: int
+    sensitive_kernel: Any
+    sensitive_length_scale: Any
+    n_sensitive_components: int
+    sensitive_columns: Any
+    hide_sensitive: bool
+    random_state: Any
+
+    @classmethod
+    def of(cls, parameters: dict[str, Any]) -> MapSpec:
+        """Take the parameters of an estimator; one without `feature_map` is linear."""
+        linear: dict[str, Any] = {
+            "feature_map": "linear",
+            "kernel": "rbf",
+            "length_scale": 1.0,
+            "n_components": 1,
+        }
+        given = linear | parameters
+        return cls(**{name: given[name] for name in cls.__dataclass_fields__})
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every row is a landmark."""
+        return isinstance(self.feature_map, str) and self.feature_map == "exact"
+
+    @property
+    def sees_sensitive(self) -> bool:
+        """Whether the sensitive attributes are inputs, too."""
+        return self.sensitive_columns is not None and not self.hide_sensitive
+
+    @property
+    def sample_size(self) -> int | None:
+        """Rows to learn from: enough that duplicates leave no landmark out; None: all."""
+        most = max(self.n_components, self.n_sensitive_components)
+        return None if self.is_exact else max(SAMPLE_ROWS, 4 * int(most))
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Training rows, and the results of the first pass over them.
+
+    Parameters
+    ----------
+    spec : MapSpec
+        Which maps are asked for.
+    given : ChunkSource
+        The rows as the user gave them.
+    preparation : Preparation
+        How they become numbers.
+    source : ChunkSource
+        Of numeric chunks.
+    n_targets, one_target : int, bool
+        Columns of y, and whether it has one dimension.
+    survey : Survey
+        Of the first pass.
+    seed : int
+        Of the sample.
+    sample : Chunk
+        Numeric rows that length scales and landmarks are learnt from.
+    base : BaseModel or None
+        Another model, whose prediction joins the features.
+    n_base_samples : int or None
+        Rows that it was fitted on.
+    """
+
+    spec: MapSpec
+    given: ChunkSource
+    preparation: Preparation
+    source: ChunkSource
+    n_targets: int
+    one_target: bool
+    survey: Survey
+    seed: int
+    sample: Chunk
+    base: BaseModel | None = None
+    n_base_samples: int | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.survey.n_rows
+
+    @cached_property
+    def split_sample(self) -> Chunk:
+        """The sample before it was encoded."""
+        return self.survey.sample.chunk()
+
+    @cached_property
+    def scale_at(self) -> NDArray[np.int64]:
+        """Rows of the sample that length scales are learnt from, however large the sample is."""
+        return self.survey.sample.smallest(SAMPLE_ROWS)
+
+    def groups(self, part: str) -> Array | None:
+        """One numeric row for each combination of categories in "s" or "c"; None without any."""
+        encoders = {"s": self.preparation.sensitive_encoder, "c": self.preparation.control_encoder}
+        if part not in self.survey.parts or self.survey.parts[part].groups is None:
+            return None
+        return np.asarray(encoders[part].transform(self.survey.parts[part].groups))  # type: ignore[union-attr]
+
+
+def survey_training(
+    rows: FitRows, spec: MapSpec, *, ordinary: bool, single: bool = False
+) -> Training:
+    """Make the first pass over the rows; arrays of inputs are checked, columns of frames surveyed.
+
+    Parameters
+    ----------
+    rows : FitRows
+    spec : MapSpec
+    ordinary : bool
+        Whether no penalty is asked for, so that sensitive attributes may be missing.
+    single : bool
+        Whether feature rows are float32.
+    """
+    preparation = _sensitive_columns(rows, spec, ordinary=ordinary)
+    seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)
+    looks = {
+        "y": Look("y", prefix="y"),
+        "s": Look(
+            "", groups=True, every=kernel == "categorical", check=SensitiveEncoder.check_present
+        ),
+        "c": Look("", groups=True, check=ControlEncoder.check_present),
+    }
+    if rows.is_table:
+        looks = {"x": Look("", prefix="x"), **looks}
+    survey = survey_rows(
+        rows.source.then(preparation.split), looks, size=spec.sample_size, seed=seed,
+        all_rows=True, finite=("y", "weight") if rows.is_table else ("x", "y", "weight"),
+    )  # fmt: skip
+    _check_survey(survey)
+    preparation = replace(_with_encoders(preparation, survey), single=single)
+    if kernel == "auto" and "s" in survey.parts:
+        _warn_of_codes(rows, preparation, survey)
+    sample = preparation.encode(survey.sample.chunk())
+    source = rows.source.then(preparation.split).then(preparation.encode)
+    return Training(
+        spec, rows.source, preparation, source, sample.y.shape[1], rows.one_target, survey, seed,
+        sample,
+    )  # fmt: skip
+
+
+def _sensitive_columns(rows: FitRows, spec: MapSpec, *, ordinary: bool) -> Preparation:
+    """Find the sensitive attributes: columns of X, given apart, or none in an ordinary fit."""
+    columns = spec.sensitive_columns
+    if columns is None:
+        if not rows.has_sensitive and not ordinary:
+            raise ValueError(MISSING_SENSITIVE)
+        return Preparation()
+    if rows.has_sensitive:
+        raise ValueError(
+            f"sensitive_columns={columns!r} and sensitive_features are both given; name columns of "
+            "X or pass the attributes apart, not both"
+        )
+    try:
+        at = frames.resolve_columns(columns, rows.names, rows.width)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"sensitive_columns={columns!r}: {error}") from None
+    if not at or len(set(at)) < len(at):
+        raise ValueError(
+            f"sensitive_columns={columns!r} must name at least one column of X, and none twice; "
+            "for an ordinary fit use sensitive_columns=None and eta=0"
+        )
+    if spec.hide_sensitive and len(at) == rows.width:
+        raise ValueError(
+            "hide_sensitive=True leaves no input: every column of X is in sensitive_columns"
+        )
+    return Preparation(sensitive_columns=at, hide_sensitive=spec.hide_sensitive)
+
+
+def _check_survey(survey: Survey) -> None:
+    """Raise ValueError if rows are too few, or none counts, or y cannot be squared."""
+    if survey.n_rows < 2:
+        raise ValueError(f"X has {survey.n_rows} sample(s), at least 2 are needed to fit")
+    if not survey.n_present:
+        raise ValueError("sample_weight is zero for every row; at least one must be positive")
+    if "c" in survey.parts and "s" not in survey.parts:
+        raise ValueError(
+            "control_features are given without sensitive attributes, so there is nothing to "
+            "control; pass sensitive_features to fit as well, or leave control_features out"
+        )
+    for j, (spread, _) in enumerate(survey.parts["y"].numbers):
+        size = spread.high - spread.low or abs(spread.high)
+        # Too large numbers are refused chunk by chunk.
+        if 0 < size < 1 / LARGEST:
+            raise ValueError(
+                f"column {j} of y spreads over {size:.3g}, too little to compute with squares of "
+                f"it; rescale y, to at least {1 / LARGEST:g}"
+            )
+
+
+def _with_encoders(preparation: Preparation, survey: Survey) -> Preparation:
+    columns = {part: survey.parts[part].columns for part in "xsc" if part in survey.parts}
+    encoders: dict[str, Any] = {}
+    numeric = "x" not in columns or all(
+        column.kind in ("numeric", "boolean") and not column.n_missing
+        for column in columns["x"].columns
+    )
+    if not numeric:
+        # Rare groups of people are never pooled. By position: not every frame has names.
+        keep = () if preparation.hide_sensitive else tuple(preparation.sensitive_columns or ())
+        encoders["encoder"] = TableEncoder(keep=keep).finish(columns["x"])
+    if "s" in columns:
+        encoders["sensitive_encoder"] = SensitiveEncoder().finish(columns["s"])
+    if "c" in columns:
+        encoders["control_encoder"] = ControlEncoder().finish(columns["c"])
+    return replace(preparation, **encoders)
+
+
+def _warn_of_codes(rows: FitRows, preparation: Preparation, survey: Survey) -> None:
+    statistics, columns = survey.parts["s"].columns, preparation.sensitive_columns
+    if columns is not None and not (rows.is_table or is_stream(rows.x)):
+        # scikit-learn's checks have made floats of them.
+        statistics = sensitive_statistics(frames.take_columns(frames.as_table(rows.x), columns))
+    warn_of_codes(statistics)
+
+
+def input_kernel(training: Training) -> Kernel:
+    """Return the kernel on the inputs, its length scale found on the same rows for every map."""
+    at, sample, spec = training.scale_at, training.sample, training.spec
+    weight = np.ones(len(at)) if sample.weight is None else sample.weight[at]
+    return fitted_kernel(spec.kernel, spec.length_scale, sample.x[at], weight, training.seed)
+
+
+def input_map(
+    training: Training, nystroem: type[Nystroem] = Nystroem, **options: Any
+) -> FeatureMap:
+    """Return φ, fitted on the sample; one that is fitted already is used as it is.
+
+    `nystroem` is the class of "nystroem" and of "exact", where every row is a landmark, and
+    `options` are its parameters.
+    """
+    kind, seed, size = training.spec.feature_map, training.seed, training.spec.n_components
+    if hasattr(kind, "n_raw_"):
+        return kind  # type: ignore[no-any-return]
+    phi = kind
+    if kind == "linear":
+        phi = Identity()
+    elif kind == "fourier":
+        kernel = input_kernel(training)
+        phi = RandomFourier(kernel, n_components=size, pairs=size % 2 == 0, random_state=seed)
+    elif isinstance(kind, str):
+        size = training.sample.n_rows if kind == "exact" else size
+        kernel = input_kernel(training)
+        phi = nystroem(kernel, n_components=size, random_state=seed, **options)
+    return clone(phi).fit(training.sample.x, sample_weight=training.sample.weight)  # type: ignore[no-any-return]
+
+
+def sensitive_map(training: Training) -> FeatureMap | None:
+    """Return ψ, fitted on the sample and one row of each group; None without attributes."""
+    encoder, spec, groups = training.preparation.sensitive_encoder, training.spec, None
+    if encoder is None:
+        return None
+    kernel, categorical, groups = spec.sensitive_kernel, encoder.categorical_, training.groups("s")
+    if groups is not None and len(groups) >= training.survey.n_present:
+        coded = np.flatnonzero(coded_columns(kernel, categorical))
+        raise ValueError(
+            f"every row is its own group: the categories in columns {coded} of the sensitive "
+            f"attributes have {len(groups)} combinations in {training.survey.n_present} rows, so "
+            "that no prediction could be fair; leave identifiers out, merge rare levels, or pass "
+            "numbers as numbers"
+        )
+    return mixed_map(
+        kernel, spec.sensitive_length_scale, spec.n_sensitive_components,
+        rows=training.sample.s, weight=training.sample.weight, categorical=categorical,
+        groups=groups, seed=training.seed, scale_at=training.scale_at, exact=spec.is_exact,
+    )  # fmt: skip
+
+
+def learn_design(
+    training: Training, *, dtype: str, sees_sensitive: bool, curved: bool = False
+) -> Design:
+    """Return the design: φ and ψ, the control, the base model, and curves of it if `curved`."""
+    # Whitening amplifies rounding error by one over the root of the cut-off.
+    cutoff = EXACT_CUTOFF if training.spec.is_exact else {"float64": 1e-8, "float32": 1e-5}[dtype]
+    phi, psi = input_map(training, cutoff=cutoff), sensitive_map(training)
+    control, sample = training.preparation.control_encoder, training.sample
+    blocks: tuple[Block, ...] = ()
+    if control is not None and psi is not None:
+        blocks = learn_control(
+            psi, sample, training.spec.n_sensitive_components, seed=training.seed,
+            categorical=control.categorical_, groups=training.groups("c"),
+            scale_at=training.scale_at,
+        )  # fmt: skip
+    if training.base is not None:
+        blocks = (*blocks, training.base)
+        if curved:
+            h = np.asarray(training.base.join(training.split_sample).h)
+            seen = psi if sees_sensitive else None
+            blocks = (*blocks, Curve.learn(h, sample, seen, training.seed))
+    return Design(
+        phi, psi, training.n_targets, dtype, beside=blocks, preparation=training.preparation,
+        sees_sensitive=sees_sensitive,
+    )  # fmt: skip
+
+
+def for_rows(design: Design, n_rows: int | None, least_alpha: float) -> Design:
+    """Return the design for so many rows: few are whitened one by one, many by their moments.
+
+    Whitening moments loses digits as machine precision over the cut-off.
+    """
+    small = n_rows is not None and n_rows * design.phi.n_raw_**2 <= MAX_WHITENED
+    fine = getattr(design.phi, "cutoff", 1.0) < 1e-8 or least_alpha <= 1e-8
+    single = np.dtype(design.dtype) == np.float32
+    return replace(design, whiten_rows=small or fine or single)
+
+
+def group_names(design: Design) -> list[str]:
+    """Return the names of the groups of categories that ψ tells apart, in its order."""
+    psi: Any = design.psi
+    encoder = None if design.preparation is None else design.preparation.sensitive_encoder
+    if encoder is None:
+        return []
+    parts = psi.parts_ if isinstance(psi, ProductMap | ConcatMap) else [(psi, None)]
+    names: list[str] = []
+    for part, columns in parts:
+        if isinstance(part, OneHot):
+            at = range(len(part.categories_)) if columns is None else columns
+            names += encoder.group_names(part.combinations_, at)
+    return names

@@ -1,0 +1,209 @@
+"""The search of `FairKernelRidgeCV`: (α, η) on the grid, ε and the ridge ratio around it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scalefair._typing import Array
+from scalefair.moments import Moments
+from scalefair.penalties.share import ShareEstimate, chance_of, group_counts
+from scalefair.solve.ridge.path import (
+    Choice,
+    FoldFits,
+    GridScores,
+    best_within_limit,
+    best_without_share,
+    largest_eta_within_one_error,
+)
+
+REFINE = 16
+"""How many more etas are tried beside the best one under a limit."""
+
+Options = Callable[[float, float | None], dict[str, Any]]
+"""Arguments of `System.build` for a ridge ratio and an ε."""
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedMoments:
+    """Moments of each fold, of the rows that always train, and of all rows."""
+
+    folds: Sequence[Moments]
+    always: Moments | None
+    total: Moments
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """A cross-validated grid at one ε and one ridge ratio, and the point chosen on it.
+
+    Parameters
+    ----------
+    eps, ratio : float
+        ε of the penalty (None: the default) and the ridge of ψ(s) relative to α.
+    alphas, etas : arrays
+        The grid.
+    scores : GridScores
+        Of its points.
+    choice : Choice or None
+        The point; None: a constant prediction, which no point of the grid beats within the limit.
+    """
+
+    eps: float | None
+    ratio: float
+    alphas: Array
+    etas: Array
+    scores: GridScores
+    choice: Choice | None
+
+    @property
+    def alpha(self) -> float:
+        """The chosen α; the largest for a constant."""
+        return float(self.alphas.max() if self.choice is None else self.alphas[self.choice.alpha])
+
+    @property
+    def eta(self) -> float:
+        """The chosen η; ∞ for a constant."""
+        return np.inf if self.choice is None else float(self.etas[self.choice.eta])
+
+    @property
+    def mse(self) -> float:
+        """Held-out error of the choice; ∞ where there is none."""
+        if self.choice is None:
+            return np.inf
+        return float(self.scores.mse[:, self.choice.alpha, self.choice.eta].mean())
+
+    @property
+    def share(self) -> ShareEstimate:
+        """Held-out share of the choice; NaN for a constant, which has none."""
+        if self.choice is None:
+            return ShareEstimate(np.asarray(np.nan), np.asarray(np.nan))
+        return ShareEstimate.of(self.scores.share[:, self.choice.alpha, self.choice.eta])
+
+
+def search(
+    moments: FoldedMoments,
+    options: Options,
+    *,
+    alphas: Array,
+    etas: Array,
+    epses: Sequence[float | None],
+    ratios: Sequence[float],
+    unfairness: float | None,
+) -> SearchResult:
+    """Return the best point over all ε and ridge ratios.
+
+    Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
+    every candidate being as good as the best anyway.
+    """
+    if unfairness == 0:
+        # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
+        etas, epses = np.union1d(etas, [np.inf]), epses[:1]
+    results = []
+    for eps in epses:
+        tried = [
+            _search_grid(moments, options(ratio, eps), ratio, (alphas, etas), unfairness)
+            for ratio in ratios
+        ]
+        results.append(min(tried, key=lambda result: result.mse))
+    if unfairness is None:
+        return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
+    best = min(results, key=lambda result: result.mse)
+    if best.choice is None:
+        warn_of_constant(best, unfairness)
+    return best
+
+
+def _search_grid(
+    moments: FoldedMoments,
+    options: dict[str, Any],
+    ratio: float,
+    grid: tuple[Array, Array],
+    unfairness: float | None,
+) -> SearchResult:
+    alphas, etas = grid
+    fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
+    scores = fits.score(alphas, etas)
+    if unfairness is None:
+        choice: Choice | None = largest_eta_within_one_error(scores, etas)
+    elif unfairness == 0:
+        choice = best_without_share(scores, etas)
+    else:
+        choice = best_within_limit(scores, unfairness)
+        if choice is not None and choice.eta > 0:
+            etas = _refined(etas, choice.eta)
+            scores = fits.score(alphas, etas)
+            choice = best_within_limit(scores, unfairness)
+    if unfairness is not None and choice is not None:
+        errors = fits.constant_errors() - scores.mse[:, choice.alpha, choice.eta]
+        choice = choice if errors.mean() >= 0 else None
+    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice)
+
+
+def _refined(etas: Array, chosen: int) -> Array:
+    """Sorted etas with more of them between the chosen one and the next smaller."""
+    etas = np.sort(etas)
+    low, high = etas[chosen - 1], etas[chosen]
+    if np.isinf(high):
+        high = 1e4 * low if low > 0 else 1e4
+    low = low if low > 0 else 1e-3 * high
+    return np.unique(np.concatenate([etas, np.geomspace(low, high, REFINE + 2)[1:-1]]))
+
+
+def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
+    """Raise ValueError if a fold has no more rows than g(s) has degrees of freedom.
+
+    Warn of groups that some fold has none or one row of: what it says of them is chance.
+    """
+    counts = np.array([group_counts(fold) for fold in folds])
+    total = counts.sum(axis=0)
+    small = np.flatnonzero((total > 0.5) & (counts.min(axis=0, initial=np.inf) < 1.5))
+    if max(chance_of(fold) for fold in folds) >= 1:
+        fold = int(np.argmax([chance_of(fold) for fold in folds]))
+        raise ValueError(
+            f"fold {fold} of cv is too small to judge the held-out share: its "
+            f"{folds[fold].n_rows} rows are no more than the degrees of freedom of the best "
+            f"function of the sensitive attributes{_named(small, names, total)}; use fewer folds, "
+            "merge rare groups, use fewer n_sensitive_components, or give more rows"
+        )
+    if len(small):
+        absent = " (in some fold there is none)" if counts[:, small].min() < 0.5 else ""
+        warnings.warn(
+            "groups too small for every fold to judge the share of"
+            f"{_named(small, names, total)}{absent}; merge them with others, use fewer folds, or "
+            "give more rows",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> str:
+    """The smallest groups with the rows they have."""
+    if not len(groups):
+        return ""
+    order = groups[np.argsort(counts[groups], kind="stable")]
+    parts = [f"{names[g]} ({counts[g]:.0f} rows)" for g in order[:most]]
+    more = f" and {len(order) - most} more" if len(order) > most else ""
+    return ": " + ", ".join(parts) + more
+
+
+def warn_of_constant(result: SearchResult, unfairness: float) -> None:
+    """Warn that the prediction is a constant, and say what stood in the way of another."""
+    shares = ShareEstimate.of(result.scores.share)
+    sums = shares.value + shares.error / 2
+    least = float(np.nanmin(sums, initial=np.inf))
+    reason = (
+        "no fit within the limit errs less on held-out rows than a constant does"
+        if least <= unfairness or unfairness == 0
+        else f"the least held-out share, with half its standard error, is {least:.3g}"
+    )
+    warnings.warn(
+        f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; ask for more "
+        "than that, or give more rows, or more or other features",
+        UserWarning,
+        stacklevel=2,
+    )
