@@ -34,8 +34,7 @@ from scalefair.moments import Moments
 from scalefair.penalties import CUTOFF, partial_covariance
 from scalefair.solve.output.fit import check_output_kernel
 from scalefair.solve.ridge.system import System
-from scalefair.solve.rows import Rows
-from scalefair.solve.spec import Spec
+from scalefair.solve.spec import Rows, Spec
 
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
 """How attributes begin that scikit-learn sets on estimators for itself."""

@@ -20,8 +20,7 @@ from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
 from scalefair.solve.ridge.direct import diagnosed, ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System, rescale, spread
-from scalefair.solve.rows import Rows
-from scalefair.solve.spec import Spec
+from scalefair.solve.spec import Rows, Spec
 
 PENALTIES = ("normalized", "nocco_output")
 
