@@ -42,8 +42,7 @@ VALID: dict[str, Any] = {
     "learn_landmarks": ["boolean"],
     "class_weight": [None, StrOptions({"balanced"}), dict],
     "n_jobs": [None, COUNT],
-    # Our hashes take 63 bits; numpy, and so scikit-learn, 32.
-    "random_state": [Interval(Integral, 0, None, closed="left"), "random_state"],
+    "random_state": [None, Interval(Integral, 0, None, closed="left"), np.random.RandomState],
     "ridge_ratios": ["array-like"],
     "tol": [NOT_NEGATIVE],
     "max_iter": [COUNT],

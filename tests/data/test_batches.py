@@ -142,7 +142,6 @@ X = np.ones((4, 2))
         (X, "batch 1 is a ndarray; expected a tuple"),
         ((X, X, X, X, X, X), "batch 1 is a tuple of 6 parts"),
         ((), "batch 1 is a tuple of 0 parts"),
-        (("text", X[:, 0]), "batch 1: X is a str"),
         ({"X": X, "Y": X}, "batch 1 has the keys .*'Y'"),
         ({"y": X}, "batch 1 has the keys"),
         ((X, np.ones(3)), "batch 1: y has 3 rows but X has 4"),

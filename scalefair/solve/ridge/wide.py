@@ -17,11 +17,6 @@ WIDE = 8000
 """Features from which on the m×m eigenproblem is out of reach."""
 
 
-def is_iterative(solver: str, width: int) -> bool:
-    """Return True if to solve by conjugate gradients."""
-    return solver == "iterative" or (solver == "auto" and width >= WIDE)
-
-
 def fit_wide(
     rows: Rows, spec: Spec, ridge: Any, *, fit_intercept: bool, seed: int
 ) -> tuple[CrossMoments, RidgeFit]:
