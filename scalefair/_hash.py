@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 1 << 64
-_BLOCK = 1 << 20
+_ROWS_AT_ONCE = 1 << 20
 
-SKIPPED = frozenset({"random_state", "n_jobs"})
+NOT_DIGESTED = frozenset({"random_state", "n_jobs"})
 """Parameters that leave no trace once an object is fitted."""
 
 
@@ -103,8 +103,8 @@ def smallest_hash(seed: int, first_row: int, count: int, size: int) -> NDArray[n
         Global row numbers, ascending.
     """
     chosen = np.empty(0, dtype=np.int64)
-    for start in range(first_row, first_row + count, _BLOCK):
-        stop = min(start + _BLOCK, first_row + count)
+    for start in range(first_row, first_row + count, _ROWS_AT_ONCE):
+        stop = min(start + _ROWS_AT_ONCE, first_row + count)
         rows = np.concatenate([chosen, np.arange(start, stop, dtype=np.int64)])
         if len(rows) > size:
             rows = rows[np.argpartition(row_hash(seed, rows), size)[:size]]
@@ -148,7 +148,7 @@ def _feed(state: Any, value: Any) -> None:
         state.update(f"{value!r} ".encode())
     else:
         state.update(f"{type(value).__name__} ".encode())
-        _feed(state, {k: v for k, v in attributes(value).items() if k not in SKIPPED})
+        _feed(state, {k: v for k, v in attributes(value).items() if k not in NOT_DIGESTED})
 
 
 def attributes(value: Any) -> dict[str, Any]:

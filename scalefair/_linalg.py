@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cython_blas, eigh
 
 from scalefair._typing import Array, Rows
-from scalefair.errors import check_finite as check_finite  # noqa: PLC0414 - estimators want it
 
 _LOWER, _NO_TRANSPOSE = ctypes.c_char(b"L"), ctypes.c_char(b"N")
 

@@ -28,7 +28,7 @@ from scalefair.moments import Moments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
-from scalefair.solve.dense.process import ExactLaw
+from scalefair.solve.dense.process import ExactDistribution
 from scalefair.solve.dense.rows import ExactRows
 from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.gp import distribution
@@ -45,8 +45,8 @@ CLASSES: dict[str, type] = {
         losses.Huber, losses.Quantile, losses.ClassWeighted, losses.OneVsRest, losses.SumToZero,
         Preparation, Design, base_model.BaseModel, CrossFit, blocks.Control, blocks.CrossedControl,
         blocks.Curve, ExactRows,
-        estimators.FairGPRegressor, distribution.FeatureLaw, ExactLaw, GaussianFunction,
-        estimators.FairGPClassifier, distribution.LatentLaw,
+        estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
+        GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
@@ -58,6 +58,12 @@ CLASSES: dict[str, type] = {
     )
 }  # fmt: skip
 """Every class that a file may name."""
+
+RENAMED = {
+    "FeatureLaw": "FeatureDistribution", "ExactLaw": "ExactDistribution",
+    "LatentLaw": "LatentDistribution", "law": "weights", "_law": "_distribution",
+}  # fmt: skip
+"""Names of classes and attributes in files of earlier versions."""
 
 PLAIN = (str, int, float, bool, type(None))
 MAX_TEXT_BYTES = 2**28
@@ -255,10 +261,11 @@ class _ModelReader:
         if not 0 <= number < len(self._objects):
             raise ValueError(f"object {number} of {len(self._objects)}")
         entry = self._objects[number]
-        cls = CLASSES[entry["class"]]
+        cls = CLASSES[RENAMED.get(entry["class"], entry["class"])]
         made: Any = object.__new__(cls)
         _set_defaults(made)
-        for key, item in entry["state"].items():
+        for written, item in entry["state"].items():
+            key = RENAMED.get(written, written)
             if not _is_data(cls, key):
                 raise ValueError(f"{entry['class']} has no attribute {key!r:.50} that can be set")
             object.__setattr__(made, key, self.value(item))

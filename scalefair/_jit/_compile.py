@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 # After numba, whose import switches the lock on again where numba itself needs it.
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
@@ -19,6 +21,9 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
 # error-compensating sums survive. "reassoc" lets a sum be split over vector lanes.
 CONTRACT = frozenset({"contract"})
 REASSOCIATE = frozenset({"contract", "reassoc"})
+
+Matrix = NDArray[np.floating[Any]]
+"""A vector or a matrix, float32 or float64."""
 
 
 def _compiled(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:

@@ -15,22 +15,18 @@ in cache while the rows of X pass.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scalefair._jit._compile import kernel, reduction
+from scalefair._jit._compile import Matrix, kernel, reduction
 from scalefair._jit.elementary import HALF
 from scalefair._jit.vectors import exp_negative, quadratic_exp
 
-Matrix = NDArray[np.floating[Any]]
-
-ROUNDING = np.float32(2.0**-46)
+ROUNDING64 = np.float32(2.0**-46)
 ROUNDING32 = np.float32(2.0**-17)
 ZERO = np.float32(0.0)
-BLOCK = 512
-"""Landmarks at a time, where a loop runs over them."""
+LANDMARKS_AT_ONCE = 512
+"""So many stay in the cache while a loop runs over them."""
 
 
 @kernel
@@ -46,7 +42,7 @@ def squared_norms(X: Matrix) -> Matrix:
 @kernel
 def _half_squared(row: Matrix, norm: float, zz: Matrix) -> None:
     """Replace inner products x·z_j by |x - z_j|²/2."""
-    noise = norm * (ROUNDING32 if row.itemsize == 4 else ROUNDING)
+    noise = norm * (ROUNDING32 if row.itemsize == 4 else ROUNDING64)
     for j in range(row.size):
         half = HALF * (norm + zz[j]) - row[j]
         same = (norm == zz[j]) & (half <= noise)
@@ -148,10 +144,10 @@ def laplace(X: Matrix, Z: Matrix, out: Matrix) -> None:
     X, Z : arrays of shape (n, d) and (p, d)
     out : array of shape (n, p), C-ordered
     """
-    for start in range(0, Z.shape[0], BLOCK):
-        Zt = np.ascontiguousarray(Z[start : start + BLOCK].T)
+    for start in range(0, Z.shape[0], LANDMARKS_AT_ONCE):
+        Zt = np.ascontiguousarray(Z[start : start + LANDMARKS_AT_ONCE].T)
         for i in range(X.shape[0]):
-            row = out[i, start : start + BLOCK]
+            row = out[i, start : start + LANDMARKS_AT_ONCE]
             row[:] = 0
             _add_l1(X[i], Zt, row)
             exp_negative(row)
@@ -169,10 +165,10 @@ def laplace_contraction(X: Matrix, Z: Matrix, W: Matrix) -> Matrix:
     """
     d = X.shape[1]
     sums = np.zeros(d)
-    for start in range(0, Z.shape[0], BLOCK):
-        Zt = np.ascontiguousarray(Z[start : start + BLOCK].T)
+    for start in range(0, Z.shape[0], LANDMARKS_AT_ONCE):
+        Zt = np.ascontiguousarray(Z[start : start + LANDMARKS_AT_ONCE].T)
         for i in range(X.shape[0]):
-            w = W[i, start : start + BLOCK]
+            w = W[i, start : start + LANDMARKS_AT_ONCE]
             for k in range(d):
                 x = X[i, k]
                 z = Zt[k]
@@ -193,10 +189,10 @@ def equal_rows(X: Matrix, Z: Matrix, out: Matrix) -> None:
         Codes, of the same type.
     out : array of shape (n, p), C-ordered
     """
-    for start in range(0, Z.shape[0], BLOCK):
-        Zt = np.ascontiguousarray(Z[start : start + BLOCK].T)
+    for start in range(0, Z.shape[0], LANDMARKS_AT_ONCE):
+        Zt = np.ascontiguousarray(Z[start : start + LANDMARKS_AT_ONCE].T)
         for i in range(X.shape[0]):
-            row = out[i, start : start + BLOCK]
+            row = out[i, start : start + LANDMARKS_AT_ONCE]
             row[:] = 1
             for k in range(X.shape[1]):
                 x = X[i, k]

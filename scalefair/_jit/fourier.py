@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from scalefair._jit._compile import kernel
+from scalefair._jit._compile import Matrix, kernel
 from scalefair._jit.elementary import FAST_LIMIT
 from scalefair._jit.vectors import cos_into, count_large, repair_cos, repair_sin, sincos_into
 
-Matrix = NDArray[np.floating[Any]]
-
-BLOCK = 512
+ELEMENTS_AT_ONCE = 512
 """Elements per step: argument and result stay in the first-level cache."""
 
 
@@ -35,11 +30,11 @@ def cos_phase(P: Matrix, phase: Matrix, scale: float) -> None:
     The cosine of the rounded sum is within 1 ulp (float32: 2 ulp) for |P + phase| ≤ 1e5, libm's
     beyond, NaN for NaN and infinity. The result of an element does not depend on its neighbours.
     """
-    x = np.empty(BLOCK, P.dtype)
+    x = np.empty(ELEMENTS_AT_ONCE, P.dtype)
     for i in range(P.shape[0]):
-        for start in range(0, P.shape[1], BLOCK):
-            row = P[i, start : start + BLOCK]
-            shift = phase[start : start + BLOCK]
+        for start in range(0, P.shape[1], ELEMENTS_AT_ONCE):
+            row = P[i, start : start + ELEMENTS_AT_ONCE]
+            shift = phase[start : start + ELEMENTS_AT_ONCE]
             argument = x[: row.size]
             large = 0
             for j in range(row.size):
@@ -69,8 +64,8 @@ def cos_sin(P: Matrix, out: Matrix, scale: float) -> None:
     """
     m = P.shape[1]
     for i in range(P.shape[0]):
-        for start in range(0, m, BLOCK):
-            stop = min(start + BLOCK, m)
+        for start in range(0, m, ELEMENTS_AT_ONCE):
+            stop = min(start + ELEMENTS_AT_ONCE, m)
             x = P[i, start:stop]
             cosine = out[i, start:stop]
             sine = out[i, m + start : m + stop]

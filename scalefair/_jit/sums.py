@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._jit._compile import kernel, reduction
-
-Codes = NDArray[np.int32]
-Matrix = NDArray[np.floating[Any]]
+from scalefair._jit._compile import Matrix, kernel, reduction
 
 
 @kernel
-def add_pairs(codes: Codes, weight: Matrix, gram: Matrix) -> None:
+def add_pairs(codes: NDArray[np.int32], weight: Matrix, gram: Matrix) -> None:
     """Add w_i to gram[a, b] for every pair of columns a ≤ b that are 1 in row i.
 
     The codes, of shape (t, k), ascend down; −1 is none. Two groups of columns at a time: their part
@@ -30,7 +25,7 @@ def add_pairs(codes: Codes, weight: Matrix, gram: Matrix) -> None:
 
 
 @kernel
-def add_rows(codes: Codes, rows: Matrix, sums: Matrix) -> None:
+def add_rows(codes: NDArray[np.int32], rows: Matrix, sums: Matrix) -> None:
     """Add row i of `rows`, of shape (k, r), to the rows of `sums` that its codes name."""
     groups, count = codes.shape
     for t in range(groups):

@@ -7,12 +7,11 @@ branches and calls, hence vectorised; what needs care (huge arguments) comes in 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._jit._compile import kernel
+from scalefair._jit._compile import Matrix, kernel
 from scalefair._jit.elementary import (
     FAST_LIMIT,
     ONE,
@@ -23,11 +22,9 @@ from scalefair._jit.elementary import (
     sincos64,
 )
 
-Vector = NDArray[np.floating[Any]]
-
 
 @kernel
-def count_large(x: Vector) -> int:
+def count_large(x: Matrix) -> int:
     """Return how many elements are beyond the fast range, NaN included."""
     count = 0
     for j in range(x.size):
@@ -36,7 +33,7 @@ def count_large(x: Vector) -> int:
 
 
 @kernel
-def cos_into(x: Vector, out: Vector, scale: float) -> None:
+def cos_into(x: Matrix, out: Matrix, scale: float) -> None:
     """Write scale·cos(x) into `out`, another array than x."""
     if x.itemsize == 4:
         for j in range(x.size):
@@ -47,7 +44,7 @@ def cos_into(x: Vector, out: Vector, scale: float) -> None:
 
 
 @kernel
-def sincos_into(x: Vector, sine: Vector, cosine: Vector, scale: float) -> None:
+def sincos_into(x: Matrix, sine: Matrix, cosine: Matrix, scale: float) -> None:
     """Write scale·sin(x) and scale·cos(x) into two other arrays."""
     if x.itemsize == 4:
         for j in range(x.size):
@@ -62,7 +59,7 @@ def sincos_into(x: Vector, sine: Vector, cosine: Vector, scale: float) -> None:
 
 
 @kernel
-def large_positions(x: Vector) -> NDArray[np.int64]:
+def large_positions(x: Matrix) -> NDArray[np.int64]:
     """Return where x is beyond the fast range.
 
     A list, not a condition around the call of libm: LLVM holds a cosine to be free of side effects
@@ -77,21 +74,21 @@ def large_positions(x: Vector) -> NDArray[np.int64]:
 
 
 @kernel
-def repair_cos(x: Vector, out: Vector, scale: float) -> None:
+def repair_cos(x: Matrix, out: Matrix, scale: float) -> None:
     """Overwrite scale·cos(x) beyond the fast range: libm's, NaN where x is not finite."""
     for j in large_positions(x):
         out[j] = scale * math.cos(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
 
 
 @kernel
-def repair_sin(x: Vector, out: Vector, scale: float) -> None:
+def repair_sin(x: Matrix, out: Matrix, scale: float) -> None:
     """Overwrite scale·sin(x) beyond the fast range: libm's, NaN where x is not finite."""
     for j in large_positions(x):
         out[j] = scale * math.sin(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
 
 
 @kernel
-def exp_negative(x: Vector) -> None:
+def exp_negative(x: Matrix) -> None:
     """Replace x by exp(-x)."""
     if x.itemsize == 4:
         for j in range(x.size):
@@ -102,7 +99,7 @@ def exp_negative(x: Vector) -> None:
 
 
 @kernel
-def quadratic_exp(a: Vector, square: float) -> None:
+def quadratic_exp(a: Matrix, square: float) -> None:
     """Replace a by (1 + a + square·a²) exp(-a)."""
     if a.itemsize == 4:
         for j in range(a.size):

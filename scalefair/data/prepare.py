@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalefair._hash import digest
-from scalefair._linalg import check_finite
 from scalefair._typing import LARGEST_SINGLE, Chunk
 from scalefair.data import frames
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder
-from scalefair.errors import located
+from scalefair.errors import check_finite, located
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import MovingNystroem, Nystroem
 from scalefair.features.rows import open_predict_rows
-from scalefair.solve.dense.process import ExactLaw, fit_dense
+from scalefair.solve.dense.process import ExactDistribution, fit_dense
 from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.gp.distribution import (
     Distribution,
-    FeatureLaw,
+    FeatureDistribution,
     covariance_of,
     draw,
     mean_and_deviation,
@@ -119,7 +119,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     """
 
     noise_: float
-    _law: FeatureLaw | ExactLaw
+    _distribution: FeatureDistribution | ExactDistribution
     _evidence: MomentEvidence | None = None
     _setting: dict[str, Any]
     _others = ("log amplitude", "log noise")
@@ -246,7 +246,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True; ask for one of them")
-        distribution, t = self._law, self._design.n_targets
+        distribution, t = self._distribution, self._design.n_targets
         function = distribution.mean
         if return_std:
             function = partial(mean_and_deviation, distribution, include_noise=bool(include_noise))
@@ -278,7 +278,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         array of shape (k, n_samples) or (k, t, n_samples)
         """
         check_is_fitted(self)
-        return self._draws(self._law, X, n_samples, random_state, include_noise)
+        return self._draws(self._distribution, X, n_samples, random_state, include_noise)
 
     def sample_prior(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, include_noise: bool = False
@@ -292,8 +292,8 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         return self._draws(self._prior(), X, n_samples, random_state, include_noise)
 
     def _evidence_at(self, theta: Array, gradient: bool) -> tuple[float, Array | None]:
-        if isinstance(self._law, ExactLaw):
-            process = self._law.at(theta)
+        if isinstance(self._distribution, ExactDistribution):
+            process = self._distribution.at(theta)
             return process.log_evidence, process.gradient if gradient else None
         if not gradient and np.array_equal(theta[:-2], self.theta_[:-2]):
             amplitude, noise = np.exp(theta[-2:])
@@ -311,9 +311,9 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=self.eta_)
 
     def _prior(self) -> Distribution:
-        if isinstance(self._law, ExactLaw):
-            return self._law.before_data()
-        return self._law.with_weights(self._point(self.noise_, self.amplitude_).prior())
+        if isinstance(self._distribution, ExactDistribution):
+            return self._distribution.before_data()
+        return self._distribution.with_weights(self._point(self.noise_, self.amplitude_).prior())
 
     def _draws(self, of: Distribution, X: Any, size: int, seed: Any, include_noise: bool) -> Array:
         draws = draw(of, self._in_memory(X), size, seed, include_noise=include_noise)
@@ -326,11 +326,11 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
 
     def _at(self, eta: float) -> Any:
         """Return a copy at another weight and the same hyperparameters, without the rows."""
-        other, law = copy(self), self._law
+        other, distribution = copy(self), self._distribution
         other.eta_, other.eta, other.unfairness = eta, eta, None
-        if isinstance(law, ExactLaw):
-            other._law = replace(law, eta=eta)
+        if isinstance(distribution, ExactDistribution):
+            other._distribution = replace(distribution, eta=eta)
         else:
             point = other._point(self.noise_, self.amplitude_)
-            other._law = law.with_weights(point.posterior())
+            other._distribution = distribution.with_weights(point.posterior())
         return other

@@ -41,7 +41,7 @@ FULL_JITTER = 1e-10
 
 
 class Process(FairEstimator):
-    """A fair Gaussian process: `fit` learns a distribution of f, `_law`, which predicts."""
+    """A fair Gaussian process: `fit` learns the `_distribution` of f, which predicts."""
 
     psi_: FeatureMap | None
     phi_: FeatureMap
@@ -136,7 +136,7 @@ class Process(FairEstimator):
         return {
             "_design": design, "_one_target": training.one_target, "_input_names": inputs,
             "_input_scale": standard_deviation(np.asarray(sample.x), weight),
-            "_law": fit.distribution, "psi_": fit.psi, "kernel_": fit.kernel, **maps,
+            "_distribution": fit.distribution, "psi_": fit.psi, "kernel_": fit.kernel, **maps,
             "theta_": fit.theta, "amplitude_": fit.amplitude, "eta_": fit.eta,
             "log_marginal_likelihood_value_": fit.log_evidence, "explained_share_": fit.share,
             "n_samples_seen_": fit.n_rows, "diagnostics_": fit.diagnostics,

@@ -16,7 +16,7 @@ from scalefair.estimators.base import Callbacks
 from scalefair.estimators.gp_base import Process
 from scalefair.estimators.parameters import described
 from scalefair.solve.gp.classes import LaplaceEvidence, fit_classes
-from scalefair.solve.gp.distribution import LatentLaw
+from scalefair.solve.gp.distribution import LatentDistribution
 
 
 @described
@@ -103,7 +103,7 @@ class FairGPClassifier(ClassifierMixin, Process):
     """
 
     classes_: NDArray[Any]
-    _law: LatentLaw
+    _distribution: LatentDistribution
     _evidence: LaplaceEvidence | None = None
 
     def __init__(
@@ -195,7 +195,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         """
         check_is_fitted(self)
         if not return_std:
-            return self._columns(self._predicted(X, self._law.mean), 0)
+            return self._columns(self._predicted(X, self._distribution.mean), 0)
         mean, variance = self.latent_mean_and_variance(X)
         return mean, np.sqrt(variance)
 
@@ -212,8 +212,8 @@ class FairGPClassifier(ClassifierMixin, Process):
         mean, variance : arrays of shape (k,) or (k, number of classes)
         """
         check_is_fitted(self)
-        both = self._predicted(X, self._law.mean_and_variance)
-        return self._columns(both, 0), self._columns(both, self._law.coef.shape[1])
+        both = self._predicted(X, self._distribution.mean_and_variance)
+        return self._columns(both, 0), self._columns(both, self._distribution.coef.shape[1])
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, averaged over f given y.
@@ -231,7 +231,7 @@ class FairGPClassifier(ClassifierMixin, Process):
             In the order of `classes_`; a dask array, not yet computed, for a dask collection.
         """
         check_is_fitted(self)
-        return self._predicted(X, self._law.probabilities)
+        return self._predicted(X, self._distribution.probabilities)
 
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row.
@@ -247,7 +247,7 @@ class FairGPClassifier(ClassifierMixin, Process):
             A dask array, not yet computed, for a dask collection.
         """
         check_is_fitted(self)
-        return decoded(self._predicted(X, self._law.codes), self.classes_)
+        return decoded(self._predicted(X, self._distribution.codes), self.classes_)
 
     def _evidence_at(self, theta: Array, gradient: bool) -> tuple[float, Array | None]:
         if self._evidence is None:
@@ -259,5 +259,5 @@ class FairGPClassifier(ClassifierMixin, Process):
 
     def _columns(self, columns: Any, start: int) -> Array:
         """Return one number a row, or one for each class, from a column on."""
-        k = self._law.coef.shape[1]
+        k = self._distribution.coef.shape[1]
         return columns[:, start] if k == 1 else columns[:, start : start + k]  # type: ignore[no-any-return]

@@ -80,13 +80,15 @@ def _scores(graph: Graph, model: Any) -> tuple[str, int]:
     inputs = Inputs(graph, model)
     x = inputs.x()
     if isinstance(model, estimators.FairGPClassifier):
-        return _linear(graph, model.phi_, x, model._law.coef), model._law.coef.shape[1]
+        return _linear(
+            graph, model.phi_, x, model._distribution.coef
+        ), model._distribution.coef.shape[1]
     can_be_dual = isinstance(model, estimators.FairGPRegressor | estimators.FairKernelRidge)
     if can_be_dual and model.feature_map == "exact":
         return _dual(graph, model, x)
     if isinstance(model, estimators.FairGPRegressor):
-        process: Any = model._law
-        weights = process.law
+        process: Any = model._distribution
+        weights = process.weights
         f = _linear(graph, model.phi_, x, weights.coef)
         return graph.plus(f, weights.offset[None]), weights.coef.shape[1]
     coef = model._raw_coef
@@ -106,14 +108,14 @@ def _dual(graph: Graph, model: Any, x: str) -> tuple[str, int]:
     """Add k(x, X) c + b."""
     dual = model.dual_coef_.reshape(len(model.dual_coef_), -1)
     is_process = isinstance(model, estimators.FairGPRegressor)
-    rows = model._law.rows if is_process else model._exact_rows
+    rows = model._distribution.rows if is_process else model._exact_rows
     if rows.joined:
         raise ValueError(
             "feature_map='exact' with sensitive_columns has no form in ONNX; use "
             "feature_map='nystroem', or hide_sensitive=True"
         )
     f = graph.matmul(add_kernel(graph, model.kernel_, x, rows.x), dual)
-    offset = model._law.offset if is_process else model.intercept_
+    offset = model._distribution.offset if is_process else model.intercept_
     return graph.plus(f, np.atleast_2d(offset)), dual.shape[1]
 
 

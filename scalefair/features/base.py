@@ -173,16 +173,16 @@ class Buffer:
         return self._rows[:count]
 
 
-def start_raw(feature_map: Any, dtype: DTypeLike) -> Filler:
-    """Return what fills rows with `raw`, by `BaseMap.filler` where the map has it."""
-    if hasattr(feature_map, "filler"):
-        return feature_map.filler(dtype)  # type: ignore[no-any-return]
-    return lambda X, out: feature_map.raw(X, out=out)
-
-
-def row_filler(feature_map: Any, dtype: DTypeLike, *, whiten: bool) -> Filler:
+def row_filler(feature_map: FeatureMap, dtype: DTypeLike, *, whiten: bool) -> Filler:
     """Return what fills rows, raw or whitened: all that a pass needs once is made here."""
-    raw, linear = start_raw(feature_map, dtype), feature_map.linear_
+    linear = feature_map.linear_
+    if isinstance(feature_map, BaseMap):
+        raw = feature_map.filler(dtype)
+    else:
+
+        def raw(X: Any, out: Rows) -> None:
+            feature_map.raw(X, out=out)
+
     if not whiten or linear is None:
         return raw
     matrix, buffer = linear.astype(dtype), Buffer(feature_map.n_raw_, dtype)

@@ -20,7 +20,7 @@ from scalefair._typing import Array, Rows
 from scalefair.errors import check_choice
 from scalefair.kernels import Kernel, make_kernel, median_length_scale
 
-METHODS = ("uniform", "kmeans++", "leverage")
+LANDMARK_METHODS = ("uniform", "kmeans++", "leverage")
 _BLOCK_ENTRIES = 1 << 22
 
 MEDIAN_ROWS = 1000

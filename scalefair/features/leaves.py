@@ -13,8 +13,6 @@ from scalefair._typing import Array, Rows
 from scalefair.data import frames
 from scalefair.features.base import BaseMap, Filler
 
-Codes = NDArray[np.int32]
-
 
 class LeafMap(BaseMap):
     """One indicator per leaf of a fitted tree ensemble.
@@ -79,7 +77,7 @@ class LeafMap(BaseMap):
         self.n_raw_, self.linear_ = int(ends[-1]), None
         self.fingerprint_ = digest(self.codes(X))
 
-    def codes(self, X: Rows) -> Codes:
+    def codes(self, X: Rows) -> NDArray[np.int32]:
         """Return the columns that are 1, shape (trees, k), ascending down; −1: it has none."""
         leaves = self._leaf_numbers(X).T
         starts, stops = self._starts[:-1, None], self._starts[1:, None]

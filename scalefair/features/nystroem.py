@@ -15,7 +15,7 @@ from scalefair._typing import Array, Rows
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base import Filler, LengthScaleMap, seed_of
 from scalefair.features.landmarks import (
-    METHODS,
+    LANDMARK_METHODS,
     choose_landmarks,
     distinct_rows,
     fitted_kernel,
@@ -121,7 +121,7 @@ class Nystroem(LengthScaleMap):
 
     def _learn(self, X: Rows, weight: Array) -> None:
         size = check_count("n_components", self.n_components)
-        check_choice("landmarks", self.landmarks, METHODS)
+        check_choice("landmarks", self.landmarks, LANDMARK_METHODS)
         check_choice("whitening", self.whitening, WHITENINGS)
         if not 0 <= self.cutoff < 1:
             raise ValueError(f"cutoff={self.cutoff!r} must be in [0, 1); 1e-8 is a good choice")

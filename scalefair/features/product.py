@@ -41,7 +41,7 @@ class _PartsMap(BaseMap):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; `deep`: also the maps, as part0, and theirs, as part0__kernel."""
         params: dict[str, Any] = super().get_params(deep=False)
-        for number, (part, _) in enumerate(_pairs(self.parts) if deep else ()):
+        for number, (part, _) in enumerate(_valid_parts(self.parts) if deep else ()):
             params[f"part{number}"] = part
             nested = part.get_params().items()
             params |= {f"part{number}__{name}": value for name, value in nested}
@@ -50,7 +50,7 @@ class _PartsMap(BaseMap):
     def set_params(self, **params: Any) -> Self:
         """Set parameters, maps (part0=OneHot()) or parameters of maps (part0__unknown="group")."""
         self.parts = params.pop("parts", self.parts)
-        for number, (_, columns) in enumerate(_pairs(self.parts)):
+        for number, (_, columns) in enumerate(_valid_parts(self.parts)):
             if f"part{number}" in params:
                 changed = (params.pop(f"part{number}"), columns)
                 self.parts = [*self.parts[:number], changed, *self.parts[number + 1 :]]
@@ -68,7 +68,9 @@ class _PartsMap(BaseMap):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = any(_takes_categories(part) for part, _ in _pairs(self.parts))
+        tags.input_tags.categorical = any(
+            _takes_categories(part) for part, _ in _valid_parts(self.parts)
+        )
         return tags
 
 
@@ -233,7 +235,7 @@ def _check_parts(parts: Any) -> None:
             )
 
 
-def _pairs(parts: Any) -> list[tuple[Any, Any]]:
+def _valid_parts(parts: Any) -> list[tuple[Any, Any]]:
     """Return the parts, none if they are invalid: tags are asked for before `fit` checks them."""
     try:
         _check_parts(parts)

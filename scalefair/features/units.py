@@ -38,12 +38,12 @@ def units_of(feature_map: Any) -> Units:
     if isinstance(feature_map, Crossed):
         return _crossed_units(feature_map)
     if isinstance(feature_map, ConcatMap):
-        return _side_by_side([units_of(part) for part, _ in feature_map.parts_])
+        return _one_after_another([units_of(part) for part, _ in feature_map.parts_])
     if isinstance(feature_map, ProductMap):
         if feature_map.linear_ is not None:
             return all_columns("map", n_features(feature_map))
         return _product_units([part for part, _ in feature_map.parts_])
-    return ((_kind(feature_map), np.arange(n_features(feature_map))),)
+    return ((_kind_of(feature_map), np.arange(n_features(feature_map))),)
 
 
 def all_columns(kind: str, width: int) -> Units:
@@ -51,7 +51,7 @@ def all_columns(kind: str, width: int) -> Units:
     return ((kind, np.arange(width)),)
 
 
-def _kind(feature_map: Any) -> str:
+def _kind_of(feature_map: Any) -> str:
     if isinstance(feature_map, OneHot):
         return "groups"
     if isinstance(feature_map, Identity):
@@ -59,7 +59,7 @@ def _kind(feature_map: Any) -> str:
     return "kernel" if isinstance(getattr(feature_map, "kernel_", None), Stationary) else "map"
 
 
-def _side_by_side(parts: list[Units]) -> Units:
+def _one_after_another(parts: list[Units]) -> Units:
     units: list[Unit] = []
     start = 0
     for part in parts:
@@ -70,7 +70,7 @@ def _side_by_side(parts: list[Units]) -> Units:
 
 def _crossed_units(crossed: Crossed) -> Units:
     if crossed.linear is not None:  # a Nyström map of the product of two kernels
-        kinds = {_kind(crossed.psi), _kind(crossed.upsilon)}
+        kinds = {_kind_of(crossed.psi), _kind_of(crossed.upsilon)}
         unit_kernel = kinds <= {"groups", "kernel"}
         return all_columns("kernel" if unit_kernel else "map", crossed.width)
     return _product_units([crossed.psi, crossed.upsilon])

@@ -13,8 +13,6 @@ from scalefair import _jit
 from scalefair._typing import Array, Rows
 from scalefair.kernels.base import Kernel, as_output, as_pair, as_rows
 
-Codes = NDArray[Any]
-
 
 class WithoutLengthScale(Kernel):
     """A kernel with nothing to tune."""
@@ -77,7 +75,7 @@ class Categorical(WithoutLengthScale):
         return np.ones(len(rows), np.float32 if rows.dtype == np.float32 else np.float64)
 
 
-def _codes(X: Codes, Z: Codes) -> tuple[Codes, Codes]:
+def _codes(X: NDArray[Any], Z: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return X and Z as arrays of one type, int64 or float64, equal where X and Z are."""
     for dtype in (np.int64, np.float64):
         if np.can_cast(X.dtype, dtype) and np.can_cast(Z.dtype, dtype):
@@ -86,7 +84,7 @@ def _codes(X: Codes, Z: Codes) -> tuple[Codes, Codes]:
     return _row_numbers(X, numbers), _row_numbers(Z, numbers)
 
 
-def _row_numbers(X: Codes, numbers: dict[Hashable, int]) -> Codes:
+def _row_numbers(X: NDArray[Any], numbers: dict[Hashable, int]) -> NDArray[Any]:
     """Return one number per distinct row, shape (n, 1); `numbers` remembers the rows seen."""
     rows = (tuple(_MISSING if _is_nan(value) else value for value in row) for row in X.tolist())
     try:

@@ -13,7 +13,7 @@ from scalefair.kernels.base import as_rows
 MAX_ROWS = 10_000
 """Beyond this the pairs alone need more than 400 MB; a sample gives the same length scale."""
 
-ROUNDING = 1e-10
+WEIGHT_ROUNDING = 1e-10
 """Share of the total that summing up millions of weights may be off by."""
 
 
@@ -38,7 +38,7 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
     if metric not in ("l2", "l1"):
         raise ValueError(f"metric={metric!r} must be 'l2' or 'l1'; use kernel.metric")
     rows = np.ascontiguousarray(as_rows(X, "X", numbers=True), dtype=np.float64)
-    weights = _weights(weight, len(rows))
+    weights = _checked_weights(weight, len(rows))
     rows, weights = rows[weights > 0], weights[weights > 0]
     if len(rows) > MAX_ROWS:
         raise ValueError(
@@ -58,7 +58,7 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
     return _weighted_median(distances[apart], _jit.pair_products(weights)[apart])
 
 
-def _weights(weight: Any, n: int) -> Array:
+def _checked_weights(weight: Any, n: int) -> Array:
     if weight is None:
         return np.ones(n)
     weights = np.asarray(weight, dtype=np.float64)
@@ -77,5 +77,7 @@ def _weighted_median(values: Array, weights: Array) -> float:
     values, below = values[order], np.cumsum(weights[order])
     # A sum that misses the half by rounding alone has reached it: a common factor of the weights
     # must not decide between one value and the mean of two.
-    lower, upper = np.searchsorted(below, 0.5 * below[-1] * np.array([1 - ROUNDING, 1 + ROUNDING]))
+    lower, upper = np.searchsorted(
+        below, 0.5 * below[-1] * np.array([1 - WEIGHT_ROUNDING, 1 + WEIGHT_ROUNDING])
+    )
     return float(0.5 * (values[lower] + values[upper]))

@@ -21,11 +21,16 @@ from scalefair.features.design import Design
 from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
 
-BLOCK = 128
+BLOCK_ROWS = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
 
 MISSING, RAW, SHIFTED = range(3)
 """What is known of a row: nothing; its features; its features less the shift of a later pass."""
+
+
+def squeezed(values: Array) -> Array:
+    """Return a single column as a vector, as pointwise losses want it."""
+    return values[:, 0] if values.shape[1] == 1 else values
 
 
 class ChunkSum:
@@ -105,9 +110,9 @@ class RowBuffer:
     """
 
     def __init__(
-        self, design: Design, rows: int, *, coded: bool = False, kept: FeatureCache | None = None
+        self, design: Design, rows: int, *, coded: bool = False, cache: FeatureCache | None = None
     ) -> None:
-        self._design, self._coded, self._cache = design, coded, kept
+        self._design, self._coded, self._cache = design, coded, cache
         self._phi_rows, self._psi_rows = design.start_phi(), design.start_psi()
         self.blocks = design.blocks
         self.width, total = self.blocks["phi"], sum(self.blocks.values())
@@ -121,7 +126,7 @@ class RowBuffer:
         rest = self.fill_rest(chunk)
         Phi = self._phi[: chunk.n_rows]
         shift = self.shift[: self.width].astype(Phi.dtype)
-        size = getattr(self._design.phi, "block", BLOCK)
+        size = getattr(self._design.phi, "block", BLOCK_ROWS)
         # Block by block: a block is mapped and shifted while it is in the cache.
         for start in range(0, chunk.n_rows, size):
             block = slice(start, start + size)
@@ -176,13 +181,13 @@ class MomentAccumulator:
         design: Design,
         folds: Folds,
         rows: int,
-        kept: FeatureCache | None = None,
+        cache: FeatureCache | None = None,
         *,
         gram: bool = True,
     ) -> None:
         self._folds, self._codes = folds, design.codes if gram else None
         self._moments = Moments if gram else CrossMoments
-        self._buffer = RowBuffer(design, rows, coded=self._codes is not None, kept=kept)
+        self._buffer = RowBuffer(design, rows, coded=self._codes is not None, cache=cache)
         rest = sum(design.blocks.values()) - self._buffer.width + 1
         self._sums = [
             GramSums(self._buffer.width, rest, design.dtype, gram=gram) for _ in range(folds.count)
@@ -290,7 +295,7 @@ def accumulate(
     folds: Folds = ALL_ROWS,
     rows: int | None = None,
     checkpoint: Checkpoint | None = None,
-    kept: FeatureCache | None = None,
+    cache: FeatureCache | None = None,
 ) -> FoldMoments:
     """Return the moments of each fold of the source's rows, in one pass.
 
@@ -308,11 +313,11 @@ def accumulate(
         Where to write the sums so far every so often, so that a long pass can go on after a crash.
         A file that is there already is where an earlier pass over the same rows stopped. It goes
         once the pass is complete.
-    kept : FeatureCache or None
-        Where to keep the features for passes that follow; not with folds, which sort the rows.
+    cache : FeatureCache or None
+        Of the features, for passes that follow; not with folds, which sort the rows.
     """
     size = rows or design.chunk_rows
-    start = partial(MomentAccumulator, design, folds, size, kept)
+    start = partial(MomentAccumulator, design, folds, size, cache)
     if checkpoint is None:
         return sign(design, source.fold(start, size))
     return _with_checkpoints(source, design, start, size, folds, checkpoint)

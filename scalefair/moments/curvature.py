@@ -10,9 +10,16 @@ import numpy as np
 from scalefair._linalg import mirror_upper
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.features.design import Design, chunk_rows
-from scalefair.moments.accumulate import BLOCK, MISSING, SHIFTED, FeatureCache, GramSums
+from scalefair.moments.accumulate import (
+    BLOCK_ROWS,
+    MISSING,
+    SHIFTED,
+    FeatureCache,
+    GramSums,
+    squeezed,
+)
 
-ROWS = (2**18, 4 * BLOCK)
+BLOCK_NUMBERS, MOST_BLOCK_ROWS = 2**18, 4 * BLOCK_ROWS
 """Numbers of a block of rows that stay in the cache, and the most rows it may have."""
 
 
@@ -134,9 +141,9 @@ class CurvatureAccumulator:
         loss: Any,
         along: Along,
         rows: int,
-        kept: FeatureCache | None = None,
+        cache: FeatureCache | None = None,
     ) -> None:
-        self._frame, self._loss, self._steps, self._cache = frame, loss, along.steps, kept
+        self._frame, self._loss, self._steps, self._cache = frame, loss, along.steps, cache
         width, rest, dtype = frame.width, frame.rest, frame.design.dtype
         # Scores at θ and the way to them, side by side: one product gives both.
         self._way = np.hstack([along.theta, along.theta - along.before])
@@ -145,7 +152,7 @@ class CurvatureAccumulator:
         self._rest = np.empty((rows, rest))
         directions = loss.directions if along.curved else ()
         self._roots = np.empty((len(directions), rows))
-        self._block = int(np.clip(ROWS[0] // width, BLOCK, ROWS[1]))
+        self._block = int(np.clip(BLOCK_NUMBERS // width, BLOCK_ROWS, MOST_BLOCK_ROWS))
         self._values = np.zeros(1 + len(along.steps))
         self._gradient = np.zeros_like(along.theta)
         self._sums = [GramSums(width, rest, dtype) for _ in directions]
@@ -184,8 +191,8 @@ class CurvatureAccumulator:
         width, k = Phi.shape[1], loss.n_scores
         weight = None if chunk.weight is None else np.asarray(chunk.weight[at])
         both = Phi @ self._way[:width] + rest @ self._way[width:]
-        f, way = _columns(both[:, :k], k), _columns(both[:, k:], k)
-        y = _columns(np.asarray(chunk.y[at]), loss.n_targets)
+        f, way = squeezed(both[:, :k]), squeezed(both[:, k:])
+        y = squeezed(np.asarray(chunk.y[at]))
         gradient = loss.gradient(f, y).reshape(-1, k)
         lengths = [0.0, *(1.0 - step for step in self._steps)]
         values = np.stack([loss.value(f - back * way, y) for back in lengths])
@@ -206,10 +213,6 @@ class CurvatureAccumulator:
         return LossSums(self._values, self._gradient, hessian)
 
 
-def _columns(block: Array, count: int) -> Array:
-    return block[:, 0] if count == 1 else block
-
-
 def loss_sums(
     source: Source,
     frame: RowFrame,
@@ -217,14 +220,14 @@ def loss_sums(
     along: Along,
     *,
     rows: int | None = None,
-    kept: FeatureCache | None = None,
+    cache: FeatureCache | None = None,
 ) -> LossSums:
     """Σ wV, its gradient and its second derivative in θ, in one pass; V: :mod:`scalefair.losses`.
 
-    `kept` is where features are cached between passes over rows in memory.
+    `cache` holds features between passes over rows in memory.
     """
     size = rows or chunk_rows(frame.width, frame.design.dtype)
     total: LossSums = source.fold(
-        lambda: CurvatureAccumulator(frame, loss, along, size, kept), size
+        lambda: CurvatureAccumulator(frame, loss, along, size, cache), size
     )
     return total

@@ -17,7 +17,7 @@ import numpy as np
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.features.base import LengthScaleMap, whitened
 from scalefair.features.design import Design, chunk_rows
-from scalefair.moments.accumulate import ChunkSum
+from scalefair.moments.accumulate import ChunkSum, squeezed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,9 +88,7 @@ class Mode:
 
     def derivatives(self, Phi: Rows, chunk: Chunk) -> tuple[Array, Array, Array]:
         """Return −V', W = V'' and q = −½W'·φᵀA⁻¹φ, weighted, shape (rows, k) each."""
-        f, y = Phi @ self.coef, np.asarray(chunk.y)
-        f = f[:, 0] if self.loss.n_scores == 1 else f
-        y = y[:, 0] if self.loss.n_targets == 1 else y
+        f, y = squeezed(Phi @ self.coef), squeezed(np.asarray(chunk.y))
         weight = 1.0 if chunk.weight is None else np.asarray(chunk.weight)[:, None]
         of = (self.loss.gradient, self.loss.curvature, self.loss.skew)
         g, W, slope = (weight * np.reshape(part(f, y), (len(Phi), -1)) for part in of)

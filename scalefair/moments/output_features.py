@@ -20,7 +20,7 @@ from scalefair._typing import Array, Chunk, Rows
 from scalefair.data.sources import ArraySource, DaskSource
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
-from scalefair.moments.accumulate import ChunkSum
+from scalefair.moments.accumulate import ChunkSum, squeezed
 
 Complex = NDArray[np.complex128]
 
@@ -190,7 +190,7 @@ def output_sums(
         slopes = np.stack([rows.x.T @ part.view(np.float64).astype(rows.x.dtype) for part in each])
     if loss is None:
         return OutputSums(summed, means, slopes, 0.0, 0.0)
-    scores, y = _columns(f + point.intercept), _columns(rows.y)
+    scores, y = squeezed(f + point.intercept), squeezed(rows.y)
     value = rows.weight @ loss.value(scores, y)
     slope = rows.weight[:, None] * loss.gradient(scores, y).reshape(f.shape)
     along = rows.x.T @ slope.astype(rows.x.dtype, copy=False)
@@ -201,10 +201,6 @@ def _complex_product(waves: Complex, weighted: Array) -> Complex:
     """Wᵀψ̃ by a product of reals: real and imaginary parts by turns."""
     both = waves.view(np.float64).T @ weighted
     return np.asarray(both[::2] + 1j * both[1::2])
-
-
-def _columns(values: Array) -> Array:
-    return values[:, 0] if values.shape[1] == 1 else values
 
 
 def output_slope(rows: Chunk, kernel: OutputKernel, point: Point, along: Complex) -> Array:

@@ -104,9 +104,6 @@ def digits_left(
     return Diagnostics(float(condition), float(jitter), rank, size, digits)
 
 
-judged = digits_left
-
-
 def rounding_of(dtype: str, n_rows: int) -> float:
     """Relative error of sums over rows: that of one row in float32, averaged over all of them."""
     single = np.dtype(dtype) == np.float32

@@ -50,5 +50,5 @@ class Rows:
         saved = None if checkpoint is None else Checkpoint(Path(checkpoint))
         with self.progress.watched(self.source, size, self.n_rows) as source:
             return accumulate(
-                source, self.design, folds=folds, rows=size, checkpoint=saved, kept=cache
+                source, self.design, folds=folds, rows=size, checkpoint=saved, cache=cache
             )

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
 
-import scalefair
-from scalefair import BatchSource, FairKernelRidge, FairKernelRidgeCV, FairRidge
+from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.datasets import make_biased_income
+from tests.containers import CONTAINERS, columns_of, contained
 
 SENSITIVE = ["sex", "age"]
 MODELS = {
@@ -34,75 +30,25 @@ def table():
     return frame.assign(pay=np.asarray(pay.target))
 
 
-def parts(data):
-    """X, y, s and w of anything that is indexed by names."""
-    return data.drop(columns=["pay", "weight"]), data["pay"], data[SENSITIVE], data["weight"]
+def roles(frame):
+    """The columns of X, y, s and w."""
+    inputs = [name for name in frame if name not in ("pay", "weight")]
+    return {"X": inputs, "y": "pay", "sensitive_features": SENSITIVE, "sample_weight": "weight"}
 
 
-def scan_parts(scan):
-    return scan.drop(["pay", "weight"]), scan["pay"], scan[SENSITIVE], scan["weight"]
+def in_container(kind, frame, folder):
+    return contained(kind, frame, folder, **roles(frame))
 
 
-def as_pandas(frame, folder):
-    return parts(frame)
-
-
-def as_polars(frame, folder):
-    X, y, s, w = parts(frame)
-    return pl.from_pandas(X), pl.from_pandas(y), pl.from_pandas(s), w.to_numpy()
-
-
-def as_pyarrow(frame, folder):
-    X, y, s, w = parts(frame)
-    return pa.Table.from_pandas(X), y.to_numpy(), pa.Table.from_pandas(s), w.to_numpy()
-
-
-def as_parquet(frame, folder):
-    for i, start in enumerate(range(0, len(frame), 190)):
-        part = pa.Table.from_pandas(frame.iloc[start : start + 190], preserve_index=False)
-        pq.write_table(part, folder / f"part-{i}.parquet", row_group_size=77)
-    return scan_parts(scalefair.scan_parquet(folder))
-
-
-def as_csv(frame, folder):
-    frame.to_csv(folder / "pay.csv", index=False)
-    return scan_parts(scalefair.scan_csv(folder / "pay.csv"))
-
-
-def as_dask(frame, folder):
-    dd = pytest.importorskip("dask.dataframe")
-    return parts(dd.from_pandas(frame, npartitions=4))
-
-
-def as_dask_of_unknown_lengths(frame, folder):
-    dd = pytest.importorskip("dask.dataframe")
-    marked = dd.from_pandas(
-        pd.concat([frame.assign(keep=1), frame.head(50).assign(keep=0)], ignore_index=True),
-        npartitions=6,
-    )
-    kept = marked[marked["keep"] == 1].drop(columns="keep")
-    return parts(kept)
-
-
-def as_batches(frame, folder):
-    def batches():
-        for start in range(0, len(frame), 130):
-            X, y, s, w = parts(frame.iloc[start : start + 130])
-            yield {"X": X, "y": y, "sensitive_features": s, "sample_weight": w}
-
-    return BatchSource(batches), None, None, None
-
-
-CONTAINERS = [
-    as_polars, as_pyarrow, as_parquet, as_csv, as_dask, as_dask_of_unknown_lengths, as_batches,
-]  # fmt: skip
+def parts(frame):
+    return columns_of(frame, roles(frame))
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("container", CONTAINERS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("container", CONTAINERS)
 def test_mixed_columns(name, container, table, tmp_path):
-    reference = fit(MODELS[name], *as_pandas(table, None))
-    X, y, s, w = container(table, tmp_path)
+    reference = fit(MODELS[name], *parts(table))
+    X, y, s, w = in_container(container, table, tmp_path)
     model = fit(MODELS[name], X, y, s, w)
     assert model.n_samples_seen_ == np.count_nonzero(table["weight"])
     np.testing.assert_allclose(model.coef_, reference.coef_, rtol=1e-7, atol=1e-10)
@@ -135,8 +81,8 @@ def test_numeric_arrays(chunks):
 
 
 def test_sensitive_columns_of_a_scan(table, tmp_path):
-    X, y, _, _ = as_parquet(table, tmp_path)
-    plain, target, _, _ = as_pandas(table, None)
+    X, y, _, _ = in_container("parquet", table, tmp_path)
+    plain, target, _, _ = parts(table)
     for hide in (False, True):
         model = FairKernelRidge(
             n_components=30, eta=1.0, sensitive_columns=SENSITIVE, hide_sensitive=hide,
@@ -150,8 +96,8 @@ def test_sensitive_columns_of_a_scan(table, tmp_path):
 def test_the_place_of_a_bad_value_is_named(table, tmp_path):
     bad = table.copy()
     bad.loc[600, "pay"] = np.nan
-    X, y, s, _ = as_parquet(bad, tmp_path)
-    with pytest.raises(ValueError, match=r"part-3\.parquet.*'pay'.*row 600"):
+    X, y, s, _ = in_container("parquet", bad, tmp_path)
+    with pytest.raises(ValueError, match=r"part-2\.parquet.*'pay'.*row 600"):
         fit(MODELS["nystroem"], X, y, s, None)
     da = pytest.importorskip("dask.array")
     rows = np.ones((100, 2)) * np.arange(100.0)[:, None]

@@ -1,20 +1,20 @@
 """Labels and rows from dask, files, frames and batches: the same model, whatever brings them."""
 
+from functools import partial
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 
 from scalefair import (
-    BatchSource,
     FairKernelClassifier,
     FairKernelRegressor,
-    scan_csv,
     scan_parquet,
 )
+from tests import containers
+from tests.containers import contained
 from tests.errors import refused
 from tests.models import fit_within
 
@@ -44,42 +44,21 @@ def model(**parameters):
     return FairKernelClassifier(**(settings | parameters))
 
 
+def in_container(kind, X, y, folder=None):
+    return contained(kind, X.assign(label=y), folder, X=list(X), y="label")
+
+
 def as_dask(X, y):
-    return dd.from_pandas(X, npartitions=4), dd.from_pandas(y.to_frame(), npartitions=4)["label"]
+    return in_container("dask", X, y)
 
 
-def unknown_lengths(X, y):
-    dask_X, dask_y = as_dask(X, y)
-    return dask_X[dask_X["age"] > 0], dask_y[dask_y != ""]
+def labels_in_memory(kind):
+    return lambda X, y, folder: (in_container(kind, X, y, folder)[0], y)
 
 
-def files(X, y, folder, kind):
-    whole = X.assign(label=y)
-    for part in range(3):
-        rows = whole.iloc[part * 100 : (part + 1) * 100]
-        if kind == "csv":
-            rows.to_csv(folder / f"{part}.csv", index=False)
-        else:
-            rows.to_parquet(folder / f"{part}.parquet", index=False)
-    scan = (scan_csv if kind == "csv" else scan_parquet)(folder)
-    return scan.drop("label"), scan["label"]
-
-
-def batches(X, y):
-    starts = range(0, N, 70)
-    return BatchSource(lambda: ((X[a : a + 70], y[a : a + 70]) for a in starts)), None
-
-
-CONTAINERS = {
-    "dask": lambda X, y, _: as_dask(X, y),
-    "dask of unknown lengths": lambda X, y, _: unknown_lengths(X, y),
-    "labels in memory": lambda X, y, _: (as_dask(X, y)[0], y),
-    "parquet": lambda X, y, folder: files(X, y, folder, "parquet"),
-    "parquet, labels in memory": lambda X, y, folder: (files(X, y, folder, "parquet")[0], y),
-    "csv": lambda X, y, folder: files(X, y, folder, "csv"),
-    "polars": lambda X, y, _: (pl.from_pandas(X), pl.from_pandas(y)),
-    "arrow": lambda X, y, _: (pa.Table.from_pandas(X), y.to_numpy()),
-    "batches": lambda X, y, _: batches(X, y),
+CONTAINERS = {kind: partial(in_container, kind) for kind in containers.CONTAINERS} | {
+    "labels in memory": labels_in_memory("dask"),
+    "parquet, labels in memory": labels_in_memory("parquet"),
 }
 
 
@@ -168,7 +147,7 @@ def test_counts_from_dask_and_files(tmp_path):
     settings = {"sensitive_columns": ["sex"], "unfairness": 0.01, "n_components": 25}
     expected = FairKernelRegressor(loss="poisson", random_state=0, **settings).fit(X, y)
     reference = expected.predict(X)
-    for given_X, given_y in (as_dask(X, y), files(X, y, tmp_path, "parquet")):
+    for given_X, given_y in (as_dask(X, y), in_container("parquet", X, y, tmp_path)):
         fit = FairKernelRegressor(loss="poisson", random_state=0, **settings)
         fit_within({"chunk_rows": 70}, fit, given_X, given_y)
         np.testing.assert_allclose(np.asarray(fit.predict(given_X)), reference, rtol=1e-7)

@@ -14,16 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import scalefair
 from scalefair import FairGPRegressor
-from tests.data.test_containers import (
-    as_batches,
-    as_dask,
-    as_dask_of_unknown_lengths,
-    as_pandas,
-    as_parquet,
-    as_polars,
-    parts,
-    table,  # noqa: F401 - a fixture
-)
+from tests.data.test_containers import in_container, parts, table  # noqa: F401
 from tests.errors import refused
 from tests.estimators.test_gp import problem
 from tests.models import fit_within
@@ -35,24 +26,24 @@ pytestmark = pytest.mark.filterwarnings("ignore:the search for length scales sto
 MODEL = FairGPRegressor(
     n_components=20, eta=1.0, length_scale="standardized", max_iter=3, tol=1e-2, random_state=0
 )
-CONTAINERS = [as_polars, as_parquet, as_dask, as_dask_of_unknown_lengths, as_batches]
+CONTAINERS = ["polars", "parquet", "dask", "dask of unknown lengths", "batches"]
 
 
 def fit(model, X, y, s, w=None, **options):
     return fit_within(options, clone(model), X, y, sensitive_features=s, sample_weight=w)
 
 
-@pytest.mark.parametrize("container", CONTAINERS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("container", CONTAINERS)
 def test_rows_in_any_container(container, table, tmp_path):  # noqa: F811
-    reference = fit(MODEL, *as_pandas(table, None))
-    X, y, s, w = container(table, tmp_path)
+    reference = fit(MODEL, *parts(table))
+    X, y, s, w = in_container(container, table, tmp_path)
     model = fit(MODEL, X, y, s, w)
     assert model.n_evaluations_ == reference.n_evaluations_ > 2
     np.testing.assert_allclose(model.theta_, reference.theta_, atol=1e-6)
     plain = parts(table)[0]
     expected = reference.predict(plain, return_std=True)
     found = model.predict(X, return_std=True)
-    if container in (as_dask, as_dask_of_unknown_lengths):
+    if container.startswith("dask"):
         import dask.array as da
 
         assert all(isinstance(part, da.Array) for part in found)

@@ -38,7 +38,7 @@ def test_toy(n, m, eta):
 def without_the_rest(model, X, y):
     """Coverage if the variance were that of φᵀβ and the noise alone."""
     Phi = model.phi_.transform(X)
-    std = np.sqrt(model._law.law.variance(Phi) + model.noise_)
+    std = np.sqrt(model._distribution.weights.variance(Phi) + model.noise_)
     return float(np.mean(np.abs(y - model.predict(X)) <= WIDTH * std))
 
 

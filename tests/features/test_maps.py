@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from scalefair._hash import smallest_hash
 from scalefair.features.landmarks import (
-    METHODS,
+    LANDMARK_METHODS,
     _ridge_of_dimension,
     choose_landmarks,
     distinct_rows,
@@ -127,7 +127,7 @@ def test_cutoff_leaves_ordinary_use_without_warning():
 
 
 @pytest.mark.parametrize("n_components", [7, 100])
-@pytest.mark.parametrize("landmarks", METHODS)
+@pytest.mark.parametrize("landmarks", LANDMARK_METHODS)
 def test_landmarks_do_not_depend_on_order_copies_or_absent_rows(landmarks, n_components):
     nystroem = Nystroem(
         length_scale="median", n_components=n_components, landmarks=landmarks, random_state=3
@@ -156,7 +156,7 @@ def test_uniform_landmarks_are_the_rows_of_smallest_hash():
 
 def test_sample_size_limits_the_candidates():
     nystroem = Nystroem(n_components=5, sample_size=5, random_state=0)
-    for landmarks in METHODS:
+    for landmarks in LANDMARK_METHODS:
         nystroem.set_params(landmarks=landmarks).fit(ROWS)
         few = np.unique(ROWS, axis=0)[smallest_hash(2, 0, 60, 5)]
         assert_array_equal(nystroem.landmarks_, few)

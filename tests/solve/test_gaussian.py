@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import DotProduct
 
 from scalefair.maps import Identity
 from scalefair.moments import Moments
-from scalefair.solve.gp.distribution import FeatureLaw, draw
+from scalefair.solve.gp.distribution import FeatureDistribution, draw
 from scalefair.solve.gp.profile import profile_noise
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from scalefair.solve.ridge.direct import solve_primal
@@ -75,10 +75,10 @@ def test_equals_the_dense_reference(penalty, eta):
     found = {**setting(penalty, eta), "amplitude": AMPLITUDE}
     moments = moments_of(Phi, Psi, y)
     np.testing.assert_allclose(point_of(moments, **found).log_evidence, gp.log_evidence, rtol=1e-8)
-    law = point_of(moments, **found).posterior()
-    close(law.mean(new) - y.mean(axis=0), gp.mean(K_new), 1e-8)
-    close(law.covariance(new), gp.covariance(K_new, AMPLITUDE**2 * new @ new.T), 1e-8)
-    close(law.variance(new), np.diag(law.covariance(new)), 1e-12)
+    fit = point_of(moments, **found).posterior()
+    close(fit.mean(new) - y.mean(axis=0), gp.mean(K_new), 1e-8)
+    close(fit.covariance(new), gp.covariance(K_new, AMPLITUDE**2 * new @ new.T), 1e-8)
+    close(fit.variance(new), np.diag(fit.covariance(new)), 1e-12)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -118,9 +118,9 @@ def test_without_penalty_it_is_scikit_learns(outputs):
     np.testing.assert_allclose(
         point_of(moments, noise=NOISE).log_evidence, gp.log_marginal_likelihood_value_, rtol=1e-8
     )
-    law = point_of(moments, noise=NOISE).posterior()
-    close(law.mean(new).reshape(mean.shape) - offset, mean, 1e-8)
-    close(law.covariance(new), covariance, 1e-8)
+    fit = point_of(moments, noise=NOISE).posterior()
+    close(fit.mean(new).reshape(mean.shape) - offset, mean, 1e-8)
+    close(fit.covariance(new), covariance, 1e-8)
 
 
 @pytest.mark.parametrize("eta", [0.0, 3.0, 1e8, np.inf])
@@ -134,10 +134,10 @@ def test_mean_is_the_ridge_without_intercept(penalty, eta):
     coef = solve_primal(system, alpha, eta)[0]
     for amplitude in (1.0, 5.0):
         noise = len(y) * alpha * amplitude**2
-        law = point_of(
+        fit = point_of(
             moments_of(Phi, Psi, y), noise=noise, amplitude=amplitude, eta=eta, penalty=penalty
         ).posterior()
-        close(law.coef, coef, 1e-10)
+        close(fit.coef, coef, 1e-10)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -153,9 +153,9 @@ def test_weight_two_is_the_row_twice(penalty, eta):
         point_of(repeated, **found).log_evidence,
         rtol=1e-12,
     )
-    law, other = point_of(weighted, **found).posterior(), point_of(repeated, **found).posterior()
-    close(law.mean(Phi), other.mean(Phi), 1e-11)
-    close(law.covariance(Phi), other.covariance(Phi), 1e-11)
+    fit, other = point_of(weighted, **found).posterior(), point_of(repeated, **found).posterior()
+    close(fit.mean(Phi), other.mean(Phi), 1e-11)
+    close(fit.covariance(Phi), other.covariance(Phi), 1e-11)
 
 
 def test_outputs_add_up_and_share_the_covariance():
@@ -172,13 +172,13 @@ def test_large_eta_loses_no_digits(penalty):
     Phi, Psi, y = features(n=30, m=5, q=2)
     moments = moments_of(Phi, Psi, y)
     limit = point_of(moments, **setting(penalty, np.inf)).log_evidence
-    law = point_of(moments, **setting(penalty, np.inf)).posterior()
+    fit = point_of(moments, **setting(penalty, np.inf)).posterior()
     gaps = []
     for eta in (1e6, 1e8, 1e10, 1e14):
         gaps.append(point_of(moments, **setting(penalty, eta)).log_evidence - limit)
         far = point_of(moments, **setting(penalty, eta)).posterior()
-        close(far.coef, law.coef, 1e4 / eta + 1e-12)
-        close(far.covariance(Phi), law.covariance(Phi), 1e4 / eta + 1e-12)
+        close(far.coef, fit.coef, 1e4 / eta + 1e-12)
+        close(far.covariance(Phi), fit.covariance(Phi), 1e4 / eta + 1e-12)
     # The gap to the limit falls as 1/η until it is rounding error of the evidence.
     np.testing.assert_allclose(gaps[1] * 1e8, gaps[0] * 1e6, rtol=1e-3)
     assert np.abs(gaps[2:]).max() <= 2 * abs(gaps[1]) / 100 + 1e-12 * abs(limit)
@@ -199,13 +199,13 @@ def test_infinite_eta_lives_on_the_null_space(penalty, wide):
     spread = scaled @ scaled.T + NOISE * np.eye(len(y))
     density = multivariate_normal.logpdf(centred, np.zeros(len(y)), spread)
     np.testing.assert_allclose(point_of(moments, **found).log_evidence, density, rtol=1e-10)
-    law = point_of(moments, **found).posterior()
+    fit = point_of(moments, **found).posterior()
     inverse = np.linalg.inv(scaled.T @ scaled + NOISE * np.eye(N.shape[1]))
     expected = AMPLITUDE * N @ inverse @ scaled.T @ centred
-    np.testing.assert_allclose(law.coef[:, 0], expected, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(fit.coef[:, 0], expected, rtol=0, atol=1e-11)
     covariance = NOISE * scaled @ inverse @ scaled.T
-    np.testing.assert_allclose(law.covariance(Phi), covariance, rtol=0, atol=1e-11)
-    assert np.abs(naive.covariance(Psi, Phi @ law.coef)).max() < 1e-10
+    np.testing.assert_allclose(fit.covariance(Phi), covariance, rtol=0, atol=1e-11)
+    assert np.abs(naive.covariance(Psi, Phi @ fit.coef)).max() < 1e-10
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0, 1e8, np.inf])
@@ -225,17 +225,16 @@ def test_covariances_are_positive_and_shrink(eta, noise):
     assert point.posterior().variance(new).min() >= 0
 
 
-def test_samples_have_the_law():
+def test_samples_have_the_distribution():
     Phi, Psi, y = features(outputs=2)
-    law = point_of(moments_of(Phi, Psi, y), **setting()).posterior()
+    fit = point_of(moments_of(Phi, Psi, y), **setting()).posterior()
     new = features(seed=9, n=3)[0]
-    draws = draw(
-        FeatureLaw(Identity().fit(Phi), law, 0.0, 0.0), new, 200_000, 0, include_noise=False
-    )
+    of_f = FeatureDistribution(Identity().fit(Phi), fit, 0.0, 0.0)
+    draws = draw(of_f, new, 200_000, 0, include_noise=False)
     assert draws.shape == (3, 2, 200_000)
-    close(draws.mean(axis=2), law.mean(new), 0.005)
+    close(draws.mean(axis=2), fit.mean(new), 0.005)
     for output in (0, 1):
-        close(np.cov(draws[:, output]), law.covariance(new), 0.02)
+        close(np.cov(draws[:, output]), fit.covariance(new), 0.02)
 
 
 def test_without_a_psi_block_there_is_no_penalty():
@@ -245,9 +244,9 @@ def test_without_a_psi_block_there_is_no_penalty():
     np.testing.assert_allclose(
         point_of(bare, noise=NOISE, eta=5.0).log_evidence, expected, rtol=1e-13
     )
-    law = point_of(bare, noise=NOISE, eta=5.0).posterior()
+    fit = point_of(bare, noise=NOISE, eta=5.0).posterior()
     close(
-        law.factor @ law.factor.T,
+        fit.factor @ fit.factor.T,
         point_of(moments, noise=NOISE).posterior().covariance(np.eye(7)),
         1e-12,
     )

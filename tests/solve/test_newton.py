@@ -230,7 +230,7 @@ def test_features_that_the_moments_took_are_not_made_again(monkeypatch):
     p = problem(Logistic(), phi=Nystroem(n_components=20, random_state=0), weight=False, rows=50)
     expected = newton(p, Goal(1e-3, 1.0))
     kept = FeatureCache.within(2**20, p.source, p.design)
-    (moments,) = accumulate(p.source, p.design, rows=37, kept=kept)
+    (moments,) = accumulate(p.source, p.design, rows=37, cache=kept)
     np.testing.assert_allclose(moments.scatter, p.system.moments.scatter, atol=1e-10)
 
     def never(x, out):

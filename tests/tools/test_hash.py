@@ -53,7 +53,7 @@ def test_smallest_hash_merges_over_chunks(monkeypatch):
     whole = smallest_hash(5, 0, 1000, 7)
     pieces = np.concatenate([smallest_hash(5, start, 250, 7) for start in range(0, 1000, 250)])
     assert_array_equal(np.sort(pieces[np.argsort(row_hash(5, pieces))[:7]]), whole)
-    monkeypatch.setattr(_hash, "_BLOCK", 33)
+    monkeypatch.setattr(_hash, "_ROWS_AT_ONCE", 33)
     assert_array_equal(smallest_hash(5, 0, 1000, 7), whole)
 
 

@@ -133,7 +133,9 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
     scales = np.log(kernel.theta)
     gram = process.gram / amplitude**2
     fit = GPFit(
-        distribution=ExactLaw(rows, kernel, noise, amplitude, spec.eta, spec.eps, spec.penalty),
+        distribution=ExactDistribution(
+            rows, kernel, noise, amplitude, spec.eta, spec.eps, spec.penalty
+        ),
         psi=rows.psi, kernel=scaled(kernel, amplitude),
         theta=np.append(scales, np.log([amplitude, noise])), amplitude=amplitude, eta=spec.eta,
         log_evidence=process.log_evidence,
@@ -146,7 +148,7 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
 
 
 @dataclass(frozen=True, eq=False)
-class ExactLaw:
+class ExactDistribution:
     """The distribution of f; the n×n process is made again from the rows where it is needed.
 
     - `rows`: The training rows.
@@ -165,7 +167,7 @@ class ExactLaw:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "process"}
 
-    def before_data(self) -> ExactLaw:
+    def before_data(self) -> ExactDistribution:
         """Return the prior."""
         return replace(self, prior=True)
 

@@ -37,7 +37,7 @@ from scalefair.losses import Logistic, OneVsRest
 from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
 from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPClassifierFit, Search
-from scalefair.solve.gp.distribution import LatentLaw, missing_variance
+from scalefair.solve.gp.distribution import LatentDistribution, missing_variance
 from scalefair.solve.gp.evidence import (
     hyper_of,
     kernel_of,
@@ -345,7 +345,9 @@ def fit_classes(evidence: LaplaceEvidence) -> GPClassifierFit:
     ]
     diagnostics = (of_eigenvalues(at.system.values, at.ratio) for at in point.slices)
     return GPClassifierFit(
-        distribution=LatentLaw(phi, point.coef, point.factors, missing_variance(phi, amplitude)),
+        distribution=LatentDistribution(
+            phi, point.coef, point.factors, missing_variance(phi, amplitude)
+        ),
         psi=design.psi, kernel=scaled(kernel_of(phi), amplitude),
         theta=np.append(scales, np.log(amplitude)), amplitude=amplitude, eta=point.eta,
         log_evidence=point.log_evidence, share=point.problem.share(point.coef),

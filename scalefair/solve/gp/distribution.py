@@ -64,48 +64,48 @@ class Distribution(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureLaw:
+class FeatureDistribution:
     """f(x) = ȳ + φ(x)ᵀβ, and what the features miss of the kernel.
 
-    - `law`: Of β.
+    - `weights`: The distribution of β.
     - `missing`: a² for a Nyström map, whose residual k(x, x) − |φ(x)|² it multiplies; 0 for the
       others.
     - `contained`: c, up to which the noise contains the residual.
     """
 
     phi: FeatureMap
-    law: GaussianFunction
+    weights: GaussianFunction
     missing: float
     contained: float
 
-    def with_weights(self, weights: GaussianFunction) -> FeatureLaw:
+    def with_weights(self, weights: GaussianFunction) -> FeatureDistribution:
         """Return the same with another distribution of β."""
-        return replace(self, law=weights)
+        return replace(self, weights=weights)
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""
-        return np.asarray(self.law.offset + self.phi.raw(_wide(x)) @ self._raw_coef)
+        return np.asarray(self.weights.offset + self.phi.raw(_wide(x)) @ self._raw_coef)
 
     @cached_property
     def _raw_coef(self) -> Array:
         """Coefficients of the raw rows, which saves the linear part."""
-        linear, coef = self.phi.linear_, self.law.coef
+        linear, coef = self.phi.linear_, self.weights.coef
         return coef if linear is None else linear @ coef
 
     def variances(self, x: Array) -> tuple[Array, Array]:
         """Return var f and what the noise adds to it, both of shape (k,)."""
         x = _wide(x)
         Phi = whitened(self.phi, x)
-        missed, noise = self._missed(x, Phi), self.law.noise
+        missed, noise = self._missed(x, Phi), self.weights.noise
         inside = self._share * np.minimum(missed, self.contained)
         excess = np.maximum(missed - self.contained, 0.0)
-        return self.law.variance(Phi) + inside + excess, noise - inside
+        return self.weights.variance(Phi) + inside + excess, noise - inside
 
     def covariance(self, x: Array) -> Array:
         """Return cov f, shape (k, k)."""
         x = _wide(x)
         Phi = whitened(self.phi, x)
-        covariance = self.law.covariance(Phi)
+        covariance = self.weights.covariance(Phi)
         if self.missing:
             kernel: Any = self.phi.kernel_  # type: ignore[attr-defined]
             missed = self._missed(x, Phi)
@@ -120,14 +120,14 @@ class FeatureLaw:
     @property
     def _share(self) -> float:
         """κ."""
-        return min(1.0, self.law.noise / self.contained) if self.contained else 1.0
+        return min(1.0, self.weights.noise / self.contained) if self.contained else 1.0
 
     def _missed(self, x: Array, Phi: Rows) -> Array:
         return self.missing * residual(self.phi, x, Phi) if self.missing else np.zeros(len(x))
 
 
 @dataclass(frozen=True, eq=False)
-class LatentLaw:
+class LatentDistribution:
     """f(x) = φ(x)ᵀβ, β ~ N(coef, FFᵀ) for each score, and what the features miss of the kernel.
 
     A Nyström map sees |φ(x)|² of the kernel's k(x, x). The rest of f is independent of β, has mean

@@ -26,13 +26,13 @@ from scalefair.moments import Moments, accumulate
 from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
 from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPFit
-from scalefair.solve.gp.distribution import FeatureLaw, missing_variance, residual
+from scalefair.solve.gp.distribution import FeatureDistribution, missing_variance, residual
 from scalefair.solve.gp.profile import (
     Profile,
     largest_eta,
-    limited,
     limiting_eta,
     profile_noise,
+    profile_within,
     share_of,
 )
 from scalefair.solve.gp.search import Box, scale_sentences, search
@@ -236,7 +236,7 @@ class MomentEvidence:
         spec = self.spec
         if spec.unfairness is None:
             return self.profile(system, spec.eta), spec.eta
-        return limited(
+        return profile_within(
             lambda eta: self.profile(system, eta), spec.eps, spec.penalty, spec.unfairness
         )
 
@@ -255,7 +255,7 @@ def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     system, amplitude = point.slice.system, point.amplitude
     missing = missing_variance(phi, amplitude)
     contained = missing * _usual_residual(phi, sample) if missing and spec.noise is None else 0.0
-    distribution = FeatureLaw(phi, point.posterior(), missing, contained)
+    distribution = FeatureDistribution(phi, point.posterior(), missing, contained)
     scales = hyper_of(phi)
     fit = GPFit(
         distribution=distribution, psi=design.psi, kernel=scaled(kernel_of(phi), amplitude),
@@ -263,7 +263,7 @@ def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
         log_evidence=point.log_evidence, share=share_of(point), n_rows=system.moments.n_rows,
         diagnostics=of_eigenvalues(system.values, point.slice.ratio), search=result,
         at_bounds=profile.at_bounds, phi=phi, moments=system.moments, noise=point.noise,
-        coef=distribution.law.coef, evidence=replace(evidence, progress=Progress()),
+        coef=distribution.weights.coef, evidence=replace(evidence, progress=Progress()),
     )  # fmt: skip
     return checked(fit, scale_sentences(result, evidence.bounds, len(scales), spec.inputs))
 

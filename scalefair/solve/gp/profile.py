@@ -236,7 +236,7 @@ def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairne
     return eta
 
 
-def limited(
+def profile_within(
     profile: Callable[[float], Profile], eps: float | None, penalty: str, unfairness: float
 ) -> tuple[Profile, float]:
     """Return noise and amplitude at their best for the η that meets the limit at them.

@@ -203,7 +203,9 @@ class Problem:
         way to θ by the change of the gradients (BFGS).
         """
         along = Along(self._raw(theta), self._raw(before.theta), steps, not light)
-        sums = loss_sums(self.source, self.frame, self.loss, along, rows=self.rows, kept=self.cache)
+        sums = loss_sums(
+            self.source, self.frame, self.loss, along, rows=self.rows, cache=self.cache
+        )
         sums = sums.transform(self.linear, self.frame.width)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient / n

@@ -102,7 +102,7 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
             solve_primal(system, spec.alpha, eta / weight_unit)[0] if start is None else start.coef
         )
         weighed, zero = replace(objective, eta=eta), np.zeros(coef.shape[1])
-        return solve_output(weighed, coef, zero, unit=unit, tell=progress)
+        return solve_output(weighed, coef, zero, unit=unit, progress=progress)
 
     with rows.progress.steps("iterations") as progress:
         eta, result = _weighted_or_limited(fit, spec, weight_unit)
@@ -141,7 +141,7 @@ def fit_loss_with_output(
             coef, intercept = start.coef, start.intercept
         weighed, hessian = replace(objective, eta=eta), linear.local.hessian
         unit = problem.unit(linear.local)
-        return solve_output(weighed, coef, intercept, unit=unit, hessian=hessian, tell=progress)
+        return solve_output(weighed, coef, intercept, unit=unit, hessian=hessian, progress=progress)
 
     eta, result = _weighted_or_limited(fit, spec, weight_unit)
     return LossFit(

@@ -273,7 +273,7 @@ def solve_output(
     hessian: Array | None = None,
     tol: float = TOL,
     max_iter: int = MAX_ITER,
-    tell: Callable[[], Any] = lambda: None,
+    progress: Callable[[], Any] = lambda: None,
 ) -> OutputFit:
     """Minimise J by L-BFGS from (coef, intercept); warn where it has not converged.
 
@@ -286,7 +286,7 @@ def solve_output(
     n_iter, largest, goes_on = 0, np.nan, True
     while goes_on and n_iter < max_iter:
         at = Coordinates.at(objective, coef, hessian, unit)
-        result = _descend(objective, at, coef, intercept, unit=unit, tol=tol, tell=tell,
+        result = _descend(objective, at, coef, intercept, unit=unit, tol=tol, progress=progress,
                          steps=min(ROUND, max_iter - n_iter))  # fmt: skip
         coef, intercept = at.point(result.x, intercept)
         n_iter, largest = n_iter + int(result.nit), float(np.abs(result.jac).max())
@@ -306,7 +306,7 @@ def solve_output(
 
 def _descend(
     objective: OutputObjective, at: Coordinates, coef: Array, intercept: Array, *, unit: float,
-    tol: float, tell: Callable[[], Any], steps: int,
+    tol: float, progress: Callable[[], Any], steps: int,
 ) -> Any:  # fmt: skip
     """Take so many steps of L-BFGS."""
 
@@ -319,5 +319,5 @@ def _descend(
     }  # fmt: skip
     return minimize(  # type: ignore[call-overload]
         value, at.start(coef, intercept), jac=True, method="L-BFGS-B", options=options,
-        callback=lambda _: tell() and None,
+        callback=lambda _: progress() and None,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from scalefair.moments.products import CrossMoments, stream_moments
-from scalefair.solve.diagnostics import judged, rounding_of
+from scalefair.solve.diagnostics import digits_left, rounding_of
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.ridge.direct import limited, ridge_fit
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
@@ -46,5 +46,5 @@ def fit_wide(
     # Nobody has seen the least eigenvalue, which is at least α.
     condition = 1.0 + result.largest / spec.alpha
     rounding = rounding_of(spec.dtype, moments.n_rows)
-    diagnostics = judged(condition, None, len(system.scale), rounding)
+    diagnostics = digits_left(condition, None, len(system.scale), rounding)
     return moments, ridge_fit(system, coef, eta, diagnostics, n_iter=result.n_iter)
