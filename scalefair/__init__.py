@@ -88,7 +88,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"scalefair.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'scalefair' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "scalefair.estimators")), name)
+    value = getattr(import_module(_HOMES.get(name, "scalefair.estimators")), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

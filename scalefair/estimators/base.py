@@ -32,10 +32,8 @@ from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_
 from scalefair.features.training import MapSpec, Training, for_rows, survey_training
 from scalefair.moments import Moments
 from scalefair.penalties import CUTOFF, partial_covariance
-from scalefair.solve.output.fit import check_output_kernel
 from scalefair.solve.ridge.system import System
-from scalefair.solve.rows import Rows
-from scalefair.solve.spec import Spec
+from scalefair.solve.spec import Rows, Spec
 
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
 """How attributes begin that scikit-learn sets on estimators for itself."""
@@ -45,6 +43,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     """The flow of every fair estimator."""
 
     base_estimator: Any = None
+    feature_map: Any = "linear"
     output_kernel: Any = None
     _design: Design
     _one_target: bool
@@ -115,7 +114,8 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         self._validate_params()
         if self.base_estimator is not None:
             CrossFit.of(self.base_estimator)
-        if self.penalty in ("nocco", "nocco_output") and self._map_spec().is_exact:
+        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        if exact and self.penalty in ("nocco", "nocco_output"):
             raise ValueError(
                 f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
                 "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
@@ -125,24 +125,25 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         """Check the ridge and the weight or limit."""
         check_alpha(self.alpha)
         check_weight_or_limit(self.eta, self.unfairness)
-        check_output_kernel(self.output_kernel, self.penalty, self.eta)
-
-    def _map_spec(self) -> MapSpec:
-        return MapSpec.of(self.get_params(deep=False))
+        if self.output_kernel is not None:
+            check_output_kernel(self.output_kernel, self.penalty, self.eta)
 
     def _is_ordinary(self) -> bool:
         return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
 
     def _sees_sensitive(self) -> bool:
         """Return True if ψ(s) is part of Φ: where the model may see s as columns of X."""
-        return self._map_spec().sees_sensitive
+        return self.sensitive_columns is not None and not self.hide_sensitive
 
     def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
         base = self.base_estimator
         rows = open_fit_rows(checked, given, keeps_frames=base is not None)
         training = survey_training(
-            rows, self._map_spec(), ordinary=self._is_ordinary(), single=dtype == "float32"
+            rows,
+            MapSpec.of(self.get_params(deep=False)),
+            ordinary=self._is_ordinary(),
+            single=dtype == "float32",
         )
         if base is None:
             return training
@@ -168,20 +169,16 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         source = open_more_rows(self, given, design, n_targets=count)
         return self._rows(source, design, source.n_rows)
 
-    def _ridges(self) -> dict[str, float]:
-        """α as "phi", and the relative ridge of the blocks that join φ."""
-        return check_alpha(self.alpha)
-
     def _least_alpha(self) -> float:
-        return self._ridges()["phi"]
+        return check_alpha(self.alpha)["phi"]
 
     def _spec(self, dtype: Any) -> Spec:
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        alpha = self._ridges()["phi"]
+        alpha = check_alpha(self.alpha)["phi"]
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
 
     def _system(self, design: Design, moments: Moments) -> System:
-        ridge = feature_ridges(design.features, moments, self._ridges())
+        ridge = feature_ridges(design.features, moments, check_alpha(self.alpha))
         return System.build(
             moments, penalty=self.penalty, eps=self.eps, fit_intercept=self.fit_intercept,
             features=design.features, ridge=ridge,
@@ -209,6 +206,25 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.input_tags.sparse = False
         return tags
+
+
+def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
+    """Raise ValueError if something is asked for beside a kernel on f that it cannot do."""
+    if not isinstance(kernel, str) and np.ndim(kernel.length_scale):
+        raise ValueError(
+            f"output_kernel={kernel!r}: give RBF(length_scale) with one length scale, in units of "
+            "the standard deviation of the predictions"
+        )
+    if penalty not in ("normalized", "nocco_output"):
+        raise ValueError(
+            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use 'normalized' or "
+            "'nocco_output'"
+        )
+    if eta is not None and np.isinf(eta):
+        raise ValueError(
+            f"eta={eta!r} with output_kernel={kernel!r} has no limit that can be computed; use a "
+            "large eta such as 1e4, or unfairness="
+        )
 
 
 def names_of_columns(checked: Any) -> dict[str, Any]:
@@ -279,7 +295,7 @@ class Callbacks(Progress):
                 yield source.watched(lambda _done, _all: step())
         else:
             # The last chunk of every file may be a short one.
-            files = len(source.x.files.found.paths) if isinstance(source, FileSource) else 1
+            files = len(source.x.files.listing.paths) if isinstance(source, FileSource) else 1
             most = None if n_rows is None else ceil(n_rows / rows) + files - 1
             with self.steps("chunks", most) as step:
                 yield source.then(_Counted(step))

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from scalefair._config import Config
 from scalefair._typing import Array, Chunk
+from scalefair.errors import check_alpha
 from scalefair.estimators.base import feature_ridges
 from scalefair.estimators.parameters import described
 from scalefair.estimators.ridge import RidgeBase, learnt
@@ -21,7 +22,7 @@ from scalefair.moments import Moments
 from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
-from scalefair.solve.ridge.wide import fit_wide, is_iterative
+from scalefair.solve.ridge.wide import WIDE, fit_wide
 
 
 def _sums_over_rows(estimator: FairKernelRidge) -> bool:
@@ -135,7 +136,8 @@ class FairKernelRidge(RidgeBase):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         weighted = self.unfairness is None and self.output_kernel is None
-        if self.base_estimator is not None and weighted and self._map_spec().is_exact:
+        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        if self.base_estimator is not None and weighted and exact:
             raise ValueError(
                 "base_estimator joins explicit features, which feature_map='exact' with a weight "
                 "eta does not have; use feature_map='nystroem', or a limit unfairness="
@@ -152,7 +154,8 @@ class FairKernelRidge(RidgeBase):
     def _solve_rows(
         self, training: Training, design: Design, config: Config
     ) -> tuple[Moments, RidgeFit]:
-        if not is_iterative(config.solver, design.phi.n_raw_):
+        wide = config.solver == "auto" and design.phi.n_raw_ >= WIDE
+        if config.solver != "iterative" and not wide:
             return super()._solve_rows(training, design, config)
         if self.output_kernel is not None:
             raise ValueError(
@@ -160,7 +163,7 @@ class FairKernelRidge(RidgeBase):
                 "solver='iterative' does without; use solver='direct' or fewer n_components"
             )
         rows = self._rows(training.source, design, None)
-        ridge = partial(feature_ridges, design.features, relative=self._ridges())
+        ridge = partial(feature_ridges, design.features, relative=check_alpha(self.alpha))
         return fit_wide(
             rows, self._spec(design.dtype), ridge, fit_intercept=self.fit_intercept,
             seed=training.seed,
@@ -168,7 +171,7 @@ class FairKernelRidge(RidgeBase):
 
     def _learn_dual(self, training: Training) -> dict[str, Any]:
         """Return the attributes of the exact mode, which has no explicit features."""
-        seen = 1.0 / self._ridges()["psi"] if self._sees_sensitive() else 0.0
+        seen = 1.0 / check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
         rows, spec = exact_rows(training, seen), self._spec("float64")
         fit = rows.solve(
             spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty,

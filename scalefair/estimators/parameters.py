@@ -42,7 +42,7 @@ VALID: dict[str, Any] = {
     "learn_landmarks": ["boolean"],
     "class_weight": [None, StrOptions({"balanced"}), dict],
     "n_jobs": [None, COUNT],
-    "random_state": ["random_state"],
+    "random_state": [None, Interval(Integral, 0, None, closed="left"), np.random.RandomState],
     "ridge_ratios": ["array-like"],
     "tol": [NOT_NEGATIVE],
     "max_iter": [COUNT],

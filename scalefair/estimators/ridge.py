@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import Config, current_config
 from scalefair._typing import Array, Chunk
-from scalefair.errors import FINITE, MISSING_SENSITIVE, check_closed_form, check_grid
+from scalefair.errors import FINITE, MISSING_SENSITIVE, check_alpha, check_closed_form, check_grid
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath, default_etas
@@ -75,7 +75,7 @@ class RidgeBase(Regression):
     def _solve_rows(
         self, training: Training, design: Design, config: Config
     ) -> tuple[Moments, RidgeFit]:
-        rows = self._rows(training.source, design, training.n_rows)
+        rows = self._rows(training.source, design, training.survey.n_rows)
         (moments,) = rows.moments(checkpoint=config.checkpoint)
         if self.output_kernel is None or design.psi is None:
             return moments, self._solve(design, moments)
@@ -169,7 +169,7 @@ class RidgeBase(Regression):
                 f"a path has no form with output_kernel={self.output_kernel!r}, which needs all "
                 "rows again; fit one model for each eta, or use output_kernel=None"
             )
-        alphas = [self._ridges()["phi"]] if alphas is None else alphas
+        alphas = [check_alpha(self.alpha)["phi"]] if alphas is None else alphas
         alphas = check_grid("alphas", alphas, high=FINITE)
         if etas is None:
             system = self._system(self._design, self.moments_)
@@ -190,7 +190,7 @@ class RidgeBase(Regression):
     def _at(self, alpha: Any, *, eta: float | None = None, unfairness: float | None = None) -> Self:
         """Return a copy at another point, solved from the same moments."""
         if isinstance(self.alpha, dict) and not isinstance(alpha, dict):
-            relative = self._ridges() | {"phi": 1.0}
+            relative = check_alpha(self.alpha) | {"phi": 1.0}
             alpha = {name: ratio * alpha for name, ratio in relative.items()}
         other: Self = copy(self).set_params(unfairness=unfairness, alpha=alpha, eta=eta)
         other._check_parameters()

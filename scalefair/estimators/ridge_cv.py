@@ -187,7 +187,7 @@ class FairKernelRidgeCV(Regression):
         config = current_config()
         training = self._train(checked, given, config.dtype)
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
-        rows = self._rows(training.source, design, training.n_rows)
+        rows = self._rows(training.source, design, training.survey.n_rows)
         folds, some_always_train = self._folds(training)
         parts = rows.moments(folds, checkpoint=config.checkpoint)
         tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
@@ -214,7 +214,7 @@ class FairKernelRidgeCV(Regression):
         }  # fmt: skip
 
     def _folds(self, training: Training) -> tuple[Folds, bool]:
-        source, X, y = training.given, range(training.n_rows), range(training.n_rows)
+        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
         if isinstance(source, ArraySource):
             X, y = source.x, source.y
         # Not the seed of the sample: landmarks must not gather in one fold.

@@ -132,7 +132,7 @@ def cross_fit(  # noqa: PLR0917
         check_varies(model, [base.join(training.split_sample).h])
         return _joined(training, base, base.attach(split), 0)
     if folds is None:
-        rows = range(training.n_rows)
+        rows = range(training.survey.n_rows)
         folds, _ = make_folds(min(FOLDS, len(rows)), None, rows, training.seed + 1)
     count, model = folds.count + 1, _seeded(model, training.seed)
     if how.fit_on == "collection":

@@ -15,9 +15,9 @@ from sklearn.utils.validation import (
 )
 
 from scalefair._typing import Array, Chunk
-from scalefair.data import SURVEY_ROWS, frames, in_memory_parts, is_stream, open_rows
+from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.prepare import Preparation
-from scalefair.data.sources import ArraySource, BatchSource, ChunkSource, Scan, in_memory, is_dask
+from scalefair.data.sources import ArraySource, BatchSource, ChunkSource, Scan, is_dask
 from scalefair.features.design import Design
 
 
@@ -73,8 +73,19 @@ def open_fit_rows(
             f"sensitive_features={given.s!r} is a {type(given.s).__name__}; give an array, Series "
             "or frame with one row for each row of X, or name columns of X in sensitive_columns"
         )
-    if is_stream(given.x):
-        return _open_stream(estimator, given, reset=before is None)
+    opened = _open_stream if is_stream(given.x) else _open_memory
+    source, first, is_table, one_target = opened(estimator, given, keeps_frames, before)
+    names = vars(estimator).get("feature_names_in_")
+    return FitRows(
+        source, first.x, None if names is None else list(names), estimator.n_features_in_,
+        is_table, one_target, first.s is not None, first.c is not None,
+    )  # fmt: skip
+
+
+def _open_memory(
+    estimator: Any, given: Chunk, keeps_frames: bool, before: Design | None
+) -> tuple[ChunkSource, Chunk, bool, bool]:
+    """Return the source, the rows as given, and whether x is a table and y has one dimension."""
     _refuse_lazy(given.x)
     if before is None:
         is_table = is_into_dataframe(given.x) and (
@@ -83,36 +94,34 @@ def open_fit_rows(
     else:
         is_table = _keeps_container(before, given.x)
     X, y = _validated(estimator, given.x, _read(given.y), table=is_table, reset=before is None)
-    weight = _weights(_read(given.weight), X)
+    weight = given.weight
+    if weight is not None:
+        like = np.empty((frames.n_rows(X), 1))
+        weight = _check_sample_weight(
+            _read(weight), like, dtype=np.float64, ensure_non_negative=True,
+            allow_all_zero_weights=True,
+        )  # fmt: skip
     source = open_rows(X, given.s, y, weight, given.c, n_threads=estimator.n_jobs).source
-    return _fit_rows(estimator, source, given, is_table=is_table, one_target=y.ndim == 1)
+    return source, given, is_table, y.ndim == 1
 
 
-def _fit_rows(
-    estimator: Any, source: ChunkSource, first: Chunk, *, is_table: bool, one_target: bool
-) -> FitRows:
-    names = getattr(estimator, "feature_names_in_", None)
-    return FitRows(
-        source, first.x, None if names is None else list(names), estimator.n_features_in_,
-        is_table, one_target, first.s is not None, first.c is not None,
-    )  # fmt: skip
-
-
-def _open_stream(estimator: Any, given: Chunk, *, reset: bool) -> FitRows:
+def _open_stream(
+    estimator: Any, given: Chunk, _: bool, before: Design | None
+) -> tuple[ChunkSource, Chunk, bool, bool]:
+    """Return the same of rows that are not in memory; of batches the first is looked at."""
     parts = (given.s, given.y, given.weight, given.c)
     if isinstance(given.x, Scan):
-        parts = tuple(map(in_memory, parts))
+        parts = tuple(in_memory(part, scans=False) for part in parts)
     source = open_rows(given.x, *parts, n_threads=estimator.n_jobs).source
     first = _first_batch(given)
     if first.y is None:
         raise ValueError("y is None; give the targets, one for each row of X")
-    _check_columns(estimator, first.x, reset=reset)
+    _check_columns(estimator, first.x, reset=before is None)
     if isinstance(first.y, Scan):
         one_target = len(first.y.columns) == 1
     else:
         one_target = (first.y.shape[1] if first.where else getattr(first.y, "ndim", 1)) == 1
-    is_table = hasattr(first.x, "columns")
-    return _fit_rows(estimator, source, first, is_table=is_table, one_target=one_target)
+    return source, first, hasattr(first.x, "columns"), one_target
 
 
 def _first_batch(given: Chunk) -> Chunk:
@@ -146,7 +155,7 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
 
 def _read(part: Any) -> Any:
     """Return targets or weights in memory; a column of a scan has one dimension."""
-    table = in_memory_parts({"part": part})["part"]
+    table = in_memory(part)
     if isinstance(part, Scan) and len(part.columns) == 1:
         return frames.to_numpy(table)[:, 0]
     return table
@@ -220,14 +229,3 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
             f"y has values that are not numbers (dtype {y.dtype}); give numbers, such as 0 and 1 "
             "for two classes"
         ) from None
-
-
-def _weights(sample_weight: Any, X: Any) -> Array | None:
-    """Return the weights, finite and not negative; None for None."""
-    if sample_weight is None:
-        return None
-    weight = _check_sample_weight(
-        sample_weight, np.empty((frames.n_rows(X), 1)), dtype=np.float64,
-        ensure_non_negative=True, allow_all_zero_weights=True,
-    )  # fmt: skip
-    return np.asarray(weight)

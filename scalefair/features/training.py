@@ -37,7 +37,10 @@ MAX_WHITENED = 2e10
 
 @dataclass(frozen=True, eq=False)
 class MapSpec:
-    """Which maps are asked for, by the names of the parameters that users know."""
+    """Which maps are asked for, by the names of the parameters that users know.
+
+    Besides: whether every row is a landmark, and how many rows to learn the maps on (None: all).
+    """
 
     feature_map: Any
     kernel: Any
@@ -49,34 +52,21 @@ class MapSpec:
     sensitive_columns: Any
     hide_sensitive: bool
     random_state: Any
+    is_exact: bool
+    sample_size: int | None
 
     @classmethod
     def of(cls, parameters: dict[str, Any]) -> MapSpec:
         """Take the parameters of an estimator; one without `feature_map` is linear."""
-        linear: dict[str, Any] = {
-            "feature_map": "linear",
-            "kernel": "rbf",
-            "length_scale": 1.0,
-            "n_components": 1,
-        }
-        given = linear | parameters
+        linear = {"feature_map": "linear", "kernel": "rbf", "length_scale": 1.0, "n_components": 1}
+        given: dict[str, Any] = linear | parameters
+        kind = given["feature_map"]
+        exact = isinstance(kind, str) and kind == "exact"
+        # Enough that duplicates leave no landmark out.
+        most = 4 * int(max(given["n_components"], given["n_sensitive_components"]))
+        size = None if exact else max(SAMPLE_ROWS, most)
+        given |= {"is_exact": exact, "sample_size": size}
         return cls(**{name: given[name] for name in cls.__dataclass_fields__})
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether every row is a landmark."""
-        return isinstance(self.feature_map, str) and self.feature_map == "exact"
-
-    @property
-    def sees_sensitive(self) -> bool:
-        """Whether the sensitive attributes are inputs, too."""
-        return self.sensitive_columns is not None and not self.hide_sensitive
-
-    @property
-    def sample_size(self) -> int | None:
-        """Rows to learn from: enough that duplicates leave no landmark out; None: all."""
-        most = max(self.n_components, self.n_sensitive_components)
-        return None if self.is_exact else max(SAMPLE_ROWS, 4 * int(most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +90,9 @@ class Training:
     seed : int
         Of the sample.
     sample : Chunk
-        Numeric rows that length scales and landmarks are learnt from.
+        Numeric rows that landmarks are learnt from.
+    scale_at : array of int
+        Those that length scales are learnt from, however large the sample is.
     base : BaseModel or None
         Another model, whose prediction joins the features.
     n_base_samples : int or None
@@ -116,23 +108,14 @@ class Training:
     survey: Survey
     seed: int
     sample: Chunk
+    scale_at: NDArray[np.int64]
     base: BaseModel | None = None
     n_base_samples: int | None = None
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.survey.n_rows
 
     @cached_property
     def split_sample(self) -> Chunk:
         """The sample before it was encoded."""
         return self.survey.sample.chunk()
-
-    @cached_property
-    def scale_at(self) -> NDArray[np.int64]:
-        """Rows of the sample that length scales are learnt from, however large the sample is."""
-        return self.survey.sample.smallest(SAMPLE_ROWS)
 
     def groups(self, part: str) -> Array | None:
         """One numeric row for each combination of categories in "s" or "c"; None without any."""
@@ -167,8 +150,11 @@ def survey_training(
     }
     if rows.is_table:
         looks = {"x": Look("", prefix="x"), **looks}
+    source = rows.source
+    if preparation.sensitive_columns is not None:
+        source = source.then(preparation.split)
     survey = survey_rows(
-        rows.source.then(preparation.split), looks, size=spec.sample_size, seed=seed,
+        source, looks, size=spec.sample_size, seed=seed,
         all_rows=True, finite=("y", "weight") if rows.is_table else ("x", "y", "weight"),
     )  # fmt: skip
     _check_survey(survey)
@@ -176,10 +162,10 @@ def survey_training(
     if kernel == "auto" and "s" in survey.parts:
         _warn_of_codes(rows, preparation, survey)
     sample = preparation.encode(survey.sample.chunk())
-    source = rows.source.then(preparation.split).then(preparation.encode)
+    source = source.then(preparation.encode)
     return Training(
         spec, rows.source, preparation, source, sample.y.shape[1], rows.one_target, survey, seed,
-        sample,
+        sample, survey.sample.smallest(SAMPLE_ROWS),
     )  # fmt: skip
 
 

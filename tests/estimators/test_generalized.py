@@ -191,7 +191,7 @@ def test_bad_input_is_named():
         fit.fit(X, np.column_stack([y, y]), sensitive_features=s)
     with refused("y has 1 columns", "Multinomial"):
         FairKernelRegressor(loss=Multinomial(3)).fit(X, y, sensitive_features=s)
-    with refused("loss='logistic'", "poisson"):
+    with refused("loss", "'logistic'", "poisson"):
         FairKernelRegressor(loss="logistic").fit(X, y, sensitive_features=s)
     with refused("level=2.0"):
         FairKernelRegressor(loss=Quantile(2.0)).fit(X, y, sensitive_features=s)

@@ -7,7 +7,6 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from scalefair import FairKernelRidge, FairKernelRidgeCV
-from scalefair.solve.ridge.wide import WIDE, is_iterative
 from tests.models import fit_within
 
 ITERATIVE = {"solver": "iterative"}
@@ -43,11 +42,13 @@ def test_both_solvers_agree(fair, penalty, data):
     assert iterative.n_samples_seen_ == 800
 
 
-def test_auto_chooses_by_the_number_of_features():
-    assert is_iterative("auto", WIDE)
-    assert not is_iterative("auto", WIDE - 1)
-    assert is_iterative("iterative", 10)
-    assert not is_iterative("direct", 10 * WIDE)
+@pytest.mark.parametrize(("solver", "iterates"), [("auto", True), ("direct", False)])
+def test_auto_chooses_by_the_number_of_features(solver, iterates, data, monkeypatch):
+    X, y, s = data
+    assert not hasattr(model(eta=1.0).fit(X, y, sensitive_features=s), "n_iter_")
+    monkeypatch.setattr("scalefair.estimators.kernel_ridge.WIDE", 120)
+    fitted = fit_within({"solver": solver}, model(eta=1.0), X, y, sensitive_features=s)
+    assert hasattr(fitted, "n_iter_") == iterates
 
 
 def test_what_needs_the_moments_says_so(data):

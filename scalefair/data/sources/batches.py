@@ -120,7 +120,7 @@ def _chunk_of(number: int, batch: Any) -> Chunk:
             "ones may be left out, or a dict with these keys"
         )
     x, y, s, weight, c = [*batch, None, None, None, None][: len(_KEYS)]
-    chunk = Chunk(frames.as_table(x) if isinstance(x, list) else x, s, y, weight, c=c)
+    chunk = Chunk(x if hasattr(x, "shape") else frames.as_table(x), s, y, weight, c=c)
     for name, part in zip(_KEYS[1:], (y, s, weight, c), strict=True):
         if part is not None and frames.n_rows(part) != chunk.n_rows:
             raise ValueError(

@@ -316,7 +316,8 @@ class _Descent:
             for t in lengths
         ]
         # Once a limit of 0 is met, every step meets it: until then there is nothing to compare.
-        now = J[-1] if self.problem.is_within(before, weight) else np.inf
+        within = np.isfinite(weight.eta) or self.problem.is_within(before, weight)
+        now = J[-1] if within else np.inf
         slack = ROUNDING * max(self._size, abs(now))
         if J[0] <= now - 1e-4 * decrement + slack:
             self.damping = self.damping / 10 if self.damping > 1e-6 * self._unit else 0.0

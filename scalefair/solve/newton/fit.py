@@ -14,8 +14,7 @@ from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.output.fit import fit_loss_with_output
 from scalefair.solve.ridge.system import System
-from scalefair.solve.rows import Rows
-from scalefair.solve.spec import Spec
+from scalefair.solve.spec import Rows, Spec
 
 
 def loss_problem(rows: Rows, loss: Any, system: System, cache: FeatureCache | None) -> Problem:

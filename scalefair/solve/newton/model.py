@@ -153,9 +153,7 @@ class Problem:
         return weight.eta * (explained - weight.limit * self.system.variance(beta))
 
     def is_within(self, theta: Array, weight: Weight) -> bool:
-        """Return True if θ obeys Rᵀβ = 0 where η = ∞ asks for it."""
-        if np.isfinite(weight.eta):
-            return True
+        """Return True if θ obeys Rᵀβ = 0, as η = ∞ asks for."""
         beta = self.beta(theta)
         factor = self.system.factor if weight.limit is None else self.system.share_factor
         size = np.sum(factor**2) * np.sum(beta**2)

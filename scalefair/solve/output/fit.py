@@ -20,32 +20,7 @@ from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
 from scalefair.solve.ridge.direct import diagnosed, ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System, rescale, spread
-from scalefair.solve.rows import Rows
-from scalefair.solve.spec import Spec
-
-PENALTIES = ("normalized", "nocco_output")
-
-
-def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
-    """Check `output_kernel`, and that nothing is asked for beside it that it cannot do."""
-    if kernel is None:
-        return
-    scalar = isinstance(kernel, RBF) and np.ndim(kernel.length_scale) == 0
-    if not (scalar or (isinstance(kernel, str) and kernel == "rbf")):
-        raise ValueError(
-            f"output_kernel={kernel!r} is unknown; use None, 'rbf', or RBF(length_scale) with one "
-            "length scale in units of the standard deviation of the predictions"
-        )
-    if penalty not in PENALTIES:
-        raise ValueError(
-            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use "
-            f"{' or '.join(map(repr, PENALTIES))}"
-        )
-    if eta is not None and np.isinf(eta):
-        raise ValueError(
-            f"eta={eta!r} with output_kernel={kernel!r} has no limit that can be computed; use a "
-            "large eta such as 1e4, or unfairness="
-        )
+from scalefair.solve.spec import Rows, Spec
 
 
 def output_kernel(kernel: Any) -> OutputKernel:

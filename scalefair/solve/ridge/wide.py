@@ -11,16 +11,10 @@ from scalefair.solve.diagnostics import digits_left, rounding_of
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.ridge.direct import limited, ridge_fit
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
-from scalefair.solve.rows import Rows
-from scalefair.solve.spec import Spec
+from scalefair.solve.spec import Rows, Spec
 
 WIDE = 8000
 """Features from which on the m×m eigenproblem is out of reach."""
-
-
-def is_iterative(solver: str, width: int) -> bool:
-    """Return True if to solve by conjugate gradients."""
-    return solver == "iterative" or (solver == "auto" and width >= WIDE)
 
 
 def fit_wide(
