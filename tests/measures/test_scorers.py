@@ -15,16 +15,12 @@ from scalefair import FairRidge
 from scalefair.measures import explained_share, group_gaps, hsic, make_dependence_scorer
 from tests.groups import people
 
+pytestmark = pytest.mark.usefixtures("routing")
+
 FRAME = people(400)
 X, Y, T = FRAME[["score", "age"]].to_numpy(), FRAME["target"].to_numpy(), FRAME["truth"].to_numpy()
 S = FRAME[["sex", "race"]]
 CV = KFold(4, shuffle=True, random_state=0)
-
-
-@pytest.fixture(autouse=True)
-def routing():
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
 
 
 def by_hand(model, y, measure, predict):
