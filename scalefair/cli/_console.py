@@ -44,14 +44,9 @@ REMEDIES = {
 
 
 class Console:
-    """Steps on stderr, each with the seconds since the start; the result on stdout.
+    """Steps on stderr, each with the seconds since the start; the result on stdout, or as JSON.
 
-    Parameters
-    ----------
-    as_json : bool
-        Whether the result is printed for machines.
-    quiet : bool
-        Whether nothing but errors and JSON is printed.
+    `quiet` prints nothing but errors and JSON.
     """
 
     def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:

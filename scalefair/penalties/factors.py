@@ -68,18 +68,8 @@ def partial_covariance(moments: Moments, rows: Names, columns: Names) -> Array:
 class FunctionSpace:
     """The functions of s in the span of ψ, in coordinates in which a ridge has no units.
 
-    With U = basis, Λ = values and ρ = ridged, (C + εκ)⁻¹ = U (Λ + ερ)⁻¹ Uᵀ on the range of C.
-
-    Parameters
-    ----------
-    name : str
-        Of the block: "psi", under control "xi".
-    basis : array of shape (q, r)
-        U.
-    values : array of shape (r,)
-        Λ > 0.
-    ridged : array of shape (r,)
-        ρ: 0 along functions of groups, which need no ridge, 1 along all others.
+    With U = basis (q, r), Λ = values > 0 and ρ = ridged, (C + εκ)⁻¹ = U (Λ + ερ)⁻¹ Uᵀ on the range
+    of C; ρ is 0 along functions of groups, which need no ridge, 1 along all others.
     """
 
     name: str

@@ -44,14 +44,9 @@ CONSTANT = 1e-20
 
 
 def share_of_variance(explained: Any, variance: Any, size: Any) -> Array:
-    """Cov(f, g) / Var f; NaN where f is constant.
+    """Cov(f, g) / Var f, each summed over the outputs; NaN where f is constant.
 
-    Parameters
-    ----------
-    explained, variance : arrays
-        Cov(f, g) and Var f, each summed over the outputs.
-    size : float or array
-        Mean square of what f was computed from, whose rounding error is no variance.
+    `size` is the mean square of what f was computed from, whose rounding error is no variance.
     """
     constant = ~(np.asarray(variance) > CONSTANT * np.asarray(size))
     return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))
@@ -96,16 +91,7 @@ class HeldOut(NamedTuple):
 def held_out_shares(moments: Moments, features: Features, coef: Array, outputs: int) -> HeldOut:
     """Return the corrected share of G predictors on rows that did not fit them, for each ε.
 
-    Parameters
-    ----------
-    moments : Moments
-        Of the held-out rows.
-    features : tuple of str
-        The blocks that make up Φ.
-    coef : array of shape (m, G·t)
-        Coefficients of G predictors of t outputs each.
-    outputs : int
-        t.
+    `coef` (m, G·t) are of predictors of t = `outputs` outputs each.
     """
     space = FunctionSpace.of(moments)
     along = (partial_covariance(moments, features, space.name) @ space.basis).T @ coef

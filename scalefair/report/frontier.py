@@ -163,18 +163,10 @@ def _r2(y: Array, f: Array) -> float:
 def fit_frontier(
     problem: ReportProblem, estimator: Any, progress: Callable[[str], None] = lambda _: None
 ) -> Frontier:
-    """Fit a fair estimator and predict the held-out rows with and without penalty.
+    """Fit a fair estimator on the training rows; predict the others with and without penalty.
 
-    Parameters
-    ----------
-    problem : ReportProblem
-        The data.
-    estimator : unfitted estimator of scalefair
-        It is fitted here, on the training rows. One that cross-validates brings its own frontier,
-        `path_`; that of other models is their relatives at other weights of the penalty, judged on
-        the held-out rows.
-    progress : callable
-        Called with the name of each step as it begins.
+    One that cross-validates brings its own frontier, `path_`; that of other models is their
+    relatives at other weights, judged on the held-out rows. `progress` hears the name of each step.
     """
     start = perf_counter()
     check_fair(estimator)

@@ -49,11 +49,7 @@ class Interval(NamedTuple):
 def group_table(groups: Groups, y: Array, before: Array, after: Array) -> pd.DataFrame:
     """Return counts, mean target and mean predictions of every group, the largest first.
 
-    Returns
-    -------
-    DataFrame
-        Columns group, rows, target, and before, before_low, before_high, after, after_low,
-        after_high: the mean prediction with its 95 % interval (Student's t; NaN for one row).
+    The ends `_low` and `_high` are of 95 % intervals (Student's t; NaN for one row).
     """
     columns: dict[str, Any] = {"target": _means(groups, y)}
     for name, values in (("before", before), ("after", after)):
@@ -66,11 +62,7 @@ def group_table(groups: Groups, y: Array, before: Array, after: Array) -> pd.Dat
 def decision_table(groups: Groups, before: Array, after: Array, cut: float) -> pd.DataFrame:
     """Return the share of predictions from `cut` on in every group, the largest first.
 
-    Returns
-    -------
-    DataFrame
-        Columns group, rows, and before, before_low, before_high, after, after_low, after_high: the
-        share with Wilson's 95 % interval.
+    The ends `_low` and `_high` are of Wilson's 95 % intervals.
     """
     columns: dict[str, Any] = {}
     for name, values in (("before", before), ("after", after)):
@@ -132,12 +124,8 @@ def share_and_error(groups: Groups, f: Array) -> tuple[float, float]:
 def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple[Any, str]:
     """Test whether predictions depend on the sensitive attributes, alone and together.
 
-    Returns
-    -------
-    table : DataFrame or None
-        Columns attribute, measure, before, after and rows (used); a missing attribute is a level.
-    reason : str
-        Why there is no table.
+    Return a frame of attribute, measure, before, after and rows used, a missing attribute being a
+    level; or None and the reason why there is no table.
     """
     measures = list(MEASURES) if len(y) >= MIN_TESTED else list(MEASURES[2:4])
     if y.min() == y.max() and "conditional_hsic_pvalue" in measures:

@@ -44,22 +44,9 @@ class ReportRows:
 class ReportProblem:
     """What to predict, from what, and which attributes it should not depend on.
 
-    Parameters
-    ----------
-    source : str
-        Where the rows come from, in words.
-    target : str
-        Name of the target.
-    sensitive : sequence of str
-        Names of the sensitive attributes.
-    train, test : ReportRows
-        Rows to fit, and rows held out.
-    held_out : str
-        How the test rows were chosen, in words.
-    levels : pair of str, default=None
-        The two levels of a text target, read as 0 and 1.
-    code : str, default=""
-        Python that loads X, y and S.
+    `source`, `held_out` and `code` are for the page: where the rows come from and how those to
+    judge by were chosen, in words, and Python that loads X, y and S. `levels` of a text target are
+    0 and 1.
     """
 
     source: str
@@ -91,22 +78,9 @@ class ReportProblem:
 def from_rows(
     X: Any, y: Any, S: Any, *, target: str, source: str, seed: int = 0, code: str = ""
 ) -> ReportProblem:
-    """Make a problem of rows in memory, with a fifth of them held out.
+    """Make a problem of rows in memory; `seed` and the row numbers choose the fifth held out.
 
-    Parameters
-    ----------
-    X : frame or array of shape (n, d)
-        Inputs.
-    y : array or Series of shape (n,)
-        Numbers, booleans, or text with two levels.
-    S : frame of shape (n, p)
-        Sensitive attributes.
-    target, source : str
-        Names of the target and of the data, for people.
-    seed : int, default=0
-        Decides which rows are held out, with their row numbers alone.
-    code : str
-        Python that loads X, y and S.
+    `y` are numbers, booleans, or text with two levels; `S` is a frame of sensitive attributes.
     """
     (column,) = frames.columns(frames.as_table(y, one_column=True), "y")
     values, levels = read_target(replace(column, name=target))
@@ -132,20 +106,9 @@ def from_table(
     table: Any, *, target: str, sensitive: Sequence[str], seed: int = 0, source: str = "a table",
     reading: str = "...",
 ) -> ReportProblem:  # fmt: skip
-    """Make a problem of a table, with a fifth of its rows held out.
+    """Make a problem of a table: all columns but the target are inputs, the sensitive ones too.
 
-    Parameters
-    ----------
-    table : pandas, polars or pyarrow table of shape (n, d)
-        All columns but the target are inputs, the sensitive ones too.
-    target : str
-        A column of numbers, of booleans, or of text with two levels.
-    sensitive : sequence of str
-        Columns that the predictions should not depend on.
-    seed, source
-        As for :func:`from_rows`.
-    reading : str
-        Python that opens the table again as a scan of files.
+    `reading` is Python that opens the table again as a scan of files.
     """
     sensitive = check_roles(table, target, sensitive)
     X, S = frames.drop_columns(table, target), frames.take_columns(table, sensitive)
@@ -160,14 +123,7 @@ def from_scan(
 ) -> ReportProblem:  # fmt: skip
     """Make a problem of files: rows to judge by in memory, the rest by weight.
 
-    Parameters
-    ----------
-    scan : Scan
-        All columns but the target are inputs.
-    rows : dask data frame, default=None
-        The same rows, if a cluster is to fit them.
-    target, sensitive, seed, source, reading
-        As for :func:`from_table`.
+    `rows` is the same table as a dask data frame, if a cluster is to fit it.
     """
     rows = scan if rows is None else rows
     sensitive = check_roles(scan.head(1), target, sensitive)

@@ -59,13 +59,9 @@ def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
 
 
 def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
-    """Return length scales and relevance by input, the most relevant of the fair model first.
+    """Return length scales and relevance (sd/θ)² by input, the fair model's most relevant first.
 
-    Returns
-    -------
-    DataFrame or None
-        Columns input, before and after (length scales), before_relevance and after_relevance:
-        (sd/θ)². None where the model is no Gaussian process, or has one length scale for all.
+    None where the model is no Gaussian process, or has one length scale for all.
     """
     if not all(_has_scales_of_inputs(model) for model in (estimator, baseline)):
         return None

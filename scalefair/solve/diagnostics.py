@@ -60,12 +60,9 @@ def diagnose(
 ) -> Diagnostics:
     """Return what rounding has left of the solution of a positive definite system.
 
-    - `matrix` (m, m): What is solved for.
-    - `gram` (m, m): The covariance of the features, without ridge.
-    - `rounding`: Relative error of its entries; see `rounding_of`.
-    - `scaled`: Whether the solver stands columns of different scales, as a Cholesky factor does and
-      an eigendecomposition does not.
-    - `factor`: Of the matrix; it is overwritten.
+    `gram` is the covariance of the features without ridge, `rounding` the relative error of its
+    entries. `scaled`: the solver stands columns of different scales, as a Cholesky factor does and
+    an eigendecomposition does not. `factor`, that of the matrix, is overwritten.
     """
     rank = None
     if len(gram) <= MAX_RANKED:

@@ -14,14 +14,10 @@ from scalefair.solve.ridge.system import Solution
 
 @dataclass(frozen=True, eq=False)
 class RidgeFit:
-    """The fit of a squared loss.
+    """The fit of a squared loss, at the weight η that was used or found.
 
-    - `solution`: β and the intercept.
-    - `eta`: The weight that was used or found.
-    - `explained_share`: In sample; NaN without sensitive attributes, and for a constant f.
-    - `diagnostics`: What rounding has left of the solution.
-    - `n_iter`: Steps of an iterative solution.
-    - `output_share`: With a kernel on f: the share of its features that s explains.
+    `explained_share` is in sample; NaN without sensitive attributes, and for a constant f. With a
+    kernel on f, `output_share` is the share of its features that s explains.
     """
 
     solution: Solution
@@ -34,11 +30,9 @@ class RidgeFit:
 
 @dataclass(frozen=True, eq=False)
 class LossFit:
-    """The fit of a general loss; as `RidgeFit`, and more.
+    """The fit of a general loss; as `RidgeFit`, of all scores that were solved for.
 
-    - `coef`, `intercept` (m, k) and (k,): Of the scores that were solved for.
-    - `mean_loss`: 1/n ΣV.
-    - `n_iter`, `n_passes`: Steps, and passes over the rows.
+    `n_iter` counts steps, `n_passes` passes over the rows.
     """
 
     coef: Array
@@ -54,14 +48,10 @@ class LossFit:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Where the search for hyperparameters ended.
+    """Where the search for hyperparameters ended: the best of all starts, and its log evidence.
 
-    - `hyper` (p,): The best hyperparameters of all starts.
-    - `value`: Log evidence there.
-    - `converged`: Whether the run that found it ended by its tolerance, or where no slope is left.
-    - `message`: How that run ended.
-    - `n_iter`, `n_evaluations`: Of all runs.
-    - `history`: Log evidence of every evaluation.
+    `converged`: the run that found it ended by its tolerance, or where no slope is left; `message`
+    says how. The counts are of all runs, and the history has every evaluation.
     """
 
     hyper: Array
@@ -77,15 +67,10 @@ class Search:
 class ProcessFit:
     """A Gaussian process at the hyperparameters that were learnt or given.
 
-    - `distribution`: Of f given y.
-    - `kernel`: a²k.
-    - `theta`: log length scales, log a and, with noise, log σ².
-    - `log_evidence`, `share`: The share is that of the mean on the training rows; NaN where there
-      is none.
-    - `n_rows`: Rows of positive weight.
-    - `search`: How the search went.
-    - `at_bounds`: What ran to a bound, and what that means.
-    - `moments`: Of the training rows; the dense process has no features and none.
+    `distribution` is that of f given y, `kernel` a²k, and `theta` log length scales, log a and,
+    with noise, log σ². The share is that of the mean on the training rows, of which `n_rows` have a
+    positive weight. `at_bounds` says what ran to a bound, and what that means. The dense process
+    has no features and no moments.
     """
 
     distribution: Any
@@ -106,11 +91,9 @@ class ProcessFit:
 
 @dataclass(frozen=True, eq=False)
 class GPFit(ProcessFit):
-    """A regression.
+    """A regression; `coef` is the mean of β, or the dual coefficients of the dense process.
 
-    - `noise`: σ².
-    - `coef` (m, t), or (n, t) of the dense process: Mean of β, or the dual coefficients.
-    - `evidence`: For other hyperparameters; it knows where the training rows are.
+    `evidence` is for other hyperparameters; it knows where the training rows are.
     """
 
     noise: float
@@ -120,11 +103,7 @@ class GPFit(ProcessFit):
 
 @dataclass(frozen=True, eq=False)
 class GPClassifierFit(ProcessFit):
-    """A classification.
-
-    - `n_passes`: Passes over the rows.
-    - `evidence`: For other hyperparameters; it knows where the training rows are.
-    """
+    """A classification; `evidence` is for other hyperparameters, as in `GPFit`."""
 
     n_passes: int
     evidence: Any

@@ -25,12 +25,7 @@ LENGTH_SCALE_SPAN = 1e3
 class Spec:
     """What to fit: 1/n ΣV + α|β|² + ηP, with a weight η or a limit that finds it.
 
-    - `alpha`: Ridge of φ.
-    - `eta`: Weight of the penalty, where there is no limit.
-    - `unfairness`: Limit on the explained share.
-    - `penalty`: Name of the penalty.
-    - `eps`: Its ε; None: the default.
-    - `dtype`: Of the rows, whose rounding error the solution inherits.
+    The solution inherits the rounding error of rows of this dtype.
     """
 
     alpha: float
@@ -45,14 +40,9 @@ class Spec:
 class ProcessSpec:
     """The Gaussian process that is wanted, and how its hyperparameters are learnt.
 
-    - `eta`, `unfairness`: Weight of the penalty, or a limit on the explained share, which finds the
-      weight.
-    - `penalty`, `eps`: What is punished.
-    - `noise`, `amplitude`: σ² and a; None: learnt. A process of classes has no noise.
-    - `learn_scales`: False: length scales and landmarks stay where they start.
-    - `n_restarts`, `max_iter`, `tol`, `seed`: Of the search.
-    - `chunk_rows`: Rows per chunk; None chooses them.
-    - `inputs`: Names of the inputs, for messages.
+    Noise σ² and amplitude a are learnt where None; a process of classes has no noise. Without
+    `learn_scales`, length scales and landmarks stay where they start. `inputs` are names for
+    messages.
     """
 
     eta: float
@@ -86,9 +76,7 @@ class ProcessSpec:
 class Rows:
     """Numeric rows, and the design that turns them into [φ, ψ, blocks, y].
 
-    - `n_rows`: How many there are, if that is known.
-    - `chunk_rows`: Rows per chunk; None: as many as suit the design.
-    - `progress`: Hears of every chunk.
+    `chunk_rows=None` takes as many as suit the design; `progress` hears of every chunk.
     """
 
     source: ChunkSource

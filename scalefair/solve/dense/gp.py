@@ -92,12 +92,10 @@ def pivoted_root(gram: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ExactProblem:
-    """What the evidence of an exact fair process does not change: rows, targets and penalty.
+    """What the evidence of an exact process does not change: rows, targets, penalty.
 
-    - `X` (k, d): Inputs of the rows of positive weight.
-    - `rows`: Which rows these are.
-    - `target` (k,) or (k, t): y in weighted coordinates.
-    - `spectrum`: Of the penalty M; None without sensitive attributes.
+    All of the rows of positive weight, y in weighted coordinates; `spectrum` is that of M, None
+    without sensitive attributes.
     """
 
     X: Any
@@ -116,15 +114,11 @@ class ExactProblem:
         eps: float = 1e-6,
         weight: Any = None,
     ) -> ExactProblem:
-        """Decompose the penalty once.
+        """Decompose the penalty, of the Gram matrix L of the sensitive attributes, once.
 
-        - `X` (n, d): Inputs.
-        - `L` (n, n) or None: Gram matrix of the sensitive attributes; None only for ``eta=0``.
-        - `y` (n,) or (n, t): Targets, centred by the caller; outputs are independent and share the
-          covariance.
-        - `penalty`, `eps`: As in `fair_dual`.
-        - `weight` (n,) or None: Row weights: the noise variance of a row is σ²/w, and the evidence
-          counts a row of weight 2 as two rows with that target.
+        L may be None for ``eta=0``. The caller has centred y, whose outputs are independent and
+        share the covariance. The noise variance of a row is σ²/w; weight 2 counts as two rows with
+        that target.
         """
         inputs = np.asarray(X)
         if inputs.ndim != 2:
@@ -175,13 +169,8 @@ class ExactProblem:
 class ExactGP:
     """Posterior of f given y = f(X) + N(0, σ²), f ~ GP(0, k*).
 
-    - `kernel`: k, without the amplitude.
-    - `amplitude`: The kernel of f before fairness is k times its square.
-    - `noise`: σ².
-    - `eta`: η; 0 where the sensitive attributes are constant.
-    - `gram` (k, k): K, amplitude included, in weighted coordinates.
-    - `prior`: k* in weighted coordinates.
-    - `lower` (k, k): L, the Cholesky factor.
+    `kernel` is k without the amplitude, whose square multiplies it; `gram` (K), `prior` (k*) and
+    `lower` (the Cholesky factor L) are in weighted coordinates. η is 0 where s is constant.
     """
 
     problem: ExactProblem

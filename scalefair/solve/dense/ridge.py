@@ -44,12 +44,9 @@ class DualFit:
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """The rows that count, and how much.
+    """The rows that count, and how much: `root` (k,) holds v, the roots of their weights.
 
-    - `size`: Number of rows given, rows of weight zero included.
-    - `index` (k,): The rows of positive weight. The others are left out at once, so that not even a
-      NaN in them can matter.
-    - `root` (k,): v, the roots of their weights.
+    Of `size` rows those of weight zero are left out at once: not even a NaN in them can matter.
     """
 
     size: int
@@ -173,27 +170,10 @@ def fair_dual(
     """Fair ridge regression in its dual form: (HK + nαI + ηMK) c = Hy, b = mean(y − Kc).
 
     Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞; ∞ is the exact limit, in which f and
-    ψ(s) have covariance zero.
+    ψ(s) have covariance zero. Row weight 2 is the row twice, 0 the row absent.
 
-    Parameters
-    ----------
-    K, L : array of shape (n, n)
-        Gram matrices of inputs and sensitive attributes.
-    y : array of shape (n,) or (n, t)
-        Targets.
-    alpha, eta, eps : float
-        Ridge (positive), weight of the penalty (may be ``numpy.inf``), and ε of `normalized`.
-    penalty : {"normalized", "hsic"}
-        What M is.
-    fit_intercept : bool
-        Whether b is fitted or zero.
-    weight : array of shape (n,) or None
-        Row weights: weight 2 is the row twice, weight 0 is the row absent.
-
-    Notes
-    -----
-    As c = Hc, HK may be read as K̃ = HKH. With A = K̃ + nαI, M = U diag(s) Uᵀ and
-    F = K̃^½ A^−½ U, Woodbury's identity gives
+    As c = Hc, HK may be read as K̃ = HKH. With A = K̃ + nαI, M = U diag(s) Uᵀ and F = K̃^½ A^−½ U,
+    Woodbury's identity gives
 
         c = A⁻¹(y − Ud),    d = argmin |Fd − z|² + |d/√(ηs)|²,    z = K̃^½ A^−½ y.
 

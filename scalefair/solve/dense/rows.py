@@ -43,19 +43,10 @@ class Attributes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ExactRows:
-    """All training rows, with their kernels.
+    """All training rows, with the kernel k of the inputs and ψ, the map whose kernel is l.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        k on the inputs.
-    psi : FeatureMap or None
-        The map whose kernel is l on the sensitive attributes.
-    x, s, y, weight : arrays
-        The rows.
-    joined : float
-        Weight of l in the kernel of the predictor: 0 where s is not seen, else one over the
-        relative ridge of the block ψ.
+    `joined` is the weight of l in the kernel of the predictor: 0 where s is not seen, else one over
+    the relative ridge of the block ψ.
     """
 
     kernel: Kernel

@@ -65,12 +65,10 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeatureDistribution:
-    """f(x) = ȳ + φ(x)ᵀβ, and what the features miss of the kernel.
+    """f(x) = ȳ + φ(x)ᵀβ, `weights` the distribution of β, and what features miss of the kernel.
 
-    - `weights`: The distribution of β.
-    - `missing`: a² for a Nyström map, whose residual k(x, x) − |φ(x)|² it multiplies; 0 for the
-      others.
-    - `contained`: c, up to which the noise contains the residual.
+    `missing` is a² for a Nyström map, whose residual k(x, x) − |φ(x)|² it multiplies; 0 for others.
+    Up to c, `contained`, the noise contains the residual.
     """
 
     phi: FeatureMap
@@ -131,11 +129,8 @@ class LatentDistribution:
     """f(x) = φ(x)ᵀβ, β ~ N(coef, FFᵀ) for each score, and what the features miss of the kernel.
 
     A Nyström map sees |φ(x)|² of the kernel's k(x, x). The rest of f is independent of β, has mean
-    zero and the variance a²(k(x, x) − |φ(x)|²), which is added, as in `FairGPRegressor`.
-
-    - `coef` (m, k).
-    - `factors` (k, m, m).
-    - `missing`: a² for a Nyström map; 0 for the others.
+    zero and the variance a²(k(x, x) − |φ(x)|²), which is added, as in `FairGPRegressor`; `missing`
+    is a² there, and 0 for other maps.
     """
 
     phi: FeatureMap

@@ -147,12 +147,7 @@ def moments_of(
 
 @dataclass(frozen=True, eq=False)
 class MomentEvidence:
-    """The evidence of an explicit feature map.
-
-    - `source`: Of numeric chunks.
-    - `design`: The maps where the search starts.
-    - `progress`: Hears of every chunk.
-    """
+    """The evidence of an explicit feature map; `design` is where the search starts."""
 
     spec: ProcessSpec
     source: ChunkSource

@@ -72,18 +72,12 @@ def profile_noise(
     noise_bounds: Bounds | None = None,
     amplitude_bounds: Bounds | None = None,
 ) -> Profile:
-    """Maximise the log evidence over noise and amplitude.
+    """Maximise the log evidence over noise and amplitude, at a fixed 0 ≤ η ≤ ∞.
 
-    - `system`: The statistics.
-    - `eta`: 0 ≤ η ≤ ∞, fixed: it weighs fairness against squared error in the units of y, whatever
-      the noise and amplitude that are found.
-    - `noise_bounds`, `amplitude_bounds`: Least and largest σ² and a; equal ones fix it. None: 1e-8
-      to 1e2 times the variance of y, 1e-3 to 1e3 times its standard deviation.
-
-    Raises
-    ------
-    ValueError
-        If y is constant, so that the evidence has no maximum, or bounds are not ordered.
+    η weighs fairness against squared error in the units of y, whatever noise and amplitude are
+    found. Equal bounds fix σ² or a; None: 1e-8 to 1e2 times the variance of y, 1e-3 to 1e3 times
+    its standard deviation. ValueError where y is constant, so that there is no maximum, or bounds
+    are not ordered.
     """
     variance = system.square / (system.n * system.outputs)
     check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))

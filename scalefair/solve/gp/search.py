@@ -130,13 +130,9 @@ def maximise(
 ) -> Search:
     """Return the largest log evidence that L-BFGS-B finds from any of the starts.
 
-    - `evidence`: Log evidence and gradient, and what they are divided by.
-    - `starts` (p,).
-    - `tol`: A run has converged where the largest slope per row is below it.
-    - `max_iter`: Of each run.
-    - `spare` (p,): Further starts for the case that the first is on a plateau, where no slope shows
-      the way.
-    - `step`: Called after every evaluation.
+    A run has converged where the largest slope per row is below `tol`. `spare` starts are for the
+    case that the first is on a plateau, where no slope shows the way. `step` hears every
+    evaluation.
     """
     objective = _Objective(evidence, step)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}

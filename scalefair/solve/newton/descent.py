@@ -100,15 +100,10 @@ class Goal(NamedTuple):
 
 
 class NewtonFit(NamedTuple):
-    """The optimum, and what it took.
+    """The optimum θ = [β, b] of centred features, the η that was used or found, and what it took.
 
-    - `theta` (p, k): Coefficients of centred features, and the intercept.
-    - `eta`: The weight that was used or found.
-    - `objective`: J at the last point that a pass has seen.
-    - `n_iter`, `n_passes`, `n_full`: Newton steps, passes over the rows, and those of them that
-      summed ΦᵀWΦ.
-    - `converged`: Whether the tolerance was met.
-    - `local`: The last model of the data term, where the next fit can start.
+    `objective` is J at the last point that a pass has seen, `n_full` counts the passes that summed
+    ΦᵀWΦ, and from `local`, the last model of the data term, the next fit can start.
     """
 
     theta: Array
@@ -137,13 +132,9 @@ def newton(
     corrected by the gradients that they find (BFGS). Under a limit every model is solved for the η
     that meets it, so that η and θ converge together, in as many passes.
 
-    - `problem`: Rows, loss and penalty.
-    - `goal`: α and η, or a limit.
-    - `warm`: The model to start from, of a fit nearby; None: the moments give one.
-    - `tol`: Decrease of J that is not worth a pass: the last step promises less, and is taken
-      unseen. It is relative to the natural size of J (`Problem.unit`).
-    - `max_iter`: Most Newton steps. A ConvergenceWarning says so if they are not enough.
-    - `progress`: Called after each pass.
+    `warm` is the model to start from, of a fit nearby; None: the moments give one. A step that
+    promises to lower J by less than `tol`, in its natural size (`Problem.unit`), is the last, taken
+    unseen. A ConvergenceWarning says so if `max_iter` steps are not enough.
     """
     fit = _Descent(problem, goal, tol, progress).run(warm, max_iter)
     if goal.unfairness is not None and fit.eta > 0 and np.isnan(problem.share(fit.theta)):

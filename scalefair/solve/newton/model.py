@@ -26,12 +26,10 @@ from scalefair.solve.spec import Spec
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """The data term 1/n ΣV near θ.
+    """The data term 1/n ΣV near θ: its gradient (p, k) and second derivative (kp, kp) there.
 
-    - `theta`, `gradient` (p, k): Where, and the gradient there.
-    - `hessian` (kp, kp): Second derivative, score by score.
-    - `value`: NaN where it is not known.
-    - `exact`: Whether the gradient is that of the data term, and not a guess to start from.
+    `value` is NaN where it is not known; `exact` is False for a gradient that is a guess to start
+    from.
     """
 
     theta: Array
@@ -50,14 +48,10 @@ class Weight(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """All but α and η: the rows, how they are mapped, the loss, and the penalty's factor.
+    """All but α and η: the rows, y as the loss wants it, how they are mapped, and the loss V.
 
-    - `source`: Numeric rows, y as the loss wants it.
-    - `design`: The maps, which made the moments too.
-    - `loss`: V.
-    - `system`: Of the moments: mean and covariance of Φ, R, the relative ridges D.
-    - `rows`: Rows per chunk.
-    - `cache`: Where features are stored between passes, that for the moments included.
+    `system` has mean and covariance of Φ, R and the relative ridges D; `cache` stores features
+    between passes, that for the moments included.
     """
 
     source: Source

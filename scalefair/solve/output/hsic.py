@@ -50,18 +50,11 @@ class Dependence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OutputObjective:
-    """J and its gradient.
+    """J and its gradient; `loss=None` is the squared loss, which follows from the moments.
 
-    - `system`: The closed form's: Gram matrix, R, ridge.
-    - `rows`: Passes over the rows.
-    - `kernel`: On f.
-    - `linear`: Turns coefficients of Φ into those of the rows, which lack the linear part of φ.
-    - `linear_back`: Its transpose.
-    - `to_share` (q, r): Turns attributes that are whitened with the ε of the penalty into those of
-      the share.
-    - `alpha`, `eta`: α and η.
-    - `loss`: None: the squared loss, which follows from the moments.
-    - `scaled`: P = σ²Q, else P = Q.
+    `linear` turns coefficients of Φ into those of the rows, which lack the linear part of φ;
+    `linear_back` is its transpose. `to_share` turns attributes that are whitened with the ε of the
+    penalty into those of the share. P = σ²Q if `scaled`, else P = Q.
     """
 
     system: System

@@ -151,10 +151,8 @@ class GridScores:
 class FoldFits:
     """The training systems of K folds, decomposed once, ready for any grid.
 
-    - `folds`: Each is left out once.
-    - `always`: Rows that no fold holds; they always train.
-    - `rescaled`: Score β ← aβ with the a of least training error, as a fit under a limit is.
-    - `**system`: As for `System.build`.
+    Each fold is left out once; the rows of `always` always train. `rescaled`: score β ← aβ with the
+    a of least training error, as a fit under a limit is.
     """
 
     def __init__(

@@ -39,18 +39,9 @@ class FoldedMoments:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """A cross-validated grid at one ε and one ridge ratio, and the point chosen on it.
+    """A cross-validated grid at one ε and one ridge ratio of ψ(s) to α, and the point chosen on it.
 
-    Parameters
-    ----------
-    eps, ratio : float
-        ε of the penalty (None: the default) and the ridge of ψ(s) relative to α.
-    alphas, etas : arrays
-        The grid.
-    scores : GridScores
-        Of its points.
-    choice : Choice or None
-        The point; None: a constant prediction, which no point of the grid beats within the limit.
+    No `choice`: a constant prediction, which no point of the grid beats within the limit.
     """
 
     eps: float | None
