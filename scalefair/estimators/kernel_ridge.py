@@ -22,7 +22,7 @@ from scalefair.moments import Moments
 from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
-from scalefair.solve.ridge.wide import WIDE, fit_wide
+from scalefair.solve.ridge.direct import WIDE, fit_wide
 
 
 def _sums_over_rows(estimator: FairKernelRidge) -> bool:

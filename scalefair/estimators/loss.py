@@ -35,7 +35,7 @@ from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit
-from scalefair.solve.newton.fit import fit_loss, loss_path, loss_problem
+from scalefair.solve.newton.descent import fit_loss, loss_path, loss_problem
 
 MAX_ENCODED_BYTES = 2**28
 """Encoded rows that are held rather than encoded anew for every pass."""

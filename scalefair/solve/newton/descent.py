@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -13,6 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
 from scalefair.data.sources.threads import one_blas_thread
+from scalefair.features.design import PREDICT_ROWS, chunk_rows
+from scalefair.moments.accumulate import FeatureCache
+from scalefair.solve.fit import LossFit
 from scalefair.solve.limit import (
     ROUNDED_SHARE,
     check_attainable,
@@ -23,6 +27,9 @@ from scalefair.solve.limit import (
     optimum_without,
 )
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
+from scalefair.solve.output.fit import fit_loss_with_output
+from scalefair.solve.ridge.system import System
+from scalefair.solve.spec import Rows, Spec
 
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
 """Shorter steps whose J a pass sums beside that of the full one; 0 is where it came from."""
@@ -329,3 +336,46 @@ def _passes_to_go(before: float, now: float, tol: float) -> float:
     if not 0 < now < before:
         return np.inf
     return max(0.0, float(np.log(now / max(tol, 1e-300)) / np.log(before / now)))
+
+
+def loss_problem(rows: Rows, loss: Any, system: System, cache: FeatureCache | None) -> Problem:
+    """Return the objective of a loss over rows whose moments are known."""
+    size = rows.chunk_rows or chunk_rows(rows.design.blocks["phi"], rows.design.dtype)
+    return Problem(rows.source, rows.design, loss, system, size, cache)
+
+
+def fit_loss(  # noqa: PLR0917
+    rows: Rows, problem: Problem, spec: Spec, output_kernel: Any, tol: float, max_iter: int
+) -> LossFit:
+    """Return the fit at a weight or under a limit; `output_kernel` sees the distribution of f."""
+    nonlinear = output_kernel is not None or (
+        spec.penalty == "nocco_output" and spec.unfairness != 0  # the limit 0 is the linear one's
+    )
+    with (
+        rows.progress.watched(rows.source, problem.rows or PREDICT_ROWS) as source,
+        rows.progress.steps("iterations") as step,
+    ):
+        watched = replace(problem, source=source)
+        options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "progress": step}
+        if nonlinear and rows.design.psi is not None:
+            return fit_loss_with_output(
+                rows, watched, spec, output_kernel, progress=step,
+                newton=lambda eta: newton(watched, Goal(spec.alpha, eta), **options),
+            )  # fmt: skip
+        goal = Goal(spec.alpha, spec.eta, spec.unfairness)
+        return watched.fit(newton(watched, goal, **options), spec)
+
+
+def loss_path(
+    problem: Problem, spec: Spec, etas: Array, tol: float, max_iter: int
+) -> list[LossFit]:
+    """Return the fits at increasing weights, each starting where the one before ended."""
+    fits, warm = [], None
+    for eta in etas:
+        # The limit of η → ∞ starts anew: until Rᵀβ is 0, no step can be compared with another.
+        warm = None if eta == float("inf") else warm
+        result = newton(problem, Goal(spec.alpha, float(eta)), warm=warm, tol=tol,
+                        max_iter=max_iter)  # fmt: skip
+        fits.append(problem.fit(result, spec))
+        warm = result.local
+    return fits

@@ -15,7 +15,6 @@ from scalefair.moments.output_features import OutputKernel, OutputPass, OutputRo
 from scalefair.penalties import whitening
 from scalefair.solve.fit import LossFit, RidgeFit
 from scalefair.solve.limit import check_attainable, solve_output_under_limit
-from scalefair.solve.newton.descent import Goal, NewtonFit
 from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
 from scalefair.solve.ridge.direct import diagnosed, ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum
@@ -90,17 +89,12 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
 
 
 def fit_loss_with_output(
-    rows: Rows,
-    problem: Any,
-    spec: Spec,
-    kernel: Any,
-    *,
-    newton: Callable[[Goal], NewtonFit],
+    rows: Rows, problem: Any, spec: Spec, kernel: Any, *, newton: Callable[[float], Any],
     progress: Callable[[], Any],
-) -> LossFit:
+) -> LossFit:  # fmt: skip
     """Return the fit of a general loss with a kernel on f, from Newton's with the linear penalty.
 
-    `progress` is called after every step.
+    `newton` returns that `NewtonFit` at a weight. `progress` is called after every step.
     """
     system = problem.system
     objective = output_objective(rows, system, spec, output_kernel(kernel), problem.loss)
@@ -109,7 +103,7 @@ def fit_loss_with_output(
     last: list[Any] = []
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
-        linear = newton(Goal(spec.alpha, eta / weight_unit))
+        linear = newton(eta / weight_unit)
         last[:] = [linear.local]
         coef, intercept = problem.solution(linear.theta)
         if start is not None:

@@ -19,15 +19,16 @@ variance of y.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize
 
 from scalefair._linalg import Factor, factorize
 from scalefair._typing import Array
+from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.penalties.factors import DEFAULT_EPS
-from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
+from scalefair.solve.diagnostics import Diagnostics, diagnose, digits_left, rounding_of
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.limit import (
     ROUNDED_SHARE,
@@ -38,9 +39,13 @@ from scalefair.solve.limit import (
     optimum_without,
     path_shares,
 )
+from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System, best_scale, spread
-from scalefair.solve.spec import Spec
+from scalefair.solve.spec import Rows, Spec
+
+WIDE = 8000
+"""Features from which on the m×m eigenproblem is out of reach."""
 
 SCAN = np.logspace(-6, 9, 46)
 """Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h."""
@@ -69,15 +74,40 @@ def fit_ridge(system: System, spec: Spec) -> RidgeFit:
     return ridge_fit(system, coef, eta, diagnosed(system, spec))
 
 
+def fit_wide(
+    rows: Rows, spec: Spec, ridge: Any, *, fit_intercept: bool, seed: int
+) -> tuple[CrossMoments, RidgeFit]:
+    """Fit a wide map by conjugate gradients over the rows, without m×m moments.
+
+    Return the moments of all but φφᵀ, and the fit; `ridge` makes the ridges of features.
+    """
+    if spec.penalty in ("nocco", "nocco_output"):
+        raise ValueError(
+            f"penalty={spec.penalty!r} needs the m×m moments, which solver='iterative' does "
+            "without; use solver='direct', or penalty='normalized' or 'hsic'"
+        )
+    moments, gram = stream_moments(rows.source, rows.design, rows=rows.chunk_rows)
+    system = StreamedSystem.stream(
+        moments, gram, penalty=spec.penalty, eps=spec.eps, fit_intercept=fit_intercept,
+        features=rows.design.features, ridge=ridge(moments),
+    )  # fmt: skip
+    with rows.progress.steps("iterations") as step:
+        result = solve_iterative(system, spec.alpha, seed=seed, progress=lambda *_: step())
+    if spec.unfairness is None:
+        coef, eta = result.slice.coef(np.array([spec.eta]))[0], spec.eta
+    else:
+        coef, eta = limited(result.slice, spec.unfairness)
+    # Nobody has seen the least eigenvalue, which is at least α.
+    condition = 1.0 + result.largest / spec.alpha
+    rounding = rounding_of(spec.dtype, moments.n_rows)
+    diagnostics = digits_left(condition, None, len(system.scale), rounding)
+    return moments, ridge_fit(system, coef, eta, diagnostics, n_iter=result.n_iter)
+
+
 def ridge_fit(
-    system: System,
-    coef: Array,
-    eta: float,
-    diagnostics: Diagnostics,
-    *,
-    n_iter: int | None = None,
-    output_share: float | None = None,
-) -> RidgeFit:
+    system: System, coef: Array, eta: float, diagnostics: Diagnostics, *,
+    n_iter: int | None = None, output_share: float | None = None,
+) -> RidgeFit:  # fmt: skip
     """Return a fit from its coefficients: the intercept and the share follow."""
     solution, share = system.solution(coef), system.explained_share(coef)
     return RidgeFit(solution, eta, share, diagnostics, n_iter, output_share)
