@@ -25,7 +25,7 @@ from benchmarks._measure import RESULTS, peak_megabytes
 from scalefair import scan_parquet
 from scalefair.features.base import whitened
 from scalefair.measures import explained_share, hsic, hsic_test, mutual_information
-from scalefair.measures._features import MAX_BLOCK_NUMBERS, feature_pair
+from scalefair.measures._features import CHUNK_ROWS, feature_pair
 from scalefair.measures._pair import open_pair
 from scalefair.measures.share import open_share
 
@@ -77,9 +77,7 @@ def maps_of(measure: Callable[..., float], folder: Path, columns: list[str]) -> 
 
 def read_and_map(features: Any) -> int:
     """Read the rows and compute their features, and nothing else."""
-    width = features.phi.n_raw_ + features.psi.n_raw_
-    rows = int(np.clip(MAX_BLOCK_NUMBERS // width, 256, 16384))
-    return features.pair.source.fold(lambda: _Mapper(features), rows)
+    return features.pair.source.fold(lambda: _Mapper(features), CHUNK_ROWS)
 
 
 def seconds(run: Callable[[], Any], rounds: int = 3) -> float:

@@ -37,6 +37,24 @@ def pytest_xdist_auto_num_workers(config):
     return count if count > 1 else 0
 
 
+@pytest.fixture
+def one_blas_thread():
+    """Keep BLAS from waiting for a second thread on small matrices."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
+@pytest.fixture
+def routing():
+    """scikit-learn routes sensitive features and weights to those who ask for them."""
+    from sklearn import config_context
+
+    with config_context(enable_metadata_routing=True):
+        yield
+
+
 STARTS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 unmarked = []  # the test that runs, unless it may start processes
 

@@ -92,3 +92,26 @@ def guarded(function, seconds=20.0):
     assert not thread.is_alive(), "hangs"
     assert set(threading.enumerate()) <= before, "leaves a thread behind"
     return caught[0]
+
+
+def curved(n, seed=0):
+    """Inputs that carry three numbers s, and two targets that bend: (X, s, y)."""
+    rng = np.random.default_rng(seed)
+    s = rng.normal(size=(n, 3))
+    X = rng.normal(size=(n, 4))
+    X[:, :3] += s
+    noise = 0.3 * rng.normal(size=(n, 2))
+    y = np.c_[np.sin(X[:, 0] * X[:, 1]) + X[:, 2], X[:, 3] ** 2 + s[:, 0]] + noise + 2.0
+    return X, s, y
+
+
+def repeats(n, seed=5):
+    """Weights, a quarter of them 0."""
+    return np.random.default_rng(seed).integers(0, 4, size=n) * 0.7
+
+
+class Seen(tuple):
+    """Chunks in the order of arrival; `+` concatenates, so that a sum out of order shows."""
+
+    def __add__(self, other):
+        return Seen(tuple(self) + tuple(other))

@@ -132,7 +132,7 @@ def attribute_sets(
 
 def not_together(name: str, error: Exception) -> str:
     """Return the note that attributes are measured alone only."""
-    return f"{name} are not judged together: {error}"
+    return f"{name} are not measured together: {error}"
 
 
 def _variable(surveyed: SurveyedRows, columns: tuple[int, ...], *, every: bool) -> Variable:

@@ -66,7 +66,7 @@ class Audit:
     models : dict of str to ModelAudit
         By the name of the model.
     n_rows : int
-        Rows that were judged.
+        Rows that were measured.
     n_missing : int
         Rows left out because an attribute was missing (``missing="drop"``).
     notes : list of str

@@ -64,7 +64,7 @@ def audit(
         columns of a frame. Or a `BatchSource` whose X are predictions, and which brings the
         attributes (None then) and targets.
     sensitive_features : array-like, frame, dask collection or Scan of shape (n,) or (n, p)
-        Attributes: categories, numbers or both. Each is judged alone, and all together.
+        Attributes: categories, numbers or both. Each is measured alone, and all together.
     y_true : array-like of shape (n,), optional
         Targets: numbers, or labels 0 and 1.
     sample_weight : array-like of shape (n,), optional
@@ -78,7 +78,7 @@ def audit(
         conditional_hsic_pvalue (a test of equalised odds, on at most 3,000 rows). The first
         has an interval.
     threshold, metrics, quantiles, bins, intersections, missing, confidence, interval, n_resamples
-        How groups are judged, as in :func:`scalefair.measures.group_gaps`.
+        How groups are compared, as in :func:`scalefair.measures.group_gaps`.
     sensitive_kernel, n_sensitive_components, eps
         As in the estimators: explained_share_in_sample of a fitted model on its training rows is
         the `explained_share_` that it reports.
@@ -92,7 +92,7 @@ def audit(
     Raises
     ------
     ValueError
-        Where something cannot be judged: constant predictions, decisions that are all the same,
+        Where something cannot be measured: constant predictions, decisions that are all the same,
         a metric of decisions for scores without a threshold, text as predictions, attributes that
         are constant or are missing without a stated policy, categories with a group of one or with
         thousands of levels, lengths that differ.
@@ -102,7 +102,7 @@ def audit(
     UserWarning
         Whole numbers with few levels as attributes: numbers or codes of groups? Groups of fewer
         than 30 rows, by name; measures that an attribute does not allow, whose value is NaN;
-        attributes that are not judged together, because their intersections are more than a
+        attributes that are not measured together, because their intersections are more than a
         thousand or most rows are alone in theirs.
 
     Notes

@@ -3,7 +3,7 @@
 `open_rows` makes one source of chunks of whatever container; `survey_rows` makes the first pass.
 """
 
-from scalefair.data.open import OpenedRows, in_memory_parts, is_stream, open_rows, table_of
+from scalefair.data.open import OpenedRows, in_memory, is_stream, open_rows, table_of
 from scalefair.data.survey import (
     MAX_LEVELS_OF_NUMBERS,
     SURVEY_ROWS,
@@ -26,7 +26,7 @@ __all__ = [
     "Sums",
     "Survey",
     "Together",
-    "in_memory_parts",
+    "in_memory",
     "is_stream",
     "open_rows",
     "survey_rows",

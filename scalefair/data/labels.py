@@ -14,8 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y
 
 from scalefair._typing import Array, Chunk
-from scalefair.data import SURVEY_ROWS, frames, is_stream, open_rows
-from scalefair.data.sources import BatchSource, ChunkSource, Scan, in_memory, is_dask
+from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
+from scalefair.data.sources import BatchSource, ChunkSource, Scan, is_dask
 
 
 class Coded(NamedTuple):
@@ -132,7 +132,7 @@ def _with_weight(codes: NDArray[np.intp], sample_weight: Any) -> NDArray[np.intp
 
 
 def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
-    weight = in_memory(sample_weight) if isinstance(y, Scan) else sample_weight
+    weight = in_memory(sample_weight, scans=False) if isinstance(y, Scan) else sample_weight
     source = open_rows(y, weight=weight, names={"x": "y"}, n_threads=n_threads).source
     classes = source.fold(partial(LabelReader, attrgetter("x")), SURVEY_ROWS).classes()
     if isinstance(y, Scan) and classes.dtype.kind != "U":

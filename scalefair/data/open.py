@@ -23,7 +23,6 @@ from scalefair.data.sources import (
     DaskSource,
     FileSource,
     Scan,
-    in_memory,
     is_dask,
 )
 from scalefair.data.sources.base import ARGUMENTS, finite_columns, weights
@@ -71,8 +70,7 @@ def open_rows(
         raise ValueError(f"{names['x']}=None; expected one row for each prediction or target")
     if is_stream(x):
         return OpenedRows(_stream(tables, names, n_threads), in_memory=False)
-    if any(is_stream(table) for table in tables.values()):
-        tables = in_memory_parts(tables)
+    tables = {part: in_memory(table) for part, table in tables.items()}
     return OpenedRows(_memory(tables, names, n_threads), in_memory=True)
 
 
@@ -105,12 +103,11 @@ def _two_dimensional(part: Any) -> Any:
     return part.to_frame() if hasattr(part, "to_frame") else part[:, None]
 
 
-def in_memory_parts(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parts with scans read and dask collections computed."""
-    return {
-        part: table.read() if isinstance(table, Scan) else in_memory(table)
-        for part, table in tables.items()
-    }
+def in_memory(part: Any, *, scans: bool = True) -> Any:
+    """Return rows in memory: scans read, unless so asked, and dask collections computed."""
+    if is_dask(part):
+        return part.compute()
+    return part.read() if scans and isinstance(part, Scan) else part
 
 
 def _memory(

@@ -296,7 +296,7 @@ class Callbacks(Progress):
                 yield source.watched(lambda _done, _all: step())
         else:
             # The last chunk of every file may be a short one.
-            files = len(source.x.files.found.paths) if isinstance(source, FileSource) else 1
+            files = len(source.x.files.listing.paths) if isinstance(source, FileSource) else 1
             most = None if n_rows is None else ceil(n_rows / rows) + files - 1
             with self.steps("chunks", most) as step:
                 yield source.then(_Counted(step))

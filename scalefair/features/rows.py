@@ -15,9 +15,9 @@ from sklearn.utils.validation import (
 )
 
 from scalefair._typing import Array, Chunk
-from scalefair.data import SURVEY_ROWS, frames, in_memory_parts, is_stream, open_rows
+from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.prepare import Preparation
-from scalefair.data.sources import ArraySource, BatchSource, ChunkSource, Scan, in_memory, is_dask
+from scalefair.data.sources import ArraySource, BatchSource, ChunkSource, Scan, is_dask
 from scalefair.features.design import Design
 
 
@@ -111,7 +111,7 @@ def _open_stream(
     """Return the same of rows that are not in memory; of batches the first is looked at."""
     parts = (given.s, given.y, given.weight, given.c)
     if isinstance(given.x, Scan):
-        parts = tuple(map(in_memory, parts))
+        parts = tuple(in_memory(part, scans=False) for part in parts)
     source = open_rows(given.x, *parts, n_threads=estimator.n_jobs).source
     first = _first_batch(given)
     if first.y is None:
@@ -155,7 +155,7 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
 
 def _read(part: Any) -> Any:
     """Return targets or weights in memory; a column of a scan has one dimension."""
-    table = in_memory_parts({"part": part})["part"]
+    table = in_memory(part)
     if isinstance(part, Scan) and len(part.columns) == 1:
         return frames.to_numpy(table)[:, 0]
     return table

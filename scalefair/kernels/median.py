@@ -38,7 +38,12 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
     if metric not in ("l2", "l1"):
         raise ValueError(f"metric={metric!r} must be 'l2' or 'l1'; use kernel.metric")
     rows = np.ascontiguousarray(as_rows(X, "X", numbers=True), dtype=np.float64)
-    weights = _checked_weights(weight, len(rows))
+    weights = np.ones(len(rows)) if weight is None else np.asarray(weight, dtype=np.float64)
+    if weights.shape != (len(rows),) or not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise ValueError(
+            f"weight has shape {weights.shape}, expected ({len(rows)},): one finite number per row "
+            "of X, not negative; use 0 to leave a row out"
+        )
     rows, weights = rows[weights > 0], weights[weights > 0]
     if len(rows) > MAX_ROWS:
         raise ValueError(
@@ -56,19 +61,6 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
     if weights.min() == weights.max():  # ten times as fast without a sort
         return float(np.median(distances[apart]))
     return _weighted_median(distances[apart], _jit.pair_products(weights)[apart])
-
-
-def _checked_weights(weight: Any, n: int) -> Array:
-    if weight is None:
-        return np.ones(n)
-    weights = np.asarray(weight, dtype=np.float64)
-    if weights.shape != (n,):
-        raise ValueError(
-            f"weight has shape {weights.shape}, expected ({n},): one number per row of X"
-        )
-    if not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise ValueError("weight must be finite and not negative; use 0 to leave a row out")
-    return weights
 
 
 def _weighted_median(values: Array, weights: Array) -> float:

@@ -32,10 +32,10 @@ MAX_TERMS = 2**17
 comes near them."""
 
 MAX_DENSE_TEST_ROWS = 3000
-"""Most rows whose n×n Gram matrices are held, 72 MB each."""
+"""Most rows whose n×n Gram matrices are formed, 72 MB each."""
 
 MAX_ROWS_IN_MEMORY = 20_000
-"""Most rows whose features are held for the terms of order 1/n of the null distribution."""
+"""Most rows whose features are stored for the terms of order 1/n of the null distribution."""
 
 FEW_TEST_ROWS = 60
 """Below this the spectral null is not close enough, and permutations cost next to nothing."""

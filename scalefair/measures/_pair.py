@@ -70,7 +70,7 @@ class Variable:
         if count > MAX_GROUPS:
             raise TooFineError(
                 f"{text} have {count:,} levels or combinations, at most {MAX_GROUPS:,} can be "
-                "judged",
+                "compared",
                 remedy,
             )
         if count and count >= n_rows:
@@ -87,9 +87,9 @@ def fitted_encoder(part: PartSurvey, *, numeric: bool = False) -> SensitiveEncod
     for column in part.columns.columns:
         _check_column(part.look.name, column, part.columns)
         if numeric and column.kind in ("categorical", "datetime"):
-            held = "text" if column.kind == "categorical" else "dates"
+            content = "text" if column.kind == "categorical" else "dates"
             raise ValueError(
-                f"{part.look.name}: column {column.name!r} is {held}; expected predictions as "
+                f"{part.look.name}: column {column.name!r} is {content}; expected predictions as "
                 "numbers: pass scores or probabilities, or code the classes as numbers such as 0 "
                 "and 1"
             )

@@ -75,7 +75,7 @@ def make_dependence_scorer(
         gap between groups of a metric of `group_gaps`, such as selection_rate_difference; or a
         function of (predictions, attributes).
     response_method : str or sequence of str, optional
-        What is judged; by default probabilities or the decision function where the model has
+        What is measured; by default probabilities or the decision function where the model has
         them, else predictions; for gaps always predictions.
     **options
         Further arguments of the measure.
@@ -95,11 +95,11 @@ def make_dependence_scorer(
     >>> s = rng.choice(["f", "m"], 500)
     >>> X = rng.normal(size=(500, 3)) + (s == "m")[:, None]
     >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     found = cross_validate(
+    ...     scores = cross_validate(
     ...         Ridge(), X, X.sum(axis=1), scoring=make_dependence_scorer(),
     ...         params={"sensitive_features": s},
     ...     )
-    >>> bool(found["test_score"].mean() < -0.2)
+    >>> bool(scores["test_score"].mean() < -0.2)
     True
     """
     if isinstance(measure, str) and measure not in (*MEASURES, *GAPS):

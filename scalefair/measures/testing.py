@@ -50,7 +50,7 @@ class TestResult:
     pvalue : float
         Probability of at least such a statistic if the variables were independent.
     method : str
-        How the null distribution was found.
+        Where the null distribution comes from.
     n_rows : int
         Rows that were used.
     """

@@ -96,10 +96,9 @@ def test_attributes_too_fine_to_cross_are_judged_alone(levels, n, why, intersect
     codes = some.permuted(np.tile(np.arange(n) % levels, (2, 1)), axis=1)
     s = {"left": [f"l{i}" for i in codes[0]], "right": [f"r{i}" for i in codes[1]]}
     score = codes.sum(axis=0) + some.normal(size=n)
-    with pytest.warns(UserWarning, match="not judged together") as caught:
+    with pytest.warns(UserWarning, match="left × right") as caught:
         found = audit(score, sensitive_features=s, measures=QUICK, intersections=intersections)
-    (note,) = [str(w.message) for w in caught if "not judged together" in str(w.message)]
-    assert note.startswith("left × right are not judged together")
+    (note,) = [str(w.message) for w in caught if str(w.message).startswith("left × right are")]
     assert why in note
     assert set(found.models["y_pred"].dependence) == {"left", "right"}
     assert value(found, "y_pred", "left", "explained_share") == pytest.approx(0.5, abs=0.1)
@@ -248,7 +247,7 @@ def test_models_are_compared(result):
     assert shares.loc["sex", "fitted"] > 0.1 > shares.loc["sex", "noise"]
     everything = result.compare()
     assert everything.loc[("sex", "explained_share"), "fitted"] == shares.loc["sex", "fitted"]
-    with pytest.raises(ValueError, match="measure='beauty' is not in the table; choose among"):
+    with pytest.raises(ValueError, match="measure='beauty'"):
         result.compare("beauty")
 
 
@@ -302,16 +301,16 @@ def test_only_continuous_attributes_have_shares_but_no_groups(frame):
 
 
 CASES = {
-    "constant": ({"y_pred": np.full(500, 0.7)}, "'y_pred' is 0.7 in every row: how far a constant"),
+    "constant": ({"y_pred": np.full(500, 0.7)}, "'y_pred' is 0.7 in every row"),
     "constant model": ({"y_pred": {"a": np.arange(500.0), "b": np.ones(500)}}, "y_pred 'b' is 1"),
     "constant label": ({"y_pred": np.zeros(500, int)}, "is 0 in every row"),
     "threshold": ({"threshold": 99.0}, "threshold=99 selects no row of y_pred 'score'"),
     "low threshold": ({"threshold": -99.0}, "threshold=-99 selects every row"),
-    "decisions of scores": ({"metrics": "selection_rate"}, "give the threshold="),
+    "decisions of scores": ({"metrics": "selection_rate"}, "threshold="),
     "text": ({"y_pred": ["a", "b"] * 250}, "is categorical, not numeric"),
-    "missing": ({"sensitive_features": {"k": [None, *["x", "y"] * 249, "x"]}}, "say what that"),
+    "missing": ({"sensitive_features": {"k": [None, *["x", "y"] * 249, "x"]}}, "'k' is missing"),
     "group of one": ({"sensitive_features": {"k": ["z", *["x", "y"] * 249, "x"]}}, "'z' has only"),
-    "measure": ({"measures": ["fairness"]}, "'fairness', which is unknown; choose among"),
+    "measure": ({"measures": ["fairness"]}, "'fairness'"),
 }
 
 
@@ -343,5 +342,5 @@ def test_an_audit_is_drawn(result):
     assert display.ax_ is ax
     assert "sex × race: m, c" in labels
     assert len(labels) == 2 + 3 + 6
-    with pytest.raises(ValueError, match="measure='beauty' is unknown; choose among"):
+    with pytest.raises(ValueError, match="measure='beauty'"):
         result.plot("beauty")

@@ -86,14 +86,14 @@ def test_weighted_rows_leave_out_what_knows_no_weights(frame):
         )
         measures = ("mutual_information", "hsic_pvalue", "conditional_hsic_pvalue")
         assert not set(measures) & set(found.table["measure"])
-    with pytest.raises(ValueError, match="'hsic_pvalue', which is not defined for weighted rows"):
+    with pytest.raises(ValueError, match=r"'hsic_pvalue'.*weighted"):
         audit(
             frame["score"],
             sensitive_features=frame["sex"],
             sample_weight=weight,
             measures=["hsic_pvalue"],
         )
-    with pytest.raises(ValueError, match="'conditional_hsic_pvalue', which needs targets"):
+    with pytest.raises(ValueError, match=r"'conditional_hsic_pvalue'.*y_true"):
         audit(frame["score"], sensitive_features=frame["sex"], measures=["conditional_hsic_pvalue"])
 
 

@@ -26,6 +26,7 @@ from scalefair.data.sources.dask_tasks import fold_rows, total
 from scalefair.features.design import Design
 from scalefair.maps import OneHot, RandomFourier
 from scalefair.moments import Folds, accumulate
+from tests.tables import Seen
 
 N = 1000
 RNG = np.random.default_rng(0)
@@ -115,13 +116,6 @@ def test_sample_is_that_of_arrays(name):
     sample = DaskSource(*SOURCES[name], rows_per_task=90).then(numeric).sample(40, 5)
     for part in ("x", "s", "y", "weight"):
         np.testing.assert_array_equal(getattr(sample, part), getattr(expected, part))
-
-
-class Seen(tuple):
-    """Chunks in order; `+` concatenates, so that a sum out of order shows."""
-
-    def __add__(self, other):
-        return Seen(tuple(self) + tuple(other))
 
 
 class Recorder:

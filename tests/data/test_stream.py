@@ -11,18 +11,16 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 from scalefair._hash import row_hash
 from scalefair.data.sources import ArraySource
 from scalefair.data.sources.threads import available_threads, one_blas_thread, run_threads
+from tests.faults import blas_threads
+from tests.tables import Seen
 
 SIZES = st.integers(1, 40)
 RNG = np.random.default_rng(0)
-
-
-def blas_threads():
-    return [lib["num_threads"] for lib in ThreadpoolController().select(user_api="blas").info()]
 
 
 @pytest.fixture(params=["as the machine has them", "as the user limits them"])
@@ -33,13 +31,6 @@ def usual_threads(request):
     with threadpool_limits(limit, user_api="blas") if limit else nullcontext():
         yield blas_threads()
     assert blas_threads() == before
-
-
-class Seen(tuple):
-    """Row numbers and values in the order of arrival; `+` concatenates, so it does not commute."""
-
-    def __add__(self, other):
-        return Seen(tuple(self) + tuple(other))
 
 
 class Recorder:

@@ -11,7 +11,6 @@ from threading import Barrier
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from scalefair import (
     FairGPRegressor,
@@ -58,14 +57,8 @@ def jobs(folder):
     ]
 
 
-@pytest.fixture
-def one_thread_of_blas():
-    """Otherwise a solver sees the limit that another fit has set for its chunks."""
-    with threadpool_limits(1, user_api="blas"):
-        yield
-
-
-@pytest.mark.usefixtures("one_thread_of_blas")
+# Otherwise a solver sees the limit that another fit has set for its chunks.
+@pytest.mark.usefixtures("one_blas_thread")
 def test_many_threads_at_once_get_the_bits_of_one(tmp_path):
     todo = jobs(tmp_path)
     alone = [job() for job in todo]

@@ -3,20 +3,16 @@
 import dask.array as da
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sklearn import set_config
 from sklearn.model_selection import cross_validate
 
 import scalefair
 from scalefair import (
-    BatchSource,
     FairKernelClassifier,
     FairKernelRidge,
     FairKernelRidgeCV,
     FairRidge,
-    scan_parquet,
 )
 from scalefair.data.sources import ArraySource
 from scalefair.features.base import whitened as features
@@ -29,6 +25,7 @@ from scalefair.measures import group_gaps
 from scalefair.moments import accumulate
 from scalefair.penalties import PENALTIES, normalized
 from scalefair.penalties.share import held_out_shares
+from tests.containers import CONTAINERS, contained
 from tests.errors import refused
 from tests.models import RowsBlock, fit_within
 
@@ -187,35 +184,30 @@ def test_the_crossed_map_is_the_product_kernel():
         np.testing.assert_allclose(Xi @ Xi.T, kernel, atol=1e-5)
 
 
-def containers(parts, folder):
+def in_containers(parts, folder):
     x, y, s, c = parts
     frame = pd.DataFrame(x, columns=["x0", "x1", "x2"]).assign(y=y, s=s, c=c)
-    pq.write_table(pa.Table.from_pandas(frame), folder / "rows.parquet", row_group_size=170)
-    scan = scan_parquet(folder / "rows.parquet")
-    inputs = ["x0", "x1", "x2"]
-    batches = [
-        {"X": p[inputs], "y": p.y, "sensitive_features": p.s, "control_features": p.c}
-        for p in (frame[:250], frame[250:])
-    ]
-    yield "pandas", (frame[inputs], frame.y), frame.s, frame[["c"]]
-    yield "scan", (scan[inputs], scan["y"]), scan["s"], scan["c"]
-    yield "scan and memory", (scan[inputs], scan["y"]), scan["s"], c
-    yield "batches", (BatchSource(batches), None), None, None
-    chunked = [
-        da.from_array(part, chunks=(size, *part.shape[1:]))
-        for part, size in zip(parts, (130, 170, 600, 90), strict=True)
-    ]
-    yield "dask", chunked[:2], chunked[2], chunked[3]
-    import dask.dataframe as dd
-
-    frames = dd.from_pandas(frame, npartitions=3)
-    yield "dask frame", (frames[inputs], frames.y), frames.s, frames.c
+    roles = {"X": ["x0", "x1", "x2"], "y": "y", "sensitive_features": "s", "control_features": "c"}
+    for kind in CONTAINERS:
+        (folder / kind).mkdir()
+        found = contained(kind, frame, folder / kind, **roles)
+        yield kind, found
+        if kind == "parquet":
+            yield "parquet and memory", (*found[:3], c)
+    sizes = (130, 170, 600, 90)
+    yield (
+        "dask arrays",
+        [
+            da.from_array(part, chunks=(size, *part.shape[1:]))
+            for part, size in zip(parts, sizes, strict=True)
+        ],
+    )
 
 
 def test_every_container_and_chunking_gives_the_same_fit(tmp_path):
     parts = problem()
     expected = fitted(FairKernelRidge(eta=2.0, **SIZE), parts)
-    for name, (X, y), s, c in containers(parts, tmp_path):
+    for name, (X, y, s, c) in in_containers(parts, tmp_path):
         model = fitted(FairKernelRidge(eta=2.0, **SIZE), (X, y, s, c), {"chunk_rows": 47})
         np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-8, err_msg=name)
         share = model.explained_share_

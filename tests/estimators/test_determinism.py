@@ -9,7 +9,6 @@ from functools import cache
 
 import dask
 import dask.array as da
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,11 +23,10 @@ from scalefair import (
     FairKernelRidge,
     FairKernelRidgeCV,
     FairRidge,
-    scan_csv,
-    scan_parquet,
 )
 from scalefair.maps import Nystroem
 from tests.cli_tools import ENV
+from tests.containers import contained
 from tests.models import fit_within
 
 N = 900
@@ -113,37 +111,20 @@ def seven_digits(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
-def batches():
-    for start in range(0, N, 130):
-        rows = slice(start, start + 130)
-        yield X[rows], Y[rows], S[rows], None
-
-
 @pytest.fixture(scope="module")
 def containers(tmp_path_factory):
     """The same rows in every place they may come from: (X, y, s) each."""
-    folder = tmp_path_factory.mktemp("rows")
     table = pd.DataFrame(X, columns=list("abc")).assign(y=Y, s=S)
-    table.to_parquet(folder / "d.parquet", row_group_size=70)
-    table.to_csv(folder / "d.csv", index=False)
-    (folder / "parts").mkdir()
-    for i, start in enumerate(range(0, N, 170)):
-        table[start : start + 170].to_parquet(folder / "parts" / f"{i}.parquet")
-    scans = {
-        "parquet": scan_parquet(folder / "d.parquet"),
-        "parquet parts": scan_parquet(folder / "parts"),
-        "csv": scan_csv(folder / "d.csv"),
-        "dask frame": dd.from_pandas(table, npartitions=7),
+    roles = {"X": ["a", "b", "c"], "y": "y", "sensitive_features": "s"}
+    found = {
+        kind: contained(kind, table, tmp_path_factory.mktemp(kind), **roles)
+        for kind in ("parquet", "csv", "dask", "batches")
     }
-    found = {name: (scan[["a", "b", "c"]], scan["y"], scan["s"]) for name, scan in scans.items()}
     found["dask arrays"] = da.from_array(X, (110, 3)), da.from_array(Y, 90), da.from_array(S, N)
-    found["batches"] = BatchSource(batches), None, None
     return found
 
 
-@pytest.mark.parametrize(
-    "where", ["parquet", "parquet parts", "csv", "dask frame", "dask arrays", "batches"]
-)
+@pytest.mark.parametrize("where", ["parquet", "csv", "dask", "dask arrays", "batches"])
 @pytest.mark.parametrize("name", ["linear", "nystroem", "leverage", "fourier", "cross-validated"])
 def test_fits_agree_wherever_the_rows_come_from(name, where, containers):
     x, y, s = containers[where]

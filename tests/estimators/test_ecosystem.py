@@ -7,7 +7,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import sklearn
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
@@ -290,12 +289,6 @@ def test_clones_with_kernels_and_maps_as_parameters():
     fourier = RandomFourier(n_components=20, random_state=0).set_output(transform="pandas")
     model = FairKernelRidge(feature_map=fourier).fit(X, y, sensitive_features=groups)
     assert isinstance(model.predict(X), np.ndarray)
-
-
-@pytest.fixture
-def routing():
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
 
 
 def requesting(model):

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from scalefair.features.base import row_filler
 from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, ProductMap, RandomFourier
 
 rng = np.random.default_rng(0)
@@ -187,3 +188,19 @@ def test_bad_weights_and_rows():
         Nystroem(length_scale="median").fit(ROWS, sample_weight=np.eye(60)[0])
     with pytest.raises(ValueError, match="zero on all 1 landmarks"):
         Nystroem("linear").fit(np.zeros((5, 2)))
+
+
+class Squares:
+    """A map of a user's own: what the protocol asks for, and no more."""
+
+    n_raw_, linear_ = 3, 2.0 * np.eye(3)
+
+    def raw(self, X, out=None):
+        return np.square(X, out=out)
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_maps_of_ones_own_are_filled_by_raw(whiten):
+    X, out = MIXED[:, 1:], np.empty((60, 3))
+    row_filler(Squares(), np.float64, whiten=whiten)(X, out)
+    assert_array_equal(out, (1 + whiten) * X**2)

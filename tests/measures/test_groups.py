@@ -345,7 +345,7 @@ def test_results_as_dictionaries_and_pages(frame):
     assert type(record["groups"][0]["count"]) is int
     assert "<table" in gaps._repr_html_()
     assert repr(gaps) == "<GroupGaps by sex, race, sex × race>"
-    with pytest.raises(KeyError, match="'age' has no groups; there are 'sex', 'race'"):
+    with pytest.raises(KeyError, match=r"'age' .*'sex', 'race'"):
         gaps["age"]
 
 

@@ -97,15 +97,15 @@ def test_bad_input_is_named(case):
 
 
 def test_names_of_columns_are_not_attributes():
-    with pytest.raises(TypeError, match="sensitive_features='sex' is a str; give an array"):
+    with pytest.raises(TypeError, match="sensitive_features='sex'"):
         group_gaps(P, sensitive_features="sex")
-    with pytest.raises(TypeError, match="y_pred=3 is a int"):
+    with pytest.raises(TypeError, match="y_pred=3"):
         group_gaps(3, sensitive_features=S)
 
 
 def test_an_unknown_method_is_named():
     gaps = group_gaps(P, sensitive_features=S)
-    with pytest.raises(ValueError, match="method='sideways' is unknown"):
+    with pytest.raises(ValueError, match="method='sideways'"):
         gaps.difference("sideways")
 
 
@@ -113,7 +113,7 @@ def test_too_many_intersections_are_refused_and_can_be_switched_off(monkeypatch)
     monkeypatch.setattr("scalefair.measures.group_statistics.MAX_CELLS", 5)
 
     for scores in (P, da.from_array(P.to_numpy(), chunks=100)):
-        with pytest.raises(ValueError, match="more than 5 intersections; merge levels, or"):
+        with pytest.raises(ValueError, match=r"more than 5 .*intersections=False"):
             group_gaps(scores, sensitive_features=S)
         assert len(group_gaps(scores, sensitive_features=S, intersections=False).frames) == 2
 

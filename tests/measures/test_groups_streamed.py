@@ -112,7 +112,7 @@ def test_missing_attributes_in_files(frame, tmp_path):
                 gaps["score"], sensitive_features=gaps[S], y_true=gaps["truth"], **options
             ).table,
         )
-    with pytest.raises(ValueError, match="'race' is missing in 214 rows; say what that means"):
+    with pytest.raises(ValueError, match="'race' is missing in 214 rows"):
         group_gaps(data["score"], sensitive_features=data[S], y_true=data["truth"])
 
 
@@ -146,9 +146,9 @@ def test_streamed_numbers_do_not_depend_on_partitions(frame):
 def test_scans_of_other_files_and_mixtures_are_refused(frame, folder, tmp_path):
     frame.to_parquet(tmp_path / "other.parquet")
     data, other = scalefair.scan_parquet(folder), scalefair.scan_parquet(tmp_path)
-    with pytest.raises(ValueError, match="sensitive_features is a scan of other files"):
+    with pytest.raises(ValueError, match="sensitive_features"):
         group_gaps(data["score"], sensitive_features=other[S])
-    with pytest.raises(ValueError, match=r"y_true is a .* and y_pred a Scan; give both"):
+    with pytest.raises(ValueError, match=r"y_true is a .* and y_pred a Scan"):
         group_gaps(
             data["score"],
             sensitive_features=data[S],

@@ -35,9 +35,9 @@ def test_what_every_measure_refuses(measure):
         measure(X, spoilt(np.nan))
     with pytest.raises(ValueError, match=rf"{name}: .*infinity"):
         measure(X, spoilt(np.inf))
-    with pytest.raises(ValueError, match=rf"{name}: .*constant .*undefined, not 0"):
+    with pytest.raises(ValueError, match=rf"{name}: .*constant"):
         measure(X, np.ones(N))
-    with pytest.raises(ValueError, match=rf"{name}: .*constant \('u' in every"):
+    with pytest.raises(ValueError, match=rf"{name}: .*constant \('u'"):
         measure(X, np.full(N, "u"))
     with pytest.raises(ValueError, match=rf"{name}: column 'age' is constant"):
         measure(X, pd.DataFrame({"x": S, "age": 4.0}))
@@ -52,20 +52,20 @@ def test_what_every_measure_refuses(measure):
 @pytest.mark.parametrize("measure", PAIRS)
 def test_thousands_of_levels_are_refused(measure):
     levels = np.array([f"id{i}" for i in range(1500)])
-    with pytest.raises(ValueError, match=r"1,500 levels or combinations, at most 1,000"):
+    with pytest.raises(ValueError, match=r"1,500 .*1,000"):
         measure(rng.normal(size=1500), levels)
 
 
 @pytest.mark.parametrize("measure", PAIRS)
 def test_an_identifier_is_refused(measure):
     # Each row is alone in its group: HSIC is the same for every pairing, and no share is known.
-    with pytest.raises(ValueError, match="the categories of s0 are different in each of 60 rows"):
+    with pytest.raises(ValueError, match=r"s0 .*60 rows"):
         measure(X, np.array([f"id{i}" for i in range(N)]))
 
 
 def test_a_share_of_rows_that_are_mostly_alone_is_refused():
     alone = np.array([f"id{max(i, 20)}" for i in range(N)])
-    with pytest.raises(ValueError, match="s: 65% of the rows are alone in their group"):
+    with pytest.raises(ValueError, match="s: 65%"):
         measures.explained_share(X, alone)
     alone = np.array([f"id{max(i, 35)}" for i in range(N)])
     assert measures.explained_share(X, alone) < 0.5
@@ -77,7 +77,7 @@ def test_dates_are_no_predictions():
 
 
 def test_text_is_no_prediction():
-    with pytest.raises(ValueError, match=r"f: column .* is text; expected predictions as numbers"):
+    with pytest.raises(ValueError, match=r"f: column .* is text"):
         measures.explained_share(np.where(X > 0, "yes", "no"), S)
 
 
@@ -89,34 +89,34 @@ def test_weights(measure):
     for message, bad in cases.items():
         with pytest.raises(ValueError, match=f"sample_weight.* is {message}"):
             measure(X, S, sample_weight=np.full(N, bad))
-    with pytest.raises(ValueError, match="'sample_weight' is text; expected numbers"):
+    with pytest.raises(ValueError, match="'sample_weight' is text"):
         measure(X, S, sample_weight=["heavy"] * N)
 
 
 @pytest.mark.parametrize("method", ["exact", "features"])
 def test_rows_of_too_few_weights_have_no_unbiased_estimate(method):
     weight = np.r_[np.ones(3), np.full(N - 3, 1e-9)]
-    with pytest.raises(ValueError, match="worth 3 of equal weight, biased=False needs at least 4"):
+    with pytest.raises(ValueError, match=r"worth 3 .*biased=False .*4"):
         measures.hsic(X, S, biased=False, sample_weight=weight, method=method)
     assert np.isfinite(measures.hsic(X[:4], S[:4], biased=False, sample_weight=np.full(4, 0.1)))
 
 
 @pytest.mark.parametrize("measure", [measures.hsic, measures.alignment, measures.nocco])
 def test_options(measure):
-    with pytest.raises(ValueError, match="method='fast' is unknown"):
+    with pytest.raises(ValueError, match="method='fast'"):
         measure(X, S, method="fast")
-    with pytest.raises(ValueError, match="kernel_a='cubic' is unknown"):
+    with pytest.raises(ValueError, match="kernel_a='cubic'"):
         measure(X, S, "cubic")
-    with pytest.raises(TypeError, match="kernel_b=3 is a int"):
+    with pytest.raises(TypeError, match="kernel_b=3"):
         measure(X, S, None, 3)
-    with pytest.raises(ValueError, match="kernel_b='rbf' needs numbers, but b has categories"):
+    with pytest.raises(ValueError, match=r"kernel_b='rbf' .*b has categories"):
         measure(X, np.where(S > 0, "u", "v"), None, "rbf")
     with pytest.raises(ValueError, match="n_components=0"):
         measure(X, S, n_components=0, method="features")
 
 
 def test_more_options():
-    with pytest.raises(ValueError, match="eps=0 must be a positive number"):
+    with pytest.raises(ValueError, match="eps=0"):
         measures.nocco(X, S, eps=0)
     with pytest.raises(ValueError, match="at least 4"):
         measures.hsic(X[:3], S[:3], biased=False)
@@ -126,14 +126,14 @@ def test_more_options():
         measures.hsic_test(X, S, n_permutations=0)
     with pytest.raises(ValueError, match="n_neighbors=0"):
         measures.mutual_information(X, S, 0)
-    with pytest.raises(ValueError, match="combination of categories of its own"):
+    with pytest.raises(ValueError, match="combination of categories"):
         measures.mutual_information(np.array(list("aaabbbccc")), np.array(list("xyzxyzxyz")))
     with pytest.raises(ValueError, match="at most 5000 rows"):
         measures.nocco(*rng.normal(size=(2, 5001)), method="exact")
 
 
 def test_conditional():
-    with pytest.raises(ValueError, match="c has 10 rows but a and b have 60"):
+    with pytest.raises(ValueError, match=r"c has 10 .*60"):
         measures.conditional_hsic_test(X, S, S[:10])
     with pytest.raises(ValueError, match="c has numbers"):
         measures.conditional_hsic_test(X, S, X + S, method="permutation")
@@ -163,5 +163,5 @@ def test_mixing_scans_and_dask_is_refused(tmp_path):
     import dask.array as da
 
     pd.DataFrame({"p": X}).to_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(ValueError, match="b is a Array and a a Scan; give both"):
+    with pytest.raises(ValueError, match="b is a Array and a a Scan"):
         measures.hsic(scan_parquet(tmp_path / "rows.parquet"), da.from_array(S, chunks=20))

@@ -15,16 +15,12 @@ from scalefair import FairRidge
 from scalefair.measures import explained_share, group_gaps, hsic, make_dependence_scorer
 from tests.groups import people
 
+pytestmark = pytest.mark.usefixtures("routing")
+
 FRAME = people(400)
 X, Y, T = FRAME[["score", "age"]].to_numpy(), FRAME["target"].to_numpy(), FRAME["truth"].to_numpy()
 S = FRAME[["sex", "race"]]
 CV = KFold(4, shuffle=True, random_state=0)
-
-
-@pytest.fixture(autouse=True)
-def routing():
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
 
 
 def by_hand(model, y, measure, predict):
@@ -101,14 +97,14 @@ def test_a_scorer_made_while_routing_is_off_works_when_it_is_on():
     model = Ridge().fit(X, Y)
     expected = -explained_share(model.predict(X), S)
     assert scorer(model, X, Y, sensitive_features=S) == pytest.approx(expected)
-    with pytest.raises(ValueError, match="sensitive_features did not reach the scorer"):
+    with pytest.raises(ValueError, match="sensitive_features"):
         scorer(model, X, Y)
 
 
 def test_unknown_measures_are_named():
-    with pytest.raises(ValueError, match="measure='beauty' is unknown; choose among explained_sh"):
+    with pytest.raises(ValueError, match="measure='beauty'"):
         make_dependence_scorer("beauty")
-    with pytest.raises(TypeError, match="measure=3; expected a name or a function"):
+    with pytest.raises(TypeError, match="measure=3"):
         make_dependence_scorer(3)
 
 

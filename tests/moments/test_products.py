@@ -5,7 +5,6 @@ from operator import add
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
@@ -13,36 +12,18 @@ from scalefair.maps import Identity, Nystroem, RandomFourier
 from scalefair.moments import accumulate
 from scalefair.moments.products import CrossMoments, gram_times, stream_moments
 from tests import naive
+from tests.tables import curved, repeats
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 N, M = 2000, 200
 
 
-def table(n=N, seed=0):
-    rng = np.random.default_rng(seed)
-    s = rng.normal(size=(n, 3))
-    X = rng.normal(size=(n, 4))
-    X[:, :3] += s
-    noise = 0.3 * rng.normal(size=(n, 2))
-    y = np.c_[np.sin(X[:, 0] * X[:, 1]) + X[:, 2], X[:, 3] ** 2 + s[:, 0]] + noise + 2.0
-    return X, s, y
-
-
-def weights(n=N, seed=5):
-    return np.random.default_rng(seed).integers(0, 4, size=n) * 0.7
-
-
-X, S, Y = table()
-WEIGHT = weights()
+X, S, Y = curved(N)
+WEIGHT = repeats(N)
 FOURIER = RandomFourier(n_components=M, length_scale=4.0, random_state=0).fit(X)
 NYSTROEM = Nystroem(n_components=M, length_scale=4.0, random_state=0).fit(X)
 LINEAR = Identity().fit(S)
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Keep BLAS from waiting for a second thread on matrices this small."""
-    with threadpool_limits(1, "blas"):
-        yield
 
 
 class TestCrossMoments:

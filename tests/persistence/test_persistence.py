@@ -12,6 +12,7 @@ from sklearn.base import clone
 import scalefair
 from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge, _files
 from scalefair.datasets import make_biased_income, make_toy1
+from scalefair.errors import UnsavableError
 
 MODELS = {
     "linear": FairRidge(eta=1.0, random_state=0),
@@ -74,11 +75,11 @@ def test_the_cross_validated_path_comes_back(pay, tmp_path):
     np.testing.assert_array_equal(again, model.path_.at(alpha=1e-3, eta=2.0).predict(pay.data))
 
 
-@pytest.mark.processes
 def test_what_needs_pickle_is_refused_by_name(tmp_path):
     model = FairKernelRidge(random_state=np.random.RandomState(0))
-    with pytest.raises(ValueError, match=r"FairKernelRidge\.random_state is a RandomState"):
+    with pytest.raises(UnsavableError) as caught:
         scalefair.save(model, tmp_path / "m")
+    assert caught.value.where == "FairKernelRidge.random_state"
     assert not (tmp_path / "m").exists()
 
 

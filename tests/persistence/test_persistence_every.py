@@ -139,7 +139,7 @@ def test_a_model_of_another_library_is_refused_and_goes_by_skops(tmp_path):
     model = FairKernelRidge(base_estimator=forest, n_components=5, eta=1.0, random_state=0)
     X, y = rows("exact"), target("exact")
     model.fit(X, y, sensitive_features=pay().sensitive_features)
-    with pytest.raises(ValueError, match=r"is a RandomForestRegressor, .* joblib or skops"):
+    with pytest.raises(ValueError, match="RandomForestRegressor"):
         scalefair.save(model, tmp_path / "m")
     assert not (tmp_path / "m").exists()
     np.testing.assert_array_equal(by_skops(model).predict(X), model.predict(X))

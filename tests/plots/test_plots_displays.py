@@ -129,7 +129,7 @@ def test_the_path_of_a_ridge_is_in_the_sample_and_marks_its_eta(models):
     display = FairPathDisplay.from_estimator(models["ridge"], ax=make_figure(4, 3)[1])
     assert "in the sample" in display.ax_.get_ylabel()
     assert display.chosen["eta"].iloc[0] == 1.0
-    with pytest.raises(TypeError, match=r"FairGPRegressor keeps no path; draw .*FrontDisplay"):
+    with pytest.raises(TypeError, match="FairGPRegressor"):
         FairPathDisplay.from_estimator(models["gp"])
 
 
@@ -155,7 +155,7 @@ def test_points_are_the_cross_fitted_share_and_r2(data):
     assert rows.loc["good", "share"] == pytest.approx(explained_share(y, S, cv=5))
     assert "beaten" not in {*display.front_["model"]}
     assert display.front_["share"].is_monotonic_increasing
-    with pytest.raises(ValueError, match=r"y_pred 'short' has 3 rows and y_true 200"):
+    with pytest.raises(ValueError, match="'short'"):
         FrontDisplay.from_predictions(y, {"short": y[:3]}, S)
 
 
@@ -191,7 +191,7 @@ def test_an_audit_of_predictions_has_the_intervals_of_the_groups(data):
     drawn = display.rows[display.rows["model"] == "u"]
     np.testing.assert_allclose(drawn["low"], table["low"])
     assert list(drawn["label"]) == ["s: a", "s: b"]
-    with pytest.raises(ValueError, match=r"metric='colour' is unknown; choose among mean_pred"):
+    with pytest.raises(ValueError, match=r"'colour'.* mean_prediction"):
         AuditDisplay.from_predictions(y, S, metric="colour")
 
 
@@ -199,10 +199,10 @@ def test_several_classes_or_targets_are_refused(data):
     X, y, S = data
     three = FairKernelClassifier(eta=1.0, **SMALL)
     three.fit(X, np.digitize(y, [-1, 1]), sensitive_features=S)
-    with pytest.raises(ValueError, match="has 3 classes; expected two"):
+    with pytest.raises(ValueError, match="3 classes"):
         GroupDistributionDisplay.from_estimator(three, X, sensitive_features=S)
     two = FairKernelRidge(eta=1.0, **SMALL).fit(X, np.c_[y, y], sensitive_features=S)
-    with pytest.raises(ValueError, match="predicts 2 targets"):
+    with pytest.raises(ValueError, match="2 targets"):
         GroupDistributionDisplay.from_estimator(two, X, sensitive_features=S)
 
 

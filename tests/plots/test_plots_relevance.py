@@ -117,10 +117,10 @@ def test_one_length_scale_for_all_is_that_of_each():
 
 def test_what_cannot_be_drawn_is_named():
     _, ax = make_figure(4, 3)
-    with pytest.raises(ValueError, match="no input in common"):
+    with pytest.raises(ValueError, match="unfair and fair"):
         RelevanceDisplay({"a": 1.0}, {"b": 1.0}).plot(ax)
     bad = model({"a": 1.0, "b": 2.0}, ["a", "b", "c"])
-    with pytest.raises(ValueError, match="2 length scales for 3 inputs"):
+    with pytest.raises(ValueError, match=r"2 .* 3 "):
         RelevanceDisplay.from_estimators(fair=bad, unfair=bad, ax=ax)
 
 

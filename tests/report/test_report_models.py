@@ -19,6 +19,7 @@ from scalefair import (
     FairKernelRidgeCV,
     FairRidge,
 )
+from scalefair.errors import InputError
 from scalefair.kernels import RBF
 from scalefair.measures import hsic_test
 from scalefair.report import between_share, cross, make_report
@@ -246,7 +247,7 @@ def test_sensitive_columns_of_the_estimator_are_enough(tmp_path):
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "may use them as inputs" in page
     assert "est.fit(X, y)" in page
-    with pytest.raises(ValueError, match="are both given"):
+    with pytest.raises(InputError, match="both"):
         make_report(model, X, y, sensitive_features=S, out=tmp_path)
 
 

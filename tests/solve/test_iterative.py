@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import LinAlgError
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
@@ -24,39 +23,21 @@ from scalefair.solve.ridge.iterative import Sketch, StreamedSystem, block_cg, so
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System
 from tests import naive
+from tests.tables import curved, repeats
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 N, M = 2000, 200
 ROWS = 500
 ETAS = np.array([0.0, 1.0, 1e8, np.inf])
 
 
-def table(n=N, seed=0):
-    rng = np.random.default_rng(seed)
-    s = rng.normal(size=(n, 3))
-    X = rng.normal(size=(n, 4))
-    X[:, :3] += s
-    noise = 0.3 * rng.normal(size=(n, 2))
-    y = np.c_[np.sin(X[:, 0] * X[:, 1]) + X[:, 2], X[:, 3] ** 2 + s[:, 0]] + noise + 2.0
-    return X, s, y
-
-
-def weights(n=N, seed=5):
-    return np.random.default_rng(seed).integers(0, 4, size=n) * 0.7
-
-
-X, S, Y = table()
-WEIGHT = weights()
+X, S, Y = curved(N)
+WEIGHT = repeats(N)
 FOURIER = RandomFourier(n_components=M, length_scale=4.0, random_state=0).fit(X)
 NYSTROEM = Nystroem(n_components=M, length_scale=4.0, random_state=0).fit(X)
 LINEAR = Identity().fit(S)
 SMOOTH = Nystroem(n_components=40, length_scale=1.5, random_state=0).fit(S)
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Keep BLAS from waiting for a second thread on matrices this small."""
-    with threadpool_limits(1, "blas"):
-        yield
 
 
 def systems(source, design, **options):

@@ -3,7 +3,7 @@
 from scalefair.data.sources.arrays import ArraySource
 from scalefair.data.sources.base import ChunkSource, Sample, Sampler, is_dask
 from scalefair.data.sources.batches import BatchSource
-from scalefair.data.sources.dask import DaskSource, connect, in_memory
+from scalefair.data.sources.dask import DaskSource, connect
 from scalefair.data.sources.dask_tasks import made_rows
 from scalefair.data.sources.files import FileSource, Scan, scan_csv, scan_parquet
 
@@ -17,7 +17,6 @@ __all__ = [
     "Sampler",
     "Scan",
     "connect",
-    "in_memory",
     "is_dask",
     "made_rows",
     "scan_csv",

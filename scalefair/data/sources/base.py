@@ -220,11 +220,13 @@ class Sample:
         rows = np.concatenate([self.rows, other.rows])
         pairs = zip(self.parts, other.parts, strict=True)
         parts = tuple(None if a is None else frames.stack_rows([a, b]) for a, b in pairs)
+        joined = Sample(self.size, hashes, rows, parts)
         chosen = np.arange(len(rows))
         if len(rows) > self.size:
             chosen = np.argpartition(hashes, self.size)[: self.size]
-        in_order = chosen[np.argsort(rows[chosen])]
-        return Sample(self.size, hashes, rows, parts).take(in_order)
+        elif self.rows[-1] < other.rows[0]:
+            return joined  # in order already, as within one thread
+        return joined.take(chosen[np.argsort(rows[chosen])])
 
     def take(self, index: NDArray[np.int64]) -> Sample:
         """Return the rows at some positions."""

@@ -1,6 +1,6 @@
 """Rows in dask arrays and data frames, folded where they are. The home of dask.
 
-dask is imported by what needs it, so that `is_dask` costs nothing where dask is not in use.
+dask is imported by what needs it, so that `import scalefair` does not wait for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 
 from scalefair._typing import Accumulator, Array, Chunk
-from scalefair.data.sources.base import SAMPLE_CHUNK, ChunkSource, Sampler, is_dask
+from scalefair.data.sources.base import SAMPLE_CHUNK, ChunkSource, Sampler
 from scalefair.data.sources.dask_parts import (
     Part,
     Span,
@@ -53,11 +53,6 @@ fewer than 2¹⁴ rows the moving shows. A task holds its rows at once: no more 
 
 FAN_IN = 8
 """Results that one task of the reduction adds up."""
-
-
-def in_memory(part: Any) -> Any:
-    """Return rows that go beside others which are not in dask: computed if they are in dask."""
-    return part.compute() if is_dask(part) else part
 
 
 def connect(address: str, *, timeout: float = 10.0, security: Any = None) -> Any:

@@ -47,11 +47,6 @@ class Files(ABC):
         """Rows of all files, None where only a pass can tell."""
 
     @property
-    def found(self) -> Listing:
-        """The listing, by its old name."""
-        return self.listing
-
-    @property
     def key(self) -> tuple[Any, ...]:
         """What two of them have in common if they read the same rows."""
         return type(self), self.listing.names
