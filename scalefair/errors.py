@@ -87,8 +87,6 @@ def located(where: str) -> Iterator[None]:
 FINITE = float(np.finfo(np.float64).max)
 TINY = float(np.finfo(np.float64).tiny)
 
-PENALTIES = ("hsic", "normalized", "nocco", "nocco_output")
-
 LARGEST_WEIGHT = 1e30
 """Beyond it products with the penalty lose all digits of the other terms, or overflow."""
 
@@ -187,13 +185,6 @@ def check_grid(name: str, values: Any, low: float = 0.0, high: float = np.inf) -
         kind = ("finite " if high < np.inf else "") + ("positive" if low > 0 else "non-negative")
         raise ValueError(f"{name}={values!r} must be a list of {kind} numbers, at least one")
     return grid
-
-
-def check_penalty(penalty: Any, eps: Any) -> None:
-    """Check the penalty's name and its ε, None being the default."""
-    check_choice("penalty", penalty, PENALTIES)
-    if eps is not None:
-        check_number("eps", eps, 0.0, FINITE)
 
 
 def check_closed_form(penalty: str, what: str) -> None:

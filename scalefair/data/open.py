@@ -18,7 +18,6 @@ import numpy as np
 from scalefair.data import frames
 from scalefair.data.sources import (
     ArraySource,
-    BatchSource,
     ChunkSource,
     DaskSource,
     FileSource,
@@ -53,16 +52,16 @@ def open_rows(
 ) -> OpenedRows:  # fmt: skip
     """Return rows as one source of chunks, their lengths compared where they are known.
 
-    A `BatchSource` as `x` brings all parts itself. `names` are what the user calls the parts, for
-    errors; `n_threads` chunks are in flight at once, None: one per core that BLAS may use.
+    A source of chunks as `x` brings all parts itself. `names` are what the user calls the parts,
+    for errors; `n_threads` chunks are in flight at once, None: one per core that BLAS may use.
     """
     names = {**ARGUMENTS, **names}
     given = dict(zip(ARGUMENTS, (x, s, y, weight, c), strict=True))
     if isinstance(x, ChunkSource):
         beside = [names[part] for part in list(ARGUMENTS)[1:] if given[part] is not None]
-        if beside and isinstance(x, BatchSource):
+        if beside:
             raise ValueError(
-                f"{', '.join(beside)} must be None: the batches of a BatchSource bring them"
+                f"{', '.join(beside)} must be None: the chunks of a {type(x).__name__} bring them"
             )
         return OpenedRows(x, in_memory=False)
     tables = {part: table_of(names[part], value) for part, value in given.items()}

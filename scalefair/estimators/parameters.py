@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from scalefair.errors import PENALTIES
 from scalefair.kernels import RBF, Kernel
 from scalefair.kernels.named import NAMES
+from scalefair.penalties import PENALTIES
 
 T = TypeVar("T", bound=type)
 

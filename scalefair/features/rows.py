@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.prepare import Preparation
-from scalefair.data.sources import ArraySource, BatchSource, ChunkSource, Scan, is_dask
+from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
 from scalefair.features.design import Design
 
 
@@ -120,13 +120,13 @@ def _open_stream(
     if isinstance(first.y, Scan):
         one_target = len(first.y.columns) == 1
     else:
-        one_target = (first.y.shape[1] if first.where else getattr(first.y, "ndim", 1)) == 1
+        one_target = (first.y.shape[1] if first is not given else getattr(first.y, "ndim", 1)) == 1
     return source, first, hasattr(first.x, "columns"), one_target
 
 
 def _first_batch(given: Chunk) -> Chunk:
-    """Return the first of batches; of other containers the whole, of which only columns count."""
-    return next(given.x.chunks(SURVEY_ROWS)) if isinstance(given.x, BatchSource) else given
+    """Return the first chunk of a source; other containers whole, of which only columns count."""
+    return next(given.x.chunks(SURVEY_ROWS)) if isinstance(given.x, ChunkSource) else given
 
 
 def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: int) -> ChunkSource:

@@ -1,4 +1,4 @@
-"""Every block of Python in the README and the docs runs, page by page, from top to bottom."""
+"""Every block of Python in README, docs and CONTRIBUTING runs, page by page, top to bottom."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import sklearn
 
 from tests import docs_pages
 
-TEXTS = {docs_pages.name(path): path.read_text("utf-8") for path in docs_pages.pages()}
+PAGES = [*docs_pages.pages(), docs_pages.ROOT / "CONTRIBUTING.md"]
+TEXTS = {docs_pages.name(path): path.read_text("utf-8") for path in PAGES}
 WITH_CODE = {name: text for name, text in TEXTS.items() if docs_pages.blocks(text)}
 PRINTED = {
     "docs/auditing.md": (

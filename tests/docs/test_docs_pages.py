@@ -75,6 +75,15 @@ def test_the_reference_has_no_name_that_is_not_there():
         assert hasattr(import_module(module), attribute), name
 
 
+def test_files_that_are_named_are_there():
+    """In all pages, and in those beside the README that the docs include."""
+    beside = [ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY")]
+    named = r"`((?:scalefair|tests|benchmarks|docs)/[\w/.]*?)(?:::\w+)?`"
+    for page in [*docs_pages.pages(), *beside, ROOT / "benchmarks" / "README.md"]:
+        found = set(re.findall(named, page.read_text("utf-8")))
+        assert not [path for path in found if not (ROOT / path).exists()], docs_pages.name(page)
+
+
 def test_every_page_is_found_from_the_first_one():
     """Sphinx would warn; this says so without it."""
     listed = set()
@@ -98,13 +107,22 @@ def test_the_readme_is_short_and_has_its_two_commands():
         assert len([line for line in lines if line.endswith(end)]) == 1, end
 
 
-def test_the_picture_of_the_house_has_every_room():
+def layers_of_the_house():
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
-    rooms = {room for layer in contracts[0]["layers"] for room in layer.split(" | ")}
+    return contracts[0]["layers"]
+
+
+def test_the_picture_of_the_house_has_every_room():
+    rooms = {room for layer in layers_of_the_house() for room in layer.split(" | ")}
     picture = (ROOT / "docs" / "images" / "architecture.svg").read_text("utf-8")
     names = re.findall(r'font-weight="bold"[^>]*>([^<]*)<', picture)
     assert {room for line in names for room in line.split(" · ")} == rooms
+
+
+def test_contributors_are_told_the_order_that_is_checked():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert "```\n" + "\n".join(layers_of_the_house()) + "\n```" in text
 
 
 def test_the_picture_of_the_readme_is_that_of_the_benchmarks(monkeypatch):
