@@ -60,10 +60,11 @@ class Chunk:
 
     def take(self, at: NDArray[np.int64]) -> Chunk:
         """Return some rows of a chunk of arrays, in that order; `row` stays as it is."""
+        values = {"x": self.x, "s": self.s, "y": self.y, "c": self.c, "h": self.h}
         parts: dict[str, Any] = {
             name: np.ascontiguousarray(np.asarray(part)[at])
-            for name in ("x", "s", "y", "weight", "c", "h")
-            if (part := getattr(self, name)) is not None
+            for name, part in (values | {"weight": self.weight}).items()
+            if part is not None
         }
         return replace(self, **parts)
 

@@ -42,6 +42,7 @@ OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callba
 class FairEstimator(CallbackSupportMixin, BaseEstimator):
     """The flow of every fair estimator."""
 
+    _own_constraints: ClassVar[dict[str, Any]] = {}
     base_estimator: Any = None
     feature_map: Any = "linear"
     output_kernel: Any = None
@@ -280,8 +281,8 @@ class Callbacks(Progress):
 
     @property
     def _listen(self) -> bool:
-        listening = getattr(self.estimator, "_skl_callbacks", None)
-        return bool(listening) and hasattr(self.estimator, "_callback_fit_ctx")
+        own = vars(self.estimator)
+        return bool(own.get("_skl_callbacks")) and "_callback_fit_ctx" in own
 
     @contextmanager
     def watched(

@@ -189,7 +189,7 @@ def described(cls: T) -> T:
     Lines "@ name name ..." of its docstring are replaced by the texts of those names. A class may
     have constraints of its own in `_own_constraints`.
     """
-    own: dict[str, Any] = getattr(cls, "_own_constraints", {})
+    own: dict[str, Any] = cls._own_constraints  # type: ignore[attr-defined]
     names = [name for name in signature(cls).parameters if name in VALID]
     cls._parameter_constraints = {name: VALID[name] for name in names} | own  # type: ignore[attr-defined]
     entries, lines = _entries(), []
