@@ -114,6 +114,8 @@ class Column:
         if isinstance(stored, np.ndarray) or is_pandas_like_series(stored):
             import pandas as pd
 
+            if isinstance(stored, np.ndarray):  # pandas takes the byte order of this machine only
+                stored = stored.astype(stored.dtype.newbyteorder("="), copy=False)
             codes, levels = pd.factorize(stored)
             return codes.astype(np.int64, copy=False), [_level(value) for value in levels]
         array = self.values.to_arrow()
