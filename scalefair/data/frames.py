@@ -18,7 +18,7 @@ from narwhals.stable.v2.dependencies import is_into_dataframe, is_pandas_like_se
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse
 
-from scalefair._typing import LARGEST, Array
+from scalefair._typing import LARGEST, Array, Shaped
 from scalefair.errors import InputError
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def is_all_numeric(X: Any) -> bool:
 
 def n_rows(X: Any) -> int:
     """Return the number of rows."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    return int(X.shape[0]) if isinstance(X, Shaped) else len(X)
 
 
 def slice_rows(X: Any, start: int, stop: int) -> Any:
@@ -254,7 +254,7 @@ def drop_columns(X: Any, chosen: str | int | Iterable[str | int]) -> Any:
 
 def n_columns(X: Any) -> int:
     """Return the number of columns."""
-    return int(X.shape[1]) if hasattr(X, "shape") else len(X[0])
+    return int(X.shape[1]) if isinstance(X, Shaped) else len(X[0])
 
 
 def to_numpy(X: Any, dtype: DTypeLike = np.float64) -> NDArray[Any]:
