@@ -95,9 +95,9 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         # nothing.
         checked = copy(self)
         learnt = self._learn(checked, given)
-        parameters = self.get_params(deep=False)
-        for name in [*vars(self)]:
-            if name not in parameters and not name.startswith(OF_SCIKIT_LEARN):
+        for name in [*vars(self)]:  # an earlier fit in another mode may have set others
+            fitted = name.endswith("_") or name.startswith("_")
+            if fitted and not name.startswith(OF_SCIKIT_LEARN):
                 delattr(self, name)
         self.__dict__.update(names_of_columns(checked) | learnt)
         task.call_on_fit_task_end(estimator=self)
