@@ -103,19 +103,15 @@ class Column:
         raise ValueError(kinds_differ(self.name, kind, self.kind))
 
     def codes(self) -> tuple[NDArray[np.int64], list[str]]:
-        """Return (codes, levels): row i holds levels[codes[i]], and code -1 means missing.
-
-        Only levels that occur are listed, as text, in order of appearance or of storage. A whole
-        number stored as float reads "1", so that missing values do not change its name.
-        """
+        """Return (codes, levels): row i holds the text levels[codes[i]]; 1.0 is "1", -1 missing."""
         if self.kind == "empty":
             return np.full(len(self.values), -1), []
         stored = self.values if isinstance(self.values, np.ndarray) else self.values.to_native()
+        if isinstance(stored, np.ndarray):  # pandas takes the byte order of this machine only
+            stored = stored.astype(stored.dtype.newbyteorder("="), copy=False)
         if isinstance(stored, np.ndarray) or is_pandas_like_series(stored):
             import pandas as pd
 
-            if isinstance(stored, np.ndarray):  # pandas takes the byte order of this machine only
-                stored = stored.astype(stored.dtype.newbyteorder("="), copy=False)
             codes, levels = pd.factorize(stored)
             return codes.astype(np.int64, copy=False), [_level(value) for value in levels]
         array = self.values.to_arrow()
