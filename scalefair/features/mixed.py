@@ -15,7 +15,7 @@ from sklearn.base import clone
 from scalefair._hash import distinct
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array, FeatureMap
-from scalefair.features.base import n_features, whitened
+from scalefair.features.base import is_fitted_map, is_map, n_features, whitened
 from scalefair.features.exact import Identity, OneHot
 from scalefair.features.landmarks import (
     choose_landmarks,
@@ -82,13 +82,13 @@ def mixed_map(
     name : str
         What the argument `kernel` is called, in errors.
     """
-    if hasattr(kernel, "n_raw_"):
+    if is_fitted_map(kernel):
         return kernel  # type: ignore[no-any-return]
     at = np.arange(len(rows)) if scale_at is None else scale_at
     if groups is not None:
         rows, weight = with_rare_groups(rows, weight, groups, coded_columns(kernel, categorical))
     unfitted = kernel
-    if not hasattr(kernel, "raw"):
+    if not is_map(kernel):
         w = np.ones(len(rows)) if weight is None else weight
         most = None if exact else CROSSED * n_components
         unfitted = _Attributes(rows, w, categorical, at, most).unfitted(

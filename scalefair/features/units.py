@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.features.base import n_features
+from scalefair.features.base import LengthScaleMap, n_features
 from scalefair.features.exact import Identity, OneHot
 from scalefair.features.mixed import Crossed
 from scalefair.features.product import ConcatMap, ProductMap
@@ -56,7 +56,10 @@ def _kind_of(feature_map: Any) -> str:
         return "groups"
     if isinstance(feature_map, Identity):
         return "columns"
-    return "kernel" if isinstance(getattr(feature_map, "kernel_", None), Stationary) else "map"
+    stationary = isinstance(feature_map, LengthScaleMap) and isinstance(
+        feature_map.kernel_, Stationary
+    )
+    return "kernel" if stationary else "map"
 
 
 def _one_after_another(parts: list[Units]) -> Units:
