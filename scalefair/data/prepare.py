@@ -17,28 +17,15 @@ from scalefair.errors import check_finite, located
 class Preparation:
     """What happens to a chunk before the feature maps see it.
 
-    Parameters
-    ----------
-    encoder : TableEncoder or None
-        None where X is numeric and used as given.
-    sensitive_encoder : SensitiveEncoder or None
-        None where there are no sensitive attributes.
-    sensitive_columns : list of int or None
-        Columns of X that are the sensitive attributes.
-    hide_sensitive : bool
-        Whether those columns are taken out of the inputs.
-    control_encoder : ControlEncoder or None
-        None where there are no control features.
-    single : bool
-        Whether feature rows are float32, in which squares of large inputs overflow.
+    Without `encoder` X is numeric and used as given.
     """
 
     encoder: TableEncoder | None = None
     sensitive_encoder: SensitiveEncoder | None = None
-    sensitive_columns: list[int] | None = None
-    hide_sensitive: bool = False
+    sensitive_columns: list[int] | None = None  # columns of X that are the attributes
+    hide_sensitive: bool = False  # from the inputs
     control_encoder: ControlEncoder | None = None
-    single: bool = False
+    single: bool = False  # feature rows are float32, in which squares overflow
 
     @property
     def key(self) -> str:

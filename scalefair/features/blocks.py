@@ -78,14 +78,7 @@ class Curve(Block):
     """Smooth functions of a base model's prediction, one for each group: κ(ĥ) ⊗ [1, ψ(s)].
 
     A prediction whose whole distribution is to be the same in all groups must be bent in each of
-    them in its own way. Where the model may not see s, κ(ĥ) alone.
-
-    Parameters
-    ----------
-    kappa : FeatureMap
-        Of ĥ.
-    crossed : Crossed or None
-        The product with ψ.
+    them in its own way. Where the model may not see s, κ(ĥ) alone, and `crossed` is None.
     """
 
     kappa: FeatureMap

@@ -56,31 +56,12 @@ def mixed_map(
 ) -> FeatureMap:
     """Return the map of a kernel of attributes of any kind, fitted on a sample and on every group.
 
-    Parameters
-    ----------
-    kernel : str, Kernel or feature map
-        "auto": categories are crossed into one (one-hot), numbers are standardised and get a
-        Gaussian kernel (Nyström), and where both occur the map is the product of the two. A map
-        that is fitted already is returned as it is.
-    length_scale : float, array of shape (d,), "median" or "standardized"
-        Of the numeric columns.
-    n_components : int
-        Landmarks; a product has at most four times as many columns, unless that leaves fewer than
-        five to a group.
-    rows, weight : arrays of shape (k, p) and (k,)
-        A sample of the attributes as numbers and codes; weight None: one each.
-    categorical : array of bool of shape (p,)
-        Which columns are codes.
-    seed : int
-        Of the choice of landmarks.
-    groups : array of shape (g, p) or None
-        One row of each combination of categories, of which the sample may lack some.
-    scale_at : array of int or None
-        The rows that length scales are learnt from; None: all.
-    exact : bool
-        Whether every row of the sample is a landmark.
-    name : str
-        What the argument `kernel` is called, in errors.
+    "auto": categories are crossed into one (one-hot), numbers are standardised and get a Gaussian
+    kernel (Nyström), and where both occur the map is the product of the two, of at most four times
+    `n_components` columns unless that leaves fewer than five to a group. A map that is fitted
+    already is returned as it is. `groups` has one row of each combination of categories, of which
+    the sample may lack some; length scales are learnt from the rows `scale_at` (None: all); with
+    `exact` every row is a landmark; `name` is what errors call `kernel`.
     """
     if hasattr(kernel, "n_raw_"):
         return kernel  # type: ignore[no-any-return]
@@ -194,21 +175,12 @@ class Crossed:
 
     ξ(s, c)ᵀξ(t, d) = ψ(s)ᵀψ(t) · υ(c)ᵀυ(d). With two one-hot maps ξ is the one-hot of the pairs.
     From landmark pairs Z, with K_ZZ the kernel of them, it is k_Z(s, c) K_ZZ^(−1/2).
-
-    Parameters
-    ----------
-    psi, upsilon : fitted feature maps
-        Of s and of c.
-    landmarks : pair of arrays of shape (p, q) and (p, r), or None
-        ψ and υ of the landmarks; None: the full product.
-    linear : array of shape (p, width) or None
-        K_ZZ^(−1/2) on its range.
     """
 
     psi: FeatureMap
     upsilon: FeatureMap
-    landmarks: tuple[Array, Array] | None = None
-    linear: Array | None = None
+    landmarks: tuple[Array, Array] | None = None  # ψ and υ of Z; None: the full product
+    linear: Array | None = None  # K_ZZ^(−1/2) on its range
 
     @classmethod
     def fit(

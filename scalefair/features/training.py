@@ -71,46 +71,20 @@ class MapSpec:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Training rows, and the results of the first pass over them.
-
-    Parameters
-    ----------
-    spec : MapSpec
-        Which maps are asked for.
-    given : ChunkSource
-        The rows as the user gave them.
-    preparation : Preparation
-        How they become numbers.
-    source : ChunkSource
-        Of numeric chunks.
-    n_targets, one_target : int, bool
-        Columns of y, and whether it has one dimension.
-    survey : Survey
-        Of the first pass.
-    seed : int
-        Of the sample.
-    sample : Chunk
-        Numeric rows that landmarks are learnt from.
-    scale_at : array of int
-        Those that length scales are learnt from, however large the sample is.
-    base : BaseModel or None
-        Another model, whose prediction joins the features.
-    n_base_samples : int or None
-        Rows that it was fitted on.
-    """
+    """Training rows, and the results of the first pass over them."""
 
     spec: MapSpec
-    given: ChunkSource
+    given: ChunkSource  # rows as the user gave them
     preparation: Preparation
-    source: ChunkSource
+    source: ChunkSource  # of numeric chunks
     n_targets: int
-    one_target: bool
+    one_target: bool  # y has one dimension
     survey: Survey
-    seed: int
-    sample: Chunk
-    scale_at: NDArray[np.int64]
-    base: BaseModel | None = None
-    n_base_samples: int | None = None
+    seed: int  # of the sample
+    sample: Chunk  # numeric rows that landmarks are learnt from
+    scale_at: NDArray[np.int64]  # those for length scales, however large the sample
+    base: BaseModel | None = None  # its prediction joins the features
+    n_base_samples: int | None = None  # rows that it was fitted on
 
     @cached_property
     def split_sample(self) -> Chunk:
@@ -130,14 +104,7 @@ def survey_training(
 ) -> Training:
     """Make the first pass over the rows; arrays of inputs are checked, columns of frames surveyed.
 
-    Parameters
-    ----------
-    rows : FitRows
-    spec : MapSpec
-    ordinary : bool
-        Whether no penalty is asked for, so that sensitive attributes may be missing.
-    single : bool
-        Whether feature rows are float32.
+    In an `ordinary` fit, without penalty, sensitive attributes may be missing.
     """
     preparation = _sensitive_columns(rows, spec, ordinary=ordinary)
     seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)
