@@ -13,9 +13,8 @@ from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.features.base import n_features, whitened
 from scalefair.features.design import Block, counted_rows
 from scalefair.features.landmarks import standard_deviation
-from scalefair.features.mixed import CROSSED, Crossed, mixed_map
+from scalefair.features.mixed import CROSSED, Crossed, Units, mixed_map, units_of
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.units import Units, units_of
 
 CURVE_LANDMARKS = 16
 MAX_CURVE_COLUMNS = 400

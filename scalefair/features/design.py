@@ -22,7 +22,7 @@ from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.data.sources.base import cut_chunk
 from scalefair.features.base import n_features, row_filler, whitened
-from scalefair.features.units import Units, units_of
+from scalefair.features.mixed import Units, units_of
 
 CODED_ROWS = 8192
 """Rows per chunk where rows are named by codes, and never written out."""

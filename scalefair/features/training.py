@@ -29,7 +29,7 @@ from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
-from scalefair.kernels.named import plain_name
+from scalefair.kernels.stationary import plain_name
 
 MAX_WHITENED = 2e10
 """Rows × features² that are whitened row by row: a fraction of a second."""

@@ -216,21 +216,20 @@ class MomentAccumulator:
 
     def result(self) -> FoldMoments:
         """Return the moments of each fold: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
-        return FoldMoments(self._centred(k) for k in range(self._folds.count))
-
-    def _centred(self, k: int) -> Moments:
-        sums, blocks = self._sums[k], self._buffer.blocks
-        weight = float(sums.rest[-1, -1])
-        if weight == 0:
-            return self._moments.empty(blocks)
-        total, scatter = np.concatenate([sums.cross[:, -1], sums.rest[:-1, -1]]), sums.upper(-1)
-        width = scatter.shape[1]
-        add_outer(scatter, total, -total[len(total) - width :] / weight)
-        return self._moments(
-            blocks, self._n_rows[k], weight, self._buffer.shift, total / weight,
-            mirror_upper(scatter) if width == len(total) else scatter,
-            squared_weight=self._squares[k],
-        )  # fmt: skip
+        blocks, folds = self._buffer.blocks, []
+        for sums, n_rows, squares in zip(self._sums, self._n_rows, self._squares, strict=True):
+            weight = float(sums.rest[-1, -1])
+            if weight == 0:
+                folds.append(self._moments.empty(blocks))
+                continue
+            total, scatter = np.concatenate([sums.cross[:, -1], sums.rest[:-1, -1]]), sums.upper(-1)
+            width = scatter.shape[1]
+            add_outer(scatter, total, -total[len(total) - width :] / weight)
+            folds.append(self._moments(
+                blocks, n_rows, weight, self._buffer.shift, total / weight,
+                mirror_upper(scatter) if width == len(total) else scatter, squared_weight=squares,
+            ))  # fmt: skip
+        return FoldMoments(folds)
 
 
 def _by_fold(
