@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from scalefair.errors import check_choice, check_count
@@ -63,8 +63,7 @@ def get_config() -> dict[str, Any]:
     >>> scalefair.get_config()["dtype"]
     'float64'
     """
-    config = current_config()
-    return {field.name: getattr(config, field.name) for field in fields(config)}
+    return asdict(current_config())
 
 
 def set_config(**settings: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +43,11 @@ class Chunk:
 
     def take(self, at: NDArray[np.int64]) -> Chunk:
         """Return some rows of a chunk of arrays, in that order; `row` stays as it is."""
+        values = {"x": self.x, "s": self.s, "y": self.y, "c": self.c, "h": self.h}
         parts: dict[str, Any] = {
             name: np.ascontiguousarray(np.asarray(part)[at])
-            for name in ("x", "s", "y", "weight", "c", "h")
-            if (part := getattr(self, name)) is not None
+            for name, part in (values | {"weight": self.weight}).items()
+            if part is not None
         }
         return replace(self, **parts)
 
@@ -110,3 +111,36 @@ class FeatureMap(Protocol):
     def transform(self, X: Any) -> Any:
         """Return the features φ(x), one row each."""
         ...
+
+
+@runtime_checkable
+class Shaped(Protocol):
+    """Rows that know how many they are: arrays, frames, dask collections, not lists."""
+
+    shape: Any
+
+
+@runtime_checkable
+class WithColumns(Protocol):
+    """A table whose columns have names: a frame, a scan or a dask frame."""
+
+    columns: Any
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+@runtime_checkable
+class WithPath(Protocol):
+    """A fitted model that was cross-validated: it has a path with held-out scores."""
+
+    path_: Any
+    alpha_: Any
+    eta_: Any
+
+
+@runtime_checkable
+class Fittable(Protocol):
+    """A model that can be copied and fitted, as scikit-learn's."""
+
+    def fit(self, X: Any, y: Any, /) -> Any: ...
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...

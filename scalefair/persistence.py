@@ -307,7 +307,7 @@ def _is_data(cls: type, name: str) -> bool:
     No method, no property, nothing of Python's own, and nothing that a class does not have but that
     somebody might ask it for, such as `codes` of a map.
     """
-    if name in getattr(cls, "__dataclass_fields__", ()):
+    if name in _field_names(cls):
         return True
     own = getattr(cls, name, None)
     hidden = callable(own) or isinstance(own, property | cached_property)
@@ -318,8 +318,14 @@ def _is_data(cls: type, name: str) -> bool:
 @cache
 def _parameters(cls: type) -> frozenset[str]:
     """Arguments of a class, its fields, and what else it declares."""
-    fields = getattr(cls, "__dataclass_fields__", ())
-    return frozenset([*signature(cls).parameters, *fields, *get_annotations(cls)])
+    names = signature(cls).parameters
+    return frozenset([*names, *_field_names(cls), *get_annotations(cls)])
+
+
+@cache
+def _field_names(cls: type) -> frozenset[str]:
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return frozenset(field.name for field in fields)
 
 
 def _number_type(name: str) -> Any:
@@ -330,18 +336,18 @@ def _number_type(name: str) -> Any:
 
 def check_shapes(made: Any) -> None:
     """Raise ValueError if arrays do not fit each other: loops over them check no bounds."""
-    if isinstance(made, maps.RandomFourier) and hasattr(made, "frequencies_"):
+    if isinstance(made, maps.RandomFourier) and "frequencies_" in vars(made):
         d, h = made.frequencies_.shape
         width = 2 * h if made.phase_ is None else h
         phase = (h,) if made.phase_ is None else made.phase_.shape
         fits = (made.n_raw_, made.n_features_in_, phase, made.linear_) == (width, d, (h,), None)
-    elif isinstance(made, maps.Nystroem) and hasattr(made, "landmarks_"):
+    elif isinstance(made, maps.Nystroem) and "landmarks_" in vars(made):
         m, d = made.landmarks_.shape
         linear = made.linear_ is not None and made.linear_.ndim == 2 and len(made.linear_) == m
         fits = made.n_raw_ == m and made.n_features_in_ == d and linear
-    elif isinstance(made, maps.Identity) and hasattr(made, "n_raw_"):
+    elif isinstance(made, maps.Identity) and "n_raw_" in vars(made):
         fits = made.n_raw_ == made.n_features_in_ and made.linear_ is None
-    elif isinstance(made, maps.OneHot) and hasattr(made, "codes_"):
+    elif isinstance(made, maps.OneHot) and "codes_" in vars(made):
         fits = made.n_raw_ == len(made.codes_[-1]) == len(made.combinations_)
     elif isinstance(made, Moments):
         made.check_shapes()

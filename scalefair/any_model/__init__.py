@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length
 
 from scalefair._hash import hash_uniform
-from scalefair._typing import Chunk
+from scalefair._typing import Chunk, Shaped
 from scalefair.any_model.limit import LimitGap, limit_gap
 from scalefair.auditing import Audit, audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames, is_stream, open_rows
@@ -133,7 +133,7 @@ def make_fair(
     True
     """
     _check_arguments(model, X, y, test_size, unfairness)
-    X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
+    X, y = X if isinstance(X, Shaped) else np.asarray(X), np.asarray(y)
     columns = _named_columns(X, sensitive_features)
     apart = sensitive_features if columns is None else None
     if apart is not None:

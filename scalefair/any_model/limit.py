@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from scalefair._hash import hash_uniform
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Array, Chunk, Shaped, WithPath
 from scalefair.data import frames
 from scalefair.data.encoding import asked_before
 from scalefair.features.base_model import predictions
@@ -150,7 +150,7 @@ def limit_gap(
         seen.
     """
     _check_estimator(estimator, y)
-    y, rows = np.asarray(y, dtype=np.float64), X if hasattr(X, "shape") else np.asarray(X)
+    y, rows = np.asarray(y, dtype=np.float64), X if isinstance(X, Shaped) else np.asarray(X)
     chunk = estimator._design.preparation.split(Chunk(rows, sensitive_features))
     candidates = _candidates(estimator, X, chunk, h)
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
@@ -167,7 +167,7 @@ def limit_gap(
 
 
 def _check_estimator(estimator: Any, y: Any) -> None:
-    has_path = hasattr(estimator, "path_") or hasattr(estimator, "solve_from")
+    has_path = isinstance(estimator, WithPath) or hasattr(estimator, "solve_from")
     if not has_path or not hasattr(estimator, "moments_"):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; give a fitted FairRidge, FairKernelRidge "
@@ -223,7 +223,7 @@ def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array
 
 
 def _fair_points(estimator: Any, X: Any) -> list[CurvePoint]:
-    path = estimator.path_ if hasattr(estimator, "path_") else estimator.path()
+    path = estimator.path_ if isinstance(estimator, WithPath) else estimator.path()
     points = []
     for limit in LIMITS:
         try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from scalefair._typing import WithPath
 from scalefair.cli import _data
 from scalefair.cli._console import Console, noting_warnings
 from scalefair.cli._data import Data, OutPath, Reading
@@ -170,7 +171,7 @@ def _at_options(model: Any, settings: ModelOptions) -> Any:
     if limit is None and eta is None:
         limit = model.unfairness
         eta = None if limit is not None else model.eta_
-    if hasattr(model, "path_"):
+    if isinstance(model, WithPath):
         model = model.path_.at(alpha=model.alpha_, eta=model.eta_)
     alpha = model.alpha if settings.alpha is None else settings.alpha
     return model.set_params(alpha=alpha, unfairness=limit, eta=eta)

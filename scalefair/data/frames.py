@@ -18,7 +18,7 @@ from narwhals.stable.v2.dependencies import is_into_dataframe, is_pandas_like_se
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse
 
-from scalefair._typing import LARGEST, Array
+from scalefair._typing import LARGEST, Array, Shaped
 from scalefair.errors import InputError
 
 if TYPE_CHECKING:
@@ -93,14 +93,12 @@ class Column:
         raise ValueError(kinds_differ(self.name, kind, self.kind))
 
     def codes(self) -> tuple[NDArray[np.int64], list[str]]:
-        """Return (codes, levels): row i holds levels[codes[i]], and code -1 means missing.
-
-        Only levels that occur are listed, as text, in order of appearance or of storage. A whole
-        number stored as float reads "1", so that missing values do not change its name.
-        """
+        """Return (codes, levels): row i holds the text levels[codes[i]]; 1.0 is "1", -1 missing."""
         if self.kind == "empty":
             return np.full(len(self.values), -1), []
         stored = self.values if isinstance(self.values, np.ndarray) else self.values.to_native()
+        if isinstance(stored, np.ndarray):  # pandas takes the byte order of this machine only
+            stored = stored.astype(stored.dtype.newbyteorder("="), copy=False)
         if isinstance(stored, np.ndarray) or is_pandas_like_series(stored):
             import pandas as pd
 
@@ -171,7 +169,7 @@ def is_all_numeric(X: Any) -> bool:
 
 def n_rows(X: Any) -> int:
     """Return the number of rows."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    return int(X.shape[0]) if isinstance(X, Shaped) else len(X)
 
 
 def slice_rows(X: Any, start: int, stop: int) -> Any:
@@ -242,7 +240,7 @@ def drop_columns(X: Any, chosen: str | int | Iterable[str | int]) -> Any:
 
 def n_columns(X: Any) -> int:
     """Return the number of columns."""
-    return int(X.shape[1]) if hasattr(X, "shape") else len(X[0])
+    return int(X.shape[1]) if isinstance(X, Shaped) else len(X[0])
 
 
 def to_numpy(X: Any, dtype: DTypeLike = np.float64) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from scalefair._typing import WithColumns
 from scalefair.data import frames
 from scalefair.data.sources import (
     ArraySource,
@@ -144,5 +145,5 @@ def _stream(
         return DaskSource(x, s, y, weights(weight, "in memory", 0), c)
     if weight.shape[1] != 1:
         raise ValueError(f"{names['weight']} has {weight.shape[1]} columns; expected one")
-    flat = weight[weight.columns[0]] if hasattr(weight, "columns") else weight[:, 0]
+    flat = weight[weight.columns[0]] if isinstance(weight, WithColumns) else weight[:, 0]
     return DaskSource(x, s, y, flat, c)

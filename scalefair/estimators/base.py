@@ -42,6 +42,7 @@ OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callba
 class FairEstimator(CallbackSupportMixin, BaseEstimator):
     """The flow of every fair estimator."""
 
+    _own_constraints: ClassVar[dict[str, Any]] = {}
     base_estimator: Any = None
     feature_map: Any = "linear"
     output_kernel: Any = None
@@ -94,9 +95,9 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         # nothing.
         checked = copy(self)
         learnt = self._learn(checked, given)
-        parameters = self.get_params(deep=False)
-        for name in [*vars(self)]:
-            if name not in parameters and not name.startswith(OF_SCIKIT_LEARN):
+        for name in [*vars(self)]:  # an earlier fit in another mode may have set others
+            fitted = name.endswith("_") or name.startswith("_")
+            if fitted and not name.startswith(OF_SCIKIT_LEARN):
                 delattr(self, name)
         self.__dict__.update(names_of_columns(checked) | learnt)
         task.call_on_fit_task_end(estimator=self)
@@ -280,8 +281,8 @@ class Callbacks(Progress):
 
     @property
     def _listen(self) -> bool:
-        listening = getattr(self.estimator, "_skl_callbacks", None)
-        return bool(listening) and hasattr(self.estimator, "_callback_fit_ctx")
+        own = vars(self.estimator)
+        return bool(own.get("_skl_callbacks")) and "_callback_fit_ctx" in own
 
     @contextmanager
     def watched(

@@ -53,10 +53,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     Parameters
     ----------
     @ feature_map kernel
-    length_scale : float, array of shape (d,), "median" or "standardized", default="median"
-        Where the search starts. One number stays one number. One per input is ARD; "standardized"
-        starts it from the median heuristic for standardised inputs. A `Nystroem` object as
-        `feature_map` needs ``whitening="cholesky"`` where length scales are learnt.
+    @ gp.length_scale
     @ n_components
     learn_landmarks : bool, default=False
         Whether Nyström landmarks move in the search, too.
@@ -64,10 +61,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     noise : float or "optimize", default="optimize"
         Noise variance σ².
     @ amplitude optimizer n_restarts
-    max_iter : int, default=100
-        Iterations of each search.
-    tol : float, default=1e-5
-        A search has converged where no slope of the log evidence per row is above it.
+    @ gp.max_iter gp.tol
     @ length_scale_bounds
     noise_bounds, amplitude_bounds : (float, float) or None, default=None
         None: 1e-8 to 1e2 times the variance of y, 1e-3 to 1e3 times its standard deviation.
@@ -77,12 +71,9 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share of the mean. Length scales are learnt at the weight that meets
         it at their start; weight, noise and amplitude are found again at those learnt.
-    penalty : {"normalized", "hsic"}, default="normalized"
-        What is punished.
+    @ gp.penalty
     @ eps
-    sensitive_columns : list of str or int, optional
-        Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
-        The kernel sees them as inputs.
+    @ gp.sensitive_columns
     @ hide_sensitive n_jobs random_state
 
     Attributes

@@ -196,7 +196,7 @@ class FairKernelRidge(RidgeBase):
 
     def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
         # What was fitted decides, not the parameters, which may have been set anew since.
-        if not hasattr(self, "dual_coef_"):
+        if "dual_coef_" not in vars(self):
             return super()._predictor()
         dual_coef = self.dual_coef_.reshape(len(self.dual_coef_), -1)
         rows, intercept = self._exact_rows, self.intercept_

@@ -19,7 +19,7 @@ from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS, is_stream
 from scalefair.data.sources import ArraySource, ChunkSource
-from scalefair.data.sources.base import PARTS
+from scalefair.data.sources.base import parts_of
 from scalefair.errors import (
     MISSING_SENSITIVE,
     check_grid,
@@ -164,7 +164,7 @@ class LossBase(FairEstimator):
     def _check_path(self) -> None:
         if self.psi_ is None:
             raise ValueError(MISSING_SENSITIVE)
-        if getattr(self, "n_base_samples_", 0):
+        if vars(self).get("n_base_samples_"):
             warnings.warn(
                 "the base model was fitted on all rows of fit: give rows to path that it has not "
                 "seen, or its errors look too small",
@@ -201,11 +201,11 @@ def encoded_once(training: Training) -> Training:
     # Whole arrays, of which no second copy is ever held.
     whole: dict[str, Any] = {}
     for chunk in source.chunks(SURVEY_ROWS):
-        given = {name: part for name in PARTS if (part := getattr(chunk, name)) is not None}
-        for name, part in given.items():
-            if name not in whole:
+        for name, part in parts_of(chunk).items():
+            if part is not None and name not in whole:
                 whole[name] = np.empty((training.survey.n_rows, *part.shape[1:]), part.dtype)
-            whole[name][chunk.row : chunk.row + chunk.n_rows] = part
+            if part is not None:
+                whole[name][chunk.row : chunk.row + chunk.n_rows] = part
     h = whole.pop("h", None)
     rows: ChunkSource = ArraySource(**whole, n_threads=source.n_threads)
     return replace(training, source=rows if h is None else rows.then(FromArray(h)))

@@ -62,7 +62,7 @@ kernel : str or kernel, default="rbf"
 length_scale : float, array of shape (d,) or "median", default="median"
     Length scale of the kernel, one per input for ARD.
 n_components : int, default=500
-    Number of features m. Cost grows with its square; accuracy usually levels off at about 500.
+    Number of features m. Cost grows with its square.
 sensitive_kernel : str or kernel, default="auto"
     Kernel on the sensitive attributes. "auto": categories are crossed and one-hot, numbers
     standardised with a Gaussian kernel, both together their product.
@@ -121,6 +121,19 @@ n_jobs : int or None, default=None
     Chunks in flight at once, each in a thread; None: one per core that BLAS may use.
 random_state : int, RandomState or None, default=None
     Seed for samples, landmarks, frequencies and restarts.
+[gp] length_scale : float, array of shape (d,), "median" or "standardized", default="median"
+    Where the search starts. One number stays one number. One per input is ARD; "standardized"
+    starts it from the median heuristic for standardised inputs. A `Nystroem` object as
+    `feature_map` needs ``whitening="cholesky"`` where length scales are learnt.
+[gp] max_iter : int, default=100
+    Iterations of each search.
+[gp] tol : float, default=1e-5
+    A search has converged where no slope of the log evidence per row is above it.
+[gp] penalty : {"normalized", "hsic"}, default="normalized"
+    What is punished.
+[gp] sensitive_columns : list of str or int, optional
+    Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
+    The kernel sees them as inputs.
 amplitude : float or "optimize", default="optimize"
     Prior standard deviation a of f before fairness, for a kernel with k(x, x) = 1.
 optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
@@ -174,12 +187,13 @@ phi_, psi_ : feature maps
 
 def _entries() -> dict[str, str]:
     entries: dict[str, list[str]] = {}
+    lines: list[str] = []
     for line in TEXT.strip("\n").split("\n"):
         if line and not line.startswith(" "):
             name = line.split(" : ")[0].split(",")[0]
-            entries[name] = []
+            entries[name.replace("[gp] ", "gp.")] = lines = []
         if line:
-            entries[name].append(line)
+            lines.append(line.removeprefix("[gp] "))
     return {name: "\n".join(lines) for name, lines in entries.items()}
 
 
@@ -189,7 +203,7 @@ def described(cls: T) -> T:
     Lines "@ name name ..." of its docstring are replaced by the texts of those names. A class may
     have constraints of its own in `_own_constraints`.
     """
-    own: dict[str, Any] = getattr(cls, "_own_constraints", {})
+    own: dict[str, Any] = cls._own_constraints  # type: ignore[attr-defined]
     names = [name for name in signature(cls).parameters if name in VALID]
     cls._parameter_constraints = {name: VALID[name] for name in names} | own  # type: ignore[attr-defined]
     entries, lines = _entries(), []

@@ -181,7 +181,7 @@ class RidgeBase(Regression):
 
     def _check_has_moments(self, what: str) -> None:
         check_is_fitted(self)
-        if not hasattr(self, "moments_"):
+        if "moments_" not in vars(self):
             raise ValueError(
                 f"{what} needs moments, which feature_map='exact' does without; use "
                 "feature_map='nystroem' with at least as many n_components as rows, or unfairness="
@@ -222,7 +222,7 @@ class RidgeBase(Regression):
             "sensitive_features": sensitive_features, "sample_weight": sample_weight,
             "control_features": control_features,
         }  # fmt: skip
-        if not hasattr(self, "moments_"):
+        if "moments_" not in vars(self):
             return self.fit(X, y, **beside)  # type: ignore[no-any-return]
         self._check_parameters()
         moments = self.moments_ + self.collect(X, y, **beside)

@@ -190,6 +190,16 @@ def row_filler(feature_map: FeatureMap, dtype: DTypeLike, *, whiten: bool) -> Fi
     return fill
 
 
+def is_map(value: Any) -> bool:
+    """Return True if an object is a feature map: one of ours, or of the user's own."""
+    return hasattr(value, "raw")
+
+
+def is_fitted_map(value: Any) -> bool:
+    """Return True if an object is a feature map that is used as it is."""
+    return hasattr(value, "n_raw_")
+
+
 def n_features(feature_map: FeatureMap) -> int:
     """Columns of φ(x)."""
     linear = feature_map.linear_

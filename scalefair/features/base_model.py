@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from scalefair._typing import Array, Chunk, Rows
+from scalefair._typing import Array, Chunk, Fittable, Rows
 from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.features.design import Block
 
@@ -85,7 +85,7 @@ def check_base(model: Any) -> None:
 
 def is_fitted(model: Any) -> bool:
     """Return True if a model is used as it is: it is fitted, or cannot be copied and fitted."""
-    if not hasattr(model, "fit") or not hasattr(model, "get_params"):
+    if not isinstance(model, Fittable):
         return True
     try:
         check_is_fitted(model)

@@ -22,6 +22,7 @@ from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.data.sources.base import cut_chunk
 from scalefair.features.base import n_features, row_filler, whitened
+from scalefair.features.leaves import LeafMap
 from scalefair.features.mixed import Units, units_of
 
 CODED_ROWS = 8192
@@ -113,7 +114,7 @@ class Design:
     @property
     def codes(self) -> Callable[[Any], NDArray[np.int32]] | None:
         """What names the columns in which φ(x) is 1, where it is 0 in all others; else None."""
-        return getattr(self.phi, "codes", None)
+        return self.phi.codes if isinstance(self.phi, LeafMap) else None
 
     @property
     def chunk_rows(self) -> int:

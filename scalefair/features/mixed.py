@@ -16,7 +16,7 @@ from sklearn.base import clone
 from scalefair._hash import distinct
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array, FeatureMap
-from scalefair.features.base import n_features, whitened
+from scalefair.features.base import LengthScaleMap, is_fitted_map, is_map, n_features, whitened
 from scalefair.features.exact import Identity, OneHot
 from scalefair.features.landmarks import (
     choose_landmarks,
@@ -71,13 +71,13 @@ def mixed_map(
     the sample may lack some; length scales are learnt from the rows `scale_at` (None: all); with
     `exact` every row is a landmark; `name` is what errors call `kernel`.
     """
-    if hasattr(kernel, "n_raw_"):
+    if is_fitted_map(kernel):
         return kernel  # type: ignore[no-any-return]
     at = np.arange(len(rows)) if scale_at is None else scale_at
     if groups is not None:
         rows, weight = with_rare_groups(rows, weight, groups, coded_columns(kernel, categorical))
     unfitted = kernel
-    if not hasattr(kernel, "raw"):
+    if not is_map(kernel):
         w = np.ones(len(rows)) if weight is None else weight
         most = None if exact else CROSSED * n_components
         unfitted = _Attributes(rows, w, categorical, at, most).unfitted(
@@ -265,7 +265,8 @@ def _kind_of(feature_map: Any) -> str:
         return "groups"
     if isinstance(feature_map, Identity):
         return "columns"
-    return "kernel" if isinstance(getattr(feature_map, "kernel_", None), Stationary) else "map"
+    scaled = isinstance(feature_map, LengthScaleMap)
+    return "kernel" if scaled and isinstance(feature_map.kernel_, Stationary) else "map"
 
 
 def _one_after_another(parts: list[Units]) -> Units:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Rows
 from scalefair.errors import check_choice
-from scalefair.features.base import BaseMap, Buffer, Filler, n_features, row_filler
+from scalefair.features.base import BaseMap, Buffer, Filler, is_map, n_features, row_filler
 
 Columns = int | str | slice | Sequence[int] | Sequence[str] | NDArray[Any]
 
@@ -30,7 +30,7 @@ class _PartsMap(BaseMap):
 
     def _learn(self, X: Any, weight: Array) -> None:
         _check_parts(self.parts)
-        names = getattr(self, "feature_names_in_", None)
+        names = vars(self).get("feature_names_in_")
         self.parts_: list[tuple[Any, NDArray[np.intp]]] = []
         for part, columns in self.parts:
             where = column_numbers(columns, X.shape[1], names)
@@ -228,7 +228,7 @@ def _check_parts(parts: Any) -> None:
     for pair in parts:
         if not (isinstance(pair, Sequence) and len(pair) == 2):
             raise ValueError(f"parts holds {pair!r}; each part must be a pair (map, columns)")
-        if not hasattr(pair[0], "raw"):
+        if not is_map(pair[0]):
             raise TypeError(
                 f"parts holds the map {pair[0]!r} of type {type(pair[0]).__name__}, which has no "
                 f"`raw` method; use a feature map of scalefair.maps"

@@ -14,7 +14,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
@@ -96,7 +96,7 @@ def _open_stream(
         one_target = len(first.y.columns) == 1
     else:
         one_target = (first.y.shape[1] if first is not given else getattr(first.y, "ndim", 1)) == 1
-    return source, first, hasattr(first.x, "columns"), one_target
+    return source, first, isinstance(first.x, WithColumns), one_target
 
 
 def _first_batch(given: Chunk) -> Chunk:
@@ -145,7 +145,7 @@ def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
     _refuse_lazy(X)
     if _keeps_container(design, X):
         validate_data(estimator, X, skip_check_array=True, reset=False)
-        X = X if hasattr(X, "shape") else np.array(X, dtype=object)
+        X = X if isinstance(X, Shaped) else np.array(X, dtype=object)
     else:
         X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
     return ArraySource(X, n_threads=estimator.n_jobs)
@@ -170,7 +170,7 @@ def _check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
             f"X has {X.ndim} dimensions ({type(X).__name__}); expected 2: X[:, None] or "
             "X.to_frame() for one feature"
         )
-    lazy = is_stream(X) and hasattr(X, "columns")
+    lazy = is_stream(X) and isinstance(X, WithColumns)
     names = list(X.columns) if lazy else frames.column_names(X)
     if names is None:
         alike: Any = np.empty((0, frames.n_columns(X)))

@@ -17,7 +17,7 @@ from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncod
 from scalefair.data.prepare import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import MISSING_SENSITIVE
-from scalefair.features.base import seed_of
+from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
 from scalefair.features.design import Block, Design
@@ -227,7 +227,7 @@ def input_map(
     `options` are its parameters.
     """
     kind, seed, size = training.spec.feature_map, training.seed, training.spec.n_components
-    if hasattr(kind, "n_raw_"):
+    if is_fitted_map(kind):
         return kind  # type: ignore[no-any-return]
     phi = kind
     if kind == "linear":
@@ -296,7 +296,8 @@ def for_rows(design: Design, n_rows: int | None, least_alpha: float) -> Design:
     Whitening moments loses digits as machine precision over the cut-off.
     """
     small = n_rows is not None and n_rows * design.phi.n_raw_**2 <= MAX_WHITENED
-    fine = getattr(design.phi, "cutoff", 1.0) < 1e-8 or least_alpha <= 1e-8
+    phi = design.phi
+    fine = least_alpha <= 1e-8 or (isinstance(phi, Nystroem) and phi.cutoff < 1e-8)
     single = np.dtype(design.dtype) == np.float32
     return replace(design, whiten_rows=small or fine or single)
 

@@ -38,8 +38,7 @@ class Stationary(Kernel):
         try:
             theta = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
-            message = f"length_scale={value!r} must be a number or one number per input"
-            raise TypeError(message) from None
+            raise TypeError(f"length_scale={value!r} must be a number or one per input") from None
         if theta.ndim > 1:
             raise ValueError(
                 f"length_scale has shape {theta.shape}, expected a number or a one-dimensional "
@@ -50,7 +49,8 @@ class Stationary(Kernel):
                 f"length_scale={value!r} must be positive and finite; drop constant inputs, "
                 "or give them length scale 1"
             )
-        object.__setattr__(self, "length_scale", tuple(theta.tolist()) if theta.ndim else float(theta))
+        scale = tuple(theta.tolist()) if theta.ndim else float(theta)
+        object.__setattr__(self, "length_scale", scale)
 
     def diag(self, X: Any) -> Rows:
         """Return ones, shape (n,)."""

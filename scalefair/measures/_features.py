@@ -14,7 +14,7 @@ from scipy.linalg import solve_triangular
 from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Accumulator, Array, Chunk, FeatureMap, Rows
 from scalefair.errors import check_choice, check_count
-from scalefair.features.base import whitened
+from scalefair.features.base import is_map, whitened
 from scalefair.features.landmarks import distinct_rows, fitted_kernel
 from scalefair.features.mixed import coded_columns, mixed_map, units_of, with_rare_groups
 from scalefair.kernels import Categorical, Kernel
@@ -45,11 +45,6 @@ def check_kernel(name: str, kernel: Any) -> Any:
         f"{name}={kernel!r} is a {type(kernel).__name__}; give None, one of {', '.join(NAMES)}, or "
         "a kernel of scalefair.kernels"
     )
-
-
-def is_map(kernel: Any) -> bool:
-    """Return True if the user gave a feature map instead of a kernel."""
-    return hasattr(kernel, "raw")
 
 
 def open_kernels(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Array, Chunk, WithColumns
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, Survey, frames, is_stream, open_rows, table_of
 from scalefair.data.columns import ColumnStatistics
 from scalefair.data.frames import Column, Kind
@@ -125,7 +125,7 @@ def _joined_scans(parts: list[Scan]) -> Scan:
 
 
 def _joined_dask(parts: list[Any]) -> Any:
-    is_frame = [hasattr(part, "columns") for part in parts]
+    is_frame = [isinstance(part, WithColumns) for part in parts]
     if not any(is_frame):
         return np.concatenate(parts, axis=1)
     if not all(is_frame):

@@ -11,11 +11,11 @@ import numpy as np
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
 from scalefair.data.sources.threads import available_threads, run_threads
+from scalefair.features.base import is_map
 from scalefair.measures._features import (
     FeaturePair,
     feature_pair,
     gram_of,
-    is_map,
     open_kernels,
 )
 from scalefair.measures._pair import Pair

@@ -18,6 +18,7 @@ from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
+from scalefair.features.transformer import TransformerMap
 from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
 
@@ -123,7 +124,8 @@ class RowBuffer:
         rest = self.fill_rest(chunk)
         Phi = self._phi[: chunk.n_rows]
         shift = self.shift[: self.width].astype(Phi.dtype)
-        size = getattr(self._design.phi, "block", BLOCK_ROWS)
+        phi = self._design.phi
+        size = phi.block if isinstance(phi, TransformerMap) else BLOCK_ROWS
         # Block by block: a block is mapped and shifted while it is in the cache.
         for start in range(0, chunk.n_rows, size):
             block = slice(start, start + size)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scalefair import _files
 from scalefair._hash import value_hash
 from scalefair._typing import Accumulator, Chunk
-from scalefair.data.sources.base import PARTS, cut_chunk
+from scalefair.data.sources.base import cut_chunk, parts_of
 from scalefair.moments.moments import FoldMoments, Moments
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Counting:
             self._sums.add(cut_chunk(chunk, old, chunk.n_rows) if old else chunk)
 
     def _hashes(self, chunk: Chunk) -> NDArray[np.uint64]:
-        parts = [part for name in PARTS if (part := getattr(chunk, name)) is not None]
+        parts = [part for part in parts_of(chunk).values() if part is not None]
         if self._folds.of is not None:
             parts.append(self._folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows)))
         return value_hash(chunk.row, parts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from matplotlib.axes import Axes
 
-from scalefair._typing import Array
+from scalefair._typing import Array, WithPath
 from scalefair.data import frames
 from scalefair.measures import explained_share
 from scalefair.plots.figures import (
@@ -180,7 +180,7 @@ def _apart(share: Array) -> Array:
 
 def path_of(estimator: Any) -> tuple[Any, float]:
     """Return the path of a fitted estimator, its own eta included, and its alpha."""
-    if hasattr(estimator, "path_"):
+    if isinstance(estimator, WithPath):
         return estimator.path_, float(estimator.alpha_)
     if not hasattr(estimator, "solve_from"):
         raise TypeError(

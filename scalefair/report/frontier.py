@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import roc_auc_score
 
-from scalefair._typing import Array
+from scalefair._typing import Array, WithPath
 from scalefair.data import frames
 from scalefair.errors import InputError
 from scalefair.estimators import (
@@ -185,7 +185,7 @@ def fit_frontier(
         warnings.simplefilter("default")
         progress(f"fitting the path on {train.n_rows:,} rows")
         estimator.fit(train.X, train.y, **fit_arguments(estimator, train))
-        if hasattr(estimator, "path_"):
+        if isinstance(estimator, WithPath):
             table, front = estimator.path_.table, estimator.path_.front()
             baseline = _unpenalized(estimator.path_)
         else:

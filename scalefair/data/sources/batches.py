@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from scalefair._typing import Chunk
+from scalefair._typing import Chunk, Shaped
 from scalefair.data import frames
 from scalefair.data.sources.base import (
     ARGUMENTS,
@@ -93,7 +93,7 @@ def _check_batches(batches: Any) -> Any:
             "passes are made; give the function that makes it: BatchSource(make_batches) or "
             "BatchSource(lambda: make_batches(path))"
         )
-    if isinstance(batches, str | bytes | Mapping) or hasattr(batches, "shape"):
+    if isinstance(batches, str | bytes | Mapping | Shaped):
         raise TypeError(
             f"batches is a {type(batches).__name__}; expected a function that returns batches, or "
             "a list of them"
@@ -120,7 +120,7 @@ def _chunk_of(number: int, batch: Any) -> Chunk:
             "ones may be left out, or a dict with these keys"
         )
     x, y, s, weight, c = [*batch, None, None, None, None][: len(_KEYS)]
-    chunk = Chunk(x if hasattr(x, "shape") else frames.as_table(x), s, y, weight, c=c)
+    chunk = Chunk(x if isinstance(x, Shaped) else frames.as_table(x), s, y, weight, c=c)
     for name, part in zip(_KEYS[1:], (y, s, weight, c), strict=True):
         if part is not None and frames.n_rows(part) != chunk.n_rows:
             raise ValueError(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from scalefair._typing import Shaped
 from scalefair.data import frames
 from scalefair.data.sources.base import ARGUMENTS
 from scalefair.data.sources.dask_tasks import DIMENSIONS, cut_rows, later
@@ -45,7 +46,7 @@ class Part:
         from dask.base import is_dask_collection
 
         self.in_dask = is_dask_collection(value)
-        if not (self.in_dask or hasattr(value, "shape")):
+        if not (self.in_dask or isinstance(value, Shaped)):
             value = frames.as_array(value)
         self.name = ARGUMENTS[name]
         _check_dimensions(self.name, value, DIMENSIONS[name])
@@ -129,7 +130,7 @@ def _is_array(collection: Any) -> bool:
 
 
 def _check_dimensions(name: str, value: Any, expected: tuple[int, ...]) -> None:
-    ndim = len(value.shape) if hasattr(value, "shape") else 0
+    ndim = len(value.shape) if isinstance(value, Shaped) else 0
     if ndim not in expected:
         allowed = " or ".join(map(str, expected))
         raise ValueError(

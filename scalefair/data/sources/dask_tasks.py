@@ -17,7 +17,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Array, Chunk, WithColumns
 from scalefair.data import frames
 from scalefair.data.sources.arrays import ArraySource
 from scalefair.data.sources.base import Change, targets, weights
@@ -338,7 +338,11 @@ def made_rows(make: Callable[[int, int], Any], n_rows: int, chunk: int) -> Any:
 def without_columns(value: Any, gone: Sequence[int]) -> Any:
     """Return a dask array or frame without some columns, by position."""
     left = [j for j in range(value.shape[1]) if j not in set(gone)]
-    return value[[value.columns[j] for j in left]] if hasattr(value, "columns") else value[:, left]
+    return (
+        value[[value.columns[j] for j in left]]
+        if isinstance(value, WithColumns)
+        else value[:, left]
+    )
 
 
 def dask_frame(scan: Scan) -> Any:

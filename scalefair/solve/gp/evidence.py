@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from scalefair._typing import Array, Chunk
 from scalefair.data.progress import Progress
 from scalefair.data.sources import ChunkSource
-from scalefair.features.base import whitened
+from scalefair.features.base import LengthScaleMap, whitened
 from scalefair.features.design import Design, chunk_rows
 from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Kernel, Scaled
@@ -105,7 +105,7 @@ def row_adjoint(point: GaussianPoint) -> RowAdjoint:
 
 def kernel_of(phi: Any) -> Kernel | None:
     """Return the kernel that a map approximates; None where it names none."""
-    return getattr(phi, "kernel_", None)
+    return phi.kernel_ if isinstance(phi, LengthScaleMap) else None
 
 
 def hyper_of(phi: Any) -> Array:
@@ -113,7 +113,7 @@ def hyper_of(phi: Any) -> Array:
     if isinstance(phi, MovingNystroem):
         return phi.hyperparameters
     kernel = kernel_of(phi)
-    if kernel is None or not hasattr(phi, "with_length_scale"):
+    if kernel is None:
         return np.zeros(0)
     return np.asarray(np.log(kernel.theta))
 

@@ -161,8 +161,9 @@ class Problem:
 
     def mean_curvature(self, local: Local) -> float:
         """The curvature of a loss that is as curved as the model everywhere."""
-        mean = float(np.trace(local.hessian) / (self.loss.n_scores * np.trace(self.metric)))
-        return mean if mean > 0 else 1.0
+        size = self.loss.n_scores * np.trace(self.metric)  # 0 where all inputs are 0
+        mean = float(np.trace(local.hessian)) / size if size > 0 else 0.0
+        return float(mean) if mean > 0 else 1.0
 
     def unit(self, local: Local) -> float:
         """The natural size of J: half the mean curvature times the square of the unit of f."""
