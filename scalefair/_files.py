@@ -52,18 +52,10 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def write(path: str | os.PathLike[str], kind: str, arrays: Arrays, values: Any) -> None:
-    """Write arrays and JSON-able values to one file, all or nothing.
+    """Write numeric arrays and JSON-able values to one file, all or nothing.
 
-    Parameters
-    ----------
-    path : path
-        Where to write; a file that is there is replaced only once the new one is complete.
-    kind : str
-        What the file holds, such as "moments"; checked when it is read.
-    arrays : mapping from str to array
-        Numeric arrays.
-    values : JSON-able
-        Everything else.
+    A file that is there is replaced only once the new one is complete. `kind` says what it holds,
+    such as "moments", and is checked when it is read.
     """
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     metadata = {

@@ -21,7 +21,7 @@ NOT_DIGESTED = frozenset({"random_state", "n_jobs"})
 
 
 def row_hash(seed: int, rows: ArrayLike) -> NDArray[np.uint64]:
-    """Hash row numbers: output number `row` (from 0) of SplitMix64 seeded with `seed`.
+    """Hash row numbers: output number `row` (from 0) of SplitMix64 seeded with `seed` modulo 2⁶⁴.
 
         z = seed + (row + 1) · 0x9E3779B97F4A7C15          (all modulo 2⁶⁴)
         z = (z ^ z >> 30) · 0xBF58476D1CE4E5B9
@@ -30,17 +30,6 @@ def row_hash(seed: int, rows: ArrayLike) -> NDArray[np.uint64]:
 
     For a fixed seed it is a bijection of 64-bit words, so distinct rows never tie. Samples that
     people have saved depend on it: it must never change.
-
-    Parameters
-    ----------
-    seed : int
-        Taken modulo 2⁶⁴.
-    rows : array of non-negative ints
-        Global row numbers, any shape.
-
-    Returns
-    -------
-    array of uint64, shape of `rows`
     """
     rows = np.asarray(rows)
     # At least one dimension: arithmetic of arrays wraps silently, that of numpy scalars warns.
@@ -63,19 +52,8 @@ def _mix(z: NDArray[np.uint64]) -> None:
 def value_hash(first_row: int, parts: Iterable[ArrayLike]) -> NDArray[np.uint64]:
     """Hash consecutive rows: the number of each and its values, one column after the other.
 
-    Each step is a bijection of the hash so far and one of the value: rows that differ in one value
-    never have the same hash, any other two with a chance of 2⁻⁶⁴.
-
-    Parameters
-    ----------
-    first_row : int
-        Number of the first row.
-    parts : arrays of shape (n,) or (n, d)
-        Numbers, hashed as float64.
-
-    Returns
-    -------
-    array of uint64, shape (n,)
+    Each step is a bijection of the hash so far and one of the value, taken as float64: rows that
+    differ in one value never have the same hash, any other two with a chance of 2⁻⁶⁴.
     """
     columns = [np.asarray(part, dtype=np.float64) for part in parts]
     z = row_hash(0, np.arange(first_row, first_row + len(columns[0])))
@@ -94,13 +72,8 @@ def hash_uniform(seed: int, rows: ArrayLike) -> NDArray[np.float64]:
 def smallest_hash(seed: int, first_row: int, count: int, size: int) -> NDArray[np.int64]:
     """Among rows first_row, …, first_row + count − 1 find the `size` of the smallest hash.
 
-    The result for a union of ranges is the `size` smallest of the ranges' results: a sample that
-    can be drawn chunk by chunk, in any order, on any worker.
-
-    Returns
-    -------
-    array of int64, shape (min(size, count),)
-        Global row numbers, ascending.
+    They are returned in ascending order. The result for a union of ranges is the `size` smallest of
+    the ranges' results: a sample that can be drawn chunk by chunk, in any order, on any worker.
     """
     chosen = np.empty(0, dtype=np.int64)
     for start in range(first_row, first_row + count, _ROWS_AT_ONCE):
@@ -159,21 +132,11 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 class Distinct(NamedTuple):
-    """Distinct rows in lexicographic order.
-
-    Parameters
-    ----------
-    rows : array of shape (p, d)
-        The rows.
-    first : array of shape (p,)
-        Where each is first found.
-    number : array of shape (n,)
-        Which of them every row is.
-    """
+    """Distinct rows in lexicographic order."""
 
     rows: NDArray[Any]
-    first: NDArray[np.int64]
-    number: NDArray[np.int64]
+    first: NDArray[np.int64]  # where each is first found
+    number: NDArray[np.int64]  # which of them every row is
 
 
 def distinct(rows: NDArray[Any]) -> Distinct:

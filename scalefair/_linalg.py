@@ -36,17 +36,7 @@ _SYRK = {
 
 
 def rank_k_update(triangle: Rows, rows: Rows, keep: float = 1.0) -> None:
-    """Symmetric rank-k update in place: upper triangle of `triangle` ← keep · itself + rowsᵀ rows.
-
-    Parameters
-    ----------
-    triangle : array of shape (m, m), C-ordered
-        Its upper triangle is updated, the rest is left alone.
-    rows : array of shape (k, m), C-ordered, same dtype
-        Feature rows.
-    keep : float
-        Factor of what is there already.
-    """
+    """Upper triangle of `triangle` ← keep · itself + rowsᵀ rows, in place; all C-ordered."""
     if not (rows.flags.c_contiguous and triangle.flags.c_contiguous):
         raise ValueError("rank_k_update needs C-ordered arrays; copy with numpy.ascontiguousarray")
     if rows.dtype != triangle.dtype or triangle.shape != (rows.shape[1],) * 2:

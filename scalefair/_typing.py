@@ -22,36 +22,19 @@ LARGEST_SINGLE = 1e15
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive rows of a data set.
+    """Consecutive rows of a data set, as arrays or (x, s, c) frames with one row each.
 
-    Parameters
-    ----------
-    x : array or frame of shape (k, d)
-        Inputs.
-    s : array or frame of shape (k, p) or None
-        Sensitive attributes.
-    y : array of shape (k, t) or None
-        Targets.
-    weight : array of shape (k,) or None
-        Row weights; None means one each.
-    row : int
-        Global number of the first row. Samples and folds depend on it, never on the chunking.
-    where : str
-        The file or partition the rows come from, for error messages.
-    c : array or frame of shape (k, r) or None
-        Control features: legitimate factors at each level of which parity is asked for.
-    h : array of shape (k, l) or None
-        Predictions of another model, which join the features.
+    `row` is the global number of the first: samples and folds depend on it, never on the chunking.
     """
 
-    x: Any
-    s: Any = None
-    y: Any = None
-    weight: Any = None
+    x: Any  # inputs
+    s: Any = None  # sensitive attributes
+    y: Any = None  # targets, of shape (k, t)
+    weight: Any = None  # None means one each
     row: int = 0
-    where: str = ""
-    c: Any = None
-    h: Any = None
+    where: str = ""  # the file or partition the rows come from, for error messages
+    c: Any = None  # control features: at each level of them parity is asked for
+    h: Any = None  # predictions of another model, which join the features
 
     @property
     def n_rows(self) -> int:

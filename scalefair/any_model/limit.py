@@ -20,7 +20,7 @@ from scalefair.data import frames
 from scalefair.data.encoding import asked_before
 from scalefair.features.base_model import predictions
 from scalefair.features.cross_fit import SUSPICIOUS
-from scalefair.features.units import Units
+from scalefair.features.mixed import Units
 from scalefair.measures import explained_share
 from scalefair.moments import Moments
 from scalefair.penalties.factors import DEFAULT_EPS, FunctionSpace

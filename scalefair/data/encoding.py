@@ -252,18 +252,8 @@ class SensitiveEncoder(_ColumnEncoder):
 
     Text, categories and booleans are replaced by the position of their level among the sorted
     levels. Nothing is pooled, scaled or filled in: missing, infinite, constant or unknown values
-    are a ValueError, because each would quietly leave rows or attributes unprotected.
-
-    Attributes
-    ----------
-    names_ : list of str
-        Names of the columns; s0, s1, ... for input without names.
-    categorical_ : ndarray of bool of shape (p,)
-        Which columns are codes.
-    levels_ : dict of str to tuple of str
-        Sorted levels of each categorical column.
-    n_features_in_ : int
-        Number of columns p.
+    are a ValueError, because each would quietly leave rows or attributes unprotected. Fitted:
+    `names_` of the columns, `categorical_` (which are codes) and `levels_` of each such name.
     """
 
     role = "sensitive"

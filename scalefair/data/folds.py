@@ -19,12 +19,7 @@ from scalefair._hash import balanced_fold
 class Folds:
     """Fold number of every row, as a function of its global row number.
 
-    Parameters
-    ----------
-    count : int
-        Number of folds.
-    of : callable or None
-        Maps row numbers to 0..count−1; −1 leaves a row out. None: all rows are in fold 0.
+    `of` maps row numbers to 0..count−1; −1 leaves a row out. None: all rows are in fold 0.
     """
 
     count: int
@@ -41,14 +36,8 @@ ALL_ROWS = Folds(1, None)
 def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:
     """Return the folds, and whether some rows are in none of them and always train.
 
-    Parameters
-    ----------
-    cv : int, splitter or iterable of (train, test)
-        A number makes that many random folds, see :func:`scalefair._hash.balanced_fold`.
-    X, y : arrays, frames or ranges
-        For splitters that look at them; ranges of the right length where rows are not in memory.
-    seed : int
-        Of the hash.
+    `cv` is a splitter, an iterable of (train, test), or a number of random folds (`balanced_fold`).
+    X and y are for splitters; ranges of the right length where rows are not in memory.
     """
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         count = int(cv)

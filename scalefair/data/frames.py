@@ -41,21 +41,11 @@ _OBJECT_KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """One column of a table, read as numbers or as levels.
-
-    Parameters
-    ----------
-    name : str
-        Its name, or prefix and position in a table without names.
-    kind : {"numeric", "boolean", "datetime", "categorical", "empty"}
-        What it holds.
-    values : ndarray of shape (n,) or narwhals Series
-        The values as stored.
-    """
+    """One column of a table, read as numbers or as levels; without a name, prefix and position."""
 
     name: str
     kind: Kind
-    values: Any
+    values: Any  # as stored: an array or a narwhals Series
 
     def floats(self) -> Array:
         """Return the values as float64, NaN where missing; datetimes as days since 1970 (UTC)."""

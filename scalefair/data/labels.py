@@ -19,21 +19,11 @@ from scalefair.data.sources import BatchSource, ChunkSource, Scan, is_dask
 
 
 class Coded(NamedTuple):
-    """Labels as numbers.
+    """Labels as numbers."""
 
-    Parameters
-    ----------
-    classes : array of shape (k,)
-        The labels, sorted.
-    numbers : array of shape (k,)
-        The number that stands for each in y.
-    y : array-like, dask array or Scan of shape (n,), or None
-        Numbers; None where they come with the batches of X.
-    """
-
-    classes: NDArray[Any]
-    numbers: Array
-    y: Any
+    classes: NDArray[Any]  # the labels, sorted
+    numbers: Array  # what stands for each in y
+    y: Any  # of shape (n,); None where the numbers come with the batches of X
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from scalefair.kernels import RBF, Kernel
-from scalefair.kernels.named import NAMES
+from scalefair.kernels.stationary import NAMES
 from scalefair.penalties import PENALTIES
 
 T = TypeVar("T", bound=type)

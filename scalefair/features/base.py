@@ -130,16 +130,11 @@ class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
 
 class LengthScaleMap(BaseMap):
-    """A feature map of a kernel with length scales θ, one or one per input.
+    """A feature map of a kernel, `kernel_`, with length scales θ, one or one per input.
 
     A function L of the features Φ has the gradient Σ_ij ∂L/∂Φ_ij · ∂φ_ij/∂log θ_l. With
     Φ = raw @ linear_ it is a sum over rows, `raw_gradient`, and one term for all rows together,
-    `linear_gradient`; both have shape (n_hyper,).
-
-    Attributes
-    ----------
-    kernel_ : Kernel
-        Its `theta` are the length scales, in the order of the gradients.
+    `linear_gradient`; both have shape (n_hyper,), in the order of `kernel_.theta`.
     """
 
     kernel_: Kernel

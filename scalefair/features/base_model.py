@@ -25,24 +25,12 @@ METHODS = ("predict", "predict_proba", "decision_function")
 
 @dataclass(frozen=True, eq=False)
 class BaseModel(Block):
-    """A fitted model whose prediction ĥ(x) joins the features.
-
-    Parameters
-    ----------
-    model : object
-        With `predict`, or what a classifier has instead.
-    scale : {"probability", "log_odds", "log"}
-        What its prediction is turned into.
-    columns : int
-        Columns of ĥ.
-    digest : str
-        Fingerprint of its predictions.
-    """
+    """A fitted model whose prediction ĥ(x) joins the features."""
 
     model: Any
-    scale: str
-    columns: int
-    digest: str
+    scale: str  # of ĥ: "probability", "log_odds" or "log"
+    columns: int  # of ĥ
+    digest: str  # of its predictions
     name: ClassVar[str] = "base"
     is_feature: ClassVar[bool] = True
 
@@ -112,18 +100,11 @@ def name_of(model: Any) -> str:
 
 
 def predictions(model: Any, x: Any, scale: str) -> Array:
-    """Return ĥ(x), finite, of shape (k, l).
+    """Return ĥ(x), finite, of shape (k, l), of inputs as the user gave them.
 
-    Parameters
-    ----------
-    model : object
-        Fitted.
-    x : array or frame of shape (k, d)
-        Inputs as the user gave them.
-    scale : {"probability", "log_odds", "log"}
-        A regressor's `predict` is taken as it is, or as log(1 + ĥ). Of a classifier of C classes:
-        C − 1 columns p_c or log(p_c / p_0), c = 1 … C − 1; its `decision_function` where it has no
-        probabilities.
+    A regressor's `predict` is taken as it is, or as log(1 + ĥ). Of a classifier of C classes:
+    C − 1 columns p_c or log(p_c / p_0), c = 1 … C − 1; its `decision_function` where it has no
+    probabilities.
     """
     try:
         h = np.asarray(_outputs(model, container(x), scale))

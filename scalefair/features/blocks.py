@@ -13,9 +13,8 @@ from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.features.base import n_features, whitened
 from scalefair.features.design import Block, counted_rows
 from scalefair.features.landmarks import standard_deviation
-from scalefair.features.mixed import CROSSED, Crossed, mixed_map
+from scalefair.features.mixed import CROSSED, Crossed, Units, mixed_map, units_of
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.units import Units, units_of
 
 CURVE_LANDMARKS = 16
 MAX_CURVE_COLUMNS = 400
@@ -78,14 +77,7 @@ class Curve(Block):
     """Smooth functions of a base model's prediction, one for each group: κ(ĥ) ⊗ [1, ψ(s)].
 
     A prediction whose whole distribution is to be the same in all groups must be bent in each of
-    them in its own way. Where the model may not see s, κ(ĥ) alone.
-
-    Parameters
-    ----------
-    kappa : FeatureMap
-        Of ĥ.
-    crossed : Crossed or None
-        The product with ψ.
+    them in its own way. Where the model may not see s, κ(ĥ) alone, and `crossed` is None.
     """
 
     kappa: FeatureMap

@@ -111,19 +111,9 @@ def cross_fit(  # noqa: PLR0917
     n_jobs: int | None,
     progress: Progress,
 ) -> Training:
-    """Fit a base model and let its predictions join the rows.
+    """Fit a base model, `n_jobs` folds at once, and let its predictions join the rows.
 
-    Parameters
-    ----------
-    training : Training
-    how : CrossFit
-    scale : {"probability", "log_odds", "log"}
-        What its prediction is turned into.
-    folds : Folds or None
-        None: five of our own.
-    n_jobs : int or None
-        Fits at once.
-    progress : Progress
+    `scale` is what they are turned into; without `folds` there are five of our own.
     """
     model, split = how.estimator, training.given.then(training.preparation.split)
     if is_fitted(model):

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from scalefair._hash import digest
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
-from scalefair.data.prepare import Preparation
+from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.data.sources.base import cut_chunk
 from scalefair.features.base import n_features, row_filler, whitened
 from scalefair.features.leaves import LeafMap
-from scalefair.features.units import Units, units_of
+from scalefair.features.mixed import Units, units_of
 
 CODED_ROWS = 8192
 """Rows per chunk where rows are named by codes, and never written out."""
@@ -73,37 +73,22 @@ class Block(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """What turns a chunk into rows, and coefficients into predictions.
+    """What turns a chunk into rows, and coefficients into predictions; ψ None: no attributes.
 
-    Parameters
-    ----------
-    phi, psi : FeatureMap
-        Maps of the inputs and of the sensitive attributes (None: there are none).
-    n_targets : int
-        Columns of y.
-    dtype : numpy dtype
-        Of φ: float64, or float32 for rows (sums are float64 in any case).
-    whiten_rows : bool
-        Apply the linear part of φ to every row instead of to the moments: n·m² more work, no
-        digits lost (the moments lose them as machine precision over the cut-off). That of ψ is
-        always applied to the rows: it is narrow, and the penalty divides by its smallest
-        eigenvalues.
-    beside : tuple of Block
-        More columns, between ψ and y.
-    preparation : Preparation or None
-        What happens to the data before the maps see it.
-    sees_sensitive : bool
-        Whether ψ(s) is part of Φ.
+    With `whiten_rows` the linear part of φ is applied to every row instead of to the moments: n·m²
+    more work, no digits lost (the moments lose them as machine precision over the cut-off). That of
+    ψ is always applied to the rows: it is narrow, and the penalty divides by its smallest
+    eigenvalues.
     """
 
     phi: FeatureMap
     psi: FeatureMap | None = None
     n_targets: int = 1
-    dtype: Any = np.float64
+    dtype: Any = np.float64  # of the rows of φ; sums are float64
     whiten_rows: bool = False
-    beside: tuple[Block, ...] = ()
+    beside: tuple[Block, ...] = ()  # columns between ψ and y
     preparation: Preparation | None = None
-    sees_sensitive: bool = False
+    sees_sensitive: bool = False  # whether ψ(s) is part of Φ
 
     @cached_property
     def blocks(self) -> dict[str, int]:

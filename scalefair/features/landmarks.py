@@ -47,18 +47,11 @@ def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
 def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, seed: int) -> Kernel:
     """Return the kernel with its length scale found from the rows where a heuristic was asked for.
 
-    Parameters
-    ----------
-    kernel : str or Kernel
-        A kernel object is used as it is, with its own length scale.
-    length_scale : float, array of shape (d,), "median" or "standardized"
-        "median": the weighted median of the non-zero distances (in the kernel's metric) of at most
-        1000 distinct rows, chosen by the hash of their rank: the same for rows in any order, and
-        for every map. "standardized": the same for columns divided by their standard
-        deviations sd_j, as one length scale per input, θ_j = sd_j · median; k(x, z) with it is the
-        kernel of standardised columns, without a separate scaling step.
-    rows, weight : arrays of shape (n, d) and (n,)
-    seed : int
+    A kernel object keeps its own. "median": the weighted median of the non-zero distances (in the
+    kernel's metric) of at most 1000 distinct rows, chosen by the hash of their rank: the same for
+    rows in any order, and for every map. "standardized": the same for columns divided by their
+    standard deviations sd_j, as one length scale per input, θ_j = sd_j · median; k(x, z) with it is
+    the kernel of standardised columns, without a separate scaling step.
     """
     unscaled = make_kernel(kernel)
     if isinstance(kernel, Kernel) or unscaled.length_scale == ():

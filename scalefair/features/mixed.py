@@ -1,6 +1,7 @@
 """The map ψ of mixed attributes: which map a kernel's name and the kinds of columns ask for.
 
 And the map of pairs (s, c): sensitive attributes crossed with what they are controlled for.
+And the units of their columns.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sklearn.base import clone
 from scalefair._hash import distinct
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array, FeatureMap
-from scalefair.features.base import is_fitted_map, is_map, n_features, whitened
+from scalefair.features.base import LengthScaleMap, is_fitted_map, is_map, n_features, whitened
 from scalefair.features.exact import Identity, OneHot
 from scalefair.features.landmarks import (
     choose_landmarks,
@@ -25,7 +26,7 @@ from scalefair.features.landmarks import (
 )
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap
-from scalefair.kernels.named import plain_name
+from scalefair.kernels.stationary import Stationary, plain_name
 
 SAMPLE_ROWS = 2000
 """Least number of rows that length scales and landmarks are chosen from."""
@@ -38,6 +39,13 @@ CROSSED = 4
 
 LEAST_DIRECTIONS = 5
 """Of the numbers within each group, however many groups there are."""
+
+KINDS = ("groups", "kernel", "cell", "columns", "map")
+
+Unit = tuple[str, NDArray[np.int64]]
+"""A kind, and the columns of that kind that share a unit."""
+
+Units = tuple[Unit, ...]
 
 
 def mixed_map(
@@ -56,31 +64,12 @@ def mixed_map(
 ) -> FeatureMap:
     """Return the map of a kernel of attributes of any kind, fitted on a sample and on every group.
 
-    Parameters
-    ----------
-    kernel : str, Kernel or feature map
-        "auto": categories are crossed into one (one-hot), numbers are standardised and get a
-        Gaussian kernel (Nyström), and where both occur the map is the product of the two. A map
-        that is fitted already is returned as it is.
-    length_scale : float, array of shape (d,), "median" or "standardized"
-        Of the numeric columns.
-    n_components : int
-        Landmarks; a product has at most four times as many columns, unless that leaves fewer than
-        five to a group.
-    rows, weight : arrays of shape (k, p) and (k,)
-        A sample of the attributes as numbers and codes; weight None: one each.
-    categorical : array of bool of shape (p,)
-        Which columns are codes.
-    seed : int
-        Of the choice of landmarks.
-    groups : array of shape (g, p) or None
-        One row of each combination of categories, of which the sample may lack some.
-    scale_at : array of int or None
-        The rows that length scales are learnt from; None: all.
-    exact : bool
-        Whether every row of the sample is a landmark.
-    name : str
-        What the argument `kernel` is called, in errors.
+    "auto": categories are crossed into one (one-hot), numbers are standardised and get a Gaussian
+    kernel (Nyström), and where both occur the map is the product of the two, of at most four times
+    `n_components` columns unless that leaves fewer than five to a group. A map that is fitted
+    already is returned as it is. `groups` has one row of each combination of categories, of which
+    the sample may lack some; length scales are learnt from the rows `scale_at` (None: all); with
+    `exact` every row is a landmark; `name` is what errors call `kernel`.
     """
     if is_fitted_map(kernel):
         return kernel  # type: ignore[no-any-return]
@@ -194,21 +183,12 @@ class Crossed:
 
     ξ(s, c)ᵀξ(t, d) = ψ(s)ᵀψ(t) · υ(c)ᵀυ(d). With two one-hot maps ξ is the one-hot of the pairs.
     From landmark pairs Z, with K_ZZ the kernel of them, it is k_Z(s, c) K_ZZ^(−1/2).
-
-    Parameters
-    ----------
-    psi, upsilon : fitted feature maps
-        Of s and of c.
-    landmarks : pair of arrays of shape (p, q) and (p, r), or None
-        ψ and υ of the landmarks; None: the full product.
-    linear : array of shape (p, width) or None
-        K_ZZ^(−1/2) on its range.
     """
 
     psi: FeatureMap
     upsilon: FeatureMap
-    landmarks: tuple[Array, Array] | None = None
-    linear: Array | None = None
+    landmarks: tuple[Array, Array] | None = None  # ψ and υ of Z; None: the full product
+    linear: Array | None = None  # K_ZZ^(−1/2) on its range
 
     @classmethod
     def fit(
@@ -248,3 +228,93 @@ class Crossed:
             return (Psi[:, :, None] * Upsilon[:, None, :]).reshape(len(Psi), width)
         kernel = (Psi @ self.landmarks[0].T) * (Upsilon @ self.landmarks[1].T)
         return np.asarray(kernel @ self.linear)
+
+
+def units_of(feature_map: Any) -> Units:
+    """Return what the columns of ψ(s) are, so that a ridge on functions of s has no units.
+
+    The best function of s in the span of ψ is a ridge fit with εκ_j on the coefficient of column j.
+    What κ_j must be for the fit not to depend on the units of s follows from what the column is:
+
+    | kind      | columns                                      | κ_j                               |
+    | --------- | -------------------------------------------- | --------------------------------- |
+    | "groups"  | indicators of groups                         | needs no ridge                    |
+    | "kernel"  | features of a kernel with k(s, s) = 1        | 1                                 |
+    | "cell"    | such features within one group of categories | E|ψ_cell|²: the group's frequency |
+    | "columns" | numbers as given                             | their own variance                |
+    | "map"     | anything else                                | the variance of all of them       |
+    """
+    if isinstance(feature_map, Crossed):
+        return _crossed_units(feature_map)
+    if isinstance(feature_map, ConcatMap):
+        return _one_after_another([units_of(part) for part, _ in feature_map.parts_])
+    if isinstance(feature_map, ProductMap):
+        if feature_map.linear_ is not None:
+            return all_columns("map", n_features(feature_map))
+        return _product_units([part for part, _ in feature_map.parts_])
+    return ((_kind_of(feature_map), np.arange(n_features(feature_map))),)
+
+
+def all_columns(kind: str, width: int) -> Units:
+    """Return one unit of so many columns."""
+    return ((kind, np.arange(width)),)
+
+
+def _kind_of(feature_map: Any) -> str:
+    if isinstance(feature_map, OneHot):
+        return "groups"
+    if isinstance(feature_map, Identity):
+        return "columns"
+    scaled = isinstance(feature_map, LengthScaleMap)
+    return "kernel" if scaled and isinstance(feature_map.kernel_, Stationary) else "map"
+
+
+def _one_after_another(parts: list[Units]) -> Units:
+    units: list[Unit] = []
+    start = 0
+    for part in parts:
+        units += [(kind, columns + start) for kind, columns in part]
+        start += sum(len(columns) for _, columns in part)
+    return tuple(units)
+
+
+def _crossed_units(crossed: Crossed) -> Units:
+    if crossed.linear is not None:  # a Nyström map of the product of two kernels
+        kinds = {_kind_of(crossed.psi), _kind_of(crossed.upsilon)}
+        unit_kernel = kinds <= {"groups", "kernel"}
+        return all_columns("kernel" if unit_kernel else "map", crossed.width)
+    return _product_units([crossed.psi, crossed.upsilon])
+
+
+def _product_units(maps: list[Any]) -> Units:
+    """Units of the row-wise Kronecker product: one cell for each combination of groups."""
+    kinds = [{kind for kind, _ in units_of(part)} for part in maps]
+    if all(kind == {"groups"} for kind in kinds):
+        return all_columns("groups", int(np.prod([n_features(part) for part in maps])))
+    cell = np.zeros(1, dtype=np.int64)
+    for part, kind in zip(maps, kinds, strict=True):
+        width = n_features(part)
+        own = np.arange(width) if kind == {"groups"} else np.zeros(width, dtype=np.int64)
+        cell = (cell[:, None] * width + own).ravel()
+    if len(np.unique(cell)) == 1:
+        plain = all(kind == {"kernel"} for kind in kinds)
+        return all_columns("kernel" if plain else "map", len(cell))
+    return tuple(("cell", np.flatnonzero(cell == number)) for number in np.unique(cell))
+
+
+def units_as_lists(units: Units) -> list[list[Any]]:
+    """Return units as JSON can hold them."""
+    return [[kind, columns.tolist()] for kind, columns in units]
+
+
+def units_of_lists(lists: Any) -> Units:
+    """Return the units that `units_as_lists` describes."""
+    return tuple((str(kind), np.asarray(columns, dtype=np.int64)) for kind, columns in lists)
+
+
+def check_units(units: Units, width: int) -> None:
+    """Raise ValueError unless every one of `width` columns is in exactly one unit of known kind."""
+    columns = np.concatenate([np.zeros(0, dtype=np.int64), *(columns for _, columns in units)])
+    known = all(kind in KINDS for kind, _ in units)
+    if not known or not np.array_equal(np.sort(columns), np.arange(width)):
+        raise ValueError(f"units do not describe the {width} columns of their block")

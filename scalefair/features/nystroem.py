@@ -209,13 +209,9 @@ class Nystroem(LengthScaleMap):
 class MovingNystroem(Nystroem):
     """`Nystroem` with gradients in [log θ, Z/unit]: every landmark is a parameter.
 
-    k(x, Z) changes with Z as the kernel says (`Kernel.point_gradient`), and so does K_ZZ.
-
-    Attributes
-    ----------
-    unit_ : array of shape (d,)
-        Standard deviations of the landmarks chosen first, so that a step of the search means the
-        same in every input.
+    k(x, Z) changes with Z as the kernel says (`Kernel.point_gradient`), and so does K_ZZ. `unit_`
+    are the standard deviations of the landmarks chosen first, so that a step of the search means
+    the same in every input.
     """
 
     def _learn(self, X: Rows, weight: Array) -> None:

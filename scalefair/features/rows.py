@@ -16,39 +16,21 @@ from sklearn.utils.validation import (
 
 from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
-from scalefair.data.prepare import Preparation
+from scalefair.data.open import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
 from scalefair.features.design import Design
 
 
 class FitRows(NamedTuple):
-    """Rows of `fit` as given, and what is known of them before they are read.
-
-    Parameters
-    ----------
-    source : ChunkSource
-        The rows.
-    x : object
-        The inputs as the user gave them.
-    names : list of str or None
-        Of the columns of x.
-    width : int
-        Columns of x.
-    is_table : bool
-        Whether x comes in frames, whose columns must be understood first; else in arrays.
-    one_target : bool
-        Whether y has one dimension.
-    has_sensitive, has_control : bool
-        Whether s and c are given apart from x.
-    """
+    """Rows of `fit` as given, and what is known of them before they are read."""
 
     source: ChunkSource
-    x: Any
-    names: list[str] | None
-    width: int
-    is_table: bool
-    one_target: bool
-    has_sensitive: bool
+    x: Any  # as the user gave it
+    names: list[str] | None  # of the columns of x
+    width: int  # of x
+    is_table: bool  # x comes in frames, whose columns must be understood first
+    one_target: bool  # y has one dimension
+    has_sensitive: bool  # apart from x
     has_control: bool
 
 
@@ -57,16 +39,9 @@ def open_fit_rows(
 ) -> FitRows:
     """Return the rows of `fit`, or of a batch after it; set or check the names of columns.
 
-    Parameters
-    ----------
-    estimator : estimator
-        scikit-learn's checks set `n_features_in_` and `feature_names_in_` on it, or compare.
-    given : Chunk
-        X as x, sensitive features as s, y, sample_weight as weight, control features as c.
-    keeps_frames : bool
-        Whether frames stay frames even where all columns are numbers: a base model sees them.
-    before : Design or None
-        That of an earlier fit, which this batch is added to.
+    scikit-learn's checks set `n_features_in_` and `feature_names_in_` on the estimator, or compare.
+    With `keeps_frames` frames stay frames even where all columns are numbers: a base model sees
+    them. `before` is the design of an earlier fit, which this batch is added to.
     """
     if isinstance(given.s, str | int):
         raise TypeError(

@@ -14,7 +14,7 @@ from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, survey_rows
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, warn_of_codes
-from scalefair.data.prepare import Preparation
+from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import MISSING_SENSITIVE
 from scalefair.features.base import is_fitted_map, seed_of
@@ -29,7 +29,7 @@ from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
-from scalefair.kernels.named import plain_name
+from scalefair.kernels.stationary import plain_name
 
 MAX_WHITENED = 2e10
 """Rows × features² that are whitened row by row: a fraction of a second."""
@@ -71,46 +71,20 @@ class MapSpec:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Training rows, and the results of the first pass over them.
-
-    Parameters
-    ----------
-    spec : MapSpec
-        Which maps are asked for.
-    given : ChunkSource
-        The rows as the user gave them.
-    preparation : Preparation
-        How they become numbers.
-    source : ChunkSource
-        Of numeric chunks.
-    n_targets, one_target : int, bool
-        Columns of y, and whether it has one dimension.
-    survey : Survey
-        Of the first pass.
-    seed : int
-        Of the sample.
-    sample : Chunk
-        Numeric rows that landmarks are learnt from.
-    scale_at : array of int
-        Those that length scales are learnt from, however large the sample is.
-    base : BaseModel or None
-        Another model, whose prediction joins the features.
-    n_base_samples : int or None
-        Rows that it was fitted on.
-    """
+    """Training rows, and the results of the first pass over them."""
 
     spec: MapSpec
-    given: ChunkSource
+    given: ChunkSource  # rows as the user gave them
     preparation: Preparation
-    source: ChunkSource
+    source: ChunkSource  # of numeric chunks
     n_targets: int
-    one_target: bool
+    one_target: bool  # y has one dimension
     survey: Survey
-    seed: int
-    sample: Chunk
-    scale_at: NDArray[np.int64]
-    base: BaseModel | None = None
-    n_base_samples: int | None = None
+    seed: int  # of the sample
+    sample: Chunk  # numeric rows that landmarks are learnt from
+    scale_at: NDArray[np.int64]  # those for length scales, however large the sample
+    base: BaseModel | None = None  # its prediction joins the features
+    n_base_samples: int | None = None  # rows that it was fitted on
 
     @cached_property
     def split_sample(self) -> Chunk:
@@ -130,14 +104,7 @@ def survey_training(
 ) -> Training:
     """Make the first pass over the rows; arrays of inputs are checked, columns of frames surveyed.
 
-    Parameters
-    ----------
-    rows : FitRows
-    spec : MapSpec
-    ordinary : bool
-        Whether no penalty is asked for, so that sensitive attributes may be missing.
-    single : bool
-        Whether feature rows are float32.
+    In an `ordinary` fit, without penalty, sensitive attributes may be missing.
     """
     preparation = _sensitive_columns(rows, spec, ordinary=ordinary)
     seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)

@@ -6,9 +6,7 @@ Each kernel is a frozen value: `k(X, Z)` is the matrix, `k.diag(X)` its diagonal
 
 from scalefair.kernels.base import Kernel, Product, Scaled, Sum
 from scalefair.kernels.exact import Categorical, Linear
-from scalefair.kernels.median import median_length_scale
-from scalefair.kernels.named import make_kernel
-from scalefair.kernels.stationary import RBF, Laplace, Matern
+from scalefair.kernels.stationary import RBF, Laplace, Matern, make_kernel, median_length_scale
 
 __all__ = [
     "RBF",

@@ -1,4 +1,4 @@
-"""Kernels of x - z with a length scale: Gaussian, Matérn and Laplace."""
+"""Kernels of x - z with a length scale, its median heuristic, and all kernels by name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from scalefair import _jit
 from scalefair._typing import Array, Rows
 from scalefair.errors import check_count
 from scalefair.kernels.base import Kernel, LengthScale, as_rows
+from scalefair.kernels.exact import Categorical, Linear
+
+MAX_ROWS = 10_000
+"""Beyond this the pairs alone need more than 400 MB; a sample gives the same length scale."""
+
+WEIGHT_ROUNDING = 1e-10
+"""Share of the total that summing up millions of weights may be off by."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +38,7 @@ class Stationary(Kernel):
         try:
             theta = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
-            raise TypeError(
-                f"length_scale={value!r} must be a number or one number per input"
-            ) from None
+            raise TypeError(f"length_scale={value!r} must be a number or one per input") from None
         if theta.ndim > 1:
             raise ValueError(
                 f"length_scale has shape {theta.shape}, expected a number or a one-dimensional "
@@ -53,10 +58,7 @@ class Stationary(Kernel):
         return np.ones(len(rows), rows.dtype)
 
     def with_length_scale(self, theta: Any) -> Self:
-        """Return the same kernel with another length scale.
-
-        An array with one element leaves a scalar length scale scalar.
-        """
+        """Return the kernel with another length scale; one element leaves a scalar a scalar."""
         if isinstance(self.length_scale, float) and np.shape(theta) == (1,):
             theta = theta[0]
         return replace(self, length_scale=theta)
@@ -102,8 +104,7 @@ class Stationary(Kernel):
         """
         # A length scale beyond the largest float32 is as good as that one: the kernel is 1.
         theta = np.minimum(self._scale_for(Z.shape[1]), np.finfo(Z.dtype).max).astype(Z.dtype)
-        centre = Z.mean(axis=0, dtype=np.float64) if len(Z) else np.zeros(Z.shape[1])
-        centre = centre.astype(Z.dtype)
+        centre = (Z.mean(axis=0, dtype=float) if len(Z) else np.zeros(Z.shape[1])).astype(Z.dtype)
         largest = 1e300 if Z.dtype == np.float64 else 1e36
 
         def standardise(X: Rows) -> tuple[Rows, Rows]:
@@ -306,3 +307,94 @@ class Laplace(Stationary):
                 "independent per coordinate; use orthogonal=False, or Matern(nu=0.5)"
             )
         return rng.standard_cauchy((d, m))
+
+
+NAMES: dict[str, Callable[[Any], Kernel]] = {
+    "rbf": RBF,
+    "laplace": Laplace,
+    "matern12": lambda length_scale: Matern(length_scale, nu=0.5),
+    "matern32": lambda length_scale: Matern(length_scale, nu=1.5),
+    "matern52": lambda length_scale: Matern(length_scale, nu=2.5),
+    "linear": lambda _: Linear(),
+    "categorical": lambda _: Categorical(),
+}
+
+
+def plain_name(kernel: Any) -> Any:
+    """Return the name of a kernel without parameters, which is the same thing; others as given."""
+    return type(kernel).__name__.lower() if isinstance(kernel, Categorical | Linear) else kernel
+
+
+def make_kernel(kernel: str | Kernel, length_scale: Any = 1.0) -> Kernel:
+    """Return the kernel of that name.
+
+    Parameters
+    ----------
+    kernel : str or Kernel
+        "rbf", "laplace", "matern12", "matern32", "matern52", "linear" or "categorical"; a Kernel
+        is returned as it is, with its own length scale.
+    length_scale : float or one per input
+        Not used by "linear" and "categorical".
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not isinstance(kernel, str):
+        raise TypeError(f"kernel={kernel!r} must be a name or a Kernel; names: {', '.join(NAMES)}")
+    if kernel not in NAMES:
+        raise ValueError(f"kernel={kernel!r} is unknown; expected one of {', '.join(NAMES)}")
+    return NAMES[kernel](length_scale)
+
+
+def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float:
+    """Return the weighted median of the non-zero distances between rows.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        A sample of rows, at most 10,000 of positive weight.
+    weight : array of shape (n,), optional
+        Row weights; a pair weighs the product. Rows of weight 0 are left out, and a row of weight
+        2 counts as the row twice, exactly.
+    metric : "l2" or "l1"
+        The kernel's distance: `kernel.metric`.
+
+    Returns
+    -------
+    float
+        The middle distance, or the mean of the two middle ones, as `numpy.median` has it.
+    """
+    if metric not in ("l2", "l1"):
+        raise ValueError(f"metric={metric!r} must be 'l2' or 'l1'; use kernel.metric")
+    rows = np.ascontiguousarray(as_rows(X, "X", numbers=True), dtype=np.float64)
+    weights = np.ones(len(rows)) if weight is None else np.asarray(weight, dtype=np.float64)
+    if weights.shape != (len(rows),) or not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise ValueError(
+            f"weight has shape {weights.shape}, expected ({len(rows)},): one finite number per row "
+            "of X, not negative; use 0 to leave a row out"
+        )
+    rows, weights = rows[weights > 0], weights[weights > 0]
+    if len(rows) > MAX_ROWS:
+        raise ValueError(f"X has {len(rows)} rows, expected at most {MAX_ROWS}; pass a sample")
+    if not np.isfinite(rows).all():
+        raise ValueError("X has NaN or infinite values in rows of positive weight; leave them out")
+    distances = _jit.pair_distances(rows, metric == "l1")
+    apart = distances > 0
+    if not apart.any():
+        raise ValueError(
+            "all rows of X with positive weight are equal, so no length scale can be found; "
+            "give length_scale as a number, or pass rows that differ"
+        )
+    if weights.min() == weights.max():  # ten times as fast without a sort
+        return float(np.median(distances[apart]))
+    return _weighted_median(distances[apart], _jit.pair_products(weights)[apart])
+
+
+def _weighted_median(values: Array, weights: Array) -> float:
+    """Return the value at half the total weight; the mean of two where the half falls between."""
+    order = np.argsort(values)
+    values, below = values[order], np.cumsum(weights[order])
+    # A sum that misses the half by rounding alone has reached it: a common factor of the weights
+    # must not decide between one value and the mean of two.
+    half = 0.5 * below[-1] * np.array([1 - WEIGHT_ROUNDING, 1 + WEIGHT_ROUNDING])
+    lower, upper = np.searchsorted(below, half)
+    return float(0.5 * (values[lower] + values[upper]))

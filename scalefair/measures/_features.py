@@ -16,10 +16,9 @@ from scalefair._typing import Accumulator, Array, Chunk, FeatureMap, Rows
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base import is_map, whitened
 from scalefair.features.landmarks import distinct_rows, fitted_kernel
-from scalefair.features.mixed import coded_columns, mixed_map, with_rare_groups
-from scalefair.features.units import units_of
+from scalefair.features.mixed import coded_columns, mixed_map, units_of, with_rare_groups
 from scalefair.kernels import Categorical, Kernel
-from scalefair.kernels.named import NAMES, plain_name
+from scalefair.kernels.stationary import NAMES, plain_name
 from scalefair.measures._pair import Pair, Variable, open_pair
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 

@@ -104,10 +104,7 @@ class GramSums:
 class RowBuffer:
     """The rows of one thread: φ and [ψ, beside, y, 1], shifted, multiplied by √weight.
 
-    Attributes
-    ----------
-    shift : array
-        What is subtracted from the rows: the mean of the first chunk that counts.
+    `shift`, which is subtracted, is the mean of the first chunk that counts.
     """
 
     def __init__(
@@ -221,21 +218,20 @@ class MomentAccumulator:
 
     def result(self) -> FoldMoments:
         """Return the moments of each fold: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
-        return FoldMoments(self._centred(k) for k in range(self._folds.count))
-
-    def _centred(self, k: int) -> Moments:
-        sums, blocks = self._sums[k], self._buffer.blocks
-        weight = float(sums.rest[-1, -1])
-        if weight == 0:
-            return self._moments.empty(blocks)
-        total, scatter = np.concatenate([sums.cross[:, -1], sums.rest[:-1, -1]]), sums.upper(-1)
-        width = scatter.shape[1]
-        add_outer(scatter, total, -total[len(total) - width :] / weight)
-        return self._moments(
-            blocks, self._n_rows[k], weight, self._buffer.shift, total / weight,
-            mirror_upper(scatter) if width == len(total) else scatter,
-            squared_weight=self._squares[k],
-        )  # fmt: skip
+        blocks, folds = self._buffer.blocks, []
+        for sums, n_rows, squares in zip(self._sums, self._n_rows, self._squares, strict=True):
+            weight = float(sums.rest[-1, -1])
+            if weight == 0:
+                folds.append(self._moments.empty(blocks))
+                continue
+            total, scatter = np.concatenate([sums.cross[:, -1], sums.rest[:-1, -1]]), sums.upper(-1)
+            width = scatter.shape[1]
+            add_outer(scatter, total, -total[len(total) - width :] / weight)
+            folds.append(self._moments(
+                blocks, n_rows, weight, self._buffer.shift, total / weight,
+                mirror_upper(scatter) if width == len(total) else scatter, squared_weight=squares,
+            ))  # fmt: skip
+        return FoldMoments(folds)
 
 
 def _by_fold(
@@ -251,15 +247,7 @@ def _by_fold(
 
 
 class FeatureCache:
-    """Features of all rows, as one pass makes them and others need them.
-
-    Parameters
-    ----------
-    n_rows, width : int
-        Of all rows.
-    dtype : dtype
-        Of the features.
-    """
+    """Features of all rows, as one pass makes them and others need them."""
 
     def __init__(self, n_rows: int, width: int, dtype: Any) -> None:
         self._rows: Rows = np.empty((n_rows, width), dtype)
@@ -299,24 +287,12 @@ def accumulate(
     checkpoint: Checkpoint | None = None,
     cache: FeatureCache | None = None,
 ) -> FoldMoments:
-    """Return the moments of each fold of the source's rows, in one pass.
+    """Return the moments of each fold of the source's rows, in one pass of `rows` a chunk.
 
-    Parameters
-    ----------
-    source : Source
-        The rows.
-    design : Design
-        The feature maps and the dtype.
-    folds : Folds
-        Which fold a row belongs to; by default there is one, of all rows.
-    rows : int or None
-        Rows per chunk; None chooses them.
-    checkpoint : Checkpoint or None
-        Where to write the sums so far every so often, so that a long pass can go on after a crash.
-        A file that is there already is where an earlier pass over the same rows stopped. It goes
-        once the pass is complete.
-    cache : FeatureCache or None
-        Of the features, for passes that follow; not with folds, which sort the rows.
+    With `checkpoint` the sums so far are written every so often, so that a long pass can go on
+    after a crash. A file that is there already is where an earlier pass over the same rows stopped.
+    It goes once the pass is complete. `cache` takes the features, for passes that follow; not with
+    folds, which sort the rows.
     """
     size = rows or design.chunk_rows
     start = partial(MomentAccumulator, design, folds, size, cache)

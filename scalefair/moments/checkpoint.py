@@ -24,15 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Moments of rows and digests of them; `+` joins those of different rows.
+    """Moments of rows (None: of none) and digests of them; `+` joins those of different rows.
 
-    Parameters
-    ----------
-    moments : FoldMoments or None
-        Of the rows counted; None where there are none.
-    digests : array of two uint64
-        Sums of `value_hash`: of rows that an earlier pass has counted, less what that pass says;
-        of all rows counted. The first is 0 once the same rows have been read again.
+    The digests are two sums of `value_hash`: of rows that an earlier pass has counted, less what
+    that pass says, which is 0 once the same rows have been read again; and of all rows counted.
     """
 
     moments: FoldMoments | None
@@ -86,20 +81,11 @@ class Checkpoint:
     chance of 2⁻⁶⁴. Sizes and times of files, or a sample of rows, would be cheaper and miss a row
     that was corrected; reading costs little next to features, and a source that cannot skip rows
     reads them anyway. Rows that follow may have changed, or be more: they are yet to be counted.
-
-    Parameters
-    ----------
-    path : path
-        Written atomically; removed when the pass is complete.
-    seconds : float
-        Least time between two writes.
-    chunks : int
-        Chunks between two moments at which it can be written.
     """
 
-    path: Path
-    seconds: float = 60.0
-    chunks: int = 64
+    path: Path  # written atomically; removed when the pass is complete
+    seconds: float = 60.0  # at least, between two writes
+    chunks: int = 64  # between two moments at which it can be written
 
     def write(self, counted: Counted, next_row: int) -> None:
         """Keep the moments and the digest of all rows before `next_row`."""

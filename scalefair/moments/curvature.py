@@ -25,24 +25,12 @@ BLOCK_NUMBERS, MOST_BLOCK_ROWS = 2**18, 4 * BLOCK_ROWS
 
 @dataclass(frozen=True, eq=False)
 class RowFrame:
-    """How rows z = [φ − shift, ψ and others − shift, 1] are made of chunks, and of which parts.
-
-    Parameters
-    ----------
-    design : Design
-        The maps. φ is raw unless it whitens rows.
-    joined : tuple of str
-        The blocks beside φ that are part of z, in the order of the moments: ψ, predictions.
-    intercept : bool
-        Whether 1 is.
-    shift : array of shape (m,) or (m + q,)
-        Subtracted from the rows: about their mean, so that nothing cancels.
-    """
+    """How rows z = [φ − shift, ψ and others − shift, 1] are made; φ raw unless whitened."""
 
     design: Design
-    joined: tuple[str, ...]
-    intercept: bool
-    shift: Array
+    joined: tuple[str, ...]  # blocks of z beside φ, in the order of the moments
+    intercept: bool  # whether 1 is part of z
+    shift: Array  # about the mean of the rows, so that nothing cancels
 
     @property
     def width(self) -> int:
@@ -69,41 +57,21 @@ class RowFrame:
 
 @dataclass(frozen=True, eq=False)
 class Along:
-    """Parameters θ of f = zθ, and the way there from others.
-
-    Parameters
-    ----------
-    theta, before : arrays of shape (p, k)
-        f is evaluated at θ and at before + t(θ − before).
-    steps : tuple of float
-        Lengths t to try, besides 1.
-    curved : bool
-        Whether the second derivative is wanted: it is most of the work.
-    """
+    """Parameters θ of f = zθ, and the way there: f at θ and at before + t(θ − before)."""
 
     theta: Array
     before: Array
-    steps: tuple[float, ...] = ()
-    curved: bool = True
+    steps: tuple[float, ...] = ()  # lengths t to try, besides 1
+    curved: bool = True  # the second derivative is most of the work
 
 
 @dataclass(frozen=True, eq=False)
 class LossSums:
-    """Sums over rows at one θ; `+` adds them.
+    """Sums over rows at one θ; `+` adds them."""
 
-    Parameters
-    ----------
-    values : array of shape (1 + T,)
-        Σ wV at θ and at each step on the way.
-    gradient : array of shape (p, k)
-        Σ w z ∂V/∂f.
-    hessian : array of shape (j, p, p)
-        Σ w curvatureⱼ zzᵀ, along the directions of the loss; (0, p, p) where it was not wanted.
-    """
-
-    values: Array
-    gradient: Array
-    hessian: Array
+    values: Array  # Σ wV at θ and at each step on the way, of shape (1 + T,)
+    gradient: Array  # Σ w z ∂V/∂f, of shape (p, k)
+    hessian: Array  # Σ w curvatureⱼ zzᵀ, of shape (j, p, p); j = 0 where not wanted
 
     def __add__(self, other: LossSums) -> LossSums:
         return LossSums(

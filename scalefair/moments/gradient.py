@@ -22,28 +22,14 @@ from scalefair.moments.accumulate import ChunkSum, squeezed
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowAdjoint:
-    """∂L/∂Φ of any rows: w ∘ (ΦG₁ + (y − ȳ)g₂ᵀ + (Ψ − ψ̄)G₃).
+    """∂L/∂Φ of any rows: w ∘ (ΦG₁ + (y − ȳ)g₂ᵀ + (Ψ − ψ̄)G₃), means weighted."""
 
-    Parameters
-    ----------
-    G1 : array of shape (m, m)
-        Twice the adjoint of ΦᵀΦ.
-    g2 : array of shape (m, t)
-        The adjoint of Φᵀ(y − ȳ).
-    G3 : array of shape (q, m)
-        The transposed adjoint of Φᵀ(Ψ − ψ̄).
-    mean_y, mean_psi : arrays of shape (t,) and (q,)
-        Weighted means of y and ψ.
-    product : array of shape (m, m)
-        Φᵀ(∂L/∂Φ) over all rows. The moments know it, so that the pass need not sum it.
-    """
-
-    G1: Array
-    g2: Array
-    G3: Array
+    G1: Array  # twice the adjoint of ΦᵀΦ, of shape (m, m)
+    g2: Array  # the adjoint of Φᵀ(y − ȳ), of shape (m, t)
+    G3: Array  # the transposed adjoint of Φᵀ(Ψ − ψ̄), of shape (q, m)
     mean_y: Array
     mean_psi: Array
-    product: Array
+    product: Array  # Φᵀ(∂L/∂Φ) over all rows: known to the moments, so that no pass sums it
 
     def rows(self, Phi: Rows, Psi: Rows, y: Rows, weight: Array | None = None) -> Array:
         """Return ∂L/∂Φ of a chunk, of shape (k, m); without weights, one each."""
@@ -67,24 +53,12 @@ class RowAdjoint:
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """Where the evidence is differentiated.
-
-    Parameters
-    ----------
-    design : Design
-        The maps; φ whitens rows.
-    loss : Loss
-        V, with the third derivative `skew`.
-    coef : array of shape (m, k)
-        β of each score.
-    factors : array of shape (k, m, m)
-        F of each score, FFᵀ = A⁻¹.
-    """
+    """Where the evidence is differentiated; φ whitens rows."""
 
     design: Design
-    loss: Any
-    coef: Array
-    factors: Array
+    loss: Any  # V, with the third derivative `skew`
+    coef: Array  # β of each score, of shape (m, k)
+    factors: Array  # F of each score, FFᵀ = A⁻¹, of shape (k, m, m)
 
     def derivatives(self, Phi: Rows, chunk: Chunk) -> tuple[Array, Array, Array]:
         """Return −V', W = V'' and q = −½W'·φᵀA⁻¹φ, weighted, shape (rows, k) each."""
@@ -98,28 +72,14 @@ class Mode:
 
 @dataclass(frozen=True, eq=False)
 class LaplaceAdjoint:
-    """∂L/∂Φ of any rows: w ∘ Σ (−W ΦA⁻¹ + (g + q − WΦs)βᵀ + g sᵀ) + w ∘ (Ψ − ψ̄)G₃.
-
-    Parameters
-    ----------
-    mode : Mode
-    inverses : array of shape (k, m, m)
-        A⁻¹ of each score.
-    drift : array of shape (m, k)
-        s = A⁻¹Φᵀq: how the mode answers.
-    G3 : array of shape (p, m)
-        As in `RowAdjoint`; so is `mean_psi`.
-    mean_psi : array of shape (p,)
-    product : array of shape (m, m)
-        Φᵀ(∂L/∂Φ) over all rows.
-    """
+    """∂L/∂Φ of any rows: w ∘ Σ (−W ΦA⁻¹ + (g + q − WΦs)βᵀ + g sᵀ) + w ∘ (Ψ − ψ̄)G₃."""
 
     mode: Mode
-    inverses: Array
-    drift: Array
+    inverses: Array  # A⁻¹ of each score, of shape (k, m, m)
+    drift: Array  # s = A⁻¹Φᵀq, of shape (m, k): how the mode answers
     G3: Array
     mean_psi: Array
-    product: Array
+    product: Array  # Φᵀ(∂L/∂Φ) over all rows
 
     def rows(self, Phi: Rows, chunk: Chunk) -> Array:
         """Return ∂L/∂Φ of a chunk."""
@@ -149,27 +109,12 @@ def skew_sums(source: Source, mode: Mode, *, rows: int | None = None) -> Array:
 def length_scale_gradient(
     source: Source, design: Design, adjoint: RowAdjoint, *, rows: int | None = None
 ) -> Array:
-    """Return ∂L/∂log θ, in one pass.
+    """Return ∂L/∂log θ, in one pass; shape (n_hyper,), float64 whatever the dtype of the design.
 
-    Parameters
-    ----------
-    source : Source
-        The rows.
-    design : Design
-        The maps that the moments behind `adjoint` were accumulated with. φ must be a map with
-        length scales (`RandomFourier`, or `Nystroem` with `whitening="cholesky"`). Without
-        `whiten_rows` moments and gradient are good as long as σ²/a² is far above n·1e-16/cutoff,
-        which learning does not know beforehand: prefer to whiten the rows of a `Nystroem` map.
-        The dtype plays no part: gradients are float64.
-    adjoint : RowAdjoint
-        ∂L/∂Φ of any rows.
-    rows : int or None
-        Rows per chunk; None chooses them.
-
-    Returns
-    -------
-    array of shape (n_hyper,)
-        One entry for a scalar length scale, d for one per input.
+    The moments behind `adjoint` were accumulated with this design. φ must have length scales
+    (`RandomFourier`, or `Nystroem` with `whitening="cholesky"`). Without `whiten_rows` moments and
+    gradient are good as long as σ²/a² is far above n·1e-16/cutoff, which learning does not know
+    beforehand: prefer to whiten the rows of a `Nystroem` map.
     """
     linear, whiten = design.phi.linear_, design.whiten_rows
     of_raw = adjoint if linear is None else adjoint.through(linear, whitened=whiten)

@@ -15,7 +15,7 @@ from scalefair import _files
 from scalefair._linalg import add_outer
 from scalefair._typing import Array
 from scalefair.errors import InputError
-from scalefair.features.units import Units, check_units, units_as_lists, units_of_lists
+from scalefair.features.mixed import Units, check_units, units_as_lists, units_of_lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Moments:
     squared_weight : float
         Sum of the squared weights; 0 where it is not known.
     units : mapping from str to Units
-        What the columns of a block of sensitive attributes are; see `scalefair.features.units`.
+        What the columns of a block of sensitive attributes are; see `features.mixed.units_of`.
 
     Notes
     -----

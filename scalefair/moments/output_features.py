@@ -33,21 +33,11 @@ SCALES = (1.0, 0.25)
 
 @dataclass(frozen=True, eq=False)
 class OutputKernel:
-    """A kernel on u = f/sd(f): linear·uv + Σ_k weights_k cos(k·step·(u − v)).
+    """A kernel on u = f/sd(f): linear·uv + Σ_k weights_k cos(k·step·(u − v))."""
 
-    Parameters
-    ----------
-    step : float
-        Between frequencies: ω_k = k·step, so that all waves are powers of one.
-    weights : array of shape (K,)
-        a_k.
-    linear : float
-        Weight of the linear kernel.
-    """
-
-    step: float
-    weights: Array
-    linear: float
+    step: float  # between frequencies: ω_k = k·step, so that all waves are powers of one
+    weights: Array  # a_k
+    linear: float  # weight of the linear kernel
 
     @classmethod
     def gaussian(cls, scales: tuple[float, ...] = SCALES) -> OutputKernel:
@@ -80,16 +70,8 @@ class OutputKernel:
 class OutputRows:
     """What a row of the penalty on f needs: the features of f, and the whitened attributes.
 
-    Parameters
-    ----------
-    design : Design
-        The maps.
-    features : tuple of str
-        Blocks that make up Φ; "phi", the first, without its linear part.
-    attributes : tuple of str
-        Blocks that make up the attributes.
-    mean, whiten : arrays of shape (p,) and (p, q)
-        ψ̃ = (attributes − mean) @ whiten.
+    Φ is made of the blocks `features`, the first of them "phi" without its linear part, and
+    ψ̃ = (attributes − mean) @ whiten of the blocks `attributes`.
     """
 
     design: Design
@@ -126,20 +108,12 @@ class OutputRows:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Where the objective is evaluated, in the coordinates of the rows.
-
-    Parameters
-    ----------
-    coef : array of shape (M, t)
-        The scores are Φ coef + intercept.
-    intercept, centre, scale : arrays of shape (t,)
-        b; the mean of Φ coef; sd(f).
-    """
+    """Where the objective is evaluated, in coordinates of the rows: scores Φ coef + intercept."""
 
     coef: Array
     intercept: Array
-    centre: Array
-    scale: Array
+    centre: Array  # mean of Φ coef
+    scale: Array  # sd(f)
 
     def outputs(self, Phi: Rows) -> Array:
         """Φ coef, of shape (k, t)."""
@@ -147,27 +121,13 @@ class Point:
 
 
 class OutputSums(NamedTuple):
-    """Sums over rows; `+` adds each of them, and the sum of no rows is 0.
+    """Sums over rows; `+` adds each of them, and the sum of no rows is 0."""
 
-    Parameters
-    ----------
-    waves : complex array of shape (t, K, q)
-        Σ w exp(iω_k u) ψ̃.
-    means : complex array of shape (t, K)
-        Σ w exp(iω_k u).
-    jacobian : array of shape (t, M, 2Kq)
-        Σ w φ exp(iω_k u) ψ̃, real and imaginary parts by turns; 0 where not asked for.
-    loss : array of shape (1,)
-        Σ w V(y, f).
-    slope : array of shape (M + 1, t)
-        Σ w V' [φ, 1].
-    """
-
-    waves: Any
-    means: Any
-    jacobian: Any
-    loss: Any
-    slope: Any
+    waves: Any  # Σ w exp(iω_k u) ψ̃, of shape (t, K, q)
+    means: Any  # Σ w exp(iω_k u), of shape (t, K)
+    jacobian: Any  # Σ w φ exp(iω_k u) ψ̃, (t, M, 2Kq), real and imaginary by turns; 0 if not asked
+    loss: Any  # Σ w V(y, f)
+    slope: Any  # Σ w V' [φ, 1], of shape (M + 1, t)
 
     def __add__(self, other: Any) -> OutputSums:
         return OutputSums(*(a + b for a, b in zip(self, other, strict=True)))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
-from scalefair.features.units import all_columns
+from scalefair.features.mixed import all_columns
 from scalefair.moments import Moments
 
 Features = tuple[str, ...]
@@ -122,7 +122,7 @@ def _range(C: Array, cutoff: float) -> tuple[Array, Array]:
 
 
 def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArray[np.bool_]]:
-    """κ of every column, and whether it gets a ridge at all; see `scalefair.features.units`.
+    """κ of every column, and whether it gets a ridge at all; see `features.mixed.units_of`.
 
     κ is 0 for columns that are constant but for rounding: they explain nothing.
     """

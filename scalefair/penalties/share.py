@@ -3,7 +3,7 @@
     θ(f) = Cov(f, g) / Var f,    g the best function of s in the span of ψ
 
 For groups that is the between-group share of the variance. For numbers g is a ridge fit, with εκ
-on its coefficients (κ: `scalefair.features.units`), and Cov(f, g) is meant, never Var g. The ε of a
+on its coefficients (κ: `features.mixed.units_of`), and Cov(f, g) is meant, never Var g. The ε of a
 penalty plays no part: measured with it, a large ε would hide what it leaves unpunished.
 
 - In sample there is no correction for chance, and ε is 1e-6 for numbers, none for groups.

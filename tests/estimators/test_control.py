@@ -18,8 +18,7 @@ from scalefair.data.sources import ArraySource
 from scalefair.features.base import whitened as features
 from scalefair.features.blocks import CROSSED
 from scalefair.features.design import Design
-from scalefair.features.mixed import Crossed
-from scalefair.features.units import units_of
+from scalefair.features.mixed import Crossed, units_of
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.measures import group_gaps
 from scalefair.moments import accumulate

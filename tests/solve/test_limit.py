@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
-from scalefair.features.units import all_columns
+from scalefair.features.mixed import all_columns
 from scalefair.moments import Moments
 from scalefair.solve.limit import NotAttainableError, least_eta, optimum_within
 from scalefair.solve.ridge.direct import limited, solve_primal

@@ -10,7 +10,7 @@ import pytest
 from scipy.linalg import LinAlgError, block_diag
 from sklearn.linear_model import Ridge
 
-from scalefair.features.units import all_columns
+from scalefair.features.mixed import all_columns
 from scalefair.moments import Moments
 from scalefair.penalties import PENALTIES
 from scalefair.solve.ridge.direct import solve_primal

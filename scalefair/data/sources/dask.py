@@ -78,22 +78,11 @@ class DaskSource(ChunkSource):
     """Rows of dask arrays and data frames, read and folded by dask's workers.
 
     The number of a row is its position in `x`: samples and folds do not depend on the partitions.
-    Only results come to the client, once per pass.
-
-    Parameters
-    ----------
-    x, s, y, weight, c : dask array, data frame or series, or the same in memory
-        Inputs, sensitive attributes (None: none), targets (None: none), row weights (None: one
-        each) and control features (None: none), in partitions of their own. Parts in memory are
-        cut up and sent to the workers.
-    client : distributed.Client or None
-        Who computes; None: the active client, else the scheduler of ``dask.config``, else threads.
-    rows_per_task : int or None
-        Smaller partitions are joined and larger ones split to this many rows. None: three tasks
-        per thread of the cluster, but at least 2¹⁴ rows each (2¹⁵ where rows are wide), and at
-        most 2¹⁷ where partitions are joined.
-    progress : callable or None
-        Called with the numbers of finished and of all tasks of a pass.
+    Only results come to the client, once per pass. Parts in memory are cut up and sent to the
+    workers. Without `client` the active one computes, else the scheduler of ``dask.config``, else
+    threads. Partitions are joined or split to `rows_per_task`; None: three tasks per thread of the
+    cluster, but at least 2¹⁴ rows each (2¹⁵ where rows are wide), and at most 2¹⁷ where partitions
+    are joined. `progress` is called with the numbers of finished and of all tasks of a pass.
     """
 
     def __init__(

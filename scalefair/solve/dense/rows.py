@@ -12,8 +12,8 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, FeatureMap
 from scalefair.features import ConcatMap, Identity, ProductMap
 from scalefair.features.base import whitened as features
+from scalefair.features.mixed import units_of
 from scalefair.features.training import Training, input_kernel, sensitive_map
-from scalefair.features.units import units_of
 from scalefair.kernels import Kernel
 from scalefair.moments import Moments
 from scalefair.penalties.factors import DEFAULT_EPS, attribute_root
