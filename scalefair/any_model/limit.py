@@ -23,7 +23,7 @@ from scalefair.features.cross_fit import SUSPICIOUS
 from scalefair.features.mixed import Units
 from scalefair.measures import explained_share
 from scalefair.moments import Moments
-from scalefair.penalties.factors import DEFAULT_EPS, FunctionSpace
+from scalefair.penalties import DEFAULT_EPS, FunctionSpace
 from scalefair.solve.limit import NotAttainableError
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from scalefair.measures.independence import alignment_of, hsic_of, nocco_of
 from scalefair.measures.share import open_share, share_columns, share_interval, share_of_folds
 from scalefair.measures.testing import pvalue_of
 from scalefair.moments import FoldMoments, Moments
-from scalefair.penalties.share import share_of_block
+from scalefair.penalties import share_of_block
 
 NEIGHBOUR_ROWS = SURVEY_SAMPLE_ROWS
 """Mutual information looks for neighbours among at most so many rows."""

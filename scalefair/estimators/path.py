@@ -14,9 +14,9 @@ import numpy as np
 from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import MISSING_SENSITIVE, check_number
-from scalefair.penalties import hsic
-from scalefair.penalties.share import (
+from scalefair.penalties import (
     ShareEstimate,
+    hsic,
     mean_and_error,
     share_of_variance,
     size_of_block,

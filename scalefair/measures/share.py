@@ -20,8 +20,7 @@ from scalefair.features.mixed import SAMPLE_ROWS, mixed_map
 from scalefair.measures._features import ColumnsBeside, FeaturePair, check_kernel
 from scalefair.measures._pair import TooFineError, UndefinedError, open_pair
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
-from scalefair.penalties.factors import FunctionSpace
-from scalefair.penalties.share import share_of_block, share_of_variance, size_of_block
+from scalefair.penalties import FunctionSpace, share_of_block, share_of_variance, size_of_block
 
 SHARE_RIDGES = np.logspace(-9, -1, 17)
 """What eps="auto" chooses from."""

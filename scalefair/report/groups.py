@@ -15,7 +15,7 @@ from scalefair.errors import CannotJudgeError
 from scalefair.measures.group_metrics import Mean, Rate
 from scalefair.measures.group_rows import Crossing as Groups
 from scalefair.measures.group_rows import cross
-from scalefair.penalties.share import corrected, share_of_variance
+from scalefair.penalties import corrected, share_of_variance
 
 if TYPE_CHECKING:
     import pandas as pd

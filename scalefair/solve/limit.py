@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 from scalefair._linalg import factorize, positive_eigh
 from scalefair._typing import Array
-from scalefair.penalties.share import share_of_variance
+from scalefair.penalties import share_of_variance
 from scalefair.solve.ridge.system import NULL, Directions
 
 SCAN = np.logspace(-12, 15, 325)

@@ -22,8 +22,7 @@ from scalefair.features.mixed import Crossed, units_of
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.measures import group_gaps
 from scalefair.moments import accumulate
-from scalefair.penalties import PENALTIES, normalized
-from scalefair.penalties.share import held_out_shares
+from scalefair.penalties import PENALTIES, held_out_shares, normalized
 from tests.containers import CONTAINERS, contained
 from tests.errors import refused
 from tests.models import RowsBlock, fit_within

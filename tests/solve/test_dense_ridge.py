@@ -11,7 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 
 from scalefair.moments import Moments
-from scalefair.penalties.share import share_of_block
+from scalefair.penalties import share_of_block
 from scalefair.solve.dense.ridge import fair_dual
 from tests import naive
 from tests.naive import close, features, kernels, weights

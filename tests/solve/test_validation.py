@@ -17,7 +17,7 @@ from sklearn.model_selection import (
 from scalefair import FairPath, FairRidge
 from scalefair.features.mixed import all_columns
 from scalefair.moments import Moments
-from scalefair.penalties.share import corrected, held_out_shares, mean_and_error
+from scalefair.penalties import corrected, held_out_shares, mean_and_error
 from scalefair.solve.ridge.path import (
     Choice,
     FoldFits,

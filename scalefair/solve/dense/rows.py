@@ -16,8 +16,7 @@ from scalefair.features.mixed import units_of
 from scalefair.features.training import Training, input_kernel, sensitive_map
 from scalefair.kernels import Kernel
 from scalefair.moments import Moments
-from scalefair.penalties.factors import DEFAULT_EPS, attribute_root
-from scalefair.penalties.share import share_of_block
+from scalefair.penalties import DEFAULT_EPS, attribute_root, share_of_block
 from scalefair.solve.dense.ridge import DualFit, fair_dual
 from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
 

@@ -37,7 +37,7 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Rows
 from scalefair.errors import FINITE, check_number
 from scalefair.moments import Moments
-from scalefair.penalties.factors import attribute_root
+from scalefair.penalties import attribute_root
 from scalefair.solve.dense.ridge import EPS, check_positive
 from scalefair.solve.ridge.system import NULL
 

@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._linalg import factorize
 from scalefair._typing import Array
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputSums, Point
-from scalefair.penalties.share import share_of_variance
+from scalefair.penalties import share_of_variance
 from scalefair.solve.ridge.system import System
 
 MAX_CURVATURE_COLUMNS = 2048

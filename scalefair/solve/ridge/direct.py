@@ -27,7 +27,7 @@ from scipy.optimize import brentq, minimize
 from scalefair._linalg import Factor, factorize
 from scalefair._typing import Array
 from scalefair.moments.products import CrossMoments, stream_moments
-from scalefair.penalties.factors import DEFAULT_EPS
+from scalefair.penalties import DEFAULT_EPS
 from scalefair.solve.diagnostics import Diagnostics, diagnose, digits_left, rounding_of
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.limit import (

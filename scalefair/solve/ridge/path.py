@@ -19,9 +19,9 @@ from scipy.linalg import LinAlgError
 from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
 from scalefair.moments import Moments
-from scalefair.penalties import attribute
-from scalefair.penalties.share import (
+from scalefair.penalties import (
     ShareEstimate,
+    attribute,
     held_out_shares,
     mean_and_error,
     variance_of,

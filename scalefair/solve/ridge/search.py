@@ -11,7 +11,7 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.moments import Moments
-from scalefair.penalties.share import ShareEstimate, chance_of, group_counts
+from scalefair.penalties import ShareEstimate, chance_of, group_counts
 from scalefair.solve.ridge.path import (
     Choice,
     FoldFits,

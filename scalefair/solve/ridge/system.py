@@ -16,8 +16,14 @@ import numpy as np
 from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
 from scalefair.moments import Moments
-from scalefair.penalties import PENALTIES, Features, attribute, normalized
-from scalefair.penalties.share import share_of_variance, size_of_block
+from scalefair.penalties import (
+    PENALTIES,
+    Features,
+    attribute,
+    normalized,
+    share_of_variance,
+    size_of_block,
+)
 
 NULL = 1e-13
 """Penalty directions below this share of the strongest are numerically none."""
