@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._hash import attributes
 from scalefair.data import columns, encoding
-from scalefair.data.prepare import Preparation
+from scalefair.data.open import Preparation
 from scalefair.errors import UnsavableError
 from scalefair.features import base_model, blocks, mixed
 from scalefair.features.cross_fit import CrossFit

@@ -206,31 +206,29 @@ class Surveyor:
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in; an error says where they come from."""
-        if chunk.n_rows:
-            with located(chunk.where):
-                new = self._surveyed(chunk)
-                self._total = new if self._total is None else self._total + new
-
-    def _surveyed(self, chunk: Chunk) -> Survey:
-        given = parts_of(chunk)
-        for part in self.finite:
-            if given[part] is not None:
-                check_finite(ARGUMENTS[part], np.asarray(given[part]))
-        positive = chunk.n_rows if chunk.weight is None else int(np.sum(chunk.weight > 0))
-        chunk = without_gaps(chunk) if self.drop else chunk
-        weight = _weights_of(chunk)
-        index = np.flatnonzero(weight > 0)
-        surveyed = np.arange(chunk.n_rows) if self.all_rows else index
-        parts = {
-            part: self._part(part, given[part], weight, surveyed, chunk.where)
-            for part in self.looks
-            if given[part] is not None and len(surveyed)
-        }
-        self.sampler.add(chunk)
-        weight = weight[index]
-        total, heaviest = float(weight.sum()), float(weight.max(initial=0.0))
-        n_missing = positive - len(index)
-        return Survey(chunk.n_rows, len(index), n_missing, total, heaviest, parts=parts)
+        if not chunk.n_rows:
+            return
+        with located(chunk.where):
+            given = parts_of(chunk)
+            for part in self.finite:
+                if given[part] is not None:
+                    check_finite(ARGUMENTS[part], np.asarray(given[part]))
+            positive = chunk.n_rows if chunk.weight is None else int(np.sum(chunk.weight > 0))
+            chunk = without_gaps(chunk) if self.drop else chunk
+            weight = _weights_of(chunk)
+            index = np.flatnonzero(weight > 0)
+            surveyed = np.arange(chunk.n_rows) if self.all_rows else index
+            parts = {
+                part: self._part(part, given[part], weight, surveyed, chunk.where)
+                for part in self.looks
+                if given[part] is not None and len(surveyed)
+            }
+            self.sampler.add(chunk)
+            weight = weight[index]
+            total, heaviest = float(weight.sum()), float(weight.max(initial=0.0))
+            n_missing = positive - len(index)
+            new = Survey(chunk.n_rows, len(index), n_missing, total, heaviest, parts=parts)
+            self._total = new if self._total is None else self._total + new
 
     def _part(
         self, part: str, rows: Any, weight: Array, index: NDArray[np.int64], where: str

@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
 
 from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
-from scalefair.data.prepare import Preparation
+from scalefair.data.open import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
 from scalefair.features.design import Design
 

@@ -14,7 +14,7 @@ from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, survey_rows
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, warn_of_codes
-from scalefair.data.prepare import Preparation
+from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import MISSING_SENSITIVE
 from scalefair.features.base import is_fitted_map, seed_of

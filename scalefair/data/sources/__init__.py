@@ -1,7 +1,6 @@
 """Where rows come from. Knows no mathematics."""
 
-from scalefair.data.sources.arrays import ArraySource
-from scalefair.data.sources.base import ChunkSource, Sample, Sampler, is_dask
+from scalefair.data.sources.base import ArraySource, ChunkSource, Sample, Sampler, is_dask
 from scalefair.data.sources.batches import BatchSource
 from scalefair.data.sources.dask import DaskSource, connect
 from scalefair.data.sources.dask_tasks import made_rows

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk, WithColumns
 from scalefair.data import frames
-from scalefair.data.sources.arrays import ArraySource
-from scalefair.data.sources.base import Change, targets, weights
+from scalefair.data.sources.base import ArraySource, Change, targets, weights
 from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import LostWorkersError
 
