@@ -108,7 +108,7 @@ def _collect(reading: Reading, console: Console, model: Any, options: dict[str, 
 
 def _roles_of(model: Any, table: Data, options: dict[str, Any]) -> Roles:
     """Columns as in the fit of the model, unless options name others."""
-    stored = getattr(model, "columns_", {})
+    stored = vars(model).get("columns_", {})
     target = options["target"] or stored.get("target")
     sensitive = options["sensitive"] or stored.get("sensitive") or ()
     if target is None or not sensitive:
@@ -155,7 +155,7 @@ def solve(path: Path, like: Path, out: Path, console: Console, settings: ModelOp
     console(f"solving from {given.n_rows:,} rows")
     with noting_warnings(console) as notes:
         solved = _at_options(model, settings).solve_from(given)
-    solved.columns_ = getattr(model, "columns_", {})
+    solved.columns_ = vars(model).get("columns_", {})
     save(solved, out)
     record = {
         "model": out, "data": path, "target": solved.columns_.get("target", "y"),

@@ -106,29 +106,7 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.loss = loss
-        self.class_weight = class_weight
-        self.feature_map = feature_map
-        self.kernel = kernel
-        self.length_scale = length_scale
-        self.n_components = n_components
-        self.sensitive_kernel = sensitive_kernel
-        self.sensitive_length_scale = sensitive_length_scale
-        self.n_sensitive_components = n_sensitive_components
-        self.alpha = alpha
-        self.eta = eta
-        self.unfairness = unfairness
-        self.penalty = penalty
-        self.eps = eps
-        self.base_estimator = base_estimator
-        self.output_kernel = output_kernel
-        self.fit_intercept = fit_intercept
-        self.sensitive_columns = sensitive_columns
-        self.hide_sensitive = hide_sensitive
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self._store(locals())
 
     _base_scale: ClassVar[str] = "log_odds"
     _own_constraints: ClassVar[dict[str, Any]] = {

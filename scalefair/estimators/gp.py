@@ -144,31 +144,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.feature_map = feature_map
-        self.kernel = kernel
-        self.length_scale = length_scale
-        self.n_components = n_components
-        self.learn_landmarks = learn_landmarks
-        self.sensitive_kernel = sensitive_kernel
-        self.sensitive_length_scale = sensitive_length_scale
-        self.n_sensitive_components = n_sensitive_components
-        self.noise = noise
-        self.amplitude = amplitude
-        self.optimizer = optimizer
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.length_scale_bounds = length_scale_bounds
-        self.noise_bounds = noise_bounds
-        self.amplitude_bounds = amplitude_bounds
-        self.eta = eta
-        self.unfairness = unfairness
-        self.penalty = penalty
-        self.eps = eps
-        self.sensitive_columns = sensitive_columns
-        self.hide_sensitive = hide_sensitive
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self._store(locals())
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

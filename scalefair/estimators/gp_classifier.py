@@ -123,28 +123,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.feature_map = feature_map
-        self.kernel = kernel
-        self.length_scale = length_scale
-        self.n_components = n_components
-        self.sensitive_kernel = sensitive_kernel
-        self.sensitive_length_scale = sensitive_length_scale
-        self.n_sensitive_components = n_sensitive_components
-        self.amplitude = amplitude
-        self.optimizer = optimizer
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.length_scale_bounds = length_scale_bounds
-        self.amplitude_bounds = amplitude_bounds
-        self.eta = eta
-        self.unfairness = unfairness
-        self.penalty = penalty
-        self.eps = eps
-        self.sensitive_columns = sensitive_columns
-        self.hide_sensitive = hide_sensitive
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self._store(locals())
 
     def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:
         coded = code_labels(checked, given_rows.x, given_rows.y, given_rows.weight)

@@ -289,21 +289,7 @@ class FairRidge(RidgeBase):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.alpha = alpha
-        self.eta = eta
-        self.unfairness = unfairness
-        self.penalty = penalty
-        self.eps = eps
-        self.output_kernel = output_kernel
-        self.sensitive_kernel = sensitive_kernel
-        self.sensitive_length_scale = sensitive_length_scale
-        self.n_sensitive_components = n_sensitive_components
-        self.base_estimator = base_estimator
-        self.fit_intercept = fit_intercept
-        self.sensitive_columns = sensitive_columns
-        self.hide_sensitive = hide_sensitive
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self._store(locals())
 
     def _sees_sensitive(self) -> bool:
         # ĥ(x) depends on intersections of groups, which the columns of X alone cannot undo.

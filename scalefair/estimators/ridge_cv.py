@@ -142,26 +142,7 @@ class FairKernelRidgeCV(Regression):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.alphas = alphas
-        self.etas = etas
-        self.cv = cv
-        self.feature_map = feature_map
-        self.kernel = kernel
-        self.length_scale = length_scale
-        self.n_components = n_components
-        self.sensitive_kernel = sensitive_kernel
-        self.sensitive_length_scale = sensitive_length_scale
-        self.n_sensitive_components = n_sensitive_components
-        self.unfairness = unfairness
-        self.penalty = penalty
-        self.eps = eps
-        self.ridge_ratios = ridge_ratios
-        self.base_estimator = base_estimator
-        self.fit_intercept = fit_intercept
-        self.sensitive_columns = sensitive_columns
-        self.hide_sensitive = hide_sensitive
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self._store(locals())
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

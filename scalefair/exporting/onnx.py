@@ -166,7 +166,8 @@ class Inputs:
         if self._encoder is None and not joins_text:
             self._matrix = graph.input("X", model.n_features_in_)
             return
-        names = getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])
+        plain = [f"x{j}" for j in range(model.n_features_in_)]
+        names = vars(model).get("feature_names_in_", plain)
         codes = [None] * len(self._seen) if self._encoder is None else self._encoder.columns_
         for j, code in zip(self._seen, codes, strict=True):
             text = isinstance(code, LevelCode)

@@ -226,6 +226,7 @@ class Combined(Kernel):
     """Several kernels of the same inputs; length scales and gradients are concatenated."""
 
     kernels: tuple[Kernel, ...]
+    _join: ClassVar[np.ufunc]
 
     def __init__(self, *kernels: Kernel) -> None:
         _check_kernels(kernels)
@@ -241,6 +242,18 @@ class Combined(Kernel):
     def length_scale(self) -> LengthScale:
         """All length scales, in the order of the kernels."""
         return tuple(np.concatenate([kernel.theta for kernel in self.kernels]).tolist())
+
+    def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
+        """Return the sum or product of all k_a(x_i, z_j); see `Kernel.__call__`."""
+        first, *others = self.kernels
+        out = first(X, Z, out)
+        for kernel in others:
+            self._join(out, kernel(X, Z), out=out)
+        return out
+
+    def diag(self, X: Any) -> Rows:
+        """Return the sum or product of all k_a(x_i, x_i), shape (n,)."""
+        return reduce(self._join, [kernel.diag(X) for kernel in self.kernels])
 
     def with_length_scale(self, theta: Any) -> Self:
         """Return the same combination; `theta` holds all length scales, as `theta` returns them."""
@@ -259,17 +272,7 @@ class Combined(Kernel):
 class Sum(Combined):
     """Sum Σ_a k_a(x, z) of kernels; also written `k1 + k2`."""
 
-    def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
-        """Return Σ_a k_a(x_i, z_j); see `Kernel.__call__`."""
-        first, *others = self.kernels
-        out = first(X, Z, out)
-        for kernel in others:
-            out += kernel(X, Z)
-        return out
-
-    def diag(self, X: Any) -> Rows:
-        """Return Σ_a k_a(x_i, x_i), shape (n,)."""
-        return reduce(np.add, [kernel.diag(X) for kernel in self.kernels])
+    _join = np.add
 
     def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return the gradients of the summands, one after the other."""
@@ -279,17 +282,7 @@ class Sum(Combined):
 class Product(Combined):
     """Product Π_a k_a(x, z) of kernels; also written `k1 * k2`."""
 
-    def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
-        """Return Π_a k_a(x_i, z_j); see `Kernel.__call__`."""
-        first, *others = self.kernels
-        out = first(X, Z, out)
-        for kernel in others:
-            out *= kernel(X, Z)
-        return out
-
-    def diag(self, X: Any) -> Rows:
-        """Return Π_a k_a(x_i, x_i), shape (n,)."""
-        return reduce(np.multiply, [kernel.diag(X) for kernel in self.kernels])
+    _join = np.multiply
 
     def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return the gradients of the factors, each with the other factors multiplied into G."""

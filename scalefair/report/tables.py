@@ -92,7 +92,7 @@ def settings(frontier: Frontier) -> list[tuple[str, str]]:
     inputs, levels = problem.inputs, ""
     if problem.levels is not None:
         levels = f": “{problem.levels[0]}” read as 0, “{problem.levels[1]}” as 1"
-    values = [(label, getattr(frontier.estimator, name, None)) for name, label in FITTED.items()]
+    values = [(label, vars(frontier.estimator).get(name)) for name, label in FITTED.items()]
     chosen = ", ".join(f"{label} {number(float(x))}" for label, x in values if x is not None)
     rows = f"{problem.train.n_rows:,} to fit, {problem.test.n_rows:,} held out: {problem.held_out}"
     return [
