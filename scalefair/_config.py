@@ -16,20 +16,7 @@ SOLVERS = ("auto", "direct", "iterative")
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of the engine, read once at the start of a fit.
-
-    Parameters
-    ----------
-    dtype : {"float64", "float32"}
-        Precision of the feature rows; sums over rows are float64 in any case.
-    chunk_rows : int or None
-        Rows per chunk; None chooses them so that the rows in flight fit the cache.
-    solver : {"auto", "direct", "iterative"}
-        How :class:`scalefair.FairKernelRidge` is solved: from m×m moments, or by conjugate
-        gradients over the rows, which "auto" takes from 8,000 features on.
-    checkpoint : path or None
-        File that keeps the sums of a long fit of a ridge, written every minute.
-    """
+    """Settings of the engine, read once at the start of a fit; see `config_context`."""
 
     dtype: str = "float64"
     chunk_rows: int | None = None

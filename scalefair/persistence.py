@@ -59,12 +59,6 @@ CLASSES: dict[str, type] = {
 }  # fmt: skip
 """Every class that a file may name."""
 
-RENAMED = {
-    "FeatureLaw": "FeatureDistribution", "ExactLaw": "ExactDistribution",
-    "LatentLaw": "LatentDistribution", "law": "weights", "_law": "_distribution",
-}  # fmt: skip
-"""Names of classes and attributes in files of earlier versions."""
-
 PLAIN = (str, int, float, bool, type(None))
 MAX_TEXT_BYTES = 2**28
 """Bytes of all arrays of text together: one long entry makes every entry of its array as long."""
@@ -261,11 +255,10 @@ class _ModelReader:
         if not 0 <= number < len(self._objects):
             raise ValueError(f"object {number} of {len(self._objects)}")
         entry = self._objects[number]
-        cls = CLASSES[RENAMED.get(entry["class"], entry["class"])]
+        cls = CLASSES[entry["class"]]
         made: Any = object.__new__(cls)
         _set_defaults(made)
-        for written, item in entry["state"].items():
-            key = RENAMED.get(written, written)
+        for key, item in entry["state"].items():
             if not _is_data(cls, key):
                 raise ValueError(f"{entry['class']} has no attribute {key!r:.50} that can be set")
             object.__setattr__(made, key, self.value(item))

@@ -79,14 +79,8 @@ def gaussian(D: Matrix, xx: Matrix, zz: Matrix) -> None:
 def matern(D: Matrix, xx: Matrix, zz: Matrix, nu_code: int) -> None:
     """Replace inner products by the Matérn kernel, a = √(2ν) |x_i - z_j|.
 
-    exp(-a) for ν = 1/2, (1 + a) exp(-a) for 3/2, (1 + a + a²/3) exp(-a) for 5/2.
-
-    Parameters
-    ----------
-    D, xx, zz : arrays
-        As in `gaussian`.
-    nu_code : int
-        2ν: 1, 3 or 5.
+    exp(-a) for ν = 1/2, (1 + a) exp(-a) for 3/2, (1 + a + a²/3) exp(-a) for 5/2. Arguments as in
+    `gaussian`; `nu_code` is 2ν: 1, 3 or 5.
     """
     for i in range(D.shape[0]):
         row = D[i]

@@ -14,19 +14,8 @@ ELEMENTS_AT_ONCE = 512
 
 @kernel
 def cos_phase(P: Matrix, phase: Matrix, scale: float) -> None:
-    """Replace P by scale·cos(P + phase).
+    """Replace the projection P = X @ frequencies, of shape (k, m), by scale·cos(P + phase).
 
-    Parameters
-    ----------
-    P : array of shape (k, m), C-ordered
-        The projection X @ frequencies; overwritten.
-    phase : array of shape (m,)
-        Added to every row.
-    scale : float
-        Usually √(2/m).
-
-    Notes
-    -----
     The cosine of the rounded sum is within 1 ulp (float32: 2 ulp) for |P + phase| ≤ 1e5, libm's
     beyond, NaN for NaN and infinity. The result of an element does not depend on its neighbours.
     """
@@ -47,19 +36,8 @@ def cos_phase(P: Matrix, phase: Matrix, scale: float) -> None:
 
 @kernel
 def cos_sin(P: Matrix, out: Matrix, scale: float) -> None:
-    """Write [scale·cos(P), scale·sin(P)] into `out`.
+    """Write [scale·cos(P), scale·sin(P)] into `out`, of shape (k, 2m), which must not overlap P.
 
-    Parameters
-    ----------
-    P : array of shape (k, m), C-ordered
-        The projection X @ frequencies; left as it is.
-    out : array of shape (k, 2m), C-ordered
-        Cosines first, then sines. Must not overlap P.
-    scale : float
-        Usually 1/√m.
-
-    Notes
-    -----
     Accuracy as in `cos_phase`.
     """
     m = P.shape[1]

@@ -57,13 +57,7 @@ def distance_products(x, y, rank, weight):
     For every j the earlier rows are those of smaller x; a Fenwick tree over the ranks of y holds
     Σw, Σwx, Σwy and Σwxy of the rows seen, so that those of smaller y, where the product is
     (x_j − x_i)(y_j − y_i), are told from those of larger y, where its sign is the other.
-
-    Parameters
-    ----------
-    x, y, weight : arrays of shape (n,)
-        In ascending order of x.
-    rank : int array of shape (n,)
-        Of y, from 1; ties may be broken at will: their product is 0.
+    `rank` is that of y, from 1; ties may be broken at will: their product is 0.
     """
     n = len(x)
     tree = np.zeros((4, n + 1))

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
-from scalefair.data.progress import Progress
+from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
 from scalefair.errors import (
     check_alpha,
@@ -309,7 +309,7 @@ class Callbacks(Progress):
     def steps(self, name: str, count: int | None = None) -> Iterator[Callable[[], None]]:
         """Give a function that tells the callbacks of one more of `count` steps."""
         if not self._listen:
-            yield _nothing
+            yield nothing
             return
         whole = self.estimator._callback_fit_ctx.subcontext(task_name=name, max_subtasks=count)
         whole.call_on_fit_task_begin(estimator=self.estimator)
@@ -323,10 +323,6 @@ class Callbacks(Progress):
 
         yield step
         whole.call_on_fit_task_end(estimator=self.estimator)
-
-
-def _nothing() -> None:
-    """Nobody listens."""
 
 
 @dataclass(frozen=True, eq=False)

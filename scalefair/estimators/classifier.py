@@ -174,8 +174,7 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
 
         Parameters
         ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`; the sensitive attributes are not needed.
+        @ X
 
         Returns
         -------
@@ -192,8 +191,7 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
 
         Parameters
         ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`; the sensitive attributes are not needed.
+        @ X
 
         Returns
         -------
@@ -212,8 +210,7 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
 
         Parameters
         ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`; the sensitive attributes are not needed.
+        @ X
 
         Returns
         -------

@@ -194,8 +194,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
 
         Parameters
         ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`; the sensitive attributes are not needed.
+        @ X
         return_std : bool
             Join the standard deviation of f.
         return_cov : bool

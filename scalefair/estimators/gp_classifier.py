@@ -152,8 +152,7 @@ class FairGPClassifier(ClassifierMixin, Process):
 
         Parameters
         ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`; the sensitive attributes are not needed.
+        @ X
         return_std : bool
             Join the standard deviation of f.
 
@@ -174,8 +173,7 @@ class FairGPClassifier(ClassifierMixin, Process):
 
         Parameters
         ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`; the sensitive attributes are not needed.
+        @ X
 
         Returns
         -------
@@ -192,8 +190,7 @@ class FairGPClassifier(ClassifierMixin, Process):
 
         Parameters
         ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`; the sensitive attributes are not needed.
+        @ X
 
         Returns
         -------
@@ -208,8 +205,7 @@ class FairGPClassifier(ClassifierMixin, Process):
 
         Parameters
         ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`; the sensitive attributes are not needed.
+        @ X
 
         Returns
         -------

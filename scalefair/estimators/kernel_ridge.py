@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from scalefair._config import Config
 from scalefair._typing import Array, Chunk
@@ -23,16 +22,6 @@ from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.ridge.direct import WIDE, fit_wide
-
-
-def _sums_over_rows(estimator: FairKernelRidge) -> bool:
-    """Return True if rows may come in batches; the exact mode needs all of them at once."""
-    if estimator.feature_map == "exact":
-        raise AttributeError(
-            "partial_fit needs a FairKernelRidge with an explicit feature map: feature_map='exact' "
-            "needs all rows at once"
-        )
-    return True
 
 
 @described
@@ -98,22 +87,6 @@ class FairKernelRidge(RidgeBase):
         random_state: Any = None,
     ) -> None:
         self._store(locals())
-
-    @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        control_features: Any = None,
-    ) -> Self:
-        """Add a batch of rows to those seen so far; see :meth:`FairRidge.partial_fit`."""
-        return super().partial_fit(
-            X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-            control_features=control_features,
-        )  # fmt: skip
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from inspect import cleandoc, signature
+from functools import cache
+from inspect import cleandoc, isfunction, signature
 from numbers import Integral, Real
 from textwrap import indent
 from typing import Any, TypeVar
@@ -144,6 +145,8 @@ n_restarts : int, default=0
 length_scale_bounds : (float, float) or None, default=None
     None: 1e-3 to 1e3 times the start.
 
+X : array, data frame, dask collection, scan or batches of shape (k, d)
+    Inputs as in `fit`; the sensitive attributes are not needed.
 intercept_ : float or array
     b.
 eta_ : float
@@ -185,6 +188,7 @@ phi_, psi_ : feature maps
 """
 
 
+@cache
 def _entries() -> dict[str, str]:
     entries: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -206,9 +210,16 @@ def described(cls: T) -> T:
     own: dict[str, Any] = cls._own_constraints  # type: ignore[attr-defined]
     names = [name for name in signature(cls).parameters if name in VALID]
     cls._parameter_constraints = {name: VALID[name] for name in names} | own  # type: ignore[attr-defined]
+    for documented in (cls, *filter(isfunction, vars(cls).values())):
+        doc: str = documented.__doc__ or ""
+        if "@ " in doc:
+            documented.__doc__ = _written_out(doc)
+    return cls
+
+
+def _written_out(doc: str) -> str:
     entries, lines = _entries(), []
-    for line in cleandoc(cls.__doc__ or "").split("\n"):
+    for line in cleandoc(doc).split("\n"):
         names = line[2:].split() if line.startswith("@ ") else []
         lines += [entries[name] for name in names] if names else [line]
-    cls.__doc__ = indent("\n".join(lines), "    ").strip() + "\n    "
-    return cls
+    return indent("\n".join(lines), "    ").strip() + "\n    "

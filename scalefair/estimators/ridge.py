@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import Config, current_config
@@ -43,6 +44,16 @@ class Regression(MultiOutputMixin, RegressorMixin, FairEstimator):
         """
         scores = self._scores(X)
         return scores[:, 0] if self._one_target else scores  # type: ignore[no-any-return]
+
+
+def _sums_over_rows(estimator: RidgeBase) -> bool:
+    """Return True if rows may come in batches; the exact mode needs all of them at once."""
+    if estimator.feature_map == "exact":
+        raise AttributeError(
+            "partial_fit needs a FairKernelRidge with an explicit feature map: feature_map='exact' "
+            "needs all rows at once"
+        )
+    return True
 
 
 class RidgeBase(Regression):
@@ -204,6 +215,7 @@ class RidgeBase(Regression):
         fit = RidgeFit(system.solution(coef), self.eta_, share, self.diagnostics_)
         return self._take(self.moments_, fit)
 
+    @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
     def partial_fit(
         self,
         X: Any,

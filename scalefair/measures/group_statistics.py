@@ -45,16 +45,9 @@ class CountedRows(NamedTuple):
 class Plan:
     """What is counted in every cell.
 
-    Parameters
-    ----------
-    attributes : tuple of Attribute
-        All sensitive attributes, also the continuous ones, in the order of their columns.
-    crossings : tuple of tuples of int
-        Positions of the attributes whose levels are crossed; one statistic each.
-    cuts : array of shape (M,)
-        A prediction of at least this is a decision for; NaN where there are no decisions.
-    edges : array of shape (M, E) or None
-        Upper ends of the bins in which streamed predictions are counted.
+    `crossings` are positions of attributes whose levels are crossed. A prediction of at least its
+    `cut` is a decision for; NaN: there are no decisions. `edges`, of shape (M, E), are the upper
+    ends of the bins in which streamed predictions are counted.
     """
 
     models: tuple[str, ...]
