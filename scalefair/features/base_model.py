@@ -162,11 +162,11 @@ def container(x: Any) -> Any:
 
 def check_varies(model: Any, folds: list[Array]) -> None:
     """Raise ValueError if a model predicts the same number for every row it has not seen."""
-    judged = [h for h in folds if len(h) > 1]
-    if judged and all(np.ptp(h, axis=0).max() == 0 for h in judged):
+    compared = [h for h in folds if len(h) > 1]
+    if compared and all(np.ptp(h, axis=0).max() == 0 for h in compared):
         raise ValueError(
-            f"base_estimator ({name_of(model)}) predicts the same value ({judged[0][0]}) for every "
-            "row, which adds nothing; give a model that learns from X, or base_estimator=None"
+            f"base_estimator ({name_of(model)}) predicts the same value ({compared[0][0]}) for "
+            "every row, which adds nothing; give a model that learns from X, or base_estimator=None"
         )
 
 

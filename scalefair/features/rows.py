@@ -119,11 +119,11 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
                 f"{name} must be given to every partial_fit or to none; the first batch came "
                 f"{'with' if before else 'without'} them"
             )
-    found = next(rows.source.chunks(1)).y.shape[1]
-    if found != n_targets:
+    columns = next(rows.source.chunks(1)).y.shape[1]
+    if columns != n_targets:
         raise ValueError(
-            f"y has {found} columns but the first batch had {n_targets}; give every batch the same "
-            "targets"
+            f"y has {columns} columns but the first batch had {n_targets}; give every batch the "
+            "same targets"
         )
     return design.numbers(rows.source, sensitive=True)
 

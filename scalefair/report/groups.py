@@ -135,10 +135,10 @@ def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found = audit(models, sensitive_features=sensitive, **options)
+            result = audit(models, sensitive_features=sensitive, **options)
     except CannotJudgeError as error:
         return None, str(error)
-    return _before_beside_after(found.table), ""
+    return _before_beside_after(result.table), ""
 
 
 def _before_beside_after(table: pd.DataFrame) -> pd.DataFrame:

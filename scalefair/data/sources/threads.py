@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
-_ROOM = 3 * 2**22
+_STACK_BYTES = 3 * 2**22
 """Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps."""
 _lock = Lock()
 _users: set[object] = set()
@@ -50,20 +50,20 @@ class _Keeper:
     """
 
     def __init__(self) -> None:
-        self._leave, self._held = Event(), Event()
+        self._leave, self._limited = Event(), Event()
         self._thread = Thread(target=self._hold, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        self._held.wait()
+        self._limited.wait()
 
     def _hold(self) -> None:
         try:
             with _controller().limit(limits=1):
-                self._held.set()
+                self._limited.set()
                 self._leave.wait()
         finally:
-            self._held.set()
+            self._limited.set()
 
     def let_go(self) -> None:
         self._leave.set()
@@ -165,7 +165,7 @@ def _starting(count: int) -> Iterator[None]:
     memory before: it is asked of the system, and given back untouched.
     """
     try:
-        mmap(-1, count * _ROOM).close()
+        mmap(-1, count * _STACK_BYTES).close()
         yield
     except (OSError, RuntimeError) as error:
         raise MemoryError(

@@ -46,11 +46,11 @@ def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> 
     begins with "_" or ".". Folders and patterns come in natural order, part.2 before part.10, which
     is the order they were written in; a list in the order given.
     """
-    places = [_place(item, filesystem) for item in _as_list(path)]
-    fs = places[0][0]
-    if any(_protocol(other) != _protocol(fs) for other, _ in places):
+    locations = [_location(item, filesystem) for item in _as_list(path)]
+    fs = locations[0][0]
+    if any(_protocol(other) != _protocol(fs) for other, _ in locations):
         raise ValueError(f"path={path!r} lies on several filesystems; give files of one of them")
-    pairs = [pair for _, place in places for pair in _expand(fs, place, endings)]
+    pairs = [pair for _, where in locations for pair in _expand(fs, where, endings)]
     paths = tuple(file for file, _ in pairs)
     twice = first_repeated(paths)
     if twice is not None:
@@ -73,10 +73,10 @@ def _as_list(path: PathOrPaths) -> list[str]:
     return listed
 
 
-def _place(path: str, filesystem: Any) -> tuple[Any, str]:
+def _location(path: str, filesystem: Any) -> tuple[Any, str]:
     if filesystem is None:
-        fs, place = fsspec.core.url_to_fs(path)
-        return fs, str(place)
+        fs, where = fsspec.core.url_to_fs(path)
+        return fs, str(where)
     if not isinstance(filesystem, fsspec.AbstractFileSystem):
         filesystem = ArrowFSWrapper(filesystem)
     return filesystem, str(filesystem._strip_protocol(path))
