@@ -130,10 +130,9 @@ def test_remote_paths_go_through_fsspec(tmp_path):
         assert scan_parquet("/far", filesystem=memory).n_rows == 50
         local = pyarrow.fs.LocalFileSystem()
         assert scan_parquet(tmp_path / "*.parquet", filesystem=local).n_rows == 50
-        with refused(
-            "memory://far/k=3/part.0.parquet", tmp_path / "part.0.parquet", error=ValueError
-        ):
-            scan_parquet(["memory://far/k=3/part.0.parquet", tmp_path / "part.0.parquet"])
+        paths = ["memory://far/k=3/part.0.parquet", tmp_path / "part.0.parquet"]
+        with refused(*paths, error=ValueError):
+            scan_parquet(paths)
         with refused("memory://", "nowhere", error=FileNotFoundError):
             scan_parquet("memory://nowhere")
     finally:

@@ -166,9 +166,9 @@ def test_a_name_twice_in_a_later_file(tmp_path):
     pq.write_table(table.append_column("b", table["a"]), tmp_path / "parquet" / "1.parquet")
     FRAME.to_csv(tmp_path / "csv" / "0.csv", index=False)
     (tmp_path / "csv" / "1.csv").write_text("a,b,b,c\n1,2,3,4\n")
-    for scan in (scan_parquet(tmp_path / "parquet"), scan_csv(tmp_path / "csv")):
-        with refused("1.", "unique", "'b'", error=ValueError):
-            scan.read()
+    for scan, form in ((scan_parquet, "parquet"), (scan_csv, "csv")):
+        with refused(f"1.{form}", "unique", "'b'", error=ValueError):
+            scan(tmp_path / form).read()
 
 
 @pytest.mark.parametrize("what", ["sensitive", "control", "predicted"])
