@@ -75,7 +75,9 @@ def set_config(**settings: Any) -> None:
 def config_context(**settings: Any) -> Iterator[None]:
     """Change settings for the fits in a ``with`` block.
 
-    Predictions are made as the model was fitted, whatever the settings are by then.
+    Predictions are made as the model was fitted, whatever the settings are by then. Threads and
+    processes that somebody else starts, such as those of a grid search with `n_jobs`, do not see
+    the block: :func:`set_config` is for all threads of a process.
 
     Parameters
     ----------

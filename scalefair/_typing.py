@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,12 +50,6 @@ class Chunk:
             if part is not None
         }
         return replace(self, **parts)
-
-
-class Mergeable(Protocol):
-    """A statistic of rows: a value with `+`; the statistic of no rows is its neutral element."""
-
-    def __add__(self, other: Self, /) -> Self: ...
 
 
 class Accumulator(Protocol):

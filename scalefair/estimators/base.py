@@ -117,6 +117,8 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         Each by itself is checked by scikit-learn.
         """
         self._validate_params()
+        if self.output_kernel is not None:
+            check_output_kernel(self.output_kernel, self.penalty, self.eta)
         if self.base_estimator is not None:
             CrossFit.of(self.base_estimator)
         exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
@@ -125,13 +127,6 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
                 f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
                 "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
             )
-
-    def _check_weight(self) -> None:
-        """Check the ridge and the weight or limit."""
-        check_alpha(self.alpha)
-        check_weight_or_limit(self.eta, self.unfairness)
-        if self.output_kernel is not None:
-            check_output_kernel(self.output_kernel, self.penalty, self.eta)
 
     def _is_ordinary(self) -> bool:
         return check_weight_or_limit(self.eta, self.unfairness)[0] == 0

@@ -20,10 +20,7 @@ from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS, is_stream
 from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.data.sources.base import parts_of
-from scalefair.errors import (
-    MISSING_SENSITIVE,
-    check_grid,
-)
+from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath, default_etas
@@ -57,7 +54,8 @@ class LossBase(FairEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_weight()
+        check_alpha(self.alpha)
+        check_weight_or_limit(self.eta, self.unfairness)
         if isinstance(self.loss, type):
             raise TypeError(f"loss={self.loss!r} is a class; give an object of it")
         nonlinear = self.output_kernel is not None or self.penalty == "nocco_output"

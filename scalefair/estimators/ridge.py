@@ -12,7 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import Config, current_config
 from scalefair._typing import Array, Chunk
-from scalefair.errors import FINITE, MISSING_SENSITIVE, check_alpha, check_closed_form, check_grid
+from scalefair.errors import (
+    FINITE,
+    MISSING_SENSITIVE,
+    check_alpha,
+    check_closed_form,
+    check_grid,
+    check_weight_or_limit,
+)
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath, default_etas
@@ -63,7 +70,8 @@ class RidgeBase(Regression):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_weight()
+        check_alpha(self.alpha)
+        check_weight_or_limit(self.eta, self.unfairness)
         if self.unfairness is not None and self.output_kernel is None:
             check_closed_form(self.penalty, "unfairness")
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from pathlib import Path
 from uuid import uuid4
 
 import dask
@@ -195,7 +196,8 @@ def test_two_workers_over_tcp_unpickle_the_maps_once_each(start, tmp_path):
     assert marks == dict.fromkeys(pids, 1)
 
 
-def test_a_local_cluster_of_processes(tmp_path):
+def test_a_local_cluster_of_processes(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])  # where the workers find this module
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         connect(cluster.scheduler_address, timeout=LIMIT) as client,
