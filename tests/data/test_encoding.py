@@ -307,12 +307,11 @@ def test_a_chunk_without_values_fits_every_kind():
         expected = ["x", "x_missing", "c_a", "c_b", "c_missing"]
         assert list(encoder.get_feature_names_out()) == expected
         np.testing.assert_array_equal(encoder.transform(blank), [[0, 1, 0, 0, 1]])
-    with refused("'x'", error=ValueError) as caught:
-        TableEncoder().fit(blank)
-    assert caught.value.column == "x"
-    with refused("'c'", error=ValueError) as caught:
-        TableEncoder().fit(X[["c"]].assign(c=["a", None]), sample_weight=[0, 1])
-    assert caught.value.column == "c"
+    weightless = X[["c"]].assign(c=["a", None])
+    for column, rows, weight in (("x", blank, None), ("c", weightless, [0, 1])):
+        with refused(f"'{column}'", error=ValueError) as caught:
+            TableEncoder().fit(rows, sample_weight=weight)
+        assert caught.value.column == column
 
 
 @pytest.mark.parametrize(
