@@ -13,6 +13,7 @@ from scalefair import BatchSource, FairKernelRidge, FairRidge, Moments, limit_ga
 from scalefair.any_model.limit import Centring
 from scalefair.data.sources import ArraySource
 from scalefair.maps import Identity, OneHot
+from tests.errors import refused
 from tests.estimators.test_base import problem, table
 
 TREES = ExtraTreesRegressor(10, min_samples_leaf=5, random_state=0)
@@ -79,22 +80,26 @@ def test_a_row_held_out_that_is_alone_in_its_group_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "match"),
+    ("change", "error", "words"),
     [
-        ({"unfairness": 2.0}, ValueError, "unfairness=2.0"),
-        ({"test_size": 0.0}, ValueError, "test_size=0.0"),
-        ({"sensitive_features": ["nobody"]}, ValueError, "sensitive_columns=.*nobody"),
-        ({"sensitive_features": np.ones(7)}, ValueError, "sensitive_features has 7 rows"),
-        ({"y": np.ones(7)}, ValueError, "inconsistent numbers of samples"),
-        ({"model": OneHotEncoder()}, TypeError, "cannot predict"),
-        ({"model": LogisticRegression(), "y": np.arange(60) % 3}, ValueError, "3 classes"),
-        ({"X": BatchSource([(np.ones((2, 2)), np.ones(2))])}, TypeError, "in memory"),
+        ({"unfairness": 2.0}, ValueError, ["unfairness=2.0"]),
+        ({"test_size": 0.0}, ValueError, ["test_size=0.0"]),
+        ({"sensitive_features": ["nobody"]}, ValueError, ["sensitive_columns=['nobody']"]),
+        ({"sensitive_features": np.ones(7)}, ValueError, ["sensitive_features", "7 rows", 60]),
+        ({"y": np.ones(7)}, ValueError, [[60, 7]]),
+        ({"model": OneHotEncoder()}, TypeError, ["base_estimator=OneHotEncoder()"]),
+        ({"model": LogisticRegression(), "y": np.arange(60) % 3}, ValueError, ["y ", "3 classes"]),
+        (
+            {"X": BatchSource([(np.ones((2, 2)), np.ones(2))])},
+            TypeError,
+            ["X ", "BatchSource"],
+        ),
     ],
 )
-def test_bad_input_is_named(change, error, match):
+def test_bad_input_is_named(change, error, words):
     X, y = problem(60)
     given = {"model": TREES, "X": X, "y": y, "sensitive_features": [4], "random_state": 0}
-    with pytest.raises(error, match=match):
+    with refused(*words, error=error):
         make_fair(n_components=5, **(given | change))
 
 
@@ -171,13 +176,13 @@ def test_rows_that_the_base_model_has_seen_are_named():
 def test_rows_of_the_fit_are_refused():
     X, y = problem(300)
     model = FairRidge(eta=1.0, sensitive_columns=[4]).fit(X, y)
-    with pytest.raises(ValueError, match="rows of fit"):
+    with refused("X and y", "rows of fit", error=ValueError):
         limit_gap(model, X, y)
-    with pytest.raises(ValueError, match="h has shape"):
+    with refused("h ", (3,), 200, error=ValueError):
         limit_gap(model, X[:200], y[:200], h=np.ones(3))
-    with pytest.raises(TypeError, match="LinearRegression"):
+    with refused("LinearRegression", error=TypeError):
         limit_gap(make_pipeline(LinearRegression()).fit(X, y)[-1], X, y)
-    with pytest.raises(ValueError, match="one target and sensitive"):
+    with refused("sensitive_features", "sensitive_columns", error=ValueError):
         limit_gap(FairRidge(eta=0.0).fit(X, y), X[:200], y[:200])
 
 

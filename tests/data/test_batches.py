@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scalefair.data import frames
 from scalefair.data.sources import ArraySource
 from scalefair.data.sources.batches import BatchSource
+from tests.errors import refused
 from tests.tables import guarded
 
 KEYS = ("X", "y", "sensitive_features", "sample_weight")
@@ -118,18 +119,18 @@ def generator():
 def test_what_can_be_read_only_once_is_refused():
     BatchSource(generator)
     for once in (generator(), iter([]), map(str, [])):
-        with pytest.raises(ValueError, match=type(once).__name__):
+        with refused("batches", type(once).__name__, error=ValueError):
             BatchSource(once)
     shared = generator()
     source = BatchSource(lambda: shared)
     assert len(list(source.chunks(5))) == 2
-    with pytest.raises(ValueError, match=r"\b0 .*10 "):
+    with refused("batches", " 0 ", 10, error=ValueError):
         list(source.chunks(5))
 
 
 @pytest.mark.parametrize("batches", [np.ones((3, 2)), pd.DataFrame({"a": [1]}), {"X": 1}, "ab", 5])
 def test_what_is_not_batches(batches):
-    with pytest.raises(TypeError, match="expected a function that returns batches"):
+    with refused("batches", "function", error=TypeError):
         BatchSource(batches)
 
 
@@ -139,25 +140,25 @@ X = np.ones((4, 2))
 @pytest.mark.parametrize(
     ("batch", "words"),
     [
-        (X, "batch 1 is a ndarray; expected a tuple"),
-        ((X, X, X, X, X, X), "batch 1 is a tuple of 6 parts"),
-        ((), "batch 1 is a tuple of 0 parts"),
-        ({"X": X, "Y": X}, "batch 1 has the keys .*'Y'"),
-        ({"y": X}, "batch 1 has the keys"),
-        ((X, np.ones(3)), "batch 1: y has 3 rows but X has 4"),
-        ((X[:, :1], X[:, 0]), "batch 1: X is ndarray with 1, in the first batch ndarray with 2"),
-        ((X,), "batch 1: y is absent, in the first batch ndarray with one column"),
-        ((pd.DataFrame(X), X[:, 0]), "batch 1: X is DataFrame"),
-        ((X, [1, 2, np.nan, 4]), "batch 1: y is list"),
-        ((X, np.array([1, 2, np.nan, 4])), "column 'y' is missing or infinite .*row 6 of the data"),
-        ((X, np.array(list("abcd"))), "column 'y' is text"),
+        (X, ["batch 1", "ndarray", "tuple"]),
+        ((X, X, X, X, X, X), ["batch 1", "tuple", 6]),
+        ((), ["batch 1", "tuple", 0]),
+        ({"X": X, "Y": X}, ["batch 1", ["X", "Y"]]),
+        ({"y": X}, ["batch 1", ["y"]]),
+        ((X, np.ones(3)), ["batch 1", "y has 3", "X has 4"]),
+        ((X[:, :1], X[:, 0]), ["batch 1", "X is", "ndarray with 1", "ndarray with 2"]),
+        ((X,), ["batch 1", "y is absent", "ndarray"]),
+        ((pd.DataFrame(X), X[:, 0]), ["batch 1", "X is DataFrame", "ndarray"]),
+        ((X, [1, 2, np.nan, 4]), ["batch 1", "y is list", "ndarray"]),
+        ((X, np.array([1, 2, np.nan, 4])), ["batch 1", "'y'", "row 6"]),
+        ((X, np.array(list("abcd"))), ["batch 1", "'y'", "text"]),
     ],
 )
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_bad_batches_are_named(batch, words, n_threads):
     source = BatchSource([(X, X[:, 0]), batch], n_threads=n_threads)
     error = guarded(lambda: source.fold(Count, 4))
-    with pytest.raises(ValueError, match=words):
+    with refused(*words, error=ValueError):
         raise error
 
 
@@ -174,14 +175,14 @@ class Count:
 
 def test_no_rows_and_negative_weights():
     for empty in ([], [(X[:0],)]):
-        with pytest.raises(ValueError, match="no rows"):
+        with refused("batches", "no rows", error=ValueError):
             BatchSource(empty).fold(Count, 4)
-    with pytest.raises(ValueError, match="batch 0: sample_weight is negative"):
+    with refused("batch 0", "sample_weight", -1, error=ValueError):
         BatchSource([(X, None, None, -X[:, 0])]).fold(Count, 4)
-    with pytest.raises(ValueError, match="batch 0: sample_weight has 2 columns"):
+    with refused("batch 0", "sample_weight", 2, error=ValueError):
         BatchSource([(X, None, None, X)]).fold(Count, 4)
     mixed = [(pl.DataFrame({"a": [1]}),), (pl.DataFrame({"a": ["b"]}),)]
-    with pytest.raises(ValueError, match="batches 0 to 1"):
+    with refused("batches 0 to 1", "'a'", error=ValueError):
         BatchSource(mixed).fold(Count, 4)
 
 

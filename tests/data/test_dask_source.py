@@ -26,6 +26,7 @@ from scalefair.data.sources.dask_tasks import fold_rows, total
 from scalefair.features.design import Design
 from scalefair.maps import OneHot, RandomFourier
 from scalefair.moments import Folds, accumulate
+from tests.errors import refused
 from tests.tables import Seen
 
 N = 1000
@@ -315,20 +316,20 @@ def test_blas_is_held_to_one_thread_in_tasks():
 @pytest.mark.parametrize("known", [True, False])
 def test_parts_of_different_lengths_are_named(known):
     x = da.from_array(X, 100) if known else FRAMES[["a"]]
-    with pytest.raises(ValueError, match=r"X has 1000 .*y has 999"):
+    with refused("X has 1000", "y has 999", error=ValueError):
         DaskSource(x, y=Y[:-1]).count()
-    with pytest.raises(ValueError, match=r"X has 1000 .*sample_weight has 998"):
+    with refused("X has 1000", "sample_weight has 998", error=ValueError):
         DaskSource(x, weight=partitioned(FRAME["w"], [500, 498])).count()
 
 
 def test_wrong_parts_are_refused():
-    with pytest.raises(ValueError, match="X has 1 dimensions"):
+    with refused("X has", 1, "Array", 2, error=ValueError):
         DaskSource(da.from_array(W, 10))
-    with pytest.raises(ValueError, match="sample_weight has 2 dimensions"):
+    with refused("sample_weight", 2, "DataFrame", 1, error=ValueError):
         DaskSource(da.from_array(X, 10), weight=FRAMES[["w"]])
-    with pytest.raises(ValueError, match=r"X has 0 dimensions \(Bag\)"):
+    with refused("X has", 0, "Bag", 2, error=ValueError):
         DaskSource(dask.bag.range(3, npartitions=1))
-    with pytest.raises(ValueError, match="rows_per_task=0"):
+    with refused("rows_per_task=0", error=ValueError):
         DaskSource(da.from_array(X, 10), rows_per_task=0)
 
 
@@ -336,14 +337,14 @@ def test_a_missing_target_names_partition_and_row():
     y = FRAME[["y"]].copy()
     y.iloc[777] = np.nan
     source = DaskSource(da.from_array(X, 100), y=partitioned(y, [400, 600]))
-    with pytest.raises(ValueError, match=r"partition 7: column 'y'.*row 777"):
+    with refused("partition 7", "'y'", "row 777", error=ValueError):
         source.fold(Recorder, 30)
 
 
 def test_data_that_changes_between_passes_is_an_error():
     lengths = iter(range(10, 90, 10))
     frame = dd.from_map(lambda _: FRAME.iloc[: next(lengths)], [0], meta=FRAME.iloc[:0])
-    with pytest.raises(ValueError, match=r"20 .*10 "):
+    with refused("partition 0", 20, 10, error=ValueError):
         DaskSource(frame[["a"]]).fold(Recorder, 30)
 
 

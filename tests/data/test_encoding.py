@@ -24,6 +24,7 @@ from scalefair.data.columns import (
     table_statistics,
 )
 from scalefair.data.encoding import SensitiveEncoder, TableEncoder
+from tests.errors import refused
 
 NUMBERS = ["age", "gain"]
 LEVELS = ["job", "race", "sex"]
@@ -148,7 +149,7 @@ def test_means_far_beyond_the_deviation(mean):
 def test_numbers_too_large_to_square():
     X = np.array([[-1e200], [1e200], [0.0]])
     for encoder in (TableEncoder(), TableEncoder("passthrough")):
-        with pytest.raises(ValueError, match="'x0'"):
+        with refused("'x0'", error=ValueError):
             encoder.fit(X)
 
 
@@ -157,13 +158,13 @@ def test_missing_values_that_fit_did_not_see():
     test = pd.DataFrame({"x": [np.nan], "c": [None], "p": ["u"]})
     encoder = TableEncoder(drop_binary=False).fit(train)
     np.testing.assert_array_equal(encoder.transform(test), [[0, 0, 0, 1, 0]])
-    with pytest.raises(ValueError, match="'x' has 1 "):
+    with refused("'x'", 1, "missing='error'", error=ValueError):
         TableEncoder(missing="error").fit(train).transform(test)
-    with pytest.raises(ValueError, match="'c' has 1 "):
+    with refused("'c'", 1, "missing='error'", error=ValueError):
         TableEncoder(missing="error").fit(train).transform(test.assign(x=2.0))
-    with pytest.raises(ValueError, match="'c' has the value 'missing value'"):
+    with refused("'c'", "'missing value'", error=ValueError):
         TableEncoder(unknown="error").fit(train).transform(test)
-    with pytest.raises(ValueError, match=r"'x' has 1 .*missing='indicator'"):
+    with refused("'x'", 1, "missing='error'", "missing='indicator'", error=ValueError):
         TableEncoder(missing="error").fit(pd.concat([train, test]))
 
 
@@ -179,7 +180,7 @@ def test_rare_levels_are_pooled_except_where_kept():
     np.testing.assert_array_equal(encoder.transform(new), expected)
     strict = clone(encoder).set_params(unknown="error", keep=[1]).fit(X)
     np.testing.assert_array_equal(strict.transform(X), encoder.transform(X))
-    with pytest.raises(ValueError, match=r"'job'.*'new'.*a, b"):
+    with refused("'job'", "'new'", "a, b", error=ValueError):
         strict.transform(new)
 
 
@@ -205,13 +206,14 @@ def test_at_most_max_levels_the_heaviest_ties_by_name():
 
 def test_identifiers_are_refused_by_name(monkeypatch):
     X = pd.DataFrame({"id": [f"p{i}" for i in range(600)], "x": np.arange(600.0)})
-    with pytest.raises(ValueError, match=r"'id'.*600.*min_frequency"):
+    with refused("'id'", 600, "min_frequency", error=ValueError) as caught:
         TableEncoder().fit(X)
+    assert caught.value.column == "id"
     assert TableEncoder(keep=["id"]).fit(X).n_features_out_ == 601
     monkeypatch.setattr(sys.modules[TableStatistics.__module__], "MAX_LEVELS", 400)
     halves = [table_statistics(X[:300]), table_statistics(X[300:])]
     for build in (lambda: table_statistics(X), lambda: halves[0] + halves[1]):
-        with pytest.raises(ValueError, match=r"'id'.*400"):
+        with refused("'id'", 400, error=ValueError):
             build()
 
 
@@ -285,15 +287,15 @@ def test_the_empty_statistics_are_neutral_and_statistics_travel():
 
 def test_chunks_of_different_schema_are_refused_by_name():
     a = pd.DataFrame({"x": [1.0], "c": ["a"]})
-    for other, message in (
-        (pd.DataFrame({"x": ["1"], "c": ["a"]}), r"'x' is numeric.*categorical"),
-        (pd.DataFrame({"x": [True], "c": ["a"]}), r"'x' is numeric.*boolean"),
-        (pd.DataFrame({"x": [1.0], "d": ["a"]}), r"'c' in one and 'd'"),
-        (pd.DataFrame({"x": [1.0]}), r"2 and 1 columns"),
+    for other, words in (
+        (pd.DataFrame({"x": ["1"], "c": ["a"]}), ["'x'", "numeric", "categorical"]),
+        (pd.DataFrame({"x": [True], "c": ["a"]}), ["'x'", "numeric", "boolean"]),
+        (pd.DataFrame({"x": [1.0], "d": ["a"]}), ["'c'", "'d'"]),
+        (pd.DataFrame({"x": [1.0]}), [2, 1, "columns"]),
     ):
-        with pytest.raises(ValueError, match=message):
+        with refused(*words, error=ValueError):
             table_statistics(a) + table_statistics(other)
-    with pytest.raises(ValueError, match=r"'x' is numeric.*categorical"):
+    with refused("'x'", "numeric", "categorical", error=ValueError):
         TableEncoder().fit(a).transform(pd.DataFrame({"x": ["1"], "c": ["a"]}))
 
 
@@ -305,26 +307,27 @@ def test_a_chunk_without_values_fits_every_kind():
         expected = ["x", "x_missing", "c_a", "c_b", "c_missing"]
         assert list(encoder.get_feature_names_out()) == expected
         np.testing.assert_array_equal(encoder.transform(blank), [[0, 1, 0, 0, 1]])
-    with pytest.raises(ValueError, match="'x'"):
-        TableEncoder().fit(blank)
-    with pytest.raises(ValueError, match="'c'"):
-        TableEncoder().fit(X[["c"]].assign(c=["a", None]), sample_weight=[0, 1])
+    weightless = X[["c"]].assign(c=["a", None])
+    for column, rows, weight in (("x", blank, None), ("c", weightless, [0, 1])):
+        with refused(f"'{column}'", error=ValueError) as caught:
+            TableEncoder().fit(rows, sample_weight=weight)
+        assert caught.value.column == column
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
+    ("params", "words"),
     [
-        ({"numeric": "scale"}, "'numeric'.*'scale'"),
-        ({"unknown": "ignore"}, "'unknown'.*'ignore'"),
-        ({"missing": None}, "'missing'.*None"),
-        ({"min_frequency": 1.0}, "'min_frequency'.*1.0"),
-        ({"max_levels": 0}, "'max_levels'.*0"),
-        ({"dtype": int}, "dtype=.*expected float64 or float32"),
-        ({"keep": ["rase"]}, "'rase'.*did you mean 'race'"),
+        ({"numeric": "scale"}, ["'numeric'", "'scale'"]),
+        ({"unknown": "ignore"}, ["'unknown'", "'ignore'"]),
+        ({"missing": None}, ["'missing'", None]),
+        ({"min_frequency": 1.0}, ["'min_frequency'", "Got 1.0"]),
+        ({"max_levels": 0}, ["'max_levels'", "Got 0"]),
+        ({"dtype": int}, ["dtype=", int, "float64", "float32"]),
+        ({"keep": ["rase"]}, ["'rase'", "'race'"]),
     ],
 )
-def test_wrong_parameters_are_named(params, message):
-    with pytest.raises(ValueError, match=message):
+def test_wrong_parameters_are_named(params, words):
+    with refused(*words, error=ValueError):
         TableEncoder(**params).fit(people(20))
 
 
@@ -356,22 +359,22 @@ def test_sensitive_encoding_does_not_depend_on_chunks(rows, cut):
 
 
 @pytest.mark.parametrize(
-    ("s", "weight", "message"),
+    ("s", "weight", "words"),
     [
-        ({"race": ["a", None, None]}, None, r"'race' has 2 missing.*'unknown'"),
-        ({"age": [1.0, np.nan, 2.0]}, None, r"'age' has 1 missing.*fill them in"),
-        ({"race": ["a", "a", "a"]}, None, r"'race' is 'a' in every row.*drop it"),
-        ({"race": ["a", "b", "a"]}, [1, 0, 1], r"'race' is 'a' in every row of positive weight"),
-        ({"age": [1.0, 2.0, 2.0]}, [0, 1, 1], r"'age' is 2\.0 in every row"),
-        ({"f": [True, True, True]}, None, r"'f' is True in every row"),
+        ({"race": ["a", None, None]}, None, ["'race'", 2, "missing", "'unknown'"]),
+        ({"age": [1.0, np.nan, 2.0]}, None, ["'age'", 1, "missing"]),
+        ({"race": ["a", "a", "a"]}, None, ["'race'", "'a'"]),
+        ({"race": ["a", "b", "a"]}, [1, 0, 1], ["'race'", "'a'", "weight"]),
+        ({"age": [1.0, 2.0, 2.0]}, [0, 1, 1], ["'age'", 2.0]),
+        ({"f": [True, True, True]}, None, ["'f'", True]),
     ],
 )
-def test_sensitive_columns_that_protect_nobody_are_refused(s, weight, message):
+def test_sensitive_columns_that_protect_nobody_are_refused(s, weight, words):
     rows, w = pd.DataFrame(s), np.array(weight or [1, 1, 1])
-    with pytest.raises(ValueError, match=message):
+    with refused(*words, error=ValueError):
         SensitiveEncoder().fit(rows, sample_weight=weight)
     chunks = [sensitive_statistics(rows[i : i + 1], w[i : i + 1]) for i in range(3)]
-    with pytest.raises(ValueError, match=message):
+    with refused(*words, error=ValueError):
         SensitiveEncoder().finish(reduce(add, chunks))
 
 
@@ -379,16 +382,16 @@ def test_sensitive_transform_refuses_what_fit_did_not_see():
     s = pd.DataFrame({"race": ["a", "b", "c"], "age": [1.0, 2.0, 3.0]})
     encoder = SensitiveEncoder().fit(s, sample_weight=[1, 1, 0])
     np.testing.assert_array_equal(encoder.transform(s)[:, 0], [0, 1, 2])
-    for other, message in (
-        (s.assign(race="z"), r"'race' has the value 'z'.*expected one of a, b, c"),
-        (s.assign(race=None), r"'race' has 3 missing"),
-        (s.assign(age=np.nan), r"'age' has 3 missing"),
-        (s.assign(age="old"), r"'age' is numeric.*categorical"),
-        (s[["race"]], r"sensitive columns \['race'\]: expected \['race', 'age'\]"),
-        (s[["age", "race"]], r"expected \['race', 'age'\]"),
-        (s.to_numpy()[:, :1], r"sensitive columns 1: expected"),
+    for other, words in (
+        (s.assign(race="z"), ["'race'", "'z'", "a, b, c"]),
+        (s.assign(race=None), ["'race'", 3, "missing"]),
+        (s.assign(age=np.nan), ["'age'", 3, "missing"]),
+        (s.assign(age="old"), ["'age'", "numeric", "categorical"]),
+        (s[["race"]], [["race"], ["race", "age"]]),
+        (s[["age", "race"]], [["age", "race"], ["race", "age"]]),
+        (s.to_numpy()[:, :1], [1, ["race", "age"]]),
     ):
-        with pytest.raises(ValueError, match=message):
+        with refused(*words, error=ValueError):
             encoder.transform(other)
 
 

@@ -20,6 +20,7 @@ from scalefair.data import frames
 from scalefair.data.columns import TableStatistics, table_statistics
 from scalefair.data.encoding import TableEncoder
 from scalefair.data.sources.files import FileSource, scan_parquet
+from tests.errors import refused
 from tests.tables import INPUTS, Total, in_memory, mixed, on_disk, plain, write_parts
 
 ACS = Path(__file__).parents[3] / "shared/data/acs_income_2018_regression"
@@ -88,7 +89,7 @@ def test_folders_named_like_a_column_give_it(tmp_path):
     assert scan_parquet(tmp_path / "data/a=2/*/*").columns == ["x", "b"]
     (file,) = (tmp_path / "data/a=2").rglob("*.parquet")
     pq.write_table(table.select(["x"]), tmp_path / "data/loose.parquet")
-    with pytest.raises(ValueError, match=r"loose\.parquet: column 'a' is missing"):
+    with refused("loose.parquet", "'a'", "missing", error=ValueError):
         FileSource(scan_parquet(tmp_path / "data"))
     assert len(scan_parquet(tmp_path / "data")["x"]) == 8
     (tmp_path / "data/loose.parquet").unlink()
@@ -129,9 +130,10 @@ def test_remote_paths_go_through_fsspec(tmp_path):
         assert scan_parquet("/far", filesystem=memory).n_rows == 50
         local = pyarrow.fs.LocalFileSystem()
         assert scan_parquet(tmp_path / "*.parquet", filesystem=local).n_rows == 50
-        with pytest.raises(ValueError, match="several filesystems"):
-            scan_parquet(["memory://far/k=3/part.0.parquet", tmp_path / "part.0.parquet"])
-        with pytest.raises(FileNotFoundError, match=r"memory://.*nowhere"):
+        paths = ["memory://far/k=3/part.0.parquet", tmp_path / "part.0.parquet"]
+        with refused(*paths, error=ValueError):
+            scan_parquet(paths)
+        with refused("memory://", "nowhere", error=FileNotFoundError):
             scan_parquet("memory://nowhere")
     finally:
         memory.rm("/far", recursive=True)
@@ -156,16 +158,18 @@ def test_a_scan_is_a_selection_of_columns(tmp_path):
     assert (len(data), data.n_rows, data.count_rows()) == (10, 10, 10)
     assert "part.0.parquet and 1 more: 9 columns age" in repr(data)
     assert pickle.loads(pickle.dumps(data)).head(10).equals(data.head(10))
-    with pytest.raises(ValueError, match=r"'agee'.*'age'"):
+    with refused("'agee'", "'age'", error=ValueError) as caught:
         data["agee"]
-    with pytest.raises(ValueError, match="'y'"):
+    assert caught.value.column == "agee"
+    with refused("'y'", error=ValueError) as caught:
         data.drop("y")["y"]
+    assert caught.value.column == "y"
     for wrong in ([], ["y", "y"]):
-        with pytest.raises(ValueError, match="each only once"):
+        with refused(wrong, error=ValueError):
             data[wrong]
-    with pytest.raises(ValueError, match="n=-1"):
+    with refused("n=-1", error=ValueError):
         data.head(-1)
-    with pytest.raises(TypeError, match="not iterable"):
+    with refused("Scan", error=TypeError):
         list(data)
 
 
@@ -183,19 +187,19 @@ def test_parts_may_be_scans_of_the_same_files_or_in_memory(tmp_path):
         assert all(c.weight.shape == (c.n_rows,) for c in chunks)
     two = FileSource(x, y=again[["y", "flag"]])
     np.testing.assert_array_equal(np.vstack([c.y for c in two.chunks(9)]), np.c_[y, table["flag"]])
-    with pytest.raises(ValueError, match=r"y has 29 .*30"):
+    with refused("y has", 29, 30, error=ValueError):
         FileSource(x, y=y[:-1])
-    with pytest.raises(ValueError, match="sensitive_features has 31 rows"):
+    with refused("sensitive_features", 31, 30, error=ValueError):
         FileSource(x, np.zeros((31, 2)))
     (tmp_path / "other").mkdir()
     write_parts(tmp_path / "other", table, [30])
-    with pytest.raises(ValueError, match=r"^y .*X"):
+    with refused("y is", "other", "X", error=ValueError):
         FileSource(x, y=scan_parquet(tmp_path / "other")["y"])
-    with pytest.raises(ValueError, match="y: column 'text'"):
+    with refused("y: ", "'text'", error=ValueError):
         FileSource(x, y=again["text"])
-    with pytest.raises(ValueError, match="expected one column"):
+    with refused("sample_weight", ["w", "y"], error=ValueError):
         FileSource(x, weight=again[["w", "y"]])
-    with pytest.raises(TypeError, match="expected a Scan"):
+    with refused("X is", "Table", "scan_parquet", error=TypeError):
         FileSource(table)
 
 

@@ -8,16 +8,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from scalefair.data.sources.files import FileSource, scan_parquet
+from tests.errors import refused
 from tests.tables import Total, guarded, mixed, on_disk, write_parts
 
 
 @pytest.mark.parametrize(
     ("column", "value", "words"),
     [
-        ("y", np.nan, "column 'y' is missing or infinite in 1 rows .first in row 25 of the data"),
-        ("y", np.inf, "column 'y' is missing or infinite"),
-        ("w", np.nan, "column 'w' is missing or infinite"),
-        ("w", -1.0, "sample_weight is negative .-1, first in row 25"),
+        ("y", np.nan, ["'y'", "1 rows", "row 25"]),
+        ("y", np.inf, ["'y'", "1 rows", "row 25"]),
+        ("w", np.nan, ["'w'", "1 rows", "row 25"]),
+        ("w", -1.0, ["sample_weight", -1, "row 25"]),
     ],
 )
 @pytest.mark.parametrize("n_threads", [1, 3])
@@ -29,7 +30,7 @@ def test_bad_numbers_are_named_by_file_column_and_row(tmp_path, column, value, w
     write_parts(tmp_path, table.set_column(j, column, pa.array(values)), [20, 20])
     error = guarded(lambda: on_disk(tmp_path, n_threads=n_threads).fold(Total, 3))
     assert isinstance(error, ValueError)
-    with pytest.raises(ValueError, match=rf"part\.1\.parquet: {words}"):
+    with refused("part.1.parquet", *words, error=ValueError):
         raise error
 
 
@@ -58,12 +59,12 @@ def spoil(folder, how):
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("truncated", "complete parquet file"),
-        ("text", "complete parquet file"),
-        ("garbled", "complete parquet file"),
-        ("type", "column 'age' has the type string, in the files before double"),
-        ("zone", "column 'time' has the type timestamp"),
-        ("missing", "column 'age' is missing"),
+        ("truncated", ["truncated"]),
+        ("text", ["truncated"]),
+        ("garbled", ["truncated"]),
+        ("type", ["'age'", "string", "double"]),
+        ("zone", ["'time'", "timestamp"]),
+        ("missing", ["'age'", "missing"]),
     ],
 )
 def test_a_bad_file_among_good_ones_is_named(tmp_path, how, words):
@@ -71,43 +72,44 @@ def test_a_bad_file_among_good_ones_is_named(tmp_path, how, words):
     error = guarded(lambda: on_disk(tmp_path, n_threads=2).fold(Total, 4))
     assert isinstance(error, ValueError)
     assert f"{tmp_path}{os.sep}part.1.parquet: " in str(error)
-    assert words in str(error)
+    assert all(word in str(error) for word in words)
     assert "\n" not in str(error)
     if how in ("type", "missing"):  # where it is not asked for it does not matter
         assert FileSource(scan_parquet(tmp_path)["y"]).sample(99, 0).n_rows == 30
 
 
 def test_paths_that_match_nothing(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none\.parquet"):
+    with refused("none.parquet", error=FileNotFoundError):
         scan_parquet(tmp_path / "none.parquet")
-    with pytest.raises(FileNotFoundError, match="the pattern matches no file"):
+    with refused("*.parquet", error=FileNotFoundError):
         scan_parquet(tmp_path / "*.parquet")
-    with pytest.raises(ValueError, match=r"\.parquet"):
+    with refused(tmp_path, ".parquet", error=ValueError):
         scan_parquet(tmp_path)
-    with pytest.raises(ValueError, match="names no file"):
+    with refused("path=[]", error=ValueError):
         scan_parquet([])
-    with pytest.raises(TypeError, match="path=5"):
+    with refused("path=5", error=TypeError):
         scan_parquet(5)
-    with pytest.raises(ValueError, match="Protocol not known"):
+    with refused("nonsense", error=ValueError):
         scan_parquet("nonsense://x")
     write_parts(tmp_path, mixed(3), [3])
-    with pytest.raises(ValueError, match="listed twice"):
+    with refused("part.0.parquet", "twice", error=ValueError):
         scan_parquet([tmp_path / "part.0.parquet", tmp_path / "*.parquet"])
-    with pytest.raises(ValueError, match="'z'"):
+    with refused("'z'", error=ValueError) as caught:
         scan_parquet(tmp_path, columns=["z"])
+    assert caught.value.column == "z"
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(50), b"a,b\n1,2\n"])
 def test_a_file_that_is_not_parquet_is_refused_at_once(tmp_path, content):
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(ValueError, match=r"a\.parquet: "):
+    with refused("a.parquet", error=ValueError):
         scan_parquet(tmp_path / "a.parquet")
 
 
 def test_no_rows_at_all(tmp_path):
     write_parts(tmp_path, mixed(0), [0, 0])
     assert len(scan_parquet(tmp_path)) == 0
-    with pytest.raises(ValueError, match=r"part\.0\.parquet .and 1 more."):
+    with refused("part.0.parquet", "1 more", error=ValueError):
         on_disk(tmp_path)
 
 
@@ -115,12 +117,12 @@ def test_columns_that_no_encoder_reads(tmp_path):
     table = mixed(3).append_column("list", pa.array([[1], [2], []]))
     write_parts(tmp_path, table, [3])
     data = scan_parquet(tmp_path)
-    with pytest.raises(ValueError, match=r"'list'.*list<"):
+    with refused("'list'", "list<", error=ValueError):
         FileSource(data)
     assert FileSource(data.drop("list")).n_rows == 3
     twice = pa.Table.from_arrays([pa.array([1.0])] * 2, names=["a", "a"])
     pq.write_table(twice, tmp_path / "twice.parquet")
-    with pytest.raises(ValueError, match="'a'"):
+    with refused("twice.parquet", "'a'", error=ValueError):
         scan_parquet(tmp_path / "twice.parquet")
 
 
@@ -154,7 +156,7 @@ def test_a_forbidden_file_stays_an_oserror(tmp_path, monkeypatch):
         raise PermissionError(13, "not yours", "part.0.parquet")
 
     monkeypatch.setattr(pq, "ParquetFile", refuse)
-    with pytest.raises(PermissionError, match="not yours"):
+    with refused("not yours", "part.0.parquet", error=PermissionError):
         scan_parquet(tmp_path)
 
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from scalefair.data import frames
 from scalefair.data.encoding import SensitiveEncoder, TableEncoder
+from tests.errors import refused
 
 AGE = [39, 50, 28, 61]
 PAY = [1.5, None, -2.0, 0.25]
@@ -161,25 +162,26 @@ def test_columns_by_name_equal_columns_by_position():
 
 
 @pytest.mark.parametrize(
-    ("chosen", "error", "message"),
+    ("chosen", "error", "words"),
     [
-        ("rase", ValueError, r"'rase'.*did you mean 'race'.*Available: age, pay, race, full, born"),
-        ("zzz", ValueError, r"'zzz' is not in the table"),
-        (5, ValueError, r"column 5: .*0 to 4"),
-        (-1, ValueError, r"column -1.*0 to 4"),
-        ([1.5], TypeError, r"1\.5.*name or a position.*float"),
-        ([True], TypeError, r"True.*name or a position.*bool"),
+        ("rase", ValueError, ["'rase'", "'race'", *DATA]),
+        ("zzz", ValueError, ["'zzz'", *DATA]),
+        (5, ValueError, ["column 5", 0, 4]),
+        (-1, ValueError, ["column -1", 0, 4]),
+        ([1.5], TypeError, ["column 1.5", "float"]),
+        ([True], TypeError, ["column True", "bool"]),
     ],
 )
-def test_a_wrong_column_is_named(chosen, error, message):
+def test_a_wrong_column_is_named(chosen, error, words):
     for choose in (frames.take_columns, frames.drop_columns):
-        with pytest.raises(error, match=message):
+        with refused(*words, error=error):
             choose(pl.DataFrame(DATA), chosen)
 
 
 def test_names_in_a_table_without_names():
-    with pytest.raises(ValueError, match="'age'"):
+    with refused("'age'", error=ValueError) as caught:
         frames.take_columns(np.eye(2), ["age"])
+    assert caught.value.column == "age"
 
 
 NUMERIC = np.array([[1.0, 0.0], [2.5, 1.0]])
@@ -217,7 +219,7 @@ def test_missing_numbers_are_nan_and_not_all_numeric():
     ):
         assert not frames.is_all_numeric(X)
         np.testing.assert_array_equal(frames.to_numpy(X), [[1.0], [np.nan]])
-    with pytest.raises(ValueError, match="'race'"):
+    with refused("'race'", error=ValueError):
         frames.to_numpy(pd.DataFrame(DATA))
 
 
@@ -298,27 +300,28 @@ def test_a_column_without_values_is_empty_and_reads_as_any_kind():
 
 
 @pytest.mark.parametrize(
-    ("X", "error", "message"),
+    ("X", "error", "words"),
     [
-        (csr_array(np.eye(2)), TypeError, "sparse.*toarray"),
-        (pl.LazyFrame({"a": [1]}), TypeError, "LazyFrame is lazy.*collect"),
-        (np.eye(2) * 1j, ValueError, "Complex data not supported"),
-        (np.ones(3), ValueError, r"Expected 2D array, got 1D.*Reshape your data"),
-        (pd.Series([1.0]), ValueError, r"Expected 2D array, got 1D"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), ValueError, "unique.*rename"),
-        (pd.DataFrame({"m": [1, "a"]}, dtype=object), ValueError, "'m' mixes types.*only numbers"),
-        (np.array([[True], [2.5]], dtype=object), ValueError, "'x0' mixes types"),
-        (pd.DataFrame({"t": pd.to_timedelta([1], "D")}), ValueError, "'t' has values of type"),
-        (pl.DataFrame({"l": [[1]]}), ValueError, "'l' has values of type List.*convert or drop"),
+        (csr_array(np.eye(2)), TypeError, ["csr_array", "toarray"]),
+        (pl.LazyFrame({"a": [1]}), TypeError, ["LazyFrame", "collect"]),
+        # scikit-learn's own words, which its checks look for
+        (np.eye(2) * 1j, ValueError, ["Complex data not supported"]),
+        (np.ones(3), ValueError, ["Expected 2D array, got 1D", "Reshape your data", (3,)]),
+        (pd.Series([1.0]), ValueError, ["Expected 2D array, got 1D", (1,)]),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), ValueError, ["unique", "'a'"]),
+        (pd.DataFrame({"m": [1, "a"]}, dtype=object), ValueError, ["'m'", "mixed-integer"]),
+        (np.array([[True], [2.5]], dtype=object), ValueError, ["'x0'", "mixed"]),
+        (pd.DataFrame({"t": pd.to_timedelta([1], "D")}), ValueError, ["'t'", "Duration"]),
+        (pl.DataFrame({"l": [[1]]}), ValueError, ["'l'", "List(Int64)"]),
     ],
 )
-def test_what_is_no_table_is_refused_by_name(X, error, message):
-    with pytest.raises(error, match=message):
+def test_what_is_no_table_is_refused_by_name(X, error, words):
+    with refused(*words, error=error):
         frames.columns(X)
 
 
 def test_finite_names_the_column():
-    with pytest.raises(ValueError, match=r"'x1'.*\(2 rows\)"):
+    with refused("'x1'", 2, error=ValueError):
         frames.columns(np.array([[0, np.inf], [1, -np.inf]]))[1].finite()
 
 
@@ -326,14 +329,14 @@ def test_infinity_is_refused_in_fit_and_in_transform():
     X, bad = np.array([[1.0], [2.0]]), np.array([[1.0], [np.inf]])
     for encoder in (TableEncoder(), SensitiveEncoder()):
         for call in (lambda e=encoder: e.fit(bad), lambda e=encoder: e.fit(X).transform(bad)):
-            with pytest.raises(ValueError, match="0'"):
+            with refused("0'", error=ValueError):
                 call()
 
 
 @pytest.mark.parametrize("weight", [np.ones(3), [-1.0] * 20, [np.nan] * 20, np.zeros(20)])
 def test_wrong_weights_are_refused(weight):
     for encoder in (TableEncoder(), SensitiveEncoder()):
-        with pytest.raises(ValueError, match="weight"):
+        with refused("weight", error=ValueError):
             encoder.fit(np.arange(40.0).reshape(20, 2), sample_weight=weight)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from scalefair import BatchSource, FairRidge, scan_csv, scan_parquet
 from scalefair.data.sources.dask_tasks import dask_frame
+from tests.errors import refused
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -153,7 +154,7 @@ def test_numbers_for_names_are_no_names():
 def test_columns_that_change_places_between_partitions_are_refused():
     lazy = in_partitions(lambda i: third(FRAME, i)[list("abc") if i != 1 else list("cba")])
     for judge in (lambda: fit(lazy), lambda: fit(FRAME).predict(lazy).compute()):
-        with pytest.raises(ValueError, match=r"partition 1.*'c', 'b', 'a'.*same order"):
+        with refused("partition 1", list("cba"), list("abc"), error=ValueError):
             judge()
 
 
@@ -165,9 +166,9 @@ def test_a_name_twice_in_a_later_file(tmp_path):
     pq.write_table(table.append_column("b", table["a"]), tmp_path / "parquet" / "1.parquet")
     FRAME.to_csv(tmp_path / "csv" / "0.csv", index=False)
     (tmp_path / "csv" / "1.csv").write_text("a,b,b,c\n1,2,3,4\n")
-    for scan in (scan_parquet(tmp_path / "parquet"), scan_csv(tmp_path / "csv")):
-        with pytest.raises(ValueError, match=r"1\.(parquet|csv): column names.*'b'"):
-            scan.read()
+    for scan, form in ((scan_parquet, "parquet"), (scan_csv, "csv")):
+        with refused(f"1.{form}", "unique", "'b'", error=ValueError):
+            scan(tmp_path / form).read()
 
 
 @pytest.mark.parametrize("what", ["sensitive", "control", "predicted"])
@@ -186,24 +187,25 @@ def test_the_place_of_a_missing_value_is_named(what, tmp_path):
             x[["a"]], Y, sensitive_features=S, control_features=x[["b"]]
         ),
     }[what]
-    for x, place in ((scan, r"2\.parquet"), (lazy, "partition 2")):
-        with pytest.raises(ValueError, match=f"{place}: .*'b'"):
+    for x, place in ((scan, "2.parquet"), (lazy, "partition 2")):
+        with refused(place, "'b'", error=ValueError) as caught:
             judge(x)
+        assert caught.value.where.endswith(place)
 
 
 @pytest.mark.parametrize("x", [da.from_array(X, 50), BatchSource([(X, None, S)])])
 def test_targets_are_asked_for(x):
-    with pytest.raises(ValueError, match="y is None"):
+    with refused("y is None", error=ValueError):
         fit(x, None, None if isinstance(x, BatchSource) else S, None)
 
 
 def test_a_lazy_frame_is_to_be_scanned_or_collected():
     for judge in (fit, fit(X).predict):
-        with pytest.raises(TypeError, match=r"LazyFrame.*scan_parquet"):
+        with refused("LazyFrame", "scan_parquet", error=TypeError):
             judge(pl.LazyFrame(X))
 
 
 @pytest.mark.parametrize("x", [da.from_array(Y, 50), dask.bag.range(3, npartitions=1)])
 def test_collections_that_are_no_tables(x):
-    with pytest.raises(ValueError, match=r"X has . dimensions"):
+    with refused("X has", type(x).__name__, 2, error=ValueError):
         fit(x)

@@ -22,6 +22,7 @@ from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.maps import Identity, LeafMap, OneHot, TransformerMap
 from scalefair.moments import Folds, accumulate
+from tests.errors import refused
 from tests.estimators.test_base import problem, table
 
 X, y = problem(400)
@@ -133,13 +134,13 @@ class Unfitted(BaseEstimator):
 
 
 def test_bad_models_are_named():
-    with pytest.raises(TypeError, match=r"HistGradient.*does not tell the leaves.*base_estimator"):
+    with refused("HistGradientBoostingRegressor", "base_estimator", error=TypeError):
         LeafMap(HistGradientBoostingRegressor(max_iter=1).fit(X, y)).fit(X)
-    with pytest.raises(NotFittedError, match=r"RandomForestRegressor.*not fitted"):
+    with refused("RandomForestRegressor", error=NotFittedError):
         LeafMap(RandomForestRegressor()).fit(X)
-    with pytest.raises(NotFittedError, match=r"Unfitted.*not fitted"):
+    with refused("Unfitted", error=NotFittedError):
         LeafMap(Unfitted()).fit(X)
-    with pytest.raises(ValueError, match="fitted on 5 columns, but X has 2"):
+    with refused("RandomForestRegressor", "5 columns", "X has 2", error=ValueError):
         LeafMap(FOREST).fit(X[:, :2])
-    with pytest.raises(TypeError, match="has no transform"):
+    with refused("transformer=RandomForestRegressor", error=TypeError):
         TransformerMap(FOREST).fit(X)

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from scalefair.features.base import row_filler
 from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, ProductMap, RandomFourier
+from tests.errors import refused
 
 rng = np.random.default_rng(0)
 ROWS = rng.normal(size=(60, 3))
@@ -154,39 +155,43 @@ def test_random_state(cls):
 
 
 @pytest.mark.parametrize(
-    ("phi", "error", "message"),
+    ("phi", "error", "words"),
     [
-        (RandomFourier(n_components=7), ValueError, "n_components=7 is odd"),
-        (RandomFourier(n_components=0), ValueError, "n_components=0 must be at least 1"),
-        (Nystroem(n_components=2.5), TypeError, "n_components=2.5 is a float"),
-        (Nystroem(landmarks="best"), ValueError, "landmarks='best'.*uniform, kmeans"),
-        (Nystroem(cutoff=-1), ValueError, r"cutoff=-1 must be in \[0, 1\)"),
-        (Nystroem(sample_size=0), ValueError, "sample_size=0"),
-        (Nystroem(length_scale="mean"), ValueError, "length_scale='mean'.*median, standardized"),
-        (Nystroem(length_scale=[1.0, 2.0]), ValueError, "length_scale has 2 entries"),
-        (Nystroem(length_scale=0.0), ValueError, "length_scale"),
-        (Nystroem("rbff"), ValueError, "rbff"),
-        (RandomFourier("laplace", orthogonal=True), ValueError, "orthogonal"),
-        (OneHot(unknown="ignore"), ValueError, "unknown='ignore'.*error, group"),
-        (ProductMap([]), ValueError, "at least one pair"),
-        (ProductMap([OneHot()]), ValueError, "each part must be a pair"),
-        (ConcatMap([(object(), 0)]), TypeError, "no `raw` method"),
-        (ProductMap([(OneHot(), 0)], whiten="all"), ValueError, "whiten='all'.*moments, rows"),
+        (RandomFourier(n_components=7), ValueError, ["n_components=7", "pairs=False"]),
+        (RandomFourier(n_components=0), ValueError, ["n_components=0", 1]),
+        (Nystroem(n_components=2.5), TypeError, ["n_components=2.5", "float"]),
+        (Nystroem(landmarks="best"), ValueError, ["landmarks='best'", "uniform", "kmeans++"]),
+        (Nystroem(cutoff=-1), ValueError, ["cutoff=-1", "[0, 1)"]),
+        (Nystroem(sample_size=0), ValueError, ["sample_size=0"]),
+        (
+            Nystroem(length_scale="mean"),
+            ValueError,
+            ["length_scale='mean'", "median, standardized"],
+        ),
+        (Nystroem(length_scale=[1.0, 2.0]), ValueError, ["length_scale", 2, 4]),
+        (Nystroem(length_scale=0.0), ValueError, ["length_scale=0.0"]),
+        (Nystroem("rbff"), ValueError, ["kernel='rbff'"]),
+        (RandomFourier("laplace", orthogonal=True), ValueError, ["orthogonal=True", "Laplace"]),
+        (OneHot(unknown="ignore"), ValueError, ["unknown='ignore'", "error", "group"]),
+        (ProductMap([]), ValueError, ["parts=[]", "pair"]),
+        (ProductMap([OneHot()]), ValueError, ["parts", "OneHot()", "pair"]),
+        (ConcatMap([(object(), 0)]), TypeError, ["parts", "object", "raw"]),
+        (ProductMap([(OneHot(), 0)], whiten="all"), ValueError, ["whiten='all'", "moments, rows"]),
     ],
 )
-def test_bad_parameters(phi, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_parameters(phi, error, words):
+    with refused(*words, error=error):
         phi.fit(MIXED)
 
 
 def test_bad_weights_and_rows():
-    with pytest.raises(ValueError, match="at least one non-zero"):
+    with refused("eights", "non-zero", error=ValueError):
         Nystroem().fit(ROWS, sample_weight=np.zeros(60))
-    with pytest.raises(ValueError, match=r"[Nn]egative"):
+    with refused("egative", "sample_weight", error=ValueError):
         Nystroem().fit(ROWS, sample_weight=-np.ones(60))
-    with pytest.raises(ValueError, match="1 sample"):
+    with refused("median", "1 sample", error=ValueError):
         Nystroem(length_scale="median").fit(ROWS, sample_weight=np.eye(60)[0])
-    with pytest.raises(ValueError, match="zero on all 1 landmarks"):
+    with refused("kernel='linear'", "1 landmarks", "X", error=ValueError):
         Nystroem("linear").fit(np.zeros((5, 2)))
 
 

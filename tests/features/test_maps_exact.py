@@ -11,6 +11,7 @@ from sklearn.base import clone
 from scalefair.features.product import column_numbers
 from scalefair.kernels import Categorical
 from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, ProductMap
+from tests.errors import refused
 
 rng = np.random.default_rng(0)
 ROWS = rng.normal(size=(60, 3))
@@ -57,7 +58,7 @@ def test_onehot_unseen_combination(S):
     other = S[:, ::-1].copy()
     other[:, 1] = other[:, 0]
     name = f"x0={str(other[0, 0]).removesuffix('.0')} & x1={str(other[0, 1]).removesuffix('.0')}"
-    with pytest.raises(ValueError, match=f"{name}.*row 2.*unknown='group'"):
+    with refused(name, "row 2", "unknown='group'", error=ValueError):
         OneHot().fit(S).transform(np.vstack([S, other]))
     Psi = OneHot(unknown="group").fit(S).transform(np.vstack([S, other]))
     assert_array_equal(Psi, np.vstack([np.eye(2), np.zeros((2, 2))]))
@@ -96,7 +97,7 @@ def test_onehot_knows_a_category_in_single_precision():
 
 
 def test_onehot_refuses_what_it_cannot_sort():
-    with pytest.raises(TypeError, match=r"column 0 .*NoneType, str"):
+    with refused("column 0", "NoneType", "str", error=TypeError):
         OneHot().fit(np.array([["a"], [None]], dtype=object))
 
 
@@ -228,15 +229,15 @@ def test_column_numbers(columns, expected):
 @pytest.mark.parametrize(
     ("columns", "names", "error", "named"),
     [
-        (3, None, ValueError, "3"),
-        ("d", ["a", "b", "c"], ValueError, r"\['d'\]"),
-        ("a", None, ValueError, r"\['a'\]"),
-        ([True, False], None, ValueError, r"\[True, False\]"),
-        ([], None, TypeError, r"\[\]"),
-        (slice(0, 0), None, ValueError, r"slice\(0, 0"),
-        (1.5, None, TypeError, "1.5"),
+        (3, None, ValueError, "columns=3"),
+        ("d", ["a", "b", "c"], ValueError, "columns=['d']"),
+        ("a", None, ValueError, "columns=['a']"),
+        ([True, False], None, ValueError, "columns=[True, False]"),
+        ([], None, TypeError, "columns=[]"),
+        (slice(0, 0), None, ValueError, "columns=slice(0, 0"),
+        (1.5, None, TypeError, "columns=1.5"),
     ],
 )
 def test_bad_columns(columns, names, error, named):
-    with pytest.raises(error, match=named):
+    with refused(named, error=error):
         column_numbers(columns, 3, names)

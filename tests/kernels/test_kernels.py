@@ -16,6 +16,7 @@ from sklearn.metrics.pairwise import laplacian_kernel
 
 from scalefair import kernels
 from scalefair.kernels import RBF, Categorical, Laplace, Linear, Matern, Product, Scaled, Sum
+from tests.errors import refused
 
 make_kernel, median = kernels.make_kernel, kernels.median_length_scale
 RNG = np.random.default_rng(0)
@@ -227,7 +228,7 @@ def test_spectral_sample_depends_on_the_generator_only():
 
 @pytest.mark.parametrize("kernel", [Linear(), Categorical(), *COMBINED], ids=repr)
 def test_other_kernels_have_no_spectral_sample(kernel):
-    with pytest.raises(ValueError, match="no spectral sample"):
+    with refused(kernel, error=ValueError):
         kernel.spectral_sample(3, 10, 0)
 
 
@@ -315,53 +316,53 @@ def test_make_kernel():
 
 
 BAD = [
-    (lambda: make_kernel("cosine"), ValueError, "'cosine' is unknown.* " + ", ".join(NAMES)),
-    (lambda: make_kernel(3), TypeError, "must be a name or a Kernel"),
-    (kernels.Kernel, TypeError, "abstract"),
-    (lambda: RBF(0.0), ValueError, "length_scale=0.0 must be positive"),
-    (lambda: RBF((1.0, -1.0)), ValueError, "must be positive"),
-    (lambda: RBF(np.nan), ValueError, "must be positive and finite"),
-    (lambda: RBF("median"), ValueError, "median_length_scale"),
-    (lambda: RBF(None), (TypeError, ValueError), "length_scale=None"),
-    (lambda: RBF(object()), TypeError, "must be a number"),
-    (lambda: RBF(np.ones((2, 2))), ValueError, r"shape \(2, 2\)"),
-    (lambda: RBF((1.0, 2.0))(X), ValueError, "2 entries for 3 inputs"),
-    (lambda: RBF((1.0, 2.0)).spectral_sample(3, 5, 0), ValueError, "2 entries for 3 inputs"),
-    (lambda: Matern(1.0, nu=2.0), ValueError, "nu=2.0 must be 0.5, 1.5 or 2.5"),
-    (lambda: RBF()(X[0]), ValueError, r"X has shape \(3,\)"),
-    (lambda: RBF()(X, Z[:, :2]), ValueError, "X has 3 columns and Z has 2"),
-    (lambda: Categorical()(X, Z[:, :2]), ValueError, "X has 3 columns and Z has 2"),
-    (lambda: RBF()(X.astype(complex)), TypeError, "complex"),
-    (lambda: RBF()([["a"]]), ValueError, "use Categorical"),
-    (lambda: RBF()(X, Z, out=np.empty((5, 7))), ValueError, r"expected \(7, 5\)"),
-    (lambda: RBF()(X, Z, out=np.empty((7, 5), np.float32)), ValueError, "float64"),
-    (lambda: RBF()(X, Z, out=np.empty((5, 7)).T), ValueError, "C-contiguous"),
-    (lambda: RBF()(X, Z, out=[0.0]), TypeError, "out is a list"),
-    (lambda: RBF().gradient(X, Z, np.ones((5, 7))), ValueError, r"G has shape \(5, 7\)"),
-    (lambda: Linear().with_length_scale(2.0), ValueError, "has no length scale"),
-    (lambda: (RBF() * RBF()).with_length_scale(2.0), ValueError, r"expected \(2,\)"),
-    (lambda: Laplace().spectral_sample(3, 5, 0, orthogonal=True), ValueError, "orthogonal=True"),
-    (lambda: RBF().spectral_sample(0, 5, 0), ValueError, "n_features=0"),
-    (lambda: RBF().spectral_sample(3, 2.5, 0), TypeError, "n_frequencies=2.5"),
-    (lambda: Scaled(RBF(), -1.0), ValueError, "amplitude=-1.0"),
-    (lambda: Scaled(RBF(), [1.0]), TypeError, "amplitude"),
-    (lambda: Scaled("rbf", 1.0), TypeError, "'rbf' is not a kernel"),
-    (Sum, ValueError, "at least one kernel"),
-    (lambda: Product(RBF(), 2.0), TypeError, "2.0 is not a kernel"),
-    (lambda: RBF() * 2.0, TypeError, "unsupported operand"),
-    (lambda: RBF() + 2.0, TypeError, "unsupported operand"),
-    (lambda: Categorical()(np.array([[{}]], dtype=object)), TypeError, "hashable"),
-    (lambda: median(X, metric="l3"), ValueError, "metric='l3'"),
-    (lambda: median(X, np.ones(3)), ValueError, r"expected \(7,\)"),
-    (lambda: median(X, -np.ones(7)), ValueError, "not negative"),
-    (lambda: median(X[:1]), ValueError, "are equal"),
-    (lambda: median(X, np.zeros(7)), ValueError, "are equal"),
-    (lambda: median(np.full((3, 1), np.nan)), ValueError, "NaN"),
-    (lambda: median(np.zeros((10_001, 1))), ValueError, "pass a sample"),
+    (lambda: make_kernel("cosine"), ValueError, ["kernel='cosine'", *NAMES]),
+    (lambda: make_kernel(3), TypeError, ["kernel=3", *NAMES]),
+    (kernels.Kernel, TypeError, ["abstract", "Kernel"]),
+    (lambda: RBF(0.0), ValueError, ["length_scale=0.0"]),
+    (lambda: RBF((1.0, -1.0)), ValueError, ["length_scale=(1.0, -1.0)"]),
+    (lambda: RBF(np.nan), ValueError, ["length_scale=nan"]),
+    (lambda: RBF("median"), ValueError, ["length_scale='median'", "median_length_scale"]),
+    (lambda: RBF(None), (TypeError, ValueError), ["length_scale=None"]),
+    (lambda: RBF(object()), TypeError, ["length_scale=<object"]),
+    (lambda: RBF(np.ones((2, 2))), ValueError, ["length_scale", (2, 2)]),
+    (lambda: RBF((1.0, 2.0))(X), ValueError, ["length_scale", 2, 3]),
+    (lambda: RBF((1.0, 2.0)).spectral_sample(3, 5, 0), ValueError, ["length_scale", 2, 3]),
+    (lambda: Matern(1.0, nu=2.0), ValueError, ["nu=2.0", 0.5, 1.5, 2.5]),
+    (lambda: RBF()(X[0]), ValueError, ["X has", (3,)]),
+    (lambda: RBF()(X, Z[:, :2]), ValueError, ["X has 3", "Z has 2"]),
+    (lambda: Categorical()(X, Z[:, :2]), ValueError, ["X has 3", "Z has 2"]),
+    (lambda: RBF()(X.astype(complex)), TypeError, ["X is", "complex128"]),
+    (lambda: RBF()([["a"]]), ValueError, ["X has", "<U1", "Categorical"]),
+    (lambda: RBF()(X, Z, out=np.empty((5, 7))), ValueError, ["out has", (5, 7), (7, 5)]),
+    (lambda: RBF()(X, Z, out=np.empty((7, 5), np.float32)), ValueError, ["float32", "float64"]),
+    (lambda: RBF()(X, Z, out=np.empty((5, 7)).T), ValueError, ["out has", "C-contiguous"]),
+    (lambda: RBF()(X, Z, out=[0.0]), TypeError, ["out is", "list"]),
+    (lambda: RBF().gradient(X, Z, np.ones((5, 7))), ValueError, ["G has", (5, 7), (7, 5)]),
+    (lambda: Linear().with_length_scale(2.0), ValueError, ["Linear()", 2.0]),
+    (lambda: (RBF() * RBF()).with_length_scale(2.0), ValueError, ["theta", (1,), (2,)]),
+    (lambda: Laplace().spectral_sample(3, 5, 0, orthogonal=True), ValueError, ["orthogonal=True"]),
+    (lambda: RBF().spectral_sample(0, 5, 0), ValueError, ["n_features=0"]),
+    (lambda: RBF().spectral_sample(3, 2.5, 0), TypeError, ["n_frequencies=2.5"]),
+    (lambda: Scaled(RBF(), -1.0), ValueError, ["amplitude=-1.0"]),
+    (lambda: Scaled(RBF(), [1.0]), TypeError, ["amplitude=[1.0]"]),
+    (lambda: Scaled("rbf", 1.0), TypeError, ["'rbf'", "RBF"]),
+    (Sum, ValueError, ["one kernel"]),
+    (lambda: Product(RBF(), 2.0), TypeError, [2.0, "RBF"]),
+    (lambda: RBF() * 2.0, TypeError, ["*", "'RBF'", "'float'"]),
+    (lambda: RBF() + 2.0, TypeError, ["+", "'RBF'", "'float'"]),
+    (lambda: Categorical()(np.array([[{}]], dtype=object)), TypeError, ["hashable", "'dict'"]),
+    (lambda: median(X, metric="l3"), ValueError, ["metric='l3'", "'l2'", "'l1'"]),
+    (lambda: median(X, np.ones(3)), ValueError, ["weight", (3,), (7,)]),
+    (lambda: median(X, -np.ones(7)), ValueError, ["weight", "negative"]),
+    (lambda: median(X[:1]), ValueError, ["X", "equal", "length_scale"]),
+    (lambda: median(X, np.zeros(7)), ValueError, ["X", "equal", "length_scale"]),
+    (lambda: median(np.full((3, 1), np.nan)), ValueError, ["X has", "NaN"]),
+    (lambda: median(np.zeros((10_001, 1))), ValueError, ["X has", 10_001, 10_000]),
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "message"), BAD, ids=[case[2] for case in BAD])
-def test_bad_input_is_named(call, error, message):
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize(("call", "error", "words"), BAD, ids=[str(case[2]) for case in BAD])
+def test_bad_input_is_named(call, error, words):
+    with refused(*words, error=error):
         call()

@@ -17,6 +17,7 @@ from scalefair.losses import (
     Squared,
     robust_deviation,
 )
+from tests.errors import refused
 
 ONE_SCORE = [Squared(), Logistic(), Poisson(), Gamma(), Huber(0.7), Quantile(0.3, 0.2)]
 ALL = [*ONE_SCORE, Multinomial(2), Multinomial(4)]
@@ -145,22 +146,22 @@ def test_the_multinomial_start_too():
 @pytest.mark.parametrize(
     ("loss", "wrong", "words"),
     [
-        (Logistic(), 2.0, r"2\.0.*Logistic.*0 and 1.*multinomial"),
-        (Poisson(), -1.0, r"-1\.0.*Poisson.*≥ 0.*huber"),
-        (Gamma(), 0.0, r"0\.0.*Gamma.*> 0.*poisson"),
-        (Huber(), np.inf, r"inf.*finite"),
-        (Squared(), np.nan, r"nan.*finite"),
+        (Logistic(), 2.0, [2.0, "Logistic", "0 and 1", "multinomial"]),
+        (Poisson(), -1.0, [-1.0, "Poisson", "≥ 0", "huber"]),
+        (Gamma(), 0.0, [0.0, "Gamma", "> 0", "poisson"]),
+        (Huber(), np.inf, ["such as inf", "Huber", "finite"]),
+        (Squared(), np.nan, ["nan", "Squared", "finite"]),
     ],
     ids=["logistic", "poisson", "gamma", "huber", "squared"],
 )
 def test_targets_outside_the_domain_are_named(loss, wrong, words):
     loss.check_targets(np.array([1.0, 1.0]))
-    with pytest.raises(ValueError, match=words):
+    with refused("y has", *words, error=ValueError):
         loss.check_targets(np.array([1.0, wrong]))
 
 
 def test_multinomial_wants_one_hot_rows():
-    with pytest.raises(ValueError, match="one-hot rows of 3 classes"):
+    with refused("Multinomial", "one-hot", 3, error=ValueError):
         Multinomial(3).check_targets(np.array([[1.0, 0.0, 1.0]]))
 
 
@@ -180,13 +181,13 @@ def test_open_scales_follow_the_targets_and_their_weights():
 
 
 def test_bad_parameters_are_named():
-    with pytest.raises(ValueError, match=r"level=1\.5"):
+    with refused("level=1.5", error=ValueError):
         Quantile(1.5).fitted(np.ones(2), None)
-    with pytest.raises(ValueError, match="level='high'"):
+    with refused("level='high'", error=ValueError):
         Quantile("high").fitted(np.ones(2), None)
-    with pytest.raises(ValueError, match="delta=-1"):
+    with refused("delta=-1", error=ValueError):
         Huber(-1.0).fitted(np.ones(2), None)
-    with pytest.raises(ValueError, match=r"delta=None.*fitted"):
+    with refused("delta=None", "fitted", error=ValueError):
         Huber().value(np.zeros(1), np.zeros(1))
 
 

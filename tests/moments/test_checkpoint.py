@@ -25,6 +25,7 @@ from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.maps import Identity
 from scalefair.moments import Checkpoint, accumulate
+from tests.errors import refused
 from tests.models import fit_within
 
 N = 1000
@@ -96,7 +97,7 @@ def test_other_maps_refuse_the_file(tmp_path):
     with pytest.raises(CrashError):
         accumulate(source(Watched(500), 1), design, rows=10, checkpoint=checkpoint)
     other = replace(design, preparation=Preparation(sensitive_encoder=SensitiveEncoder().fit(X)))
-    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+    with refused("checkpoint=", tmp_path / "c", error=ValueError):
         accumulate(source(Watched(), 1), other, rows=10, checkpoint=checkpoint)
 
 
@@ -122,7 +123,7 @@ def test_other_targets_weights_and_folds_refuse_the_file(change, parameters, tmp
         given["y"] = -given["y"]
     elif change == "weight":
         given["sample_weight"] = np.arange(1.0, N + 1)
-    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+    with refused("checkpoint=", tmp_path / "c", error=ValueError):
         fit_within(settings | parameters, model, X, **given)
 
 
@@ -206,7 +207,7 @@ def test_other_data_does_not_go_on_from_the_sums(how, tmp_path, monkeypatch):
     expected = clone(model).fit(X, y[:, 0])
     with config_context(chunk_rows=10, checkpoint=tmp_path / "c"):
         _crash(model, lambda model: model.fit(X, y[:, 0]))
-        with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        with refused("checkpoint=", tmp_path / "c", error=ValueError):
             model.fit(*OTHERS[how](X, y[:, 0]))
         np.testing.assert_allclose(model.fit(X, y[:, 0]).coef_, expected.coef_, rtol=1e-10)
 
@@ -224,7 +225,7 @@ def test_a_change_is_noticed_in_counted_rows_only(row, n_threads, tmp_path):
     other = ArraySource(X, None, _changed(y, row), n_threads=n_threads)
     go_on = partial(accumulate, design=design, rows=17, checkpoint=checkpoint)
     if row < 540:
-        with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        with refused("checkpoint=", tmp_path / "c", error=ValueError):
             go_on(other)
         assert (tmp_path / "c").exists()
         other = ArraySource(X, None, y, n_threads=n_threads)
@@ -252,7 +253,7 @@ def test_a_file_with_another_row_is_noticed(suffix, tmp_path, monkeypatch):
     other.loc[300, "g"] = "v" if table["g"][300] == "u" else "u"
     with config_context(chunk_rows=10, checkpoint=tmp_path / "c"):
         _crash(model, lambda model: fit(model, table))
-        with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        with refused("checkpoint=", tmp_path / "c", error=ValueError):
             fit(model, other)
         np.testing.assert_allclose(fit(model, table).coef_, expected.coef_, rtol=1e-9)
 
@@ -265,7 +266,7 @@ def test_fewer_batches_than_were_counted_are_noticed(tmp_path):
     with pytest.raises(CrashError):
         accumulate(source(Watched(555), 1), design, rows=10, checkpoint=checkpoint)
     fewer = BatchSource(lambda: ((X[i : i + 50], y[i : i + 50]) for i in range(0, 500, 50)))
-    with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+    with refused("checkpoint=", tmp_path / "c", error=ValueError):
         accumulate(fewer, design, rows=10, checkpoint=checkpoint)
 
 
@@ -276,7 +277,7 @@ def test_other_folds_do_not_go_on_from_the_sums(tmp_path, monkeypatch):
     settings = {"chunk_rows": 10, "checkpoint": tmp_path / "c"}
     _crash(model, lambda model: fit_within(settings, model, X, y[:, 0]))
     for other in ({"cv": 4}, {"random_state": 1}):
-        with pytest.raises(ValueError, match=r"other data or settings.*remove the file"):
+        with refused("checkpoint=", tmp_path / "c", error=ValueError):
             fit_within(settings | other, clone(model), X, y[:, 0])
 
 

@@ -10,6 +10,7 @@ import pytest
 import scalefair
 from scalefair import FairPath, Moments, _files, persistence
 from scalefair.data.encoding import TableEncoder
+from tests.errors import refused
 from tests.golden.write import FOLDER, KEPT, LOSSES, OTHERS
 from tests.models import answers, numbers, pay
 
@@ -47,7 +48,7 @@ def test_models(path):
 
 @pytest.mark.parametrize("folder", [folder for folder in SCHEMAS if folder not in READ], ids=str)
 def test_models_that_are_too_old_are_refused_by_their_schema(folder):
-    with pytest.raises(ValueError, match=f"schema {folder.name[6:]}.*fit"):
+    with refused(folder, f"schema {folder.name[6:]}", "fit", error=ValueError):
         scalefair.load(folder / "nystroem.scalefair")
 
 

@@ -18,20 +18,20 @@ from hypothesis import strategies as st
 
 import scalefair
 from scalefair import Moments, _files, persistence
+from tests.errors import refused
 from tests.fuzz import cases
 from tests.models import fitted
 
 LIMIT = 2**21  # kB
 
 
-def refused(path, match=None):
+def refused_cheaply(path, *words):
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
     for read in (scalefair.load, Moments.load):
-        with pytest.raises((ValueError, OSError)):
+        with refused(path, error=ValueError):
             read(path)
-    if match is not None:
-        with pytest.raises(ValueError, match=match):
-            scalefair.load(path)
+    with refused(path, *words, error=ValueError):
+        scalefair.load(path)
     assert time.perf_counter() - start < 20
     # Parsing text at the limit takes a few hundred MB, and nothing takes more.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < LIMIT // 4
@@ -59,7 +59,7 @@ def model_file(path, root, objects=(), arrays=None):
 @pytest.mark.parametrize("length", [0, 7, 2**25 + 1, 2**40, 2**63, 2**64 - 1])
 def test_a_header_longer_than_the_file_or_the_limit(tmp_path, length):
     (tmp_path / "m").write_bytes(struct.pack("<Q", length) + b"{}")
-    refused(tmp_path / "m")
+    refused_cheaply(tmp_path / "m")
 
 
 SHAPES = [[2**40], [2**62, 4], [2**63, 2], [-1], [0, 2**63], ["a"], [1.0], [True], 1, [1] * 9]
@@ -71,7 +71,7 @@ def test_arrays_that_promise_more_than_there_is(tmp_path, shape, dtype):
     for offsets in ([0, 8], [0, 2**60], [2**60, 2**61], [8, 0]):
         entry = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
         signed_file(tmp_path / "m", "{}", bytes(8), a=entry)
-        refused(tmp_path / "m", "damaged")
+        refused_cheaply(tmp_path / "m", "damaged")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_arrays_that_promise_more_than_there_is(tmp_path, shape, dtype):
 def test_arrays_that_are_not_side_by_side(tmp_path, a, b):
     one, other = ({"dtype": "F64", "shape": [2], "data_offsets": at} for at in (a, b))
     signed_file(tmp_path / "m", "{}", bytes(40), a=one, b=other)
-    refused(tmp_path / "m", "damaged")
+    refused_cheaply(tmp_path / "m", "damaged")
 
 
 @pytest.mark.parametrize(
@@ -116,19 +116,19 @@ def test_arrays_that_are_not_side_by_side(tmp_path, a, b):
 )  # fmt: skip
 def test_hostile_json(tmp_path, text):
     signed_file(tmp_path / "m", text)
-    refused(tmp_path / "m", "damaged|lists|no valid model")
+    refused_cheaply(tmp_path / "m")
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"a":' * 50_000, b"[" + b"[]," * 10**6])
 def test_hostile_headers(tmp_path, text):
     raw_file(tmp_path / "m", text)
-    refused(tmp_path / "m", "damaged|lists")
+    refused_cheaply(tmp_path / "m")
 
 
 def test_what_is_written_can_be_read(tmp_path):
     """The limits of reading are those of writing: brackets of both kinds count."""
     for values in ([{}] * 10**6, [[]] * 10**6, ["x" * 2**20] * 32):
-        with pytest.raises(ValueError, match="are the most that is read"):
+        with refused(_files.LARGEST_HEADER, _files.MOST_LISTS, error=ValueError):
             _files.write(tmp_path / "m", "model", {}, values)
     assert not list(tmp_path.iterdir())
 
@@ -138,41 +138,41 @@ def test_keys_that_collide(tmp_path):
     pairs = [[i * (2**61 - 1), 0] for i in range(persistence.MAX_OTHER_KEYS + 1)]
     states = [{"class": "OneHot", "state": {"a_": {"dict": pairs}}}]
     model_file(tmp_path / "m", {"object": 0}, states)
-    refused(tmp_path / "m", "keys that are no text")
+    refused_cheaply(tmp_path / "m", persistence.MAX_OTHER_KEYS)
 
 
 def test_objects_that_hold_themselves(tmp_path):
     for first, second in ((0, 0), (1, 0)):
         objects = [{"class": "Scaled", "state": {"kernel": {"object": i}}} for i in (first, second)]
         model_file(tmp_path / "m", {"object": 0}, objects)
-        refused(tmp_path / "m", "RecursionError")
+        refused_cheaply(tmp_path / "m", "RecursionError")
 
 
 def test_a_type_as_long_as_a_file(tmp_path):
     """numpy parses "i1,i1,…" to a type with as many fields, slowly."""
     text = {"text": [], "shape": [0], "dtype": "i1," * 10**6}
     model_file(tmp_path / "m", {"object": 0}, [{"class": "OneHot", "state": {"a_": text}}])
-    refused(tmp_path / "m", "text array")
+    refused_cheaply(tmp_path / "m", "'i1,i1")
 
 
 def test_no_path_comes_from_a_file(tmp_path):
     """The next fit would write there, and remove it."""
     state = {"checkpoint": str(tmp_path / "elsewhere")}
     model_file(tmp_path / "m", {"object": 0}, [{"class": "FairRidge", "state": state}])
-    refused(tmp_path / "m", "no attribute 'checkpoint'")
+    refused_cheaply(tmp_path / "m", "'checkpoint'")
 
 
 def test_objects_within_objects(tmp_path):
     chain = [{"class": "Scaled", "state": {"kernel": {"object": i + 1}}} for i in range(20_000)]
     model_file(tmp_path / "m", {"object": 0}, chain)
-    refused(tmp_path / "m", "holds no valid model")
+    refused_cheaply(tmp_path / "m")
 
 
 def test_text_that_would_fill_the_memory(tmp_path):
     """An array of text is as wide as its longest entry."""
     long = {"text": ["x"] * 50_000 + ["y" * 100_000], "shape": [50_001], "dtype": "<U1"}
     model_file(tmp_path / "m", {"object": 0}, [{"class": "OneHot", "state": {"categories_": long}}])
-    refused(tmp_path / "m", "arrays of text")
+    refused_cheaply(tmp_path / "m", persistence.MAX_TEXT_BYTES)
     wide = {"text": ["x"], "shape": [1], "dtype": "<U500000000"}
     model_file(tmp_path / "n", {"object": 0}, [{"class": "OneHot", "state": {"categories_": wide}}])
     assert scalefair.load(tmp_path / "n").categories_.nbytes == 4
@@ -185,14 +185,14 @@ def test_attributes_that_are_no_data(tmp_path, name):
     """`codes` among them: estimators ask a map whether it has them, and add where they say."""
     state = {"class": "Nystroem", "state": {name: {"number": "<i8"}}}
     model_file(tmp_path / "m", {"object": 0}, [state])
-    refused(tmp_path / "m", "no attribute")
+    refused_cheaply(tmp_path / "m", name)
 
 
 @pytest.mark.parametrize("root", [5, None, [], {"list": []}, {"object": -1}, {"object": "0"},
                                   {"object": 0.5}, {"array": "0"}])  # fmt: skip
 def test_roots_that_are_no_objects(tmp_path, root):
     model_file(tmp_path / "m", root, [{"class": "Identity", "state": {}}] * 2)
-    refused(tmp_path / "m", "holds no valid model")
+    refused_cheaply(tmp_path / "m")
 
 
 @pytest.mark.parametrize("dtype", ["<f8", "O", "V1000000000", "<M8[ns]", "|S5", "nonsense"])
@@ -200,7 +200,7 @@ def test_types_that_are_no_text(tmp_path, dtype):
     text = {"text": ["a"], "shape": [1], "dtype": dtype}
     state = {"class": "OneHot", "state": {"categories_": text, "n": {"number": dtype}}}
     model_file(tmp_path / "m", {"object": 0}, [state])
-    refused(tmp_path / "m", "holds no valid model")
+    refused_cheaply(tmp_path / "m")
 
 
 def test_maps_whose_arrays_do_not_fit(tmp_path):
@@ -211,11 +211,11 @@ def test_maps_whose_arrays_do_not_fit(tmp_path):
         phi = scalefair.load(tmp_path / "good")
         vars(phi).update(change)
         scalefair.save(phi, tmp_path / "m")
-        refused(tmp_path / "m", "do not fit each other")
+        refused_cheaply(tmp_path / "m", type(phi).__name__)
     phi = scalefair.load(tmp_path / "good")
     phi.phase_ = np.zeros(1)
     scalefair.save(phi, tmp_path / "m")
-    refused(tmp_path / "m", "do not fit each other")
+    refused_cheaply(tmp_path / "m", type(phi).__name__)
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +279,7 @@ def test_any_bytes_are_refused(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "bytes"
     for changed in (content, struct.pack("<Q", len(content)) + content):
         path.write_bytes(changed)
-        refused(path)
+        refused_cheaply(path)
 
 
 @pytest.mark.processes

@@ -13,6 +13,7 @@ import scalefair
 from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge, _files
 from scalefair.datasets import make_biased_income, make_toy1
 from scalefair.errors import UnsavableError
+from tests.errors import refused
 
 MODELS = {
     "linear": FairRidge(eta=1.0, random_state=0),
@@ -99,7 +100,7 @@ def test_what_needs_pickle_is_refused_by_name(tmp_path):
 def test_hostile_values_are_value_errors(root, tmp_path):
     objects = [{"class": "Popen", "state": {"args": "echo"}}]
     _files.write(tmp_path / "m", "model", {}, {"root": root, "objects": objects})
-    with pytest.raises(ValueError, match=r"holds no valid model|text array"):
+    with refused(tmp_path / "m", error=ValueError):
         scalefair.load(tmp_path / "m")
 
 

@@ -27,6 +27,7 @@ from scalefair.report import (
 from scalefair.report.groups import Groups, Interval
 from scalefair.report.page import render
 from scalefair.report.words import against_limit, as_percent, fixed, number, refit_code
+from tests.errors import refused
 
 HOSTILE = '<script>alert(\'&"x"\')</script>{{ 7 * 7 }} id="y" $\\frac{'
 
@@ -197,27 +198,28 @@ def test_two_levels_become_0_and_1_in_alphabetical_order():
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "named"),
+    ("change", "options", "column", "words"),
     [
-        ({}, {"target": "z"}, "'z'"),
-        ({}, {"sensitive": ["ss"]}, "'ss' .* 's'"),
-        ({}, {"sensitive": []}, "sensitive"),
-        ({}, {"sensitive": ["y"]}, "sensitive.* 'y'"),
-        ({"y": list("abc") * 100}, {}, "'y' .* 3 levels"),
-        ({"y": 1.0}, {}, "'y'"),
-        ({"y": [np.nan] + [1.0] * 299}, {}, "'y' .* 1 of 300"),
-        ({"y": [np.inf] + [1.0] * 299}, {}, "'y' .* 1 of 300"),
-        ({"y": pd.Timestamp("2020-01-01")}, {}, "'y' .* datetime"),
+        ({}, {"target": "z"}, "z", ["target", "'z'"]),
+        ({}, {"sensitive": ["ss"]}, "ss", ["sensitive", "'ss'", "'s'"]),
+        ({}, {"sensitive": []}, "", ["sensitive"]),
+        ({}, {"sensitive": ["y"]}, "", ["sensitive", "'y'"]),
+        ({"y": list("abc") * 100}, {}, "y", ["target", "'y'", "3 levels"]),
+        ({"y": 1.0}, {}, "y", ["target", "'y'"]),
+        ({"y": [np.nan] + [1.0] * 299}, {}, "y", ["target", "'y'", "1 of 300"]),
+        ({"y": [np.inf] + [1.0] * 299}, {}, "y", ["target", "'y'", "1 of 300"]),
+        ({"y": pd.Timestamp("2020-01-01")}, {}, "y", ["target", "'y'", "datetime"]),
     ],
 )
-def test_a_bad_problem_is_refused_and_what_is_wrong_is_named(change, options, named):
+def test_a_bad_problem_is_refused_and_what_is_wrong_is_named(change, options, column, words):
     options = {"target": "y", "sensitive": ["s"], **options}
-    with pytest.raises(InputError, match=named):
+    with refused(*words, error=InputError) as caught:
         from_table(make_table().assign(**change), **options)
+    assert caught.value.column == column
 
 
 def test_too_few_rows_are_refused():
-    with pytest.raises(ValueError, match="49 rows"):
+    with refused("49 rows", 50, error=ValueError):
         from_table(make_table(49), target="y", sensitive=["s"])
 
 

@@ -21,6 +21,7 @@ from scalefair.moments.output_features import OutputKernel
 from scalefair.solve.output import hsic as output_descent
 from scalefair.solve.output.fit import output_objective
 from scalefair.solve.ridge.direct import fit_ridge
+from tests.errors import refused
 from tests.models import fit_within
 
 
@@ -297,25 +298,28 @@ def test_a_base_model_brings_its_curves(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"output_kernel": "laplace"}, "output_kernel.*laplace"),
-        ({"output_kernel": RBF((1.0, 2.0))}, "one length scale"),
-        ({"output_kernel": "rbf", "penalty": "hsic"}, "penalty='hsic' has no form"),
-        ({"output_kernel": "rbf", "eta": np.inf}, "eta=inf"),
-        ({"output_kernel": "rbf", "solver": "iterative"}, "use solver='direct'"),
+        ({"output_kernel": "laplace"}, ["output_kernel", "'laplace'"]),
+        ({"output_kernel": RBF((1.0, 2.0))}, ["output_kernel=RBF(", (1.0, 2.0)]),
+        ({"output_kernel": "rbf", "penalty": "hsic"}, ["penalty='hsic'", "output_kernel='rbf'"]),
+        ({"output_kernel": "rbf", "eta": np.inf}, ["eta=inf", "output_kernel='rbf'"]),
+        (
+            {"output_kernel": "rbf", "solver": "iterative"},
+            ["'iterative'", "solver='direct'"],
+        ),
     ],
 )
 def test_bad_parameters(settings, words):
     x, y, s = toy(60)
-    with pytest.raises(ValueError, match=words):
+    with refused(*words, error=ValueError):
         fit_within(settings, FairKernelRidge(n_components=10), x, y, sensitive_features=s)
 
 
 def test_what_needs_the_rows_again_says_so():
     x, y, s = toy(200)
     model = FairRidge(output_kernel="rbf").fit(x, y, sensitive_features=s)
-    with pytest.raises(ValueError, match="output_kernel"):
+    with refused("output_kernel='rbf'", error=ValueError):
         model.path()
-    with pytest.raises(ValueError, match="output_kernel"):
+    with refused("output_kernel='rbf'", error=ValueError):
         model.partial_fit(x, y, sensitive_features=s)
 
 

@@ -17,17 +17,15 @@ from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.path import Spectrum, grid
 from scalefair.solve.ridge.system import System, gain
 from tests import naive
+from tests.errors import refused
 from tests.naive import close, features, weights
+from tests.solve.systems import moments_of, system_of
 
 NAMES = sorted(set(PENALTIES) - {"nocco_output"})  # which has no closed form
 INTERCEPT = [True, False]
 ALPHAS = np.array([1e-7, 1e-4, 1e-2, 1.0])
 ETAS = np.array([0.0, 1e-3, 1.0, 50.0, 1e4, 1e8, np.inf])
 BLOCK_RIDGE = np.array([1.0, 1.0, 1e-3, 1.0, 20.0, 1.0, 1.0])
-
-
-def system_of(Phi, Psi, y, weight=None, **options):
-    return System.build(Moments(**naive.moment_parts(Phi, Psi, y, weight)), **options)
 
 
 def solved(system, alpha, eta):
@@ -42,7 +40,7 @@ def solved(system, alpha, eta):
 def test_factor_is_that_of_the_table(penalty):
     """R itself may be turned from the right; what counts is |Rᵀβ|²."""
     Phi, Psi, y = features()
-    moments = Moments(**naive.moment_parts(Phi, Psi, y))
+    moments = moments_of(Phi, Psi, y)
     R = PENALTIES[penalty](moments, 1e-3, ("phi",))
     expected = naive.factor(Phi, Psi, penalty=penalty, eps=1e-3)
     close(R @ R.T, expected @ expected.T, 1e-12)
@@ -235,7 +233,7 @@ def test_share_of_one_hot_groups_is_the_between_group_share():
     groups = rng.integers(0, 3, 60)
     Phi = rng.normal(size=(60, 4)) + groups[:, None]
     coef = rng.normal(size=(4, 1))
-    moments = Moments(**naive.moment_parts(Phi, np.eye(3)[groups], Phi[:, 0]))
+    moments = moments_of(Phi, np.eye(3)[groups], Phi[:, 0])
     expected = naive.between_group_share(Phi @ coef[:, 0], groups)
     for eps in (None, 0.1):  # that of the penalty plays no part
         system = System.build(replace(moments, units={"psi": all_columns("groups", 3)}), eps=eps)
@@ -284,11 +282,11 @@ def test_singular_systems_are_refused_with_a_remedy():
     Phi, Psi, y = features()
     twice = np.hstack([Phi, Phi])
     system = system_of(twice, Psi, y)
-    with pytest.raises(LinAlgError, match="alpha"):
+    with refused("14×14", "alpha", error=LinAlgError):
         Spectrum.of(system).at(0.0)
     negative = System(
         system.moments, block_diag(system.gram[:13, :13], -1.0), system.target, system.factor,
         system.share_factor, system.ridge, True, ("phi",),
     )  # fmt: skip
-    with pytest.raises(LinAlgError, match="alpha"):
+    with refused("14×14", "alpha", error=LinAlgError):
         solve_primal(negative, 0.0, 1.0)

@@ -16,8 +16,8 @@ from sklearn.model_selection import (
 
 from scalefair import FairPath, FairRidge
 from scalefair.features.mixed import all_columns
-from scalefair.moments import Moments
 from scalefair.penalties import corrected, held_out_shares, mean_and_error
+from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import (
     Choice,
     FoldFits,
@@ -29,14 +29,12 @@ from scalefair.solve.ridge.path import (
 )
 from scalefair.solve.ridge.system import System
 from tests import naive
+from tests.errors import refused
 from tests.naive import features, weights
+from tests.solve.systems import moments_of
 
 EPS = 1e-3
 ALPHAS, ETAS = np.array([1e-5, 1e-1]), np.array([0.0, 2.0, 1e8])
-
-
-def moments_of(Phi, Psi, y, weight=None):
-    return Moments(**naive.moment_parts(Phi, Psi, y, weight))
 
 
 def fit_by_hand(Phi, Psi, y, alpha, eta, weight=None, *, penalty="normalized", fit_intercept=True):
@@ -346,7 +344,7 @@ def test_a_limit_on_a_cross_validated_path_holds_on_the_folds(seed):
         scale = 1.0 if best["eta"] == 0 else np.sum(g * (y - y.mean(axis=0))) / np.sum(g**2)
         np.testing.assert_allclose(f - f.mean(axis=0), scale * g, atol=1e-10)
         assert fit.explained_share_ == pytest.approx(plain.explained_share_, rel=1e-10)
-    with pytest.raises(ValueError, match=f"{sums.min():.4g}"):
+    with refused("unfairness=", f"{sums.min():.4g}", error=NotAttainableError):
         path.at(unfairness=0.99 * sums.min())
 
 
@@ -356,7 +354,7 @@ def test_no_share_on_a_cross_validated_path_is_the_infinite_weight():
     fit, best = path.at(unfairness=0.0), int(np.argmin(scores.mse.mean(axis=0)[:, -1]))
     assert (fit.alpha, fit.unfairness) == (path.alphas[best], 0.0)
     assert fit.explained_share_ <= 1e-10
-    with pytest.raises(ValueError, match="no fit of the path is within the limit"):
+    with refused("unfairness=0.0", error=NotAttainableError):
         FairPath(fit, path.alphas, [0.0, 1.0, 2.0, 3.0], scores).at(unfairness=0.0)
 
 
