@@ -9,16 +9,16 @@ from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from scalefair._hash import balanced_fold
 from scalefair._typing import Array
 from scalefair.errors import check_count
 from scalefair.features import Identity, OneHot
-from scalefair.features.base import seed_of
+from scalefair.features.base import seed_of, whitened
 from scalefair.features.mixed import SAMPLE_ROWS, mixed_map
 from scalefair.measures._features import ColumnsBeside, FeaturePair, check_kernel
 from scalefair.measures._pair import TooFineError, UndefinedError, open_pair
+from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, share_distributions
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.penalties import FunctionSpace, share_of_block, share_of_variance, size_of_block
 
@@ -251,38 +251,26 @@ def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # 
     return np.column_stack([(Phi - centre) ** 2, weight])
 
 
+def share_distribution(features: FeaturePair, estimate: CrossFittedShare) -> ShareDistribution:
+    """Return the sampling distribution of a cross-fitted share."""
+    pair = features.pair
+    chunk = pair.rows(ERROR_ROWS if pair.sample is None else min(ERROR_ROWS, pair.sample.size))
+    rows = {"phi": whitened(features.phi, chunk.x), "psi": whitened(features.psi, chunk.s)}
+    weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+    (found,) = share_distributions(
+        estimate.moments, rows, weight, outputs=rows["phi"].shape[1], epses=(estimate.eps,)
+    )
+    return replace(found, share=np.array([estimate.share]))
+
+
 def share_interval(
     features: FeaturePair, estimate: CrossFittedShare, confidence: float
 ) -> list[float]:
-    """Return the share and the ends of the interval share ± z·error, in [0, 1]."""
-    half = float(ndtri(0.5 + confidence / 2)) * standard_error(features, estimate)
-    ends = (estimate.share, estimate.share - half, estimate.share + half)
-    return [float(np.clip(end, 0.0, 1.0)) for end in ends]
-
-
-def standard_error(features: FeaturePair, estimate: CrossFittedShare) -> float:
-    """Standard error of a cross-fitted share θ.
-
-        √(Var u / n + 2 tr(P²)/n²),   u = [2 g f̃ − g² − θ f̃²] / Var f,   f̃ = f − mean
-
-    u is the influence of a row on Var E[f|s] / Var f, with the fitted g(s) for E[f|s] − mean. It
-    vanishes where s explains nothing; there the second term is the variance, P = C_ψ(C_ψ + εI)⁻¹
-    (for q groups its trace is q − 1). n is Kish's (Σw)²/Σw².
-
-    Var u is that of one more pass over rows in memory; of a stream, that of its sample.
-    """
-    m, space = estimate.moments, FunctionSpace.of(estimate.moments)
-    ridge = space.ridge(estimate.eps)
-    coef = space.basis @ (space.basis.T @ m.covariance("psi", "phi") / ridge[:, None])
-    variance = float(np.trace(m.covariance("phi", "phi")))
-    share, mean_f, mean_psi = estimate.share, m.mean("phi"), m.mean("psi")
-
-    def influence(Phi: Array, Psi: Array, _: Array) -> Array:
-        f, g = Phi - mean_f, (Psi - mean_psi) @ coef
-        u = 2 * g * f - g**2 - share * f**2
-        return np.asarray(u.sum(axis=1, keepdims=True) / variance)
-
-    rows = replace(features, pair=features.pair.on_sample())
-    (u,) = rows.moments(columns=influence, width=1)
-    n, squared_trace = m.effective_rows, float(np.sum((space.values / ridge) ** 2))
-    return float(np.sqrt(u.covariance("y", "y")[0, 0] / n + 2 * squared_trace / n**2))
+    """Return the share and the ends of its interval, in [0, 1]."""
+    level, found = 0.5 + confidence / 2, share_distribution(features, estimate)
+    share = float(np.clip(estimate.share, 0.0, 1.0))
+    return [
+        share,
+        min(share, float(found.lower(level)[0])),
+        max(share, float(found.upper(level)[0])),
+    ]
