@@ -23,6 +23,9 @@ from scalefair.solve.ridge.system import NULL, Directions
 SCAN = np.logspace(-12, 15, 325)
 """η in units of 1 / (strength of the strongest direction): 12 a decade."""
 
+FADING = 24
+"""Points of the scan before f is constant but for rounding, two decades, that rounding may blur."""
+
 ROUNDED_SHARE = 1e-12
 """A share this small is rounding error."""
 
@@ -116,11 +119,12 @@ def least_eta(path: PenaltyPath, unfairness: float) -> float | None:
         return 0.0
     etas = _etas_to_scan(path)
     shares = path.shares(etas)
-    # Once f is constant but for rounding, what is left of it at the far end is rounding, too.
-    shares[-1] = np.nan if np.isnan(shares).any() else shares[-1]
-    # An undefined share, of an f that is constant but for rounding, is not within a limit.
-    above = np.flatnonzero(~(shares <= max(unfairness, ROUNDED_SHARE)))
-    last = int(above.max(initial=-1))
+    # Where f is constant but for rounding it has no share, within the limit or above it: the η
+    # before count, and η = ∞ does not.
+    constant = np.flatnonzero(np.isnan(shares))
+    if len(constant):
+        etas, shares = (part[: max(constant[0] - FADING, 0)] for part in (etas, shares))
+    last = int(np.flatnonzero(shares > max(unfairness, ROUNDED_SHARE)).max(initial=-1))
     if last == len(etas) - 1:
         return None
     if unfairness <= ROUNDED_SHARE or not np.isfinite(etas[last + 1]):
