@@ -113,16 +113,21 @@ def path_shares(share_factor: Array, deviation: Array, coef: Array) -> Array:
     return share_of_variance(explained, variance, variance[0])[1:]
 
 
-def least_eta(path: PenaltyPath, unfairness: float) -> float | None:
-    """Smallest η beyond which the share stays within the limit; None if there is none."""
+def least_eta(path: PenaltyPath, unfairness: float, *, on_path: bool = False) -> float | None:
+    """Smallest η beyond which the share stays within the limit; None if there is none.
+
+    Where the penalty leaves nothing of f but rounding it has no share, within the limit or above
+    it: the optimum beyond the path is better than an f that fades. Where there is none, `on_path`,
+    the η before that count.
+    """
     if not path.shares(np.array([0.0]))[0] > unfairness:  # also where the share is undefined
         return 0.0
     etas = _etas_to_scan(path)
     shares = path.shares(etas)
-    # Where f is constant but for rounding it has no share, within the limit or above it: the η
-    # before count, and η = ∞ does not.
     constant = np.flatnonzero(np.isnan(shares))
     if len(constant):
+        if not on_path:
+            return None
         etas, shares = (part[: max(constant[0] - FADING, 0)] for part in (etas, shares))
     last = int(np.flatnonzero(shares > max(unfairness, ROUNDED_SHARE)).max(initial=-1))
     if last == len(etas) - 1:

@@ -162,11 +162,12 @@ def test_a_finite_eta_counts_where_infinity_leaves_a_constant():
     along = Spectrum.of(System.build(moments, eps=0.0)).at(1.0)
     assert np.isnan(along.shares(np.array([np.inf]))[0])
     for unfairness in (0.4, 0.15, 0.0102):
-        eta = least_eta(along, unfairness)
+        assert least_eta(along, unfairness) is None  # there is better beyond the path
+        eta = least_eta(along, unfairness, on_path=True)
         beta = c / (2.0 + eta * r**2)
         np.testing.assert_allclose(r**2 @ beta**2 / (beta @ beta), unfairness, rtol=2e-6)
     # Σr⁻²/Σr⁻⁴ is what it tends to: no η does it below, however close to a constant f is.
-    assert least_eta(along, 0.0101) is None
+    assert least_eta(along, 0.0101, on_path=True) is None
 
 
 @pytest.mark.parametrize("fit_intercept", INTERCEPT)

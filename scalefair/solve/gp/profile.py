@@ -224,7 +224,7 @@ def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairne
     # The mean has no intercept, but y is centred.
     system = replace(system, target=moments.covariance("phi", "y"))
     path = Spectrum.of(system).at(point.slice.ratio / moments.weight)
-    eta = least_eta(path, unfairness)
+    eta = least_eta(path, unfairness, on_path=True)
     if eta is None:
         raise not_on_path(path, unfairness)
     return eta
