@@ -28,7 +28,7 @@ from scalefair.errors import (
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
-from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
+from scalefair.features.rows import FitRows, open_fit_rows, open_more_rows, open_predict_rows
 from scalefair.features.training import MapSpec, Training, for_rows, survey_training
 from scalefair.moments import Moments
 from scalefair.penalties import CUTOFF, partial_covariance
@@ -137,8 +137,11 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
+        keeps_frames = self.base_estimator is not None
+        return self._train_on(open_fit_rows(checked, given, keeps_frames=keeps_frames), dtype)
+
+    def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
-        rows = open_fit_rows(checked, given, keeps_frames=base is not None)
         training = survey_training(
             rows,
             MapSpec.of(self.get_params(deep=False)),

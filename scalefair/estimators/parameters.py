@@ -35,6 +35,8 @@ VALID: dict[str, Any] = {
     "eta": [None, Interval(Real, 0, np.inf, closed="both")],
     "etas": [None, "array-like"],
     "unfairness": [None, Interval(Real, 0, 1, closed="both")],
+    "confidence": [None, Interval(Real, 0, 1, closed="neither")],
+    "guarantee": [StrOptions({"split", "cross"})],
     "penalty": [StrOptions(set(PENALTIES))],
     "eps": [None, NOT_NEGATIVE],
     "output_kernel": [None, StrOptions({"rbf"}), RBF],

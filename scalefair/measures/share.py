@@ -248,15 +248,20 @@ def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # 
     return np.column_stack([(Phi - centre) ** 2, weight])
 
 
-def share_distribution(features: FeaturePair, estimate: CrossFittedShare) -> ShareDistribution:
-    """Return the sampling distribution of a cross-fitted share."""
+def distributions_of_rows(
+    features: FeaturePair, moments: Moments, **options: Any
+) -> list[ShareDistribution]:
+    """Return the sampling distributions of the share, from the moments and some of the rows."""
     pair = features.pair
     chunk = pair.rows(ERROR_ROWS if pair.sample is None else min(ERROR_ROWS, pair.sample.size))
     rows = {"phi": whitened(features.phi, chunk.x), "psi": whitened(features.psi, chunk.s)}
     weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-    (found,) = share_distributions(
-        estimate.moments, rows, weight, outputs=rows["phi"].shape[1], epses=(estimate.eps,)
-    )
+    return share_distributions(moments, rows, weight, outputs=rows["phi"].shape[1], **options)
+
+
+def share_distribution(features: FeaturePair, estimate: CrossFittedShare) -> ShareDistribution:
+    """Return the sampling distribution of a cross-fitted share."""
+    (found,) = distributions_of_rows(features, estimate.moments, epses=(estimate.eps,))
     return replace(found, share=np.array([estimate.share]))
 
 

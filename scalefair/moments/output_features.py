@@ -67,6 +67,34 @@ class OutputKernel:
 
 
 @dataclass(frozen=True, eq=False)
+class OutputMap:
+    """Features of f whose share is `output_share_`: √a u, and waves of u = f/sd(f)."""
+
+    kernel: OutputKernel
+    deviation: Array
+    linear_: None = None
+
+    @property
+    def n_raw_(self) -> int:
+        """Number of features."""
+        return len(self.deviation) * (1 + 2 * len(self.kernel.weights))
+
+    def raw(self, X: Any, out: Rows | None = None) -> Rows:
+        """Return the features of rows of f."""
+        del out
+        root = np.sqrt(self.kernel.weights)
+        parts: list[Array] = []
+        for u in (np.asarray(X) / self.deviation).T:
+            waves = root * self.kernel.waves(u)
+            parts += [np.sqrt(self.kernel.linear) * u[:, None], waves.real, waves.imag]
+        return np.hstack(parts)
+
+    def transform(self, X: Any) -> Rows:
+        """Return the features of rows of f."""
+        return self.raw(X)
+
+
+@dataclass(frozen=True, eq=False)
 class OutputRows:
     """What a row of the penalty on f needs: the features of f, and the whitened attributes.
 
