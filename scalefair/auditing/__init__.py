@@ -1,7 +1,7 @@
 """Audits and certificates: how far predictions depend on attributes, and limits that are kept."""
 
 from scalefair.auditing.certificate import Certificate
-from scalefair.auditing.certify import certify
+from scalefair.auditing.certification import certify
 from scalefair.auditing.result import Audit
 from scalefair.auditing.run import audit
 

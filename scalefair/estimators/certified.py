@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -171,14 +172,15 @@ def judge(source: ChunkSource, design: Design, candidates: Candidates, size: flo
         beside=beside,
     )  # fmt: skip
     folds = candidates.folds
-    start = [
+    start: list[tuple[Any, Any]] = [
         (_same, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
         (_same, partial(Sampler, ERROR_ROWS, 0)),
     ]
     judged = source.then(_Judged(design, candidates))
     sums, sample = judged.fold(partial(Together, start), PASS_ROWS)
     moments = sign(narrow, sums)
-    check_calibration(sum(moments))
+    total = reduce(add, moments)
+    check_calibration(total)
     fold = folds.of_rows(sample.rows)
     parts = [
         share_distributions(
@@ -188,7 +190,7 @@ def judge(source: ChunkSource, design: Design, candidates: Candidates, size: flo
         for k, own in enumerate(moments)
     ]  # fmt: skip
     each = list(zip(*parts, strict=True))
-    return Judgement([pooled(some) if len(some) > 1 else some[0] for some in each], sum(moments))
+    return Judgement([pooled(some) if len(some) > 1 else some[0] for some in each], total)
 
 
 def _same(chunk: Chunk) -> Chunk:
@@ -219,16 +221,21 @@ class JudgedPath:
     coef: Array
     errors: Array
 
-    def choose(self, claim: Claim) -> int:
-        """Return the least error among the certified: all up to the first that fails.
+    def passed(self, claim: Claim) -> NDArray[np.int64]:
+        """Return the models that are certified: all up to the first that fails.
 
         Constants, which the fit alone decides on, are passed over.
         """
         probability = self.judgement.probability(claim.limit)
         tested = np.flatnonzero(~np.isnan(probability))
         failed = np.flatnonzero(probability[tested] > 1 - claim.confidence)
-        passed = tested[: failed[0]] if len(failed) else tested
+        return tested[: failed[0]] if len(failed) else tested
+
+    def choose(self, claim: Claim) -> int:
+        """Return the least error among the certified, or raise NotCertifiedError."""
+        passed = self.passed(claim)
         if not len(passed):
+            tested = np.flatnonzero(~np.isnan(self.judgement.probability(claim.limit)))
             first = tested[:1] if len(tested) else np.zeros(1, dtype=np.int64)
             raise claim.error([one[first] for one in self.judgement.distributions])
         return int(passed[np.argmin(self.errors[passed])])

@@ -268,7 +268,7 @@ class FairKernelRidgeCV(Regression):
     ) -> JudgedPath:  # fmt: skip
         options = self._options(design, moments.total, result.ratio, result.eps)
         system = System.build(moments.total, **options)
-        return judge_path(self.unfairness, result, system, design, source, folds=folds)  # type: ignore[arg-type]
+        return judge_path(self.unfairness, result, system, design, source, folds=folds)
 
     def _folds(self, training: Training) -> tuple[Folds, bool]:
         source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)

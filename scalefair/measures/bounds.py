@@ -48,6 +48,9 @@ LEAST_RESIDUAL = 0.25
 MAX_PRODUCTS = 2e7
 """Products of a row's features for Ω at most: of many features, fewer rows."""
 
+MAX_NEEDED = 1e4
+"""Times the rows at hand that more rows are asked for at most."""
+
 PREDICTORS = ("share", "error", "noise", "squares", "along", "freedom")
 """What a distribution holds of each predictor."""
 
@@ -124,9 +127,14 @@ class ShareDistribution:
         one = self[:1]
         if not one.share[0] < 0.99 * limit:
             return np.inf
-        rows = np.geomspace(one.rows / 10, 1e4 * one.rows, 200)
-        passed = [one.at_rows(n).probability(limit)[0] <= 1 - confidence for n in rows]
-        return float(rows[int(np.argmax(passed))]) if any(passed) else np.inf
+        low, high = one.rows / 10, MAX_NEEDED * one.rows
+        if one.at_rows(high).probability(limit)[0] > 1 - confidence:
+            return np.inf
+        while high > 1.02 * low:
+            middle = np.sqrt(low * high)
+            passes = one.at_rows(middle).probability(limit)[0] <= 1 - confidence
+            low, high = (low, middle) if passes else (middle, high)
+        return float(high)
 
 
 def _chi_square(x: Array, mean: Array, variance: Array) -> Array:

@@ -66,28 +66,21 @@ class OutputKernel:
         return np.asarray(np.multiply.accumulate(np.broadcast_to(first, count), axis=1))
 
 
-@dataclass(frozen=True, eq=False)
 class OutputMap:
     """Features of f whose share is `output_share_`: √a u, and waves of u = f/sd(f)."""
 
-    kernel: OutputKernel
-    deviation: Array
-    linear_: None = None
-
-    @property
-    def n_raw_(self) -> int:
-        """Number of features."""
-        return len(self.deviation) * (1 + 2 * len(self.kernel.weights))
+    def __init__(self, kernel: OutputKernel, deviation: Array) -> None:
+        self._kernel, self._deviation = kernel, deviation
+        self.n_raw_ = len(deviation) * (1 + 2 * len(kernel.weights))
+        self.linear_: Array | None = None
 
     def raw(self, X: Any, out: Rows | None = None) -> Rows:
         """Return the features of rows of f."""
-        del out
-        root = np.sqrt(self.kernel.weights)
         parts: list[Array] = []
-        for u in (np.asarray(X) / self.deviation).T:
-            waves = root * self.kernel.waves(u)
-            parts += [np.sqrt(self.kernel.linear) * u[:, None], waves.real, waves.imag]
-        return np.hstack(parts)
+        for u in (np.asarray(X) / self._deviation).T:
+            waves = np.sqrt(self._kernel.weights) * self._kernel.waves(u)
+            parts += [np.sqrt(self._kernel.linear) * u[:, None], waves.real, waves.imag]
+        return np.concatenate(parts, axis=1, out=out)
 
     def transform(self, X: Any) -> Rows:
         """Return the features of rows of f."""
