@@ -23,6 +23,7 @@ import time
 import warnings
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np

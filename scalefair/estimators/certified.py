@@ -39,7 +39,7 @@ from scalefair.solve.ridge.path import AlphaSlice, Choice, Spectrum, side_by_sid
 from scalefair.solve.ridge.search import SearchResult
 from scalefair.solve.ridge.system import System
 
-CALIBRATES, OF = 3, 10
+CALIBRATES, OF = 4, 10
 """Rows of every ten that calibrate, with a split."""
 
 CANDIDATES = 48

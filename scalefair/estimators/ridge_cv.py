@@ -83,7 +83,7 @@ class FairKernelRidgeCV(Regression):
         Certify the limit: a model beyond it on the population is returned with at most the
         remaining probability; where none is certified, NotCertifiedError is raised.
     guarantee : {"split", "cross"}, default="split"
-        How the limit is certified. "split": three rows of ten, chosen by their number, calibrate
+        How the limit is certified. "split": four rows of ten, chosen by their number, calibrate
         and touch nothing else. "cross": cross-fitted statistics and a refit on all rows, which
         errs less, but is calibrated by simulation and not by a theorem.
     @ penalty
