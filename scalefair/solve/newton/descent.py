@@ -14,8 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
 from scalefair.data.sources.threads import one_blas_thread
-from scalefair.features.design import PREDICT_ROWS, chunk_rows
-from scalefair.moments.accumulate import FeatureCache
+from scalefair.features.design import PREDICT_ROWS
 from scalefair.solve.fit import LossFit
 from scalefair.solve.limit import (
     ROUNDED_SHARE,
@@ -28,7 +27,6 @@ from scalefair.solve.limit import (
 )
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.output.fit import fit_loss_with_output
-from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Rows, Spec
 
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
@@ -175,7 +173,7 @@ class _Descent:
 
     def run(self, warm: Local | None, max_iter: int) -> NewtonFit:
         local, seen = self._first(warm)
-        self._unit, self._size = self.problem.mean_curvature(local), self.problem.unit(local)
+        self._unit, self._size = self.problem.units(local)
         self.tol *= self._size
         theta, weight, converged = local.theta, Weight(self.goal.eta), False
         for n_iter in range(1, max_iter + 1):  # noqa: B007
@@ -336,12 +334,6 @@ def _passes_to_go(before: float, now: float, tol: float) -> float:
     if not 0 < now < before:
         return np.inf
     return max(0.0, float(np.log(now / max(tol, 1e-300)) / np.log(before / now)))
-
-
-def loss_problem(rows: Rows, loss: Any, system: System, cache: FeatureCache | None) -> Problem:
-    """Return the objective of a loss over rows whose moments are known."""
-    size = rows.chunk_rows or chunk_rows(rows.design.blocks["phi"], rows.design.dtype)
-    return Problem(rows.source, rows.design, loss, system, size, cache)
 
 
 def fit_loss(  # noqa: PLR0917
