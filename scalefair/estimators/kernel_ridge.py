@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from scalefair._config import Config
 from scalefair._typing import Array, Chunk
-from scalefair.errors import check_alpha
-from scalefair.estimators.base import feature_ridges
 from scalefair.estimators.parameters import described
 from scalefair.estimators.ridge import RidgeBase
-from scalefair.features.design import Design
-from scalefair.features.training import Training
-from scalefair.moments import Moments
-from scalefair.solve.fit import RidgeFit
-from scalefair.solve.ridge.direct import WIDE, fit_wide
 
 
 @described
@@ -85,23 +76,7 @@ class FairKernelRidge(RidgeBase):
     ) -> None:
         self._store(locals())
 
-    def _solve_rows(
-        self, training: Training, design: Design, config: Config
-    ) -> tuple[Moments, RidgeFit]:
-        wide = config.solver == "auto" and design.phi.n_raw_ >= WIDE
-        if config.solver != "iterative" and not wide:
-            return super()._solve_rows(training, design, config)
-        if self.output_kernel is not None:
-            raise ValueError(
-                f"output_kernel={self.output_kernel!r} starts from the closed form, which "
-                "solver='iterative' does without; use solver='direct' or fewer n_components"
-            )
-        rows = self._rows(training.source, design, None)
-        ridge = partial(feature_ridges, design.features, relative=check_alpha(self.alpha))
-        return fit_wide(
-            rows, self._spec(design.dtype), ridge, fit_intercept=self.fit_intercept,
-            seed=training.seed,
-        )  # fmt: skip
+    _may_iterate = True
 
     def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
         # What was fitted decides, not the parameters, which may have been set anew since.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._config import Config, current_config
+from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.errors import (
     FINITE,
@@ -20,7 +21,7 @@ from scalefair.errors import (
     check_grid,
     check_weight_or_limit,
 )
-from scalefair.estimators.base import FairEstimator, check_control
+from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath, default_etas
 from scalefair.features.design import Design
@@ -31,7 +32,7 @@ from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.output.fit import fit_with_output_kernel
-from scalefair.solve.ridge.direct import fit_ridge
+from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide
 from scalefair.solve.ridge.system import rescale
 
 
@@ -69,6 +70,8 @@ class RidgeBase(Regression):
     """A fair ridge at one (alpha, eta) or under one limit, from the moments of its rows."""
 
     moments_: Moments
+    _may_iterate: ClassVar[bool] = False
+    """Whether the system may be solved without being formed, where it is large."""
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -96,22 +99,35 @@ class RidgeBase(Regression):
             training, dtype=config.dtype, sees_sensitive=self._sees_sensitive(),
             curved=self.output_kernel is not None,
         )  # fmt: skip
-        moments, fit = self._solve_rows(training, design, config)
+        iterative = {"auto": design.phi.n_raw_ >= WIDE, "iterative": True, "direct": False}
+        if self._may_iterate and iterative[config.solver]:
+            moments, fit = self._solve_wide(training, design)
+        else:
+            rows = self._rows(training.source, design, training.survey.n_rows)
+            (moments,) = rows.moments(checkpoint=config.checkpoint)
+            if self.output_kernel is None or design.psi is None:
+                fit = self._solve(design, moments)
+            else:
+                system, spec = self._system(design, moments), self._spec(design.dtype)
+                fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
         if "xi" in moments.blocks:
             check_control(moments)
         return learnt(training, design) | self._solution(
             moments, fit, design, one_target=training.one_target
         )
 
-    def _solve_rows(
-        self, training: Training, design: Design, config: Config
-    ) -> tuple[Moments, RidgeFit]:
-        rows = self._rows(training.source, design, training.survey.n_rows)
-        (moments,) = rows.moments(checkpoint=config.checkpoint)
-        if self.output_kernel is None or design.psi is None:
-            return moments, self._solve(design, moments)
-        system, spec = self._system(design, moments), self._spec(design.dtype)
-        return moments, fit_with_output_kernel(rows, system, spec, self.output_kernel)
+    def _solve_wide(self, training: Training, design: Design) -> tuple[Moments, RidgeFit]:
+        if self.output_kernel is not None:
+            raise ValueError(
+                f"output_kernel={self.output_kernel!r} starts from the closed form, which "
+                "solver='iterative' does without; use solver='direct' or fewer n_components"
+            )
+        rows = self._rows(training.source, design, None)
+        ridge = partial(feature_ridges, design.features, relative=check_alpha(self.alpha))
+        return fit_wide(
+            rows, self._spec(design.dtype), ridge, fit_intercept=self.fit_intercept,
+            seed=training.seed,
+        )  # fmt: skip
 
     def _learn_dual(self, training: Training) -> dict[str, Any]:
         """Return the attributes of the exact mode, which has no explicit features."""

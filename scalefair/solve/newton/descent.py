@@ -189,7 +189,8 @@ class _Descent:
                 break
             if self.goal.unfairness is not None:
                 self._count_rounds(decrement)
-            self._choose_light(local, seen, decrement)
+            if self._wide:
+                self._choose_light(local, seen, decrement)
             moved, seen = self._step(local, theta, weight, decrement), True
             local = local if moved is None else moved
             theta = local.theta
@@ -280,8 +281,6 @@ class _Descent:
         The first is that of the moments.
         """
         before, self._last = self._last, decrement
-        if not self._wide:
-            return
         patience = PATIENCE[self.problem.cache is not None]
         slow = seen and _passes_to_go(before, decrement, self.tol) > patience
         after = decrement * (decrement / before) if before > 0 else 0.0
