@@ -144,10 +144,6 @@ class Design:
         (block,) = (block for block in self.beside if block.name == name)
         return block.rows(chunk)
 
-    def start_phi(self) -> Callable[[Any, Rows], None]:
-        """Return the function that writes rows of φ into `out`, for one thread and one pass."""
-        return row_filler(self.phi, self.dtype, whiten=self.whiten_rows)
-
     def psi_rows(self, chunk: Chunk) -> Rows:
         """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
         if self.psi is None:
@@ -217,7 +213,7 @@ def _start_predicting(design: Design, coef: dict[str, Array], intercept: Any) ->
 
 def _dense(design: Design, coef: Array) -> Callable[[Any], Array]:
     buffer = np.empty((PREDICT_ROWS, design.phi.n_raw_), coef.dtype)
-    raw = design.start_phi()
+    raw = row_filler(design.phi, design.dtype, whiten=False)
 
     def along(x: Any) -> Array:
         Phi = buffer[: len(x)]

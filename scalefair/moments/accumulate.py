@@ -113,7 +113,7 @@ class RowBuffer:
         self, design: Design, rows: int, *, coded: bool = False, cache: FeatureCache | None = None
     ) -> None:
         self._design, self._coded, self._cache = design, coded, cache
-        self._phi_rows = design.start_phi()
+        self._phi_rows = row_filler(design.phi, design.dtype, whiten=design.whiten_rows)
         self._psi_rows = None
         if design.psi is not None:
             self._psi_rows = row_filler(design.psi, np.float64, whiten=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from scalefair._linalg import mirror_upper
 from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair.features.base import row_filler
 from scalefair.features.design import Design, chunk_rows
 from scalefair.moments.accumulate import (
     BLOCK_ROWS,
@@ -100,12 +101,13 @@ class CurvatureAccumulator:
         cache: FeatureCache | None = None,
     ) -> None:
         self._frame, self._loss, self._steps, self._cache = frame, loss, along.steps, cache
-        blocks, dtype = frame.design.blocks, frame.design.dtype
+        design = frame.design
+        blocks, dtype = design.blocks, design.dtype
         width, rest = blocks["phi"], sum(blocks[name] for name in frame.joined) + frame.intercept
         # Scores at θ and the way to them, side by side: one product gives both.
         self._way = np.hstack([along.theta, along.theta - along.before])
         self._phi = np.empty((rows, width), dtype)
-        self._phi_rows = frame.design.start_phi()
+        self._phi_rows = row_filler(design.phi, dtype, whiten=design.whiten_rows)
         self._rest = np.empty((rows, rest))
         directions = loss.directions if along.curved else ()
         self._roots = np.empty((len(directions), rows))

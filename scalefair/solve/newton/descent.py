@@ -207,13 +207,14 @@ class _Descent:
         small = local.theta.size <= SMALL
         with one_blas_thread() if small else nullcontext():
             slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
-            theta, self._weight = self._weighted(slice_)
+            solve = self.goal.step if self.goal.unfairness is None else self._limited
+            theta, self._weight = solve(slice_)
             return theta, self._weight, slice_.decrement(theta, self._weight)
 
-    def _weighted(self, slice_: Slice) -> tuple[Array, Weight]:
-        """Return the minimiser of a model, and the weight of the penalty there.
+    def _limited(self, slice_: Slice) -> tuple[Array, Weight]:
+        """Return the minimiser of a model under a limit, and the weight of the penalty there.
 
-        Under a limit η follows the path of the model. Where that goes round in circles, or ends
+        η follows the path of the model. Where that goes round in circles, or ends
         above the limit, the way is that of the optimum within the limit, from the fit without any.
         """
         if not self._leaves_path:
