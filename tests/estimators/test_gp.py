@@ -290,6 +290,7 @@ def test_draws_of_the_prior_are_fair(kind):
     np.testing.assert_allclose(cov, AMPLITUDE**2 * naive.rbf(X[:3], X[:3], ARD), atol=0.06)
 
 
+@pytest.mark.filterwarnings("ignore:amplitude")
 def test_a_limit_is_met_by_a_finite_eta_where_infinity_leaves_a_constant():
     """As many functions of s as features: η = ∞ reaches all of f, and its share is undefined."""
     rng = np.random.default_rng(1)
