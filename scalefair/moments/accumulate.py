@@ -329,6 +329,6 @@ def _with_checkpoints(  # noqa: PLR0917
 def sign(design: Design, folds: FoldMoments) -> FoldMoments:
     """Apply the linear part of φ where the rows went without; sign with the design's key."""
     linear = None if design.whiten_rows else design.phi.linear_
-    return FoldMoments(
-        replace(part.transform(phi=linear), key=design.key, units=design.units) for part in folds
-    )
+    if linear is not None:
+        folds = FoldMoments(part.transform(phi=linear) for part in folds)
+    return FoldMoments(replace(part, key=design.key, units=design.units) for part in folds)
