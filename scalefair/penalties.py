@@ -131,10 +131,6 @@ class FunctionSpace:
         """Λ + ερ."""
         return self.values + eps * self.ridged
 
-    def root(self, eps: float) -> Array:
-        """T (q×r) with T Tᵀ = (C + εκ)⁻¹ on the range of C."""
-        return np.asarray(self.basis / np.sqrt(self.values + eps * self.ridged))
-
     def freedom(self, eps: float) -> float:
         """tr[C(C + εκ)⁻¹], the degrees of freedom of g."""
         return float(np.sum(self.values / self.ridge(eps)))
@@ -167,9 +163,13 @@ def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArr
 
 
 def attribute_root(moments: Moments, eps: float | None) -> tuple[str, Array]:
-    """Name of the attributes' block, and T with T Tᵀ = (C + εκ)⁻¹; None: that of the share."""
+    """Name of the attributes' block, and T (q×r) with T Tᵀ = (C + εκ)⁻¹ on the range of C.
+
+    ε None: that of the share.
+    """
     space = FunctionSpace.of(moments, literal=eps is not None)
-    return space.name, space.root(DEFAULT_EPS if eps is None else eps)
+    ridge = (DEFAULT_EPS if eps is None else eps) * space.ridged
+    return space.name, np.asarray(space.basis / np.sqrt(space.values + ridge))
 
 
 def hsic(moments: Moments, eps: float | None, features: Features = ("phi",)) -> Array:

@@ -25,10 +25,11 @@ from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training, input_map, sensitive_map
 from scalefair.moments import Moments
+from scalefair.moments.accumulate import Rows
 from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
 from scalefair.solve.fit import ProcessFit
 from scalefair.solve.gp.distribution import OnChunks
-from scalefair.solve.spec import ProcessSpec, Rows
+from scalefair.solve.spec import ProcessSpec
 
 JITTER = 1e-8
 """Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ."""
