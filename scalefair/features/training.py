@@ -32,9 +32,6 @@ from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import plain_name
 
-MAX_WHITENED = 2e10
-"""Rows × features² that are whitened row by row: a fraction of a second."""
-
 
 @dataclass(frozen=True, eq=False)
 class MapSpec:
@@ -295,18 +292,6 @@ def learn_design(
         phi, psi, training.n_targets, dtype, beside=blocks, preparation=training.preparation,
         sees_sensitive=sees_sensitive,
     )  # fmt: skip
-
-
-def for_rows(design: Design, n_rows: int | None, least_alpha: float) -> Design:
-    """Return the design for so many rows: few are whitened one by one, many by their moments.
-
-    Whitening moments loses digits as machine precision over the cut-off.
-    """
-    small = n_rows is not None and n_rows * design.phi.n_raw_**2 <= MAX_WHITENED
-    phi = design.phi
-    fine = least_alpha <= 1e-8 or (isinstance(phi, Nystroem) and phi.cutoff < 1e-8)
-    single = np.dtype(design.dtype) == np.float32
-    return replace(design, whiten_rows=small or fine or single)
 
 
 def group_names(design: Design) -> list[str]:
