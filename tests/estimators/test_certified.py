@@ -172,7 +172,7 @@ def test_bad_parameters(options, words):
 
 def test_too_few_rows():
     with refused("50"):
-        FairKernelRidgeCV(**OPTIONS).fit(X[:100], y[:100], sensitive_features=s[:100])
+        FairKernelRidgeCV(**OPTIONS, cv=2).fit(X[:110], y[:110], sensitive_features=s[:110])
     rare = np.where(np.arange(1500) < 2, "rare", s)
     with pytest.warns(UserWarning, match="too small"), refused("two"):
         FairKernelRidgeCV(**OPTIONS, cv=2).fit(X, y, sensitive_features=rare)
