@@ -103,13 +103,13 @@ class Column:
             import pandas as pd
 
             codes, levels = pd.factorize(stored)
-            return codes.astype(np.int64, copy=False), [_level(value) for value in levels]
+            return codes.astype(np.int64, copy=False), [level_name(value) for value in levels]
         array = self.values.to_arrow()
         # A stored dictionary may hold nulls, duplicates and levels that no row has.
         plain = array.cast(array.type.value_type) if hasattr(array.type, "value_type") else array
         encoded = plain.dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return codes.astype(np.int64), [_level(v) for v in encoded.dictionary.to_pylist()]
+        return codes.astype(np.int64), [level_name(v) for v in encoded.dictionary.to_pylist()]
 
 
 def kinds_differ(name: str, kind: Kind, other: Kind) -> str:
@@ -354,7 +354,8 @@ def _as_floats(series: nw.Series[Any]) -> Array:
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
-def _level(value: Any) -> str:
+def level_name(value: Any) -> str:
+    """Return the text of a level; that of 1.0 is "1"."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

@@ -20,6 +20,9 @@ from scalefair.features.design import Block
 LEAST_PROBABILITY = 1e-4
 """How far probabilities are kept from 0 and 1, whose log-odds are infinite: forests say both."""
 
+TREES = "trees"
+"""The word for boosted trees with settings for most tables."""
+
 METHODS = ("predict", "predict_proba", "decision_function")
 
 
@@ -74,12 +77,14 @@ class FromArray:
 
 
 def check_base(model: Any) -> None:
-    """Raise TypeError unless an object can predict."""
+    """Raise TypeError unless an object can predict, or is the word for trees."""
+    if isinstance(model, str) and model == TREES:
+        return
     can = any(callable(getattr(model, name, None)) for name in METHODS)
     if isinstance(model, type) or not can:
         raise TypeError(
             f"base_estimator={model!r} cannot predict; give a scikit-learn regressor, classifier "
-            "or pipeline, fitted or not (an object, not its class), or None"
+            "or pipeline, fitted or not (an object, not its class), 'trees' or None"
         )
 
 
