@@ -1,7 +1,7 @@
 """One-file container of arrays and plain values: safetensors and JSON, written atomically.
 
 Reading runs no code: arrays come from safetensors, everything else from JSON. A checksum over both
-tells a damaged file from a whole one. Models of scikit-learn are an array of bytes that skops wrote.
+tells a damaged file from a whole one. A model of scikit-learn is an array of bytes by skops.
 """
 
 from __future__ import annotations
@@ -256,8 +256,8 @@ def unsavable(value: Any, where: str) -> UnsavableError:
     """Return the error for an object, at `where`, that only pickle could store."""
     return UnsavableError(
         f"{where} is a {type(value).__name__}, which cannot be saved without pickle",
-        "set it to a plain value (an int as random_state, a number of folds as cv; 'trees', a model "
-        "of scalefair, or one that skops trusts as base_estimator), or use joblib or skops",
+        "set it to a plain value (an int as random_state, a number of folds as cv, 'trees' or a "
+        "model of scalefair as base_estimator), or use joblib or skops",
         where=where,
     )
 

@@ -44,8 +44,8 @@ CLASSES: dict[str, type] = {
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,
-        Preparation, Design, base_model.BaseModel, trees.Trees, trees.Forest, CrossFit, blocks.Control, blocks.CrossedControl,
-        blocks.Curve, ExactRows,
+        Preparation, Design, base_model.BaseModel, trees.Trees, trees.Forest, CrossFit,
+        blocks.Control, blocks.CrossedControl, blocks.Curve, ExactRows,
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
@@ -211,6 +211,7 @@ class _ModelWriter:
             value = trees.Trees.of(value)
             name = type(value).__name__
         self.objects.append({"class": name})
+        where = "base_estimator_" if isinstance(value, base_model.BaseModel) else where
         state = {
             key: self.state(item, f"{where}.{key}")
             for key, item in attributes(value).items()

@@ -11,7 +11,7 @@ from scalefair._jit._compile import Matrix, kernel
 
 
 @kernel
-def add_leaves(
+def add_leaves(  # noqa: PLR0917
     X: Matrix,
     roots: NDArray[np.int32],
     feature: NDArray[np.int32],

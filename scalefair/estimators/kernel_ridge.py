@@ -44,8 +44,8 @@ class FairKernelRidge(RidgeBase):
         β; not there with ``feature_map="exact"``.
     dual_coef_ : array of shape (n,) or (n, t)
         With ``feature_map="exact"`` only: f(x) = k(x, X) dual_coef + intercept.
-    @ intercept_ eta_ explained_share_ moments_ output_share_ n_iter_ n_samples_seen_ diagnostics_
-    @ base_estimator_ n_base_samples_
+    @ intercept_ alpha_ eta_ explained_share_ moments_ output_share_ n_iter_ n_samples_seen_
+    @ diagnostics_ base_estimator_ n_base_samples_
 
     Notes
     -----
@@ -73,7 +73,7 @@ class FairKernelRidge(RidgeBase):
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
-        alpha: Any = 1e-3,
+        alpha: Any = "auto",
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",
@@ -120,14 +120,14 @@ class FairKernelRidge(RidgeBase):
         rows = self._rows(training.source, design, None)
         ridge = partial(feature_ridges, design.features, relative=check_alpha(self.alpha))
         return fit_wide(
-            rows, self._spec(design.dtype), ridge, fit_intercept=self.fit_intercept,
-            seed=training.seed,
+            rows, self._spec(design.dtype, training.survey.n_present), ridge,
+            fit_intercept=self.fit_intercept, seed=training.seed,
         )  # fmt: skip
 
     def _learn_dual(self, training: Training) -> dict[str, Any]:
         """Return the attributes of the exact mode, which has no explicit features."""
         seen = 1.0 / check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
-        rows, spec = exact_rows(training, seen), self._spec("float64")
+        rows, spec = exact_rows(training, seen), self._spec("float64", training.survey.n_present)
         fit = rows.solve(
             spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty,
             fit_intercept=self.fit_intercept,
@@ -142,7 +142,7 @@ class FairKernelRidge(RidgeBase):
         both = learnt(training, design)
         del both["phi_"]
         return both | {
-            "_exact_rows": rows, "kernel_": rows.kernel, "eta_": spec.eta,
+            "_exact_rows": rows, "kernel_": rows.kernel, "alpha_": spec.alpha, "eta_": spec.eta,
             "dual_coef_": fit.dual_coef[:, 0] if one else fit.dual_coef,
             "intercept_": float(intercept[0]) if one else intercept,
             "explained_share_": rows.explained_share(fit.predict(rows.K)),

@@ -62,6 +62,10 @@ class Graph:
         """Return a value as numbers."""
         return self.add("Cast", value, to=self._onnx.TensorProto.DOUBLE)
 
+    def whole(self, value: str) -> str:
+        """Return a value as integers."""
+        return self.add("Cast", value, to=self._onnx.TensorProto.INT64)
+
     def times(self, value: str, factor: Any) -> str:
         """Return a value times an array, elementwise."""
         return self.add("Mul", value, self.constant(np.asarray(factor, dtype=np.float64)))
