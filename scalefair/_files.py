@@ -242,7 +242,7 @@ def by_skops(value: Any, where: str) -> bytes:
     Only models: a RandomState or a splitter is better said by a number.
     """
     try:
-        from skops.io import dumps, get_untrusted_types
+        from skops.io import dumps, get_untrusted_types  # type: ignore[import-untyped]
 
         content: bytes = dumps(value) if isinstance(value, BaseEstimator) else b""
         if content and not get_untrusted_types(data=content):

@@ -94,7 +94,6 @@ class Forest:
     def check(self, width: int) -> None:
         """Raise ValueError unless every way through a tree ends, within the arrays."""
         n, split = len(self.feature), self.feature >= 0
-        after = self.child > np.arange(n)[:, None]
         shapes = (self.threshold.shape, self.child.shape, self.levels.shape, self.value.shape)
         fits = (
             self._has_types()
@@ -105,7 +104,7 @@ class Forest:
             and _within(self.feature, -1, width)
             and _within(self.levels, -1, len(self.sets))
             and _within(self.child, 0, n)
-            and bool(after[split].all())
+            and bool((self.child[split] > np.flatnonzero(split)[:, None]).all())
         )
         if not fits:
             raise ValueError("the arrays of trees do not fit each other")
@@ -153,7 +152,7 @@ class Trees(BaseEstimator):
         else:
             model = HistGradientBoostingRegressor(loss=self.loss, **chosen)
         model.fit(_numbers(table, levels), np.asarray(y), sample_weight=sample_weight)
-        return self._take(model, lambda j, code: levels[j][int(code)])
+        return self._take(model, lambda j, code: (levels[j] or ())[int(code)])
 
     @classmethod
     def of(cls, model: Any) -> Trees:

@@ -182,14 +182,14 @@ def test_damaged_files_are_refused(tmp_path, monkeypatch):
         np.random.default_rng(0),
     )
     content = np.frombuffer(golden.read_bytes(), dtype=np.uint8)
-    for number in range(4500):
+    for number in range(count * 9 // 10):
         damaged = content.copy()
         damaged[rng.integers(len(damaged))] ^= 1 << rng.integers(8)
         path.write_bytes(damaged[: rng.integers(len(damaged)) if number % 9 == 0 else None])
-        with pytest.raises(ValueError):
+        with refused(path, error=ValueError):
             scalefair.load(path)
     arrays, values = _files.read(golden, "model")
-    for _ in range(500):
+    for _ in range(count // 10):
         name = str(rng.integers(len(arrays)))
         changed = np.array(arrays[name])
         if changed.size:
