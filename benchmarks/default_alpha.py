@@ -5,7 +5,7 @@
 Adult, ACS income, crime and `make_biased_income` at 500 rows to all; R² of `FairKernelRidge` and of
 `FairRidge`, AUC of `FairKernelClassifier` (of y above its median where y is no class), without
 penalty and under a limit of 0.05. Sensitive columns are visible. Writes results/default_alpha.csv:
-one line for each fit, `score` at each alpha of the grid.
+one line for each problem, the score at each alpha of the grid. Prints what rules for alpha lose.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from benchmarks._frontier_data import load
 from benchmarks._measure import RESULTS
 from scalefair import FairKernelClassifier, FairKernelRidge, FairRidge
 from scalefair.datasets import make_biased_income
+from scalefair.errors import auto_alpha
 
 NAMES = {"adult": "E", "acs": "A", "crime": "B", "income": ""}
 ROWS = {"adult": (500, 2_000, 8_000, 32_561), "acs": (500, 2_000, 8_000, 100_000),
@@ -30,11 +31,9 @@ MAX_TEST_ROWS = 16_000
 MAX_CLASSIFIER_ROWS = 40_000
 ALPHAS = np.logspace(-8, 0, 17)
 LIMITS = (1.0, 0.05)
-RULES = {
-    "1e-3": lambda n: 1e-3, "1e-4": lambda n: 1e-4, "1e-5": lambda n: 1e-5, "1e-6": lambda n: 1e-6,
-    "0.1/n": lambda n: 0.1 / n, "1/n": lambda n: 1 / n, "0.01/sqrt n": lambda n: 0.01 / n**0.5,
-}  # fmt: skip
-"""Defaults to judge, of n rows."""
+CONSTANTS = {"1e-3": 1e-3, "1e-4": 1e-4, "1e-5": 1e-5, "1e-6": 1e-6}
+AUTO = {"kernel": 2.0, "linear": 2.0, "classifier": 0.25}
+"""Curvature of the losses: that of the logistic one where half of all rows are 1."""
 
 
 def table(name: str, seed: int, rows: int) -> tuple[Any, ...]:
@@ -81,10 +80,22 @@ def scores(kind: str, split: tuple[Any, ...], limit: float, seed: int) -> list[f
     return values
 
 
-def lost(line: Any, n: int, rule: Any) -> float:
-    """Score at the best alpha less the score at the alpha of a rule, between those of the grid."""
+def lost(line: Any, alpha: float) -> float:
+    """Score at the best alpha less the score at this one, between those of the grid."""
     values = line[[f"{a:.2g}" for a in ALPHAS]].to_numpy(float)
-    return float(np.nanmax(values) - np.interp(np.log(rule(n)), np.log(ALPHAS), values))
+    return float(np.nanmax(values) - np.interp(np.log(alpha), np.log(ALPHAS), values))
+
+
+def with_rules(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Add what each rule loses: constants, and what alpha="auto" is."""
+    lines = [line for _, line in frame.iterrows()]
+    rules = {
+        name: [lost(line, alpha) for line in lines] for name, alpha in CONSTANTS.items()
+    } | {
+        "1/n": [lost(line, 1 / line["rows"]) for line in lines],
+        "auto": [lost(line, auto_alpha(line["rows"], AUTO[line["kind"]])) for line in lines],
+    }  # fmt: skip
+    return frame.assign(**rules), list(rules)
 
 
 def main() -> None:
@@ -107,17 +118,13 @@ def main() -> None:
                         with warnings.catch_warnings():
                             warnings.simplefilter("ignore")
                             found = scores(kind, split, limit, seed)
-                        line = dict(data=name, rows=rows, kind=kind, limit=limit, seed=seed)
-                        lines.append(
-                            line | {f"{a:.2g}": v for a, v in zip(ALPHAS, found, strict=True)}
-                        )
+                        line = {"data": name, "rows": rows, "kind": kind, "limit": limit}
+                        grid = {f"{a:.2g}": v for a, v in zip(ALPHAS, found, strict=True)}
+                        lines.append(line | {"seed": seed} | grid)
                         pd.DataFrame(lines).to_csv(args.out, index=False, float_format="%.5f")
-    frame = pd.DataFrame(lines)
-    for title, rule in RULES.items():
-        frame[title] = [lost(line, line["rows"], rule) for _, line in frame.iterrows()]
-    kept = frame.groupby(["kind", "data", "rows"])[list(RULES)].mean()
-    print(kept.round(4).to_string())
-    print(frame.groupby("kind")[list(RULES)].agg(["mean", "max"]).round(4).T.unstack().to_string())
+    frame, rules = with_rules(pd.read_csv(args.out))
+    print(frame.groupby(["kind", "data", "rows"])[rules].mean().round(4).to_string())
+    print(frame.groupby("kind")[rules].agg(["mean", "max"]).round(4).T.unstack().to_string())
 
 
 if __name__ == "__main__":

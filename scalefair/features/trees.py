@@ -33,8 +33,8 @@ OF_SCALE = {"probability": "squared_error", "log": "poisson", "log_odds": "log_l
 
 LOG_LINKS = ("poisson", "gamma")
 SETTINGS: dict[str, Any] = {
-    "learning_rate": 0.1, "max_iter": 300, "max_leaf_nodes": 16, "l2_regularization": 1.0,
-    "early_stopping": True, "n_iter_no_change": 10,
+    "learning_rate": 0.05, "max_iter": 500, "max_leaf_nodes": 16, "l2_regularization": 1.0,
+    "early_stopping": True, "n_iter_no_change": 15,
 }  # fmt: skip
 
 
@@ -158,7 +158,7 @@ class Trees(BaseEstimator):
     def of(cls, model: Any) -> Trees:
         """Return fitted boosted trees of scikit-learn as arrays; their predictions are the same."""
         loss = model.loss if model.loss in (*LOSSES, *LOG_LINKS) else "squared_error"
-        return cls(loss)._take(model, lambda _, value: frames.level_name(value))
+        return cls(loss)._take(model, lambda _, value: frames.level_names([value])[0])
 
     def _take(self, model: Any, name: Callable[[int, Any], str]) -> Self:
         """Keep the arrays of fitted trees; `name` gives the levels of column j."""

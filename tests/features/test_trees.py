@@ -90,6 +90,14 @@ def test_categories_are_no_order():
     assert len(Trees(random_state=0).fit(many, y).levels_[0]) <= MAX_LEVELS
 
 
+def agree(found, expected):
+    """Chunks of another size round sums differently; classes are the same."""
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
 def fair(pay, base, kind=FairKernelRidge, **options):
     X, y = pay
     y = y > np.median(y) if kind is FairKernelClassifier else y
@@ -112,9 +120,9 @@ def test_one_word_is_enough(pay, kind, base, tmp_path, monkeypatch):
     assert repr(back) == repr(model)
     X.to_parquet(tmp_path / "x.parquet")
     scan = scalefair.scan_parquet(str(tmp_path / "x.parquet"))
-    np.testing.assert_array_equal(back.predict(scan), expected)
+    agree(back.predict(scan), expected)
     frame = dd.from_pandas(X, npartitions=3)
-    np.testing.assert_array_equal(np.asarray(back.predict(frame).compute()), expected)
+    agree(np.asarray(back.predict(frame).compute()), expected)
 
 
 def test_trees_learn_what_few_kernel_features_do_not(pay):
