@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from scalefair._typing import Array, Chunk
 from scalefair.estimators.parameters import described
 from scalefair.estimators.ridge import RidgeBase
+from scalefair.features.mixed import for_new_rows
 
 
 @described
@@ -83,7 +85,9 @@ class FairKernelRidge(RidgeBase):
         if "dual_coef_" not in vars(self):
             return super()._predictor()
         dual_coef = self.dual_coef_.reshape(len(self.dual_coef_), -1)
-        rows, intercept = self._exact_rows, self.intercept_
+        prepared, intercept = self._design.preparation, self.intercept_
+        encoder = None if prepared is None else prepared.sensitive_encoder
+        rows = replace(self._exact_rows, psi=for_new_rows(self._exact_rows.psi, encoder))
 
         def predict(chunk: Chunk) -> Array:
             return np.asarray(rows.cross(chunk.x, chunk.s) @ dual_coef + intercept)

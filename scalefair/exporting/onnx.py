@@ -57,7 +57,8 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     Notes
     -----
     A graph cannot raise errors: a level that `fit` has not seen counts as the pooled one or as
-    none, where `predict` of a model that sees sensitive columns raises an error.
+    none, where `predict` of a model that sees sensitive columns raises an error. Unseen
+    combinations of known levels are answered as by `predict`, without its warning.
     """
     if not isinstance(model, PREDICTORS):
         raise TypeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from contextlib import suppress
 from dataclasses import fields, replace
 
@@ -201,7 +202,8 @@ def test_damaged_files_are_refused(tmp_path, monkeypatch, count):
         if changed.size:
             changed.reshape(-1)[rng.integers(changed.size)] = rng.choice([-1, 0, 1, 100])
         _files.write(path, "model", arrays | {name: changed}, values)
-        with suppress(ValueError), np.errstate(all="ignore"):
+        with suppress(ValueError), np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             scalefair.load(path).predict(rows("trees")[:5])
 
 
