@@ -21,7 +21,7 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
 from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
-from scalefair.errors import auto_alpha, check_alpha, check_weight_or_limit
+from scalefair.errors import MISSING_SENSITIVE, auto_alpha, check_alpha, check_weight_or_limit
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
@@ -29,9 +29,10 @@ from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
 from scalefair.features.training import MapSpec, Training, survey_training
 from scalefair.moments import Moments
+from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Rows, Spec
+from scalefair.solve.spec import Spec
 
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
 """How attributes begin that scikit-learn sets on estimators for itself."""
@@ -144,12 +145,10 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
         base = self.base_estimator
         rows = open_fit_rows(checked, given, keeps_frames=base is not None)
-        training = survey_training(
-            rows,
-            MapSpec.of(self.get_params(deep=False)),
-            ordinary=self._is_ordinary(),
-            single=dtype == "float32",
-        )
+        if not rows.has_sensitive and self.sensitive_columns is None and not self._is_ordinary():
+            raise ValueError(MISSING_SENSITIVE)
+        spec = MapSpec.of(self.get_params(deep=False))
+        training = survey_training(rows, spec, single=dtype == "float32")
         if base is None:
             return training
         return cross_fit(

@@ -91,7 +91,7 @@ def check_base(model: Any) -> None:
 def is_fitted(model: Any) -> bool:
     """Return True if a model is used as it is: it is fitted, or cannot be copied and fitted."""
     if not isinstance(model, Fittable):
-        return True
+        return not isinstance(model, str)
     try:
         check_is_fitted(model)
     except (NotFittedError, TypeError):
@@ -101,7 +101,7 @@ def is_fitted(model: Any) -> bool:
 
 def name_of(model: Any) -> str:
     """Return the name of its class, for messages."""
-    return type(model).__name__
+    return model if isinstance(model, str) else type(model).__name__
 
 
 def predictions(model: Any, x: Any, scale: str) -> Array:

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._typing import Array
 from scalefair.data.sources.threads import one_blas_thread
 from scalefair.features.design import PREDICT_ROWS
+from scalefair.moments.accumulate import Rows
 from scalefair.solve.fit import LossFit
 from scalefair.solve.limit import (
     ROUNDED_SHARE,
@@ -27,7 +28,7 @@ from scalefair.solve.limit import (
 )
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.output.fit import fit_loss_with_output
-from scalefair.solve.spec import Rows, Spec
+from scalefair.solve.spec import Spec
 
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
 """Shorter steps whose J a pass sums beside that of the full one; 0 is where it came from."""
@@ -214,8 +215,8 @@ class _Descent:
     def _limited(self, slice_: Slice) -> tuple[Array, Weight]:
         """Return the minimiser of a model under a limit, and the weight of the penalty there.
 
-        η follows the path of the model. Where that goes round in circles, or ends
-        above the limit, the way is that of the optimum within the limit, from the fit without any.
+        η follows the path of the model. Where that goes round in circles, or ends above the limit,
+        the way is that of the optimum within the limit, from the fit without any.
         """
         if not self._leaves_path:
             theta, weight = self.goal.step(slice_)
