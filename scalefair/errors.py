@@ -87,6 +87,8 @@ def located(where: str) -> Iterator[None]:
 FINITE = float(np.finfo(np.float64).max)
 TINY = float(np.finfo(np.float64).tiny)
 
+CLASSES_REMEDY = "convert it; classes are for a classifier, such as FairKernelClassifier"
+
 LARGEST_WEIGHT = 1e30
 """Beyond it products with the penalty lose all digits of the other terms, or overflow."""
 

@@ -86,6 +86,13 @@ def check_base(model: Any) -> None:
             f"base_estimator={model!r} cannot predict; give a scikit-learn regressor, classifier "
             "or pipeline, fitted or not (an object, not its class), 'trees' or None"
         )
+    scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
+    if _is_classifier(model) and not scores:
+        raise TypeError(
+            f"base_estimator={model!r} is a classifier without probabilities, and classes are no "
+            "numbers to learn from; give one with predict_proba or decision_function, or wrap it "
+            "in scikit-learn's CalibratedClassifierCV"
+        )
 
 
 def is_fitted(model: Any) -> bool:

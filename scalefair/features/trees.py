@@ -38,6 +38,10 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
+FEW = 20
+"""Rows of a class at least for a tenth of them to tell when to stop."""
+
+
 @dataclass(frozen=True, eq=False)
 class Forest:
     """b + Σ_t of the leaf of tree t that a row falls into, k sums at once; N nodes in all."""
@@ -145,13 +149,17 @@ class Trees(BaseEstimator):
         check_choice("loss", self.loss, LOSSES)
         table = frames.columns(frames.as_table(X))
         levels = [_levels(column) for column in table]
+        y = np.asarray(y)
         chosen: dict[str, Any] = SETTINGS | {"random_state": self.random_state}
         chosen["categorical_features"] = [known is not None for known in levels]
+        chosen["min_samples_leaf"] = max(1, min(20, len(y) // 20))
+        if self.loss == "log_loss" and np.unique(y, return_counts=True)[1].min() < FEW:
+            chosen |= {"early_stopping": False, "max_iter": 100}
         if self.loss == "log_loss":
             model = HistGradientBoostingClassifier(**chosen)
         else:
             model = HistGradientBoostingRegressor(loss=self.loss, **chosen)
-        model.fit(_numbers(table, levels), np.asarray(y), sample_weight=sample_weight)
+        model.fit(_numbers(table, levels), y, sample_weight=sample_weight)
         return self._take(model, lambda j, code: (levels[j] or ())[int(code)])
 
     @classmethod

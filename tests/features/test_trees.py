@@ -11,13 +11,24 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    VotingClassifier,
+)
+from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import scalefair
-from scalefair import CrossFit, FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, _files
+from scalefair import (
+    CrossFit,
+    FairKernelClassifier,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+    _files,
+)
 from scalefair.datasets import make_biased_income
 from scalefair.features.trees import MAX_LEVELS, Forest, Trees
 from tests.errors import refused
@@ -210,3 +221,40 @@ def test_damaged_files_are_refused(tmp_path, monkeypatch, count):
 def test_another_word_is_refused(pay):
     with refused("base_estimator='forest'", "trees", error=TypeError):
         fair(pay, "forest")
+
+
+@pytest.mark.parametrize("labels", ["array", "objects", "series", "scan", "dask"])
+@pytest.mark.parametrize("kind", [FairKernelRidgeCV, FairRidge])
+def test_a_regressor_on_classes_names_the_classifier(pay, tmp_path, labels, kind):
+    X, y = pay[0], np.where(pay[1] > np.median(pay[1]), "high", "low")
+    whole = X.assign(y=y)
+    whole.to_parquet(tmp_path / "x.parquet")
+    scan = scalefair.scan_parquet(str(tmp_path / "x.parquet"))
+    frame = dd.from_pandas(whole, npartitions=2)
+    given = {
+        "array": (X, y, X["sex"]), "objects": (X, y.astype(object), X["sex"]),
+        "series": (X, pd.Series(y), X["sex"]), "scan": (scan.drop("y"), scan["y"], scan["sex"]),
+        "dask": (frame.drop(columns="y"), frame["y"], frame["sex"]),
+    }[labels]  # fmt: skip
+    with refused("y", "FairKernelClassifier", error=ValueError):
+        kind().fit(*given[:2], sensitive_features=given[2])
+
+
+def test_classes_that_cannot_be_learnt_are_named(pay):
+    X, y = pay[0].select_dtypes("number").fillna(0.0), np.where(pay[1] > 3, "high", "low")
+    own = {"sensitive_features": pay[0]["sex"]}
+    hard = VotingClassifier([("a", LogisticRegression()), ("b", Perceptron())])
+    with refused("base_estimator=VotingClassifier", "predict_proba", error=TypeError):
+        FairKernelClassifier(base_estimator=hard, eta=1.0).fit(X, y, **own)
+    with refused("'high'", error=ValueError):
+        FairKernelClassifier(base_estimator="trees", eta=1.0).fit(X, np.full(len(y), "high"), **own)
+    rare = y.astype(object)
+    rare[3] = "rare"
+    with refused("base_estimator (Trees)", "fold", error=ValueError):
+        FairKernelClassifier(base_estimator="trees", eta=1.0).fit(X, rare, **own)
+
+
+def test_few_rows_have_trees_too(pay):
+    X, y = pay[0][:40], pay[1][:40]
+    model = FairKernelRidge(base_estimator="trees", eta=1.0, random_state=0)
+    assert np.isfinite(model.fit(X, y, sensitive_features=X["age"]).predict(X)).all()
