@@ -69,7 +69,7 @@ class OneHot(BaseMap):
     codes_ : list of d + 1 int arrays
         The last: the combinations as integers, ascending. The others: what the integer of the
         columns so far is looked up in first, where it might outgrow 64 bits; empty elsewhere.
-    frequencies_ : array of shape (q,)
+    group_weights_ : array of shape (q,)
         Their total weights.
     kernel_ : Categorical
     n_raw_ : int
@@ -116,7 +116,7 @@ class OneHot(BaseMap):
             largest *= len(categories)
         seen, first, number = np.unique(codes, return_index=True, return_inverse=True)
         self.codes_.append(seen)
-        self.frequencies_ = np.bincount(number, weights=weight[weight > 0])
+        self.group_weights_ = np.bincount(number, weights=weight[weight > 0])
         self.combinations_ = rows[first]
         self.kernel_ = Categorical()
         self.n_raw_ = len(seen)
@@ -173,7 +173,7 @@ class OneHot(BaseMap):
     def from_levels(self) -> Array:
         """(ZᵀWZ)⁺ZᵀW, of shape (Σ levels, q): the effects of levels that are nearest to any β."""
         Z = self._levels(self.combinations_)
-        W = vars(self).get("frequencies_", np.ones(len(Z)))[:, None]  # older files have none
+        W = vars(self).get("group_weights_", np.ones(len(Z)))[:, None]  # older files have none
         return np.asarray(np.linalg.pinv(Z.T @ (W * Z), hermitian=True) @ (W * Z).T)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
