@@ -232,16 +232,6 @@ def test_before_is_the_best_fit_without_penalty(fitted):
     assert fitted.seconds > 0
 
 
-def test_a_certificate_is_shown():
-    options = {"confidence": 0.9, "guarantee": "cross"}
-    problem = from_table(make_table(800), target="y", sensitive=("s",), source="a test")
-    model = FairKernelRidgeCV(n_components=10, unfairness=0.3, random_state=0, **options)
-    certified = fit_frontier(problem, model)
-    made = certified.estimator.certificate_
-    assert str(made) in render(certified)
-    assert as_record(certified)["certificate"]["upper_bound"] == made.upper_bound
-
-
 def test_the_penalty_lowers_the_share_between_the_groups(fitted):
     before, after = fitted.scores()
     assert before.share.value > 0.2
