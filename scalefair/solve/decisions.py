@@ -38,9 +38,6 @@ KINK = 1e-4
 EXCHANGE = 3.0
 """Gain that a rule may lose for coming closer to a limit that none is found to meet."""
 
-BINS = 10
-"""Intervals of probability that calibration is measured in."""
-
 
 @dataclass(frozen=True, eq=False)
 class DecisionRows:
@@ -227,14 +224,16 @@ def kish(cell: NDArray[np.int64], weight: Array, count: int) -> Array:
     return np.maximum(sums**2 / np.maximum(squares, np.finfo(float).tiny), 1.0)
 
 
-def choose_rule(rows: DecisionRows, spec: DecisionSpec) -> DecisionRule:
+def choose_rule(
+    rows: DecisionRows, spec: DecisionSpec, near: DecisionRule | None = None
+) -> DecisionRule:
     """Return the rule of most gain whose rates are within the limit on these rows.
 
-    Where none is found, one that exceeds it little for its gain: rows that tie cannot be told
+    It may start `near` another. Where none is found, one that exceeds it little for its gain: rows that tie cannot be told
     apart, and one threshold per group meets both rates of odds only as far as they agree.
     """
     dual = _Dual(rows, spec)
-    tried = list(_tried_prices(dual))
+    tried = list(_tried_prices(dual, near))
     best = min(tried, key=_Tried.cost)
     if best.excess > 0 and spec.odds and not spec.randomized:
         best = min(best, _polished(dual, best.price), key=_Tried.cost)
@@ -269,7 +268,7 @@ def _tried(dual: _Dual, price: Array) -> _Tried:
     return _Tried(price, excess, float(gain), rates)
 
 
-def _tried_prices(dual: _Dual) -> Iterator[_Tried]:
+def _tried_prices(dual: _Dual, near: DecisionRule | None) -> Iterator[_Tried]:
     """Yield prices, each corrected by what the decisions of those before do.
 
     Smoothing and propensities say what the rates are but nearly.
@@ -277,7 +276,9 @@ def _tried_prices(dual: _Dual) -> Iterator[_Tried]:
     K, tau, tight = dual.rows.gain.shape[1], TEMPERATURES[-1], 0.0
     price = delta = np.zeros((K - dual.first, len(dual.share)))
     half = dual.half(_tried(dual, price).rates)
-    for temperature in TEMPERATURES:
+    if near is not None:
+        price = near.price[dual.first :] * dual.share
+    for temperature in TEMPERATURES if near is None else TEMPERATURES[-1:]:
         price = dual.minimize(price, temperature, half, delta)
     for _ in range(ROUNDS):
         tried = _tried(dual, price)
@@ -301,3 +302,74 @@ def _polished(dual: _Dual, price: Array) -> _Tried:
     options = {"maxfev": 30 * price.size}
     found = minimize(cost, price.ravel(), method="Nelder-Mead", options=options)
     return _tried(dual, dual.centred(np.asarray(found.x).reshape(price.shape)))
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionRates:
+    """What decisions do in each group; all arrays but the last are of shape (K, G).
+
+    `before` is the rate of the largest gain, `rate` that of the rule and `error` its standard
+    error; `hit` and `miss` are the rates among rows that have the class and among those that have
+    not. `expected` and `observed` are the means of its probability and of the class itself, by
+    which predictions are calibrated, and `right_before` and `right` the shares of decisions for a
+    class that are right. `rows` (G,) counts by Kish.
+    """
+
+    before: Array
+    rate: Array
+    error: Array
+    hit: Array
+    miss: Array
+    expected: Array
+    observed: Array
+    right_before: Array
+    right: Array
+    rows: Array
+
+    @classmethod
+    def of(cls, rows: DecisionRows, decided: NDArray[np.int64]) -> DecisionRates:
+        """Measure decisions on rows."""
+        K, G = rows.gain.shape[1], rows.propensity.shape[1]
+        before, after, true = (
+            np.eye(K)[part] for part in (np.argmax(rows.gain, axis=1), decided, rows.outcome)
+        )
+
+        def mean(values: Array, among: Array | float = 1.0) -> Array:
+            among = np.broadcast_to(among, values.shape) * rows.weight[:, None]
+            pairs = zip((values * among).T, among.T, strict=True)
+            sums = [[np.bincount(rows.group, part, G) for part in pair] for pair in pairs]
+            with np.errstate(invalid="ignore"):  # no row, no rate
+                return np.array([total / count for total, count in sums])
+
+        rate, count = mean(after), kish(rows.group, rows.weight, G)
+        return cls(
+            mean(before), rate, np.sqrt(rate * (1 - rate) / count), mean(after, true),
+            mean(after, 1 - true), mean(rows.gain), mean(true), mean(true, before),
+            mean(true, after), count,
+        )  # fmt: skip
+
+
+def gap_of(
+    rows: DecisionRows, decided: NDArray[np.int64], spec: DecisionSpec
+) -> tuple[float, float]:
+    """Return the largest difference between groups in the rate of a decision, and its error."""
+    dual = _Dual(rows, spec)
+    rates = dual.rates(np.eye(rows.gain.shape[1])[decided])
+    errors = np.sqrt(rates * (1 - rates) / kish(dual.cell, rows.weight, len(dual.share)))
+    groups = rows.propensity.shape[1]
+    rates, errors = rates.reshape(-1, groups), errors.reshape(-1, groups)
+    at = int(np.argmax(np.ptp(rates, axis=1)))
+    ends = [int(np.argmax(rates[at])), int(np.argmin(rates[at]))]
+    return float(np.ptp(rates[at])), float(np.hypot(*errors[at][ends]))
+
+
+def held_out_decisions(
+    rows: DecisionRows, spec: DecisionSpec, rule: DecisionRule
+) -> NDArray[np.int64]:
+    """Return the decision for each row, by a rule near `rule` chosen without its fold."""
+    decided = np.empty(len(rows.group), dtype=np.int64)
+    for fold in np.unique(rows.fold):
+        inside = rows.fold == fold
+        other = choose_rule(rows.take(~inside), spec, rule)
+        decided[inside] = other.decide(rows.gain[inside], rows.propensity[inside])
+    return decided
