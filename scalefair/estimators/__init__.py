@@ -5,6 +5,7 @@ from scalefair.estimators.gp import FairGPRegressor
 from scalefair.estimators.gp_classifier import FairGPClassifier
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.loss import FairKernelRegressor
+from scalefair.estimators.loss_cv import FairKernelClassifierCV, FairKernelRegressorCV
 from scalefair.estimators.path import FairPath, LossPath
 from scalefair.estimators.ridge import FairRidge
 from scalefair.estimators.ridge_cv import FairKernelRidgeCV
@@ -14,7 +15,9 @@ __all__ = [
     "FairGPClassifier",
     "FairGPRegressor",
     "FairKernelClassifier",
+    "FairKernelClassifierCV",
     "FairKernelRegressor",
+    "FairKernelRegressorCV",
     "FairKernelRidge",
     "FairKernelRidgeCV",
     "FairPath",

@@ -26,18 +26,17 @@ from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import (
     GridScores,
     Spectrum,
-    best_within_limit,
-    best_without_share,
+    choose,
     grid,
     squared_errors,
 )
+from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MAX_NOTEBOOK_ROWS = 12
-HELD_OUT_SUM = "held-out share with half its standard error"
 
 
 class PathBase(ABC):
@@ -136,8 +135,9 @@ class FairPath(PathBase):
     ``at(alpha=, eta=)`` takes any numbers, on the grid or not. ``at(unfairness=u)`` is the fit
     whose share on the training rows is u, or less without a penalty. After cross-validation it is
     the point of the grid with the least held-out error whose held-out share, with half its standard
-    error, is at most u. Under a limit the predictions are rescaled to the least error on the
-    training rows, which changes no share.
+    error, is at most u, or a constant, with a warning, where that errs less; it has
+    `explained_share_cv_` and its error. Under a limit the predictions are rescaled to the least
+    error on the training rows, which changes no share.
     """
 
     def __init__(
@@ -184,19 +184,18 @@ class FairPath(PathBase):
         return self._estimator._at(self._best_alpha(unfairness), unfairness=unfairness)
 
     def _held_out_limit(self, scores: GridScores, unfairness: float) -> Any:
-        """The fit of least held-out error whose held-out share is within the limit."""
-        if unfairness == 0:
-            choice = best_without_share(scores, self.etas)
-        else:
-            choice = best_within_limit(scores, unfairness)
+        """The fit that cross-validation under the limit takes of this grid."""
+        choice = choose(scores, self.etas, unfairness)
         if choice is None:
-            share = ShareEstimate.of(scores.share)
-            raise not_within(unfairness, share.value + share.error / 2, HELD_OUT_SUM)
+            warn_of_constant(scores, unfairness)
+            return with_held_out(self._estimator._constant())
         alpha, eta = float(self.alphas[choice.alpha]), float(self.etas[choice.eta])
         if unfairness == 0:
-            return self._estimator._at(alpha, unfairness=0.0)
-        fit = self._estimator._at(alpha, eta=eta)
-        return fit if eta == 0 else fit._rescaled()
+            fit = self._estimator._at(alpha, unfairness=0.0)
+        else:
+            fit = self._estimator._at(alpha, eta=eta)
+            fit = fit if eta == 0 else fit._rescaled()
+        return with_held_out(fit, scores.share[:, choice.alpha, choice.eta])
 
     def _best_alpha(self, unfairness: float) -> float:
         """α of least error at a share, along the curve of each: their etas meet other shares."""
@@ -212,59 +211,89 @@ class FairPath(PathBase):
 
 
 class LossPath(PathBase):
-    """Fits of one model at increasing weights of the penalty.
+    """Fits of one model at several weights of the penalty.
 
     Parameters
     ----------
     estimators : list of fitted estimators
-        One for each eta, in increasing order.
+        One for each eta, in increasing order; of several ridges after cross-validation.
+    scores : GridScores or None
+        Held-out scores of the same fits, of shape (K, 1, G), if they were cross-validated.
+    constant : fitted estimator or None
+        The best constant.
 
     Attributes
     ----------
     table : DataFrame
         One row per eta with the mean loss, the explained share of the scores, and the passes over
-        the rows that the fit took.
+        the rows that the fit took. With cross-validation alpha, loss_cv, loss_cv_error,
+        explained_share_cv and explained_share_cv_error instead of the passes.
 
     Notes
     -----
     ``at`` returns one of these fits: the one at ``eta=``, or the one of least loss whose share is
-    at most ``unfairness=``. All have the same alpha.
+    at most ``unfairness=``; held out after cross-validation, with `explained_share_cv_` and its
+    error, or a constant, with a warning, where that errs less.
     """
 
     etas: Array
 
-    def __init__(self, estimators: Sequence[Any]) -> None:
-        self._estimators = list(estimators)
+    def __init__(
+        self, estimators: Sequence[Any], scores: GridScores | None = None, constant: Any = None
+    ) -> None:
+        self._estimators, self._scores, self._constant = list(estimators), scores, constant
         self.etas = np.array([estimator.eta_ for estimator in estimators])
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """The path as a data frame."""
         fits = self._estimators
-        return frames.make_frame(
-            {
-                "eta": self.etas,
-                "loss": np.array([fit.mean_loss_ for fit in fits]),
-                "explained_share": np.array([fit.explained_share_ for fit in fits]),
-                "passes": np.array([fit.n_passes_ for fit in fits]),
-            }
-        )
+        columns = {
+            "eta": self.etas,
+            "loss": np.array([fit.mean_loss_ for fit in fits]),
+            "explained_share": np.array([fit.explained_share_ for fit in fits]),
+        }
+        if self._scores is None:
+            columns["passes"] = np.array([fit.n_passes_ for fit in fits])
+        else:
+            columns = {"alpha": self._alphas, **columns, **held_out_columns(self._scores, "loss")}
+        return frames.make_frame(columns)
+
+    @property
+    def _alphas(self) -> Array:
+        return np.array([fit.alpha for fit in self._estimators])
 
     @property
     def _criteria(self) -> tuple[str, str]:
-        return "explained_share", "loss"
+        held_out = self._scores is not None
+        return ("explained_share_cv", "loss_cv") if held_out else ("explained_share", "loss")
 
     def _at_weight(self, alpha: float | None, eta: float) -> Any:
-        if alpha is not None:
+        if alpha is not None and self._scores is None:
             raise ValueError(
                 f"alpha={alpha!r}: all fits of this path have the same; give eta alone"
             )
         same = np.flatnonzero(self.etas == eta)
         if not len(same):
             raise ValueError(f"eta={eta!r} is not on the path; its etas are {self.etas.tolist()}")
-        return self._estimators[int(same[0])]
+        alphas = self._alphas[same] if self._scores is not None else np.full(len(same), alpha)
+        if len(same) > 1 and alpha not in alphas:
+            raise ValueError(
+                f"alpha={alpha!r} is not among those at eta={eta!r}; give one of {alphas.tolist()}"
+            )
+        at = int(same[np.argmax(alphas == alpha)])
+        return self._estimators[at] if self._scores is None else self._held_out(at)
+
+    def _held_out(self, at: int) -> Any:
+        return with_held_out(copy(self._estimators[at]), self._scores.share[:, 0, at])
 
     def _at_limit(self, unfairness: float) -> Any:
+        if self._scores is not None:
+            choice = choose(self._scores, self.etas, unfairness)
+            if choice is not None:
+                return self._held_out(choice.eta)
+            warn_of_constant(self._scores, unfairness)
+            return with_held_out(copy(self._constant))
         share = self.table["explained_share"].to_numpy()
         allowed = np.flatnonzero(share <= unfairness)
         if not len(allowed):
@@ -273,14 +302,22 @@ class LossPath(PathBase):
         return self._estimators[int(allowed[np.argmin(loss)])]
 
     def __repr__(self) -> str:
-        return f"<LossPath: {len(self.etas)} etas>"
+        return f"<LossPath: {len(self.etas)} fits>"
 
 
-def not_within(unfairness: float, shares: Array, what: str = "share") -> NotAttainableError:
+def with_held_out(fit: Any, shares: Array | None = None) -> Any:
+    """Return a fit that was made anew, with its held-out share; NaN for a constant."""
+    share = ShareEstimate.of(np.full(2, np.nan) if shares is None else shares)
+    fit.explained_share_cv_ = float(share.value)
+    fit.explained_share_cv_error_ = float(share.error)
+    return fit
+
+
+def not_within(unfairness: float, shares: Array) -> NotAttainableError:
     """Return the error of a limit that no fit of a path is within."""
     least = np.nanmin(shares, initial=np.inf)
     return NotAttainableError(
-        f"unfairness={unfairness!r}: no fit of the path is within the limit, the least {what} is "
+        f"unfairness={unfairness!r}: no fit of the path is within the limit, the least share is "
         f"{least:.4g}; allow more, or use a finer or longer grid of etas"
     )
 
@@ -342,13 +379,13 @@ def _hsic(system: System, B: Array) -> Array:
     return np.asarray(np.sum((hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0))
 
 
-def held_out_columns(scores: GridScores) -> dict[str, Array]:
+def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]:
     """Means over the folds and their standard errors; the share is floored at 0."""
     mse, mse_error = mean_and_error(scores.mse)
     share = ShareEstimate.of(scores.share)
     return {
-        "mse_cv": mse.ravel(),
-        "mse_cv_error": mse_error.ravel(),
+        f"{error}_cv": mse.ravel(),
+        f"{error}_cv_error": mse_error.ravel(),
         "explained_share_cv": share.value.ravel(),
         "explained_share_cv_error": share.error.ravel(),
     }

@@ -22,7 +22,7 @@ from scalefair.errors import (
     check_closed_form,
     check_grid,
 )
-from scalefair.estimators.base import check_control, feature_ridges
+from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath, default_alphas, default_etas
@@ -35,6 +35,7 @@ from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds, search
 from scalefair.solve.ridge.system import System, rescale
+from scalefair.solve.spec import Rows
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -42,8 +43,58 @@ HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_")
 """What only the moments of each fold can tell, not those of all rows."""
 
 
+class CrossValidated(FairEstimator):
+    """A fair estimator that chooses alpha and eta by what they do on held-out folds."""
+
+    def _check_grids(self) -> None:
+        check_closed_form(self.penalty, "cross-validation")
+        if self.alphas is not None:
+            check_grid("alphas", self.alphas, high=FINITE)
+        if self.etas is not None:
+            check_grid("etas", self.etas)
+
+    def _is_ordinary(self) -> bool:
+        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
+
+    def _least_alpha(self) -> float:
+        return np.inf if self.alphas is None else float(np.min(self.alphas))
+
+    def _folds(self, training: Training) -> tuple[Folds, bool]:
+        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
+        if isinstance(source, ArraySource):
+            X, y = source.x, source.y
+        # Not the seed of the sample: landmarks must not gather in one fold.
+        return make_folds(self.cv, X, y, training.seed + 1)
+
+    def _base_folds(self, training: Training) -> Folds:
+        return self._folds(training)[0]
+
+    def _fold_moments(
+        self, rows: Rows, training: Training, **options: Any
+    ) -> tuple[Folds, FoldedMoments]:
+        """Return the folds and their moments, by one pass."""
+        folds, some_always_train = self._folds(training)
+        parts = rows.moments(folds, **options)
+        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
+        if not all(fold.weight for fold in tested):
+            raise ValueError(
+                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
+                "fewer folds, or leave those rows out"
+            )
+        moments = FoldedMoments(tested, always, reduce(add, parts))
+        check_control(moments.total)
+        if rows.design.psi is not None and self.unfairness is not None:
+            check_folds(moments.folds, group_names(rows.design))
+        return folds, moments
+
+    def _penalty(self, eps: float | None) -> dict[str, Any]:
+        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
+        free = self.unfairness == 0
+        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
+
+
 @described
-class FairKernelRidgeCV(Regression):
+class FairKernelRidgeCV(CrossValidated, Regression):
     """Fair kernel ridge regression that chooses alpha and eta by cross-validation, in one pass.
 
     The statistics are kept per fold, so that every (alpha, eta) is fitted on the other folds and
@@ -146,18 +197,8 @@ class FairKernelRidgeCV(Regression):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_closed_form(self.penalty, "cross-validation")
-        if self.alphas is not None:
-            check_grid("alphas", self.alphas, high=FINITE)
-        if self.etas is not None:
-            check_grid("etas", self.etas)
+        self._check_grids()
         check_grid("ridge_ratios", self.ridge_ratios, low=TINY, high=FINITE)
-
-    def _is_ordinary(self) -> bool:
-        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
-
-    def _least_alpha(self) -> float:
-        return np.inf if self.alphas is None else float(np.min(self.alphas))
 
     def _epses(self) -> tuple[float | None, ...]:
         if self.eps is None:
@@ -169,16 +210,7 @@ class FairKernelRidgeCV(Regression):
         training = self._train(checked, given, config.dtype)
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
         rows = self._rows(training.source, design, training.survey.n_rows)
-        folds, some_always_train = self._folds(training)
-        parts = rows.moments(folds, checkpoint=config.checkpoint)
-        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
-        if not all(fold.weight for fold in tested):
-            raise ValueError(
-                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
-                "fewer folds, or leave those rows out"
-            )
-        moments = FoldedMoments(tested, always, reduce(add, parts))
-        check_control(moments.total)
+        _, moments = self._fold_moments(rows, training, checkpoint=config.checkpoint)
         result = self._search(design, moments)
         ridge = self._ridge_at(result, checked, training, design)
         self._refit(ridge, moments.total, constant=result.choice is None)
@@ -194,16 +226,6 @@ class FairKernelRidgeCV(Regression):
             },
         }  # fmt: skip
 
-    def _folds(self, training: Training) -> tuple[Folds, bool]:
-        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
-        if isinstance(source, ArraySource):
-            X, y = source.x, source.y
-        # Not the seed of the sample: landmarks must not gather in one fold.
-        return make_folds(self.cv, X, y, training.seed + 1)
-
-    def _base_folds(self, training: Training) -> Folds:
-        return self._folds(training)[0]
-
     def _options(
         self, design: Design, moments: Moments, ratio: float, eps: float | None
     ) -> dict[str, Any]:
@@ -214,14 +236,7 @@ class FairKernelRidgeCV(Regression):
             "fit_intercept": self.fit_intercept, "features": design.features,
         }  # fmt: skip
 
-    def _penalty(self, eps: float | None) -> dict[str, Any]:
-        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
-        free = self.unfairness == 0
-        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
-
     def _search(self, design: Design, moments: FoldedMoments) -> SearchResult:
-        if design.psi is not None and self.unfairness is not None:
-            check_folds(moments.folds, group_names(design))
         joined = len(design.features) > 1
         ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
         options = partial(self._options, design, moments.total)

@@ -195,22 +195,24 @@ class Problem:
         A light pass sums no ΦᵀWΦ: the second derivative is that of `before`, corrected along the
         way to θ by the change of the gradients (BFGS).
         """
-        along = Along(self._raw(theta), self._raw(before.theta), steps, not light)
+        along = Along(self.raw(theta), self.raw(before.theta), steps, not light)
         sums = loss_sums(
             self.source, self.frame, self.loss, along, rows=self.rows, cache=self.cache
         )
         sums = sums.transform(self.linear, self.frame.width)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient / n
-        if light:
-            hessian = _corrected(before, theta, gradient)
-        else:  # Σⱼ dⱼdⱼᵀ ⊗ Sⱼ
-            D, parts = self.loss.directions, sums.hessian / n
-            whole = np.tensordot(np.einsum("ja,jb->jab", D, D), parts, axes=(0, 0))
-            hessian = np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape([theta.size] * 2)
+        hessian = _corrected(before, theta, gradient) if light else self.of_scores(sums.hessian / n)
         return Local(theta, gradient, hessian, float(values[0])), values[1:]
 
-    def _raw(self, theta: Array) -> Array:
+    def of_scores(self, parts: Array) -> Array:
+        """Σⱼ dⱼdⱼᵀ ⊗ Sⱼ, the second derivative in all scores, of parts S of shape (j, p, p)."""
+        D, (p, k) = self.loss.directions, (parts.shape[1], self.loss.n_scores)
+        whole = np.tensordot(np.einsum("ja,jb->jab", D, D), parts, axes=(0, 0))
+        return np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape(k * p, k * p)
+
+    def raw(self, theta: Array) -> Array:
+        """θ of rows whose features go without their linear part."""
         if self.linear is None:
             return theta
         m = self.linear.shape[1]
@@ -279,6 +281,18 @@ class Slice:
             thetas = self.ridge - (gain(2.0 * etas, strength) * along) @ vectors.T
         return np.asarray(thetas.reshape(-1, k, p).transpose(0, 2, 1))
 
+    def about(self, theta: Array, gradient: Array, eta: float) -> Array:
+        """θ at one η of the model with the same second derivative, and a gradient seen at `theta`.
+
+        The factor A⁻¹R serves again: RᵀA⁻¹c = (A⁻¹R)ᵀc.
+        """
+        target = self._local.hessian @ flat(theta) - flat(gradient)
+        ridge = self._factor.solve(target)
+        if eta == 0 or self._problem.system.factor.shape[1] == 0:
+            return self.unflat(ridge)
+        vectors, strength, _ = self._directions
+        return self.unflat(ridge - vectors @ (gain(2.0 * eta, strength) * (vectors.T @ target)))
+
     @property
     def n_penalized(self) -> int:
         """Number of coefficients that the penalty may reach: the intercepts are none of them."""
@@ -327,13 +341,17 @@ class Slice:
 
         With η = ∞ no step goes along the penalty. Along a limit, how far it is left counts too.
         """
-        problem, step = self._problem, theta - self._local.theta
-        vector = flat(step)
-        curved = float(vector @ self._matrix @ vector)
-        curved += 2.0 * problem.punished(problem.beta(step), weight)
+        problem = self._problem
+        curved = self.bend(theta - self._local.theta, weight)
         if weight.limit is None:
             return curved
         return abs(curved) + 2.0 * abs(problem.punished(problem.beta(self._local.theta), weight))
+
+    def bend(self, step: Array, weight: Weight) -> float:
+        """stepᵀ(A + 2ηRRᵀ)step."""
+        vector = flat(step)
+        punished = self._problem.punished(self._problem.beta(step), weight)
+        return float(vector @ self._matrix @ vector) + 2.0 * punished
 
 
 def _onto_cone(M: Array, theta: Array, a: Array) -> Array:

@@ -136,16 +136,22 @@ def grid(spectrum: Spectrum, alphas: Array, etas: Array) -> Array:
 class GridScores:
     """Held-out scores of every (α, η), one row per fold; arrays of shape (K, A, E).
 
-    - `mse`: Mean squared error on the held-out fold, averaged over the targets.
+    - `mse`: Mean squared error on the held-out fold, averaged over the targets; or the mean of
+      another loss.
     - `share`: Held-out share, corrected for chance and not yet floored at 0.
+    - `constant`: Error of the best constant of the other folds, shape (K,); None: no candidate.
+
+    Both are NaN where a point was not tried.
     """
 
     mse: Array
     share: Array
+    constant: Array | None = None
 
     def __getitem__(self, index: Any) -> GridScores:
         """Return the scores of some alphas or etas, of all folds."""
-        return GridScores(self.mse[(slice(None), *index)], self.share[(slice(None), *index)])
+        at = (slice(None), *index)
+        return GridScores(self.mse[at], self.share[at], self.constant)
 
 
 class FoldFits:
@@ -223,12 +229,30 @@ class Choice(NamedTuple):
     eta: int
 
 
+def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice | None:
+    """Return the point that the rule of every cross-validated class takes; None: a constant.
+
+    Without a limit the fairest of those as good as the best; under one the least error within it,
+    unless a constant errs less.
+    """
+    if unfairness is None:
+        return largest_eta_within_one_error(scores, etas)
+    choice = best_without_share(scores, etas) if unfairness == 0 else best_within_limit(
+        scores, unfairness
+    )  # fmt: skip
+    if choice is None or scores.constant is None:
+        return choice
+    worse = scores.mse[:, choice.alpha, choice.eta] - scores.constant
+    return choice if worse.mean() <= 0 else None
+
+
 def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     """Return the largest η whose error, at its own best α, is within one error of the best.
 
     α is chosen anew for each η: one chosen at η = 0 ruins the fair end of the path.
     """
     mean, error = mean_and_error(scores.mse)
+    mean = np.where(np.isnan(mean), np.inf, mean)
     alpha = np.argmin(mean, axis=0)
     best = np.min(mean, axis=0)
     winner = int(np.argmin(best))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,7 @@ from scalefair.solve.ridge.path import (
     Choice,
     FoldFits,
     GridScores,
-    best_within_limit,
-    best_without_share,
-    largest_eta_within_one_error,
+    choose,
 )
 
 REFINE = 16
@@ -105,7 +103,7 @@ def search(
         return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
     best = min(results, key=lambda result: result.mse)
     if best.choice is None:
-        warn_of_constant(best, unfairness)
+        warn_of_constant(best.scores, unfairness)
     return best
 
 
@@ -119,30 +117,23 @@ def _search_grid(
     alphas, etas = grid
     fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
     scores = fits.score(alphas, etas)
-    if unfairness is None:
-        choice: Choice | None = largest_eta_within_one_error(scores, etas)
-    elif unfairness == 0:
-        choice = best_without_share(scores, etas)
-    else:
-        choice = best_within_limit(scores, unfairness)
-        if choice is not None and choice.eta > 0:
-            etas = _refined(etas, choice.eta)
-            scores = fits.score(alphas, etas)
-            choice = best_within_limit(scores, unfairness)
-    if unfairness is not None and choice is not None:
-        errors = fits.constant_errors() - scores.mse[:, choice.alpha, choice.eta]
-        choice = choice if errors.mean() >= 0 else None
+    choice = choose(scores, etas, unfairness)
+    if unfairness and choice is not None and choice.eta > 0:
+        etas = refined(etas, choice.eta)
+        scores = fits.score(alphas, etas)
+    scores = replace(scores, constant=fits.constant_errors())
+    choice = choose(scores, etas, unfairness)
     return SearchResult(options["eps"], ratio, alphas, etas, scores, choice)
 
 
-def _refined(etas: Array, chosen: int) -> Array:
+def refined(etas: Array, chosen: int, count: int = REFINE) -> Array:
     """Sorted etas with more of them between the chosen one and the next smaller."""
     etas = np.sort(etas)
     low, high = etas[chosen - 1], etas[chosen]
     if np.isinf(high):
         high = 1e4 * low if low > 0 else 1e4
     low = low if low > 0 else 1e-3 * high
-    return np.unique(np.concatenate([etas, np.geomspace(low, high, REFINE + 2)[1:-1]]))
+    return np.unique(np.concatenate([etas, np.geomspace(low, high, count + 2)[1:-1]]))
 
 
 def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
@@ -182,9 +173,9 @@ def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> s
     return ": " + ", ".join(parts) + more
 
 
-def warn_of_constant(result: SearchResult, unfairness: float) -> None:
+def warn_of_constant(scores: GridScores, unfairness: float) -> None:
     """Warn that the prediction is a constant, and say what stood in the way of another."""
-    shares = ShareEstimate.of(result.scores.share)
+    shares = ShareEstimate.of(scores.share)
     sums = shares.value + shares.error / 2
     least = float(np.nanmin(sums, initial=np.inf))
     reason = (

@@ -1,0 +1,369 @@
+"""Cross-validation of a general loss: the fits of all folds share their passes over the rows.
+
+One pass at a common θ sums ΦᵀWΦ of each fold, and the second derivative of the rows outside a fold
+is the sum of the others'. From there every fit of a grid takes Newton steps with that second
+derivative and gradients of its own, all of them in the same passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import add
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._typing import Array
+from scalefair.data.folds import Folds
+from scalefair.moments import Moments
+from scalefair.moments.fold_curvature import FoldScores, FoldSums, fold_sums
+from scalefair.penalties import attribute, held_out_shares, worst_of
+from scalefair.solve.limit import least_eta
+from scalefair.solve.newton.model import Local, Problem, Slice, Weight
+from scalefair.solve.ridge.path import GridScores, choose
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, refined
+from scalefair.solve.ridge.system import System
+
+TOLERANCE = 1e-6
+"""Decrease of J, in its natural size, that is not worth a pass for the fit of a fold: it moves the
+held-out loss by far less than the folds differ.
+"""
+
+MAX_PASSES = 15
+"""Passes for the fits of one model; each takes what it has found by then."""
+
+SHORTER = 0.25
+"""What is left of a step that J does not fall along."""
+
+NEAR = 1.5
+"""Decades between the ridges of two fits that start from one model."""
+
+AROUND_LIMIT = 10.0 ** np.array([-0.5, 0.0, 0.5, 1.0, 1.5, 2.5])
+"""Weights to try, relative to the one that meets the limit on the training rows."""
+
+REFINED = 6
+"""How many more etas are tried beside the best one under a limit."""
+
+CONSTANT = 1e12
+"""A ridge, in units of the largest one tried, that leaves only the constant."""
+
+
+class Point(NamedTuple):
+    """A ridge and a weight of the penalty."""
+
+    alpha: float
+    eta: float
+
+
+@dataclass(frozen=True, eq=False)
+class FoldProblem:
+    """The objective of the rows outside each of K folds; the last part is that of all rows."""
+
+    whole: Problem
+    parts: tuple[Problem, ...]
+    tested: Sequence[Moments]
+    folds: Folds
+
+    @classmethod
+    def build(
+        cls, whole: Problem, folds: Folds, moments: FoldedMoments,
+        system: Callable[[Moments], System],
+    ) -> FoldProblem:  # fmt: skip
+        """Return the objective; `system` reads R and the ridges off moments."""
+        tested, always = moments.folds, [] if moments.always is None else [moments.always]
+        others = [[*tested[:k], *tested[k + 1 :], *always] for k in range(len(tested))]
+        parts = [replace(whole, system=system(reduce(add, rest))) for rest in others]
+        return cls(whole, (*parts, whole), tested, folds)
+
+    @property
+    def left_out(self) -> NDArray[np.int64]:
+        """The fold that each part leaves out; −1: none."""
+        return np.array([*range(len(self.tested)), -1])
+
+    @cached_property
+    def _weights(self) -> tuple[Array, Array]:
+        """Weights of the folds and of the rows outside them; of all rows last."""
+        outside = [part.system.moments.weight for part in self.parts]
+        return np.array([*(fold.weight for fold in self.tested), np.nan]), np.array(outside)
+
+    def evaluate(self, scores: FoldScores) -> FoldSums:
+        """Make one pass; return means of the values and gradients, sums of the curvatures."""
+        whole = self.whole
+        raw = np.stack([whole.raw(theta) for theta in scores.theta])
+        sums = fold_sums(
+            whole.source, whole.frame, whole.loss, replace(scores, theta=raw), self.folds,
+            whole.rows, whole.cache,
+        ).transform(whole.linear, whole.frame.width)  # fmt: skip
+        inside, outside = (weights[scores.left_out] for weights in self._weights)
+        return FoldSums(
+            sums.held_out / inside, sums.values / outside,
+            sums.gradient / outside[:, None, None], sums.hessian,
+        )  # fmt: skip
+
+    def models(self, theta: Array) -> FoldModels:
+        """Return the data terms of all parts near one θ, by one pass."""
+        left_out = self.left_out
+        at = FoldScores(np.repeat(theta[None], len(left_out), axis=0), left_out, curved=True)
+        sums, parts = self.evaluate(at), []
+        for k, gradient, value in zip(left_out, sums.gradient, sums.values, strict=True):
+            # Added up, never subtracted from the total: that would cancel.
+            hessian = sum(part for j, part in enumerate(sums.hessian) if j != k)
+            mean = self.whole.of_scores(hessian / self._weights[1][k])
+            parts.append(Local(theta, gradient, mean, float(value)))
+        return FoldModels(self, tuple(parts), sums.held_out)
+
+    def shares(self, fits: Sequence[PointFit]) -> Array:
+        """Held-out share of each fit in each fold, shape (K, G); NaN without attributes."""
+        if attribute(self.tested[0]) is None:
+            return np.full((len(self.tested), len(fits)), np.nan)
+        t, features, folds = self.whole.loss.n_scores, self.whole.system.features, []
+        for k, fold in enumerate(self.tested):
+            coef = np.hstack([self.whole.beta(fit.theta[k]) for fit in fits])
+            folds.append(held_out_shares(fold, features, coef, t))
+        return worst_of(folds)
+
+
+class PointFit(NamedTuple):
+    """The fits at one point: θ of each part (K + 1, p, k), held-out losses (K,), loss of all."""
+
+    theta: Array
+    losses: Array
+    loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class FoldModels:
+    """Quadratic models of the data terms of all parts near one θ, and the held-out losses there."""
+
+    problem: FoldProblem
+    parts: tuple[Local, ...]
+    held_out: Array
+
+    def fit(self, points: Sequence[Point]) -> dict[Point, PointFit]:
+        """Return the fits of all parts at some points, by a few passes."""
+        problem = self.problem
+        tol = TOLERANCE * problem.whole.unit(self.parts[-1])
+        fits: list[_Fit] = []
+        for alpha in dict.fromkeys(point.alpha for point in points):
+            slices = [Slice(*both, alpha) for both in zip(problem.parts, self.parts, strict=True)]
+            fits += [
+                _Fit(problem.parts[k], self.parts[k], slices[k], point, k, float(self.held_out[k]))
+                for point in points if point.alpha == alpha for k in range(len(slices))
+            ]  # fmt: skip
+        for _ in range(MAX_PASSES):
+            open_ = [fit for fit in fits if not fit.is_near(tol)]
+            if not open_:
+                break
+            theta = np.stack([fit.trial for fit in open_])
+            left_out = problem.left_out[[fit.part for fit in open_]]
+            sums = problem.evaluate(FoldScores(theta, left_out))
+            for fit, *seen in zip(open_, sums.values, sums.gradient, sums.held_out, strict=True):
+                fit.see(*seen)
+        K = len(problem.tested)
+        by_point = {point: [fit for fit in fits if fit.point == point] for point in points}
+        return {
+            point: PointFit(
+                np.stack([fit.theta for fit in of]), np.array([fit.loss for fit in of[:K]]),
+                of[-1].value,
+            )
+            for point, of in by_point.items()
+        }  # fmt: skip
+
+
+class _Fit:
+    """The state of one minimisation: where J is known, and the step to be tried next."""
+
+    def __init__(  # noqa: PLR0917
+        self, problem: Problem, local: Local, slice_: Slice, point: Point, part: int, loss: float
+    ) -> None:
+        self.point, self.part, self.loss, self.value = point, part, loss, local.value
+        self.theta, self._problem, self._slice = local.theta, problem, slice_
+        self._weight = Weight(point.eta)
+        # With η = ∞ there is nothing to compare with until Rᵀβ is 0.
+        within = np.isfinite(point.eta) or problem.is_within(local.theta, self._weight)
+        self._objective = self._at(local.value, local.theta) if within else np.inf
+        self._seen = within
+        self.trial = slice_.about(local.theta, local.gradient, point.eta)
+
+    def _at(self, value: float, theta: Array) -> float:
+        return value + self._problem.penalty(theta, self.point.alpha, self._weight)
+
+    def see(self, value: float, gradient: Array, held_out: float) -> None:
+        """Move to what was tried if J is less there, else try less of the step."""
+        objective = self._at(value, self.trial)
+        if not objective <= self._objective + 1e-12 * abs(self._objective):
+            self.trial = self.theta + SHORTER * (self.trial - self.theta)
+            return
+        self.theta, self._objective, self._seen = self.trial, objective, True
+        self.loss, self.value = float(held_out), float(value)
+        self.trial = self._slice.about(self.theta, gradient, self.point.eta)
+
+    def is_near(self, tol: float) -> bool:
+        """Return True if the next step is not worth a pass."""
+        return self._seen and self._slice.bend(self.trial - self.theta, self._weight) <= 2 * tol
+
+
+@dataclass(frozen=True, eq=False)
+class LossSearch(SearchResult):
+    """The fits of a search; scores are NaN where a pair was not tried.
+
+    `constant` is there under a limit, and `warm` is a model near the fit of all rows that was
+    chosen.
+    """
+
+    fits: dict[Point, PointFit]
+    constant: PointFit | None
+    warm: Local
+
+    def listed(self) -> GridScores:
+        """Return the scores of the fits in their order, of shape (K, 1, G)."""
+        scores = self.scores[_positions(self.alphas, self.etas, self.fits)]
+        return GridScores(scores.mse[:, None], scores.share[:, None], scores.constant)
+
+
+def _positions(alphas: Array, etas: Array, points: Iterable[Point]) -> tuple[Any, Any]:
+    alpha, eta = (np.array(column) for column in zip(*points, strict=True))
+    return np.searchsorted(alphas, alpha), np.searchsorted(etas, eta)
+
+
+class _Search:
+    """What has been tried so far."""
+
+    def __init__(self, problem: FoldProblem, unfairness: float | None) -> None:
+        self.problem, self.unfairness = problem, unfairness
+        self.fits: dict[Point, PointFit] = {}
+        self.constant: PointFit | None = None
+
+    def try_points(self, models: FoldModels, points: Sequence[Point]) -> None:
+        """Fit the points that have not been tried."""
+        new = [point for point in dict.fromkeys(points) if point not in self.fits]
+        if new:
+            self.fits |= models.fit(new)
+
+    def table(self) -> tuple[Array, Array, GridScores]:
+        """Return the ridges, the weights and the scores of all pairs, NaN where not tried."""
+        alphas, etas = (np.unique(column) for column in zip(*self.fits, strict=True))
+        losses, shares = np.full((2, len(self.problem.tested), len(alphas), len(etas)), np.nan)
+        at = _positions(alphas, etas, self.fits)
+        fits = list(self.fits.values())
+        losses[:, *at] = np.stack([fit.losses for fit in fits], axis=1)
+        shares[:, *at] = self.problem.shares(fits)
+        constant = None if self.constant is None else self.constant.losses
+        return alphas, etas, GridScores(losses, shares, constant)
+
+    def chosen(self) -> Point | None:
+        """Return the best point so far, constants apart."""
+        alphas, etas, scores = self.table()
+        choice = choose(replace(scores, constant=None), etas, self.unfairness)
+        return None if choice is None else Point(alphas[choice.alpha], etas[choice.eta])
+
+    def least_loss(self, eta: float) -> Point:
+        """Return the ridge of least held-out loss at a weight."""
+        tried = [point for point in self.fits if point.eta == eta]
+        return min(tried, key=lambda point: float(self.fits[point].losses.mean()))
+
+
+def search_loss(
+    problem: FoldProblem, alphas: Array, etas: Array | None, unfairness: float | None,
+    *, finer: bool,
+) -> LossSearch:  # fmt: skip
+    """Return the best point: ridges at the least weight first, then weights around the best ridge.
+
+    The best ridge and its neighbours are tried at all weights: one chosen at η = 0 ruins the fair
+    end. `finer` adds ridges halfway. Without `etas` they follow from the limit.
+    """
+    search, alphas = _Search(problem, unfairness), np.sort(alphas)
+    start = np.inf if unfairness == 0 else 0.0 if etas is None else float(etas.min())
+    models = _try_ridges(search, alphas, start)
+    best = search.least_loss(start)
+    slice_ = Slice(problem.whole, models.parts[-1], best.alpha)
+    if unfairness == 0:
+        etas = np.array([np.inf])
+    elif etas is None:
+        etas = _etas_around(slice_, unfairness)
+    if unfairness is not None:
+        constant = Point(CONSTANT * alphas.max(), 0.0)
+        search.constant = models.fit([constant])[constant]
+    models = _try_etas(search, models, alphas, etas, best)
+    point = search.chosen()
+    if point is not None and len(alphas) * len(etas) > 1:
+        models = problem.models(search.fits[point].theta[-1])
+        search.try_points(models, _finer(search, point, unfairness, finer=finer))
+    alphas, etas, scores = search.table()
+    choice = choose(scores, etas, unfairness)
+    return LossSearch(
+        None, 1.0, alphas, etas, scores, choice, search.fits, search.constant, models.parts[-1]
+    )
+
+
+def _first(problem: Problem) -> Local:
+    """Return the data term near the best constant, from the moments; where they lack it, f = 0."""
+    start = problem.start()
+    if start is not None:
+        return start
+    zero = np.zeros((len(problem.metric), problem.loss.n_scores))
+    return problem.evaluate(zero, Local(zero, zero, np.empty((0, 0))))[0]
+
+
+def _try_ridges(search: _Search, alphas: Array, eta: float) -> FoldModels:
+    """Try ridges from the largest on, until the held-out loss has clearly risen; two a model."""
+    problem, left = search.problem, list(alphas[::-1])
+    local, models = _first(problem.whole), None
+    while left:
+        near = [alpha for alpha in left[:2] if alpha * 10**NEAR >= left[0]] or left[:1]
+        theta = Slice(problem.whole, local, near[-1]).theta(eta)
+        models = problem.models(theta)
+        local = models.parts[-1]
+        search.try_points(models, [Point(alpha, eta) for alpha in near])
+        left = left[len(near) :]
+        best, last = search.least_loss(eta), Point(near[-1], eta)
+        rise = search.fits[last].losses - search.fits[best].losses
+        if near[-1] < best.alpha and rise.mean() > rise.std(ddof=1) / np.sqrt(len(rise)):
+            break
+    return models
+
+
+def _etas_around(slice_: Slice, unfairness: float | None) -> Array:
+    """0, weights about the one that meets the limit on the training rows, and ∞."""
+    unit = 1.0 / max(slice_.strength.max(initial=0.0), np.finfo(float).tiny)
+    met = None if unfairness is None else least_eta(slice_, unfairness)
+    around = unit * np.logspace(-2, 4, 7) if not met or np.isinf(met) else met * AROUND_LIMIT
+    return np.concatenate([[0.0], around, [np.inf]])
+
+
+def _try_etas(
+    search: _Search, models: FoldModels, alphas: Array, etas: Array, best: Point
+) -> FoldModels:
+    """Try all weights at the best ridge and its neighbours, and at more while the last is best."""
+    problem = search.problem
+    inner = etas[(etas > 0) & np.isfinite(etas)]
+    if len(inner):
+        middle = Slice(problem.whole, models.parts[-1], best.alpha).theta(inner[len(inner) // 2])
+        models = problem.models(middle)
+    at = int(np.searchsorted(alphas, best.alpha))
+    low, high = max(at - 1, 0), min(at + 2, len(alphas))
+    search.try_points(models, [Point(a, eta) for a in alphas[low:high] for eta in etas])
+    while (point := search.chosen()) is not None:
+        if low > 0 and point.alpha <= alphas[low]:
+            low, new = low - 1, low - 1
+        elif high < len(alphas) and point.alpha >= alphas[high - 1]:
+            high, new = high + 1, high
+        else:
+            break
+        search.try_points(models, [Point(alphas[new], eta) for eta in etas])
+    return models
+
+
+def _finer(search: _Search, point: Point, unfairness: float | None, *, finer: bool) -> list[Point]:
+    """Points about the best one: weights below it under a limit, and ridges beside it."""
+    etas = np.unique([eta for _, eta in search.fits])
+    if unfairness and point.eta > 0:
+        etas = refined(etas, int(np.searchsorted(etas, point.eta)), REFINED)
+        etas = etas[etas <= point.eta][-REFINED - 1 :]
+    else:
+        etas = np.array([point.eta])
+    alphas = point.alpha * 10.0 ** np.array([-0.5, 0.0, 0.5] if finer else [0.0])
+    return [Point(alpha, eta) for alpha in alphas for eta in etas]
