@@ -20,20 +20,23 @@ from scalefair._typing import Array
 from scalefair.data.folds import Folds
 from scalefair.moments import Moments
 from scalefair.moments.fold_curvature import FoldScores, FoldSums, fold_sums
-from scalefair.penalties import attribute, held_out_shares, worst_of
+from scalefair.penalties import ShareEstimate, attribute, held_out_shares, worst_of
 from scalefair.solve.limit import least_eta
-from scalefair.solve.newton.model import Local, Problem, Slice, Weight
-from scalefair.solve.ridge.path import GridScores, choose
+from scalefair.solve.newton.model import Local, Problem, Slice, Weight, flat
+from scalefair.solve.ridge.path import Choice, GridScores, choose
 from scalefair.solve.ridge.search import FoldedMoments, SearchResult, refined
 from scalefair.solve.ridge.system import System
 
-TOLERANCE = 1e-6
+TOLERANCE = 1e-5
 """Decrease of J, in its natural size, that is not worth a pass for the fit of a fold: it moves the
-held-out loss by far less than the folds differ.
+scores by less than a hundredth of their unit.
 """
 
 MAX_PASSES = 15
 """Passes for the fits of one model; each takes what it has found by then."""
+
+MEMORY = 6
+"""Changes of the gradient that correct a second derivative."""
 
 SHORTER = 0.25
 """What is left of a step that J does not fall along."""
@@ -174,36 +177,56 @@ class FoldModels:
 
 
 class _Fit:
-    """The state of one minimisation: where J is known, and the step to be tried next."""
+    """The state of one minimisation: where J is known, and what is to be tried next.
+
+    L-BFGS, with the second derivative of the model where it usually starts from the unit matrix.
+    """
 
     def __init__(  # noqa: PLR0917
         self, problem: Problem, local: Local, slice_: Slice, point: Point, part: int, loss: float
     ) -> None:
         self.point, self.part, self.loss, self.value = point, part, loss, local.value
         self.theta, self._problem, self._slice = local.theta, problem, slice_
-        self._weight = Weight(point.eta)
+        self._pairs: list[tuple[Array, Array]] = []
         # With η = ∞ there is nothing to compare with until Rᵀβ is 0.
-        within = np.isfinite(point.eta) or problem.is_within(local.theta, self._weight)
-        self._objective = self._at(local.value, local.theta) if within else np.inf
-        self._seen = within
+        self._within = np.isfinite(point.eta) or problem.is_within(local.theta, Weight(point.eta))
+        penalty = problem.penalty(local.theta, point.alpha, Weight(point.eta))
+        self._objective = local.value + penalty if self._within else np.inf
+        self._gradient = self._slope(local.theta, local.gradient)
         self.trial = slice_.about(local.theta, local.gradient, point.eta)
 
-    def _at(self, value: float, theta: Array) -> float:
-        return value + self._problem.penalty(theta, self.point.alpha, self._weight)
+    def _slope(self, theta: Array, gradient: Array) -> Array:
+        return flat(gradient + self._problem.slope(theta, *self.point))
 
     def see(self, value: float, gradient: Array, held_out: float) -> None:
         """Move to what was tried if J is less there, else try less of the step."""
-        objective = self._at(value, self.trial)
-        if not objective <= self._objective + 1e-12 * abs(self._objective):
+        penalty = self._problem.penalty(self.trial, self.point.alpha, Weight(self.point.eta))
+        slack = 1e-12 * abs(self._objective) if self._within else 0.0
+        if not value + penalty <= self._objective + slack:
             self.trial = self.theta + SHORTER * (self.trial - self.theta)
             return
-        self.theta, self._objective, self._seen = self.trial, objective, True
-        self.loss, self.value = float(held_out), float(value)
-        self.trial = self._slice.about(self.theta, gradient, self.point.eta)
+        slope, step = self._slope(self.trial, gradient), flat(self.trial - self.theta)
+        change = slope - self._gradient
+        if self._within and step @ change > 0:
+            self._pairs = [*self._pairs, (step, change)][-MEMORY:]
+        self.theta, self._objective, self._gradient = self.trial, value + penalty, slope
+        self._within, self.loss, self.value = True, float(held_out), float(value)
+        self.trial = self.theta - self._slice.unflat(self._newton(slope))
+
+    def _newton(self, slope: Array) -> Array:
+        """Return the second derivative, corrected by the changes seen, inverse times a slope."""
+        weights = []
+        for step, change in reversed(self._pairs):
+            weights.append(step @ slope / (step @ change))
+            slope = slope - weights[-1] * change
+        solved = self._slice.solve(slope, self.point.eta)
+        for (step, change), weight in zip(self._pairs, reversed(weights), strict=True):
+            solved = solved + (weight - change @ solved / (step @ change)) * step
+        return solved
 
     def is_near(self, tol: float) -> bool:
         """Return True if the next step is not worth a pass."""
-        return self._seen and self._slice.bend(self.trial - self.theta, self._weight) <= 2 * tol
+        return self._within and -self._gradient @ flat(self.trial - self.theta) <= 2 * tol
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,11 +277,15 @@ class _Search:
         constant = None if self.constant is None else self.constant.losses
         return alphas, etas, GridScores(losses, shares, constant)
 
-    def chosen(self) -> Point | None:
-        """Return the best point so far, constants apart."""
+    def best(self) -> Point:
+        """Return the best point so far, constants apart; the fairest where none is in the limit."""
         alphas, etas, scores = self.table()
         choice = choose(replace(scores, constant=None), etas, self.unfairness)
-        return None if choice is None else Point(alphas[choice.alpha], etas[choice.eta])
+        if choice is None:
+            share = ShareEstimate.of(scores.share)
+            sums = np.nan_to_num(share.value + share.error / 2, nan=np.inf)
+            choice = Choice(*np.unravel_index(np.argmin(sums), sums.shape))
+        return Point(float(alphas[choice.alpha]), float(etas[choice.eta]))
 
     def least_loss(self, eta: float) -> Point:
         """Return the ridge of least held-out loss at a weight."""
@@ -287,11 +314,14 @@ def search_loss(
     if unfairness is not None:
         constant = Point(CONSTANT * alphas.max(), 0.0)
         search.constant = models.fit([constant])[constant]
-    models = _try_etas(search, models, alphas, etas, best)
-    point = search.chosen()
-    if point is not None and len(alphas) * len(etas) > 1:
-        models = problem.models(search.fits[point].theta[-1])
-        search.try_points(models, _finer(search, point, unfairness, finer=finer))
+    if len(etas) > 1:
+        inner = etas[(etas > 0) & np.isfinite(etas)]
+        middle = float(inner[len(inner) // 2]) if len(inner) else start
+        models = problem.models(slice_.theta(middle))
+        search.try_points(models, [Point(best.alpha, eta) for eta in etas])
+        models = _try_neighbours(search, models, alphas)
+    if finer or unfairness:
+        models = _refine(search, unfairness, finer=finer)
     alphas, etas, scores = search.table()
     choice = choose(scores, etas, unfairness)
     return LossSearch(
@@ -334,36 +364,37 @@ def _etas_around(slice_: Slice, unfairness: float | None) -> Array:
     return np.concatenate([[0.0], around, [np.inf]])
 
 
-def _try_etas(
-    search: _Search, models: FoldModels, alphas: Array, etas: Array, best: Point
-) -> FoldModels:
-    """Try all weights at the best ridge and its neighbours, and at more while the last is best."""
+def _try_neighbours(search: _Search, models: FoldModels, alphas: Array) -> FoldModels:
+    """Try the ridges beside the best one, at its weight and those beside it, while that pays."""
     problem = search.problem
-    inner = etas[(etas > 0) & np.isfinite(etas)]
-    if len(inner):
-        middle = Slice(problem.whole, models.parts[-1], best.alpha).theta(inner[len(inner) // 2])
-        models = problem.models(middle)
-    at = int(np.searchsorted(alphas, best.alpha))
-    low, high = max(at - 1, 0), min(at + 2, len(alphas))
-    search.try_points(models, [Point(a, eta) for a in alphas[low:high] for eta in etas])
-    while (point := search.chosen()) is not None:
-        if low > 0 and point.alpha <= alphas[low]:
-            low, new = low - 1, low - 1
-        elif high < len(alphas) and point.alpha >= alphas[high - 1]:
-            high, new = high + 1, high
-        else:
-            break
-        search.try_points(models, [Point(alphas[new], eta) for eta in etas])
-    return models
+    while True:
+        point, etas = search.best(), np.unique([eta for _, eta in search.fits])
+        at, of = (
+            int(np.searchsorted(*both)) for both in ((alphas, point.alpha), (etas, point.eta))
+        )
+        beside = [alphas[i] for i in (at - 1, at + 1) if 0 <= i < len(alphas)]
+        new = [alpha for alpha in beside if Point(alpha, point.eta) not in search.fits]
+        if not new:
+            return models
+        for alpha in new:
+            theta = Slice(problem.whole, models.parts[-1], alpha).theta(point.eta)
+            models = problem.models(theta)
+            near = etas[max(of - 1, 0) : of + 2]
+            search.try_points(models, [Point(alpha, eta) for eta in near])
 
 
-def _finer(search: _Search, point: Point, unfairness: float | None, *, finer: bool) -> list[Point]:
-    """Points about the best one: weights below it under a limit, and ridges beside it."""
+def _refine(search: _Search, unfairness: float | None, *, finer: bool) -> FoldModels:
+    """Try more about the best point: weights below it under a limit, then ridges beside it."""
+    point = search.best()
+    models = search.problem.models(search.fits[point].theta[-1])
     etas = np.unique([eta for _, eta in search.fits])
     if unfairness and point.eta > 0:
         etas = refined(etas, int(np.searchsorted(etas, point.eta)), REFINED)
-        etas = etas[etas <= point.eta][-REFINED - 1 :]
-    else:
-        etas = np.array([point.eta])
-    alphas = point.alpha * 10.0 ** np.array([-0.5, 0.0, 0.5] if finer else [0.0])
-    return [Point(alpha, eta) for alpha in alphas for eta in etas]
+        search.try_points(models, [Point(point.alpha, eta) for eta in etas[etas <= point.eta]])
+        point = search.best()
+    if finer:
+        at = int(np.searchsorted(etas, point.eta))
+        near = etas[max(at - 1, 0) : at + 2] if unfairness else etas[at : at + 1]
+        alphas = point.alpha * 10.0 ** np.array([-0.5, 0.5])
+        search.try_points(models, [Point(alpha, eta) for alpha in alphas for eta in near])
+    return models

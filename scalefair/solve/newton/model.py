@@ -146,6 +146,15 @@ class Problem:
         explained = float(np.sum((self.system.share_factor.T @ beta) ** 2))
         return weight.eta * (explained - weight.limit * self.system.variance(beta))
 
+    def slope(self, theta: Array, alpha: float, eta: float) -> Array:
+        """Gradient of α βᵀDβ + η|Rᵀβ|², shape (p, k); with η = ∞ that of the ridge alone."""
+        beta, factor = self.beta(theta), self.system.factor
+        slope = np.zeros_like(theta)
+        slope[: len(beta)] = 2.0 * alpha * self.system.ridge[:, None] * beta
+        if np.isfinite(eta):
+            slope[: len(beta)] += 2.0 * eta * (factor @ (factor.T @ beta))
+        return slope
+
     def is_within(self, theta: Array, weight: Weight) -> bool:
         """Return True if θ obeys Rᵀβ = 0, as η = ∞ asks for."""
         beta = self.beta(theta)
@@ -282,16 +291,16 @@ class Slice:
         return np.asarray(thetas.reshape(-1, k, p).transpose(0, 2, 1))
 
     def about(self, theta: Array, gradient: Array, eta: float) -> Array:
-        """θ at one η of the model with the same second derivative, and a gradient seen at `theta`.
+        """θ at one η of the model with this second derivative, and a gradient seen at `theta`."""
+        return self.unflat(self.solve(self._local.hessian @ flat(theta) - flat(gradient), eta))
 
-        The factor A⁻¹R serves again: RᵀA⁻¹c = (A⁻¹R)ᵀc.
-        """
-        target = self._local.hessian @ flat(theta) - flat(gradient)
-        ridge = self._factor.solve(target)
+    def solve(self, vector: Array, eta: float) -> Array:
+        """(A + 2ηRRᵀ)⁻¹v; with η = ∞ nothing of it goes along the penalty."""
+        solved = self._factor.solve(vector)
         if eta == 0 or self._problem.system.factor.shape[1] == 0:
-            return self.unflat(ridge)
-        vectors, strength, _ = self._directions
-        return self.unflat(ridge - vectors @ (gain(2.0 * eta, strength) * (vectors.T @ target)))
+            return solved
+        vectors, strength, _ = self._directions  # A⁻¹R, so that RᵀA⁻¹v = (A⁻¹R)ᵀv
+        return np.asarray(solved - vectors @ (gain(2.0 * eta, strength) * (vectors.T @ vector)))
 
     @property
     def n_penalized(self) -> int:
@@ -341,17 +350,13 @@ class Slice:
 
         With η = ∞ no step goes along the penalty. Along a limit, how far it is left counts too.
         """
-        problem = self._problem
-        curved = self.bend(theta - self._local.theta, weight)
+        problem, step = self._problem, theta - self._local.theta
+        vector = flat(step)
+        curved = float(vector @ self._matrix @ vector)
+        curved += 2.0 * problem.punished(problem.beta(step), weight)
         if weight.limit is None:
             return curved
         return abs(curved) + 2.0 * abs(problem.punished(problem.beta(self._local.theta), weight))
-
-    def bend(self, step: Array, weight: Weight) -> float:
-        """stepᵀ(A + 2ηRRᵀ)step."""
-        vector = flat(step)
-        punished = self._problem.punished(self._problem.beta(step), weight)
-        return float(vector @ self._matrix @ vector) + 2.0 * punished
 
 
 def _onto_cone(M: Array, theta: Array, a: Array) -> Array:
