@@ -11,7 +11,9 @@ from scalefair import (
     FairGPClassifier,
     FairGPRegressor,
     FairKernelClassifier,
+    FairKernelClassifierCV,
     FairKernelRegressor,
+    FairKernelRegressorCV,
     FairKernelRidge,
     FairKernelRidgeCV,
     FairRidge,
@@ -48,6 +50,8 @@ MODELS = {
     "three": FairKernelClassifier(eta=1.0, class_weight="balanced", **SMALL),
     "poisson": FairKernelRegressor(loss="poisson", eta=1.0, **SMALL),
     "quantile": FairKernelRegressor(loss="quantile", eta=1.0, **SMALL),
+    "classes_cv": FairKernelClassifierCV(cv=3, **SMALL),
+    "poisson_cv": FairKernelRegressorCV(loss="poisson", cv=3, unfairness=0.3, **SMALL),
     "process": FairGPRegressor(eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, **SMALL),
     "exact_process": FairGPRegressor(
         feature_map="exact", eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, random_state=0
@@ -94,11 +98,11 @@ def rows(name):
 
 def target(name):
     y = np.asarray(pay().target, dtype=float)
-    if name in ("classes", "process_of_classes"):
+    if name in ("classes", "classes_cv", "process_of_classes"):
         return np.where(y > np.median(y), "high", "low")
     if name == "three":
         return np.searchsorted(np.quantile(y, [0.3, 0.6]), y)
-    return np.exp(y - y.max()) if name == "poisson" else y
+    return np.exp(y - y.max()) if name.startswith("poisson") else y
 
 
 @cache

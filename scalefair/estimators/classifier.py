@@ -21,6 +21,7 @@ from scalefair.data.labels import (
     decoded,
     known_labels,
 )
+from scalefair.estimators.base import names_of_columns
 from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
 from scalefair.estimators.parameters import described
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
@@ -52,7 +53,8 @@ class Classification(ClassifierMixin, LossBase):
             training, source=source, sample=as_targets(training.sample), n_targets=loss.n_targets
         )
         weigh = partial(self._weighed, coded.classes)
-        return {"classes_": coded.classes} | self._learn_loss(training, loss, dtype, weigh)
+        known = names_of_columns(checked) | {"classes_": coded.classes}
+        return self._learn_loss(training, loss, dtype, known, weigh)
 
     def _loss_of(self, classes: NDArray[Any]) -> Any:
         k, loss = len(classes), self.loss

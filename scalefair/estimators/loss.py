@@ -21,7 +21,7 @@ from scalefair.data import SURVEY_ROWS, is_stream
 from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.data.sources.base import parts_of
 from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
-from scalefair.estimators.base import FairEstimator, check_control
+from scalefair.estimators.base import FairEstimator, check_control, names_of_columns
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath, default_etas
 from scalefair.features.base_model import FromArray
@@ -80,9 +80,13 @@ class LossBase(FairEstimator):
         training: Training,
         loss: Any,
         dtype: str,
+        known: dict[str, Any],
         weigh: Callable[[Any, Moments], Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the attributes of a fit to rows whose targets are as the loss wants them."""
+        """Return the attributes of a fit to rows whose targets are as the loss wants them.
+
+        Those that are `known` are among them; `weigh` gives weights of classes to the loss.
+        """
         loss, training, rows = self._loss_rows(training, loss, dtype)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
@@ -93,9 +97,8 @@ class LossBase(FairEstimator):
         spec = self._spec(dtype)
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        return self._learnt(training, rows.design, loss) | self._solution(
-            rows.design, moments, loss, fit
-        )
+        known = known | self._learnt(training, rows.design, loss)
+        return known | self._solution(rows.design, moments, loss, fit)
 
     def _loss_rows(self, training: Training, loss: Any, dtype: str) -> tuple[Any, Training, Rows]:
         """Return the loss with its scales, and the rows with the design that is learnt on them."""
@@ -264,7 +267,8 @@ class LossRegression(RegressorMixin, LossBase):
                 f"{loss.n_targets}; fit one target at a time"
             )
         source = training.source.then(partial(check_row_targets, loss))
-        return self._learn_loss(replace(training, source=source), loss, dtype)
+        training = replace(training, source=source)
+        return self._learn_loss(training, loss, dtype, names_of_columns(checked))
 
     def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
         one = loss.n_scores == 1

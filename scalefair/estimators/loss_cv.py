@@ -54,6 +54,7 @@ class LossCV(CrossValidated, LossBase):
         training: Training,
         loss: Any,
         dtype: str,
+        known: dict[str, Any],
         weigh: Callable[[Any, Moments], Any] | None = None,
     ) -> dict[str, Any]:
         loss, training, rows = self._loss_rows(training, loss, dtype)
@@ -69,7 +70,7 @@ class LossCV(CrossValidated, LossBase):
             warn_of_constant(result.scores, self.unfairness or 0.0)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        known = self._learnt(training, rows.design, loss)
+        known = known | self._learnt(training, rows.design, loss)
         return self._chosen(known, whole, result, fit)
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
