@@ -19,12 +19,15 @@ from scalefair.estimators.gp_base import (
     given,
 )
 from scalefair.estimators.parameters import described
+from scalefair.estimators.path import default_etas
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import MovingNystroem, Nystroem
 from scalefair.features.rows import open_predict_rows
+from scalefair.features.training import Training
 from scalefair.solve.dense.process import ExactDistribution, fit_dense
 from scalefair.solve.dense.rows import exact_rows
+from scalefair.solve.fit import GPFit
 from scalefair.solve.gp.distribution import (
     Distribution,
     FeatureDistribution,
@@ -32,8 +35,14 @@ from scalefair.solve.gp.distribution import (
     draw,
     mean_and_deviation,
 )
-from scalefair.solve.gp.evidence import MomentEvidence, fit_features
+from scalefair.solve.gp.evidence import MomentEvidence, fit_features, held_out_scores
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
+from scalefair.solve.ridge.path import choose
+from scalefair.solve.ridge.search import refined
+from scalefair.solve.ridge.system import System
+
+N_ETAS = 41
+"""Weights that are tried on folds, from 0 to ∞; more beside the best."""
 
 ROWS_IN_MEMORY = 65536
 """Rows per chunk where all are wanted at once."""
@@ -71,6 +80,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share of the mean. Length scales are learnt at the weight that meets
         it at their start; weight, noise and amplitude are found again at those learnt.
+    @ gp.cv
     @ gp.penalty
     @ eps
     @ gp.sensitive_columns
@@ -137,6 +147,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         amplitude_bounds: Any = None,
         eta: float | None = None,
         unfairness: float | None = None,
+        cv: Any = None,
         penalty: str = "normalized",
         eps: float | None = None,
         sensitive_columns: Any = None,
@@ -163,7 +174,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
             self._gp_spec(training, inputs), noise=given(self.noise),
             noise_bounds=self.noise_bounds,
         )  # fmt: skip
-        progress, one = Callbacks(self), training.one_target
+        progress, one, held_out = Callbacks(self), training.one_target, {}
         if training.spec.is_exact and self.unfairness is None:
             rows = exact_rows(training, 0.0)
             self._checked_psi(rows.psi)
@@ -173,15 +184,33 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
             coef = {"dual_coef_": fit.coef[:, 0] if one else fit.coef}
         else:
             start = self._start(training, MovingNystroem if self.learn_landmarks else Nystroem)
-            fit = fit_features(
-                MomentEvidence(spec, training.source, start, progress), training.sample
-            )
+            evidence = MomentEvidence(spec, training.source, start, progress)
+            fit = fit_features(evidence, training.sample)
             design = replace(start, phi=fit.phi or start.phi)
+            if self.cv is not None:
+                fit, held_out = self._held_out(evidence, fit, training, design)
             coef = {"coef_": fit.coef[:, 0] if one else fit.coef.T}
-        return self._process(fit, training, inputs, design) | coef | {
+        return self._process(fit, training, inputs, design) | coef | held_out | {
             "noise_": fit.noise, "_evidence": fit.evidence,
             "_setting": {"penalty": self.penalty, "eps": self.eps},
         }  # fmt: skip
+
+    def _held_out(
+        self, evidence: MomentEvidence, fit: GPFit, training: Training, design: Design
+    ) -> tuple[GPFit, dict[str, Any]]:
+        """Return the process at the weight that meets the limit on folds, and its scores."""
+        _, moments = self._fold_moments(self._fold_rows(training, design), training)
+        system = System.build(moments.total, penalty=self.penalty, eps=self.eps)
+        alpha = fit.noise / fit.amplitude**2 / moments.total.weight
+        etas = np.array([np.inf]) if self.unfairness == 0 else default_etas(system, alpha, N_ETAS)
+        score = partial(held_out_scores, moments, fit, evidence.spec)
+        scores = score(etas)
+        choice = choose(scores, etas, self.unfairness)
+        if self.unfairness and choice is not None and choice.eta > 0:
+            etas = refined(etas, choice.eta)
+            scores = score(etas)
+        eta, held_out = self._on_folds(scores, etas, "mse")
+        return evidence.at_weight(fit, eta, training.sample), held_out
 
     def predict(
         self,

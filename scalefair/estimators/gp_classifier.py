@@ -15,8 +15,13 @@ from scalefair.data.labels import OneHotLabels, check_classes, code_labels, deco
 from scalefair.estimators.base import Callbacks
 from scalefair.estimators.gp_base import Process
 from scalefair.estimators.parameters import described
-from scalefair.solve.gp.classes import LaplaceEvidence, fit_classes
+from scalefair.features.training import Training
+from scalefair.moments import Moments
+from scalefair.solve.fit import GPClassifierFit
+from scalefair.solve.gp.classes import LaplaceEvidence, at_weight, fit_classes, ridge_of
 from scalefair.solve.gp.distribution import LatentDistribution
+from scalefair.solve.newton.folds import FoldProblem, search_loss
+from scalefair.solve.ridge.system import System
 
 
 @described
@@ -49,6 +54,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         Limit on the explained share of the mean scores. Hyperparameters are learnt at the weight
         that meets it at their start; weight and amplitude are found again at the length scales
         learnt, the weight last.
+    @ gp.cv
     @ gp.penalty
     @ eps
     @ gp.sensitive_columns
@@ -116,6 +122,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         amplitude_bounds: Any = None,
         eta: float | None = None,
         unfairness: float | None = None,
+        cv: Any = None,
         penalty: str = "normalized",
         eps: float | None = None,
         sensitive_columns: Any = None,
@@ -140,12 +147,36 @@ class FairGPClassifier(ClassifierMixin, Process):
             sample=as_targets(training.sample), n_targets=1 if k == 2 else k,
         )  # fmt: skip
         spec, start = self._gp_spec(training, inputs), self._start(training)
-        fit = fit_classes(LaplaceEvidence(spec, training.source, start, Callbacks(self)))
+        evidence, held_out = LaplaceEvidence(spec, training.source, start, Callbacks(self)), {}
+        fit = fit_classes(evidence)
+        if self.cv is not None:
+            fit, held_out = self._held_out(evidence, fit, training)
         design = replace(start, phi=fit.phi or start.phi)
-        return self._process(fit, training, inputs, design) | {
+        return self._process(fit, training, inputs, design) | held_out | {
             "classes_": coded.classes, "coef_": fit.distribution.coef.T,
             "n_passes_": fit.n_passes, "_evidence": fit.evidence,
         }  # fmt: skip
+
+    def _held_out(
+        self, evidence: LaplaceEvidence, fit: GPClassifierFit, training: Training
+    ) -> tuple[GPClassifierFit, dict[str, Any]]:
+        """Return the process at the weight that meets the limit on folds, and its scores."""
+        whole = evidence.problem(fit.theta)
+        folds, moments = self._fold_moments(self._fold_rows(training, whole.design), training)
+        total, width = moments.total.weight, moments.total.blocks["phi"]
+
+        def system(part: Moments) -> System:
+            # The prior does not depend on the number of rows: α = 1/(2na²) does.
+            ridge = np.full(width, total / part.weight)
+            return System.build(
+                part, fit_intercept=False, penalty=self.penalty, eps=self.eps, ridge=ridge
+            )
+
+        problem = FoldProblem.build(whole, folds, moments, system)
+        alpha = np.array([ridge_of(fit.amplitude, total)])
+        result = search_loss(problem, alpha, None, self.unfairness, finer=False)
+        eta, held_out = self._on_folds(result.scores, result.etas, "loss")
+        return at_weight(evidence, fit, eta), held_out
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
         """Return the mean of f given y: log odds of the second class, or of each against the rest.

@@ -237,6 +237,8 @@ class LossPath(PathBase):
     """
 
     etas: Array
+    _scores: GridScores | None = None
+    _constant: Any = None
 
     def __init__(
         self, estimators: Sequence[Any], scores: GridScores | None = None, constant: Any = None

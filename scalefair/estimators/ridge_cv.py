@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Chunk
-from scalefair.data.folds import Folds, make_folds
-from scalefair.data.sources import ArraySource
+from scalefair.data.folds import Folds
 from scalefair.errors import (
     FINITE,
     JOINED_RIDGE,
@@ -22,20 +20,19 @@ from scalefair.errors import (
     check_closed_form,
     check_grid,
 )
-from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
+from scalefair.estimators.base import FairEstimator, feature_ridges
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath, default_alphas, default_etas
 from scalefair.estimators.ridge import Regression, learnt
 from scalefair.features.design import Design
-from scalefair.features.training import Training, group_names, learn_design
+from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds, search
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search
 from scalefair.solve.ridge.system import System, rescale
-from scalefair.solve.spec import Rows
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -59,33 +56,8 @@ class CrossValidated(FairEstimator):
     def _least_alpha(self) -> float:
         return np.inf if self.alphas is None else float(np.min(self.alphas))
 
-    def _folds(self, training: Training) -> tuple[Folds, bool]:
-        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
-        if isinstance(source, ArraySource):
-            X, y = source.x, source.y
-        # Not the seed of the sample: landmarks must not gather in one fold.
-        return make_folds(self.cv, X, y, training.seed + 1)
-
     def _base_folds(self, training: Training) -> Folds:
         return self._folds(training)[0]
-
-    def _fold_moments(
-        self, rows: Rows, training: Training, **options: Any
-    ) -> tuple[Folds, FoldedMoments]:
-        """Return the folds and their moments, by one pass."""
-        folds, some_always_train = self._folds(training)
-        parts = rows.moments(folds, **options)
-        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
-        if not all(fold.weight for fold in tested):
-            raise ValueError(
-                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
-                "fewer folds, or leave those rows out"
-            )
-        moments = FoldedMoments(tested, always, reduce(add, parts))
-        check_control(moments.total)
-        if rows.design.psi is not None and self.unfairness is not None:
-            check_folds(moments.folds, group_names(rows.design))
-        return folds, moments
 
     def _penalty(self, eps: float | None) -> dict[str, Any]:
         # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.

@@ -39,6 +39,7 @@ from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPClassifierFit, Search
 from scalefair.solve.gp.distribution import LatentDistribution, missing_variance
 from scalefair.solve.gp.evidence import (
+    fixed,
     hyper_of,
     kernel_of,
     map_at,
@@ -327,6 +328,16 @@ class LaplaceEvidence:
         if spec.unfairness is None:
             return most
         return min(self.point(self.start, np.inf, spec.unfairness).eta, most)
+
+
+def at_weight(evidence: LaplaceEvidence, fit: GPClassifierFit, eta: float) -> GPClassifierFit:
+    """Return a fit at another weight, with all that was learnt."""
+    design = replace(evidence.design, phi=fit.phi)
+    spec = fixed(evidence.spec, fit, eta)
+    again = fit_classes(LaplaceEvidence(spec, evidence.source, design, evidence.progress))
+    passes = evidence.n_passes + again.n_passes
+    return replace(again, search=fit.search, at_bounds=fit.at_bounds, evidence=fit.evidence,
+                   n_passes=passes)  # fmt: skip
 
 
 def fit_classes(evidence: LaplaceEvidence) -> GPClassifierFit:

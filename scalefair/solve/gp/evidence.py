@@ -24,8 +24,9 @@ from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Kernel, Scaled
 from scalefair.moments import Moments, accumulate
 from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
+from scalefair.penalties import held_out_shares, variance_of, worst_of
 from scalefair.solve.diagnostics import of_eigenvalues
-from scalefair.solve.fit import GPFit
+from scalefair.solve.fit import GPFit, ProcessFit
 from scalefair.solve.gp.distribution import FeatureDistribution, missing_variance, residual
 from scalefair.solve.gp.profile import (
     Profile,
@@ -37,6 +38,8 @@ from scalefair.solve.gp.profile import (
 )
 from scalefair.solve.gp.search import Box, scale_sentences, search
 from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem
+from scalefair.solve.ridge.path import GridScores, errors_on
+from scalefair.solve.ridge.search import FoldedMoments
 from scalefair.solve.spec import ProcessSpec
 
 CONSTANT = (
@@ -235,6 +238,13 @@ class MomentEvidence:
             lambda eta: self.profile(system, eta), spec.eps, spec.penalty, spec.unfairness
         )
 
+    def at_weight(self, fit: GPFit, eta: float, sample: Chunk) -> GPFit:
+        """Return a fit at another weight, with all that was learnt, by one pass."""
+        spec = fixed(self.spec, fit, eta, noise=fit.noise)
+        other = replace(self, spec=spec, design=replace(self.design, phi=fit.phi))
+        again = fit_features(other, sample)
+        return replace(again, search=fit.search, at_bounds=fit.at_bounds, evidence=fit.evidence)
+
 
 def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
     """Learn the hyperparameters, and return the process there.
@@ -261,6 +271,31 @@ def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
         coef=distribution.weights.coef, evidence=replace(evidence, progress=Progress()),
     )  # fmt: skip
     return checked(fit, scale_sentences(result, evidence.bounds, len(scales), spec.inputs))
+
+
+def held_out_scores(
+    moments: FoldedMoments, fit: GPFit, spec: ProcessSpec, etas: Array
+) -> GridScores:
+    """Score the mean at each η on rows left out, at the noise and amplitude of a fit; (K, 1, E)."""
+    errors, shares = [], []
+    for k, fold in enumerate(moments.folds):
+        rest = moments.outside(k)
+        system = GaussianSystem.build(rest, penalty=spec.penalty, eps=spec.eps)
+        ratio, t = fit.noise / fit.amplitude**2, system.outputs
+        at = np.stack([system.slice(ratio, float(eta)).coordinates for eta in etas], axis=1)
+        B = system.basis @ at.reshape(len(at), -1)
+        variance = variance_of(fold, ("phi",), B).reshape(-1, t)
+        errors.append(errors_on(fold, ("phi",), B, rest.mean("y"), variance).mean(axis=1))
+        shares.append(held_out_shares(fold, ("phi",), B, t))
+    return GridScores(np.stack(errors)[:, None], worst_of(shares)[:, None])
+
+
+def fixed(spec: ProcessSpec, fit: ProcessFit, eta: float, **noise: float) -> ProcessSpec:
+    """Return the specification of the same process at another weight."""
+    return replace(
+        spec, eta=eta, unfairness=None, amplitude=fit.amplitude, learn_scales=False, n_restarts=0,
+        **noise,
+    )  # fmt: skip
 
 
 def checked(fit: GPFit, sentences: list[str]) -> GPFit:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,9 +75,8 @@ class FoldProblem:
         system: Callable[[Moments], System],
     ) -> FoldProblem:  # fmt: skip
         """Return the objective; `system` reads R and the ridges off moments."""
-        tested, always = moments.folds, [] if moments.always is None else [moments.always]
-        others = [[*tested[:k], *tested[k + 1 :], *always] for k in range(len(tested))]
-        parts = [replace(whole, system=system(reduce(add, rest))) for rest in others]
+        tested = moments.folds
+        parts = [replace(whole, system=system(moments.outside(k))) for k in range(len(tested))]
         return cls(whole, (*parts, whole), tested, folds)
 
     @property

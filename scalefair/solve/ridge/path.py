@@ -6,10 +6,8 @@ Then O(mq) per η. Held-out errors and shares come from the moments of the folds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +18,7 @@ from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties import (
+    Features,
     ShareEstimate,
     attribute,
     held_out_shares,
@@ -157,25 +156,20 @@ class GridScores:
 class FoldFits:
     """The training systems of K folds, decomposed once, ready for any grid.
 
-    Each fold is left out once; the rows of `always` always train. `rescaled`: score β ← aβ with the
-    a of least training error, as a fit under a limit is.
+    Each fold is left out once; `outside(k)` are the moments of the rows that then train.
+    `rescaled`: score β ← aβ with the a of least training error, as a fit under a limit is.
     """
 
     def __init__(
         self,
         folds: Sequence[Moments],
-        always: Moments | None = None,
+        outside: Callable[[int], Moments],
         *,
         rescaled: bool = False,
         **system: Any,
     ) -> None:
         self._folds, self._rescaled = folds, rescaled
-        # The training moments are added up, never subtracted from the total: that would cancel.
-        rest = [] if always is None else [always]
-        self._systems = [
-            System.build(reduce(add, [*folds[:k], *folds[k + 1 :], *rest]), **system)
-            for k in range(len(folds))
-        ]
+        self._systems = [System.build(outside(k), **system) for k in range(len(folds))]
         self._spectra = [Spectrum.of(system) for system in self._systems]
 
     def score(self, alphas: Array, etas: Array) -> GridScores:
@@ -213,12 +207,18 @@ def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Ar
     `variance`, of shape (G, t), is βᵀC_φβ on the rows of the moments `on`.
     """
     t = variance.shape[1]
-    cross = on.covariance(fitted.features, "y")
-    linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), cross)
-    spread = np.diagonal(on.covariance("y", "y")) - 2 * linear + variance
-    gap = on.mean("y") - (on.mean(*fitted.features) @ B).reshape(-1, t)
+    intercept: Any = 0.0
     if fitted.fit_intercept:
-        gap = gap - fitted.moments.mean("y") + (fitted.mean @ B).reshape(-1, t)
+        intercept = fitted.moments.mean("y") - (fitted.mean @ B).reshape(-1, t)
+    return errors_on(on, fitted.features, B, intercept, variance)
+
+
+def errors_on(on: Moments, features: Features, B: Array, intercept: Any, variance: Array) -> Array:
+    """The same of predictors whose intercepts are given, one number or shape (G, t)."""
+    t = variance.shape[1]
+    linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), on.covariance(features, "y"))
+    spread = np.diagonal(on.covariance("y", "y")) - 2 * linear + variance
+    gap = on.mean("y") - (on.mean(*features) @ B).reshape(-1, t) - intercept
     return np.asarray(np.maximum(spread, 0.0) + gap**2)
 
 
