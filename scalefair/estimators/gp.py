@@ -19,7 +19,6 @@ from scalefair.estimators.gp_base import (
     given,
 )
 from scalefair.estimators.parameters import described
-from scalefair.estimators.path import default_etas
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import MovingNystroem, Nystroem
@@ -37,7 +36,7 @@ from scalefair.solve.gp.distribution import (
 )
 from scalefair.solve.gp.evidence import MomentEvidence, fit_features, held_out_scores
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
-from scalefair.solve.ridge.path import choose
+from scalefair.solve.ridge.path import choose, default_etas
 from scalefair.solve.ridge.search import refined
 from scalefair.solve.ridge.system import System
 
@@ -174,7 +173,8 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
             self._gp_spec(training, inputs), noise=given(self.noise),
             noise_bounds=self.noise_bounds,
         )  # fmt: skip
-        progress, one, held_out = Callbacks(self), training.one_target, {}
+        progress, one = Callbacks(self), training.one_target
+        held_out: dict[str, Any] = {}
         if training.spec.is_exact and self.unfairness is None:
             rows = exact_rows(training, 0.0)
             self._checked_psi(rows.psi)

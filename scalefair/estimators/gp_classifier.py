@@ -147,8 +147,8 @@ class FairGPClassifier(ClassifierMixin, Process):
             sample=as_targets(training.sample), n_targets=1 if k == 2 else k,
         )  # fmt: skip
         spec, start = self._gp_spec(training, inputs), self._start(training)
-        evidence, held_out = LaplaceEvidence(spec, training.source, start, Callbacks(self)), {}
-        fit = fit_classes(evidence)
+        evidence = LaplaceEvidence(spec, training.source, start, Callbacks(self))
+        fit, held_out = fit_classes(evidence), dict[str, Any]()
         if self.cv is not None:
             fit, held_out = self._held_out(evidence, fit, training)
         design = replace(start, phi=fit.phi or start.phi)

@@ -23,7 +23,7 @@ from scalefair.data.sources.base import parts_of
 from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
 from scalefair.estimators.base import FairEstimator, check_control, names_of_columns
 from scalefair.estimators.parameters import described
-from scalefair.estimators.path import LossPath, default_etas
+from scalefair.estimators.path import LossPath
 from scalefair.features.base_model import FromArray
 from scalefair.features.design import Design
 from scalefair.features.training import Training, learn_design
@@ -33,6 +33,7 @@ from scalefair.moments.accumulate import FeatureCache
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit
 from scalefair.solve.newton.descent import fit_loss, loss_path, loss_problem
+from scalefair.solve.ridge.path import default_etas
 from scalefair.solve.spec import Rows
 
 MAX_ENCODED_BYTES = 2**28

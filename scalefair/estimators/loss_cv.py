@@ -20,7 +20,7 @@ from scalefair.estimators.loss import (
     LossRegression,
 )
 from scalefair.estimators.parameters import described
-from scalefair.estimators.path import LossPath, default_alphas
+from scalefair.estimators.path import LossPath
 from scalefair.estimators.ridge_cv import CrossValidated
 from scalefair.features.design import Design
 from scalefair.features.training import Training
@@ -31,6 +31,7 @@ from scalefair.solve.fit import LossFit
 from scalefair.solve.newton.descent import fit_loss, loss_problem
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, PointFit, search_loss
 from scalefair.solve.newton.model import Problem
+from scalefair.solve.ridge.path import default_alphas
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Rows, Spec
@@ -92,9 +93,9 @@ class LossCV(CrossValidated, LossBase):
         """Return the fit of all rows at the point that was chosen; a constant is one already."""
         penalty = self._penalty(self.eps)
         spec = Spec(result.alpha, result.eta, None, penalty["penalty"], penalty["eps"], dtype)
-        if result.choice is not None:
-            return fit_loss(rows, whole, spec, None, self.tol, self.max_iter, result.warm)
-        return _constant(whole, result, whole.diagnosed(result.warm, spec))
+        if result.choice is None and result.constant is not None:
+            return _constant(whole, result.constant, whole.diagnosed(result.warm, spec))
+        return fit_loss(rows, whole, spec, None, self.tol, self.max_iter, result.warm)
 
     def _chosen(
         self, known: dict[str, Any], whole: Problem, result: LossSearch, fit: LossFit
@@ -112,7 +113,8 @@ class LossCV(CrossValidated, LossBase):
         ]
         constant = None
         if result.constant is not None:
-            constant = at(Point(result.alpha, np.inf), _constant(whole, result, fit.diagnostics))
+            flat = _constant(whole, result.constant, fit.diagnostics)
+            constant = at(Point(result.alpha, np.inf), flat)
         model = at(Point(result.alpha, result.eta), fit)
         scores, share = result.scores, result.share
         parameters = plain.get_params(deep=False)
@@ -131,7 +133,7 @@ class LossCV(CrossValidated, LossBase):
     def path(self, X: Any, y: Any, etas: Any = None, **given: Any) -> LossPath:
         """Return the path of the chosen ridge over rows; see :meth:`FairKernelClassifier.path`."""
         check_is_fitted(self)
-        return self._model.path(X, y, etas, **given)
+        return self._model.path(X, y, etas, **given)  # type: ignore[no-any-return]
 
 
 def _fit_of(whole: Problem, eta: float, tried: PointFit, diagnostics: Diagnostics) -> LossFit:
@@ -141,11 +143,11 @@ def _fit_of(whole: Problem, eta: float, tried: PointFit, diagnostics: Diagnostic
     return LossFit(coef, intercept, eta, share, diagnostics, tried.loss, 0, 0)
 
 
-def _constant(whole: Problem, result: LossSearch, diagnostics: Diagnostics) -> LossFit:
+def _constant(whole: Problem, tried: PointFit, diagnostics: Diagnostics) -> LossFit:
     """Return the best constant: its coefficients are 0 but for the last digits."""
-    theta = np.array(result.constant.theta)
+    theta = np.array(tried.theta)
     theta[:, : len(whole.system.ridge)] = 0.0
-    return _fit_of(whole, np.inf, result.constant._replace(theta=theta), diagnostics)
+    return _fit_of(whole, np.inf, tried._replace(theta=theta), diagnostics)
 
 
 def _at_point(plain: Any, moments: Moments, point: Point, fit: LossFit) -> Any:

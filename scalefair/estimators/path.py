@@ -283,17 +283,18 @@ class LossPath(PathBase):
             raise ValueError(
                 f"alpha={alpha!r} is not among those at eta={eta!r}; give one of {alphas.tolist()}"
             )
-        at = int(same[np.argmax(alphas == alpha)])
-        return self._estimators[at] if self._scores is None else self._held_out(at)
+        return self._fit(int(same[np.argmax(alphas == alpha)]))
 
-    def _held_out(self, at: int) -> Any:
+    def _fit(self, at: int) -> Any:
+        if self._scores is None:
+            return self._estimators[at]
         return with_held_out(copy(self._estimators[at]), self._scores.share[:, 0, at])
 
     def _at_limit(self, unfairness: float) -> Any:
         if self._scores is not None:
             choice = choose(self._scores, self.etas, unfairness)
             if choice is not None:
-                return self._held_out(choice.eta)
+                return self._fit(choice.eta)
             warn_of_constant(self._scores, unfairness)
             return with_held_out(copy(self._constant))
         share = self.table["explained_share"].to_numpy()
@@ -301,7 +302,7 @@ class LossPath(PathBase):
         if not len(allowed):
             raise not_within(unfairness, share)
         loss = self.table["loss"].to_numpy()[allowed]
-        return self._estimators[int(allowed[np.argmin(loss)])]
+        return self._fit(int(allowed[np.argmin(loss)]))
 
     def __repr__(self) -> str:
         return f"<LossPath: {len(self.etas)} fits>"
@@ -391,17 +392,3 @@ def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]
         "explained_share_cv": share.value.ravel(),
         "explained_share_cv_error": share.error.ravel(),
     }
-
-
-def default_etas(system: System, alpha: float, count: int = 25) -> Array:
-    """0, a log grid around the strength of the penalty, and ∞."""
-    strength = Spectrum.of(system).at(alpha).strength.max(initial=0.0)
-    unit = 1.0 / strength if strength > 0 else 1.0
-    return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
-
-
-def default_alphas(system: System, count: int = 10) -> Array:
-    """A log grid relative to the total variance of the features, base predictions left out."""
-    width = sum(system.moments.blocks[name] for name in system.features if name != "base")
-    scale = float(np.trace(system.gram[:width, :width]))
-    return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)

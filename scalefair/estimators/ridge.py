@@ -22,7 +22,7 @@ from scalefair.errors import (
 )
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.estimators.parameters import described
-from scalefair.estimators.path import FairPath, default_etas
+from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
@@ -30,6 +30,7 @@ from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.output.fit import fit_with_output_kernel
 from scalefair.solve.ridge.direct import fit_ridge, ridge_fit
+from scalefair.solve.ridge.path import default_etas
 from scalefair.solve.ridge.system import rescale
 
 

@@ -23,14 +23,14 @@ from scalefair.errors import (
 from scalefair.estimators.base import FairEstimator, feature_ridges
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
-from scalefair.estimators.path import FairPath, default_alphas, default_etas
+from scalefair.estimators.path import FairPath
 from scalefair.estimators.ridge import Regression, learnt
 from scalefair.features.design import Design
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
-from scalefair.solve.ridge.path import Spectrum
+from scalefair.solve.ridge.path import Spectrum, default_alphas, default_etas
 from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search
 from scalefair.solve.ridge.system import System, rescale
 

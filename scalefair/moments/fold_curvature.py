@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scalefair._linalg import mirror_upper
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.data.folds import Folds
+from scalefair.features.design import chunk_rows
 from scalefair.moments.accumulate import FeatureCache, GramSums, squeezed
 from scalefair.moments.curvature import RowFrame, RowPass, sandwich
 
@@ -127,11 +128,12 @@ class FoldAccumulator(RowPass):
 
 
 def fold_sums(  # noqa: PLR0917
-    source: Source, frame: RowFrame, loss: Any, scores: FoldScores, folds: Folds, rows: int,
-    cache: FeatureCache | None,
+    source: Source, frame: RowFrame, loss: Any, scores: FoldScores, folds: Folds,
+    rows: int | None, cache: FeatureCache | None,
 ) -> FoldSums:  # fmt: skip
     """Σ wV on each fit's own fold, Σ wV and its gradient on the others, in one pass."""
+    size = rows or chunk_rows(frame.width, frame.design.dtype)
     total: FoldSums = source.fold(
-        lambda: FoldAccumulator(frame, loss, scores, folds, rows, cache), rows
+        lambda: FoldAccumulator(frame, loss, scores, folds, size, cache), size
     )
     return total

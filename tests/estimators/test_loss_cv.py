@@ -113,7 +113,7 @@ def test_the_limit_holds_on_the_folds_and_on_new_rows(kind):
 
 
 def test_a_ridge_that_is_chosen_beats_the_default():
-    X, y, s = table(2000)
+    X, y, _ = table(2000)
     fresh, truth, _ = draw("categories", 10_000, 2, True)
     options = SMALL | {"n_components": 100}
     chosen = FairKernelClassifierCV(etas=[0], **options).fit(X, y)

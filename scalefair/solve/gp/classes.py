@@ -332,7 +332,7 @@ class LaplaceEvidence:
 
 def at_weight(evidence: LaplaceEvidence, fit: GPClassifierFit, eta: float) -> GPClassifierFit:
     """Return a fit at another weight, with all that was learnt."""
-    design = replace(evidence.design, phi=fit.phi)
+    design = replace(evidence.design, phi=fit.phi or evidence.design.phi)
     spec = fixed(evidence.spec, fit, eta)
     again = fit_classes(LaplaceEvidence(spec, evidence.source, design, evidence.progress))
     passes = evidence.n_passes + again.n_passes

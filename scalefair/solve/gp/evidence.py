@@ -240,8 +240,10 @@ class MomentEvidence:
 
     def at_weight(self, fit: GPFit, eta: float, sample: Chunk) -> GPFit:
         """Return a fit at another weight, with all that was learnt, by one pass."""
-        spec = fixed(self.spec, fit, eta, noise=fit.noise)
-        other = replace(self, spec=spec, design=replace(self.design, phi=fit.phi))
+        spec = replace(fixed(self.spec, fit, eta), noise=fit.noise)
+        other = replace(
+            self, spec=spec, design=replace(self.design, phi=fit.phi or self.design.phi)
+        )
         again = fit_features(other, sample)
         return replace(again, search=fit.search, at_bounds=fit.at_bounds, evidence=fit.evidence)
 
@@ -290,12 +292,11 @@ def held_out_scores(
     return GridScores(np.stack(errors)[:, None], worst_of(shares)[:, None])
 
 
-def fixed(spec: ProcessSpec, fit: ProcessFit, eta: float, **noise: float) -> ProcessSpec:
+def fixed(spec: ProcessSpec, fit: ProcessFit, eta: float) -> ProcessSpec:
     """Return the specification of the same process at another weight."""
     return replace(
-        spec, eta=eta, unfairness=None, amplitude=fit.amplitude, learn_scales=False, n_restarts=0,
-        **noise,
-    )  # fmt: skip
+        spec, eta=eta, unfairness=None, amplitude=fit.amplitude, learn_scales=False, n_restarts=0
+    )
 
 
 def checked(fit: GPFit, sentences: list[str]) -> GPFit:

@@ -224,7 +224,7 @@ class _Fit:
 
     def is_near(self, tol: float) -> bool:
         """Return True if the next step is not worth a pass."""
-        return self._within and -self._gradient @ flat(self.trial - self.theta) <= 2 * tol
+        return self._within and bool(-self._gradient @ flat(self.trial - self.theta) <= 2 * tol)
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +282,8 @@ class _Search:
         if choice is None:
             share = ShareEstimate.of(scores.share)
             sums = np.nan_to_num(share.value + share.error / 2, nan=np.inf)
-            choice = Choice(*np.unravel_index(np.argmin(sums), sums.shape))
+            alpha, eta = np.unravel_index(np.argmin(sums), sums.shape)
+            choice = Choice(int(alpha), int(eta))
         return Point(float(alphas[choice.alpha]), float(etas[choice.eta]))
 
     def least_loss(self, eta: float) -> Point:
@@ -339,19 +340,17 @@ def _first(problem: Problem) -> Local:
 def _try_ridges(search: _Search, alphas: Array, eta: float) -> FoldModels:
     """Try ridges from the largest on, until the held-out loss has clearly risen; two a model."""
     problem, left = search.problem, list(alphas[::-1])
-    local, models = _first(problem.whole), None
-    while left:
-        near = [alpha for alpha in left[:2] if alpha * 10**NEAR >= left[0]] or left[:1]
-        theta = Slice(problem.whole, local, near[-1]).theta(eta)
-        models = problem.models(theta)
-        local = models.parts[-1]
+    local = _first(problem.whole)
+    while True:
+        near = [alpha for alpha in left[:2] if alpha * 10**NEAR >= left[0]]
+        models = problem.models(Slice(problem.whole, local, near[-1]).theta(eta))
         search.try_points(models, [Point(alpha, eta) for alpha in near])
-        left = left[len(near) :]
+        local, left = models.parts[-1], left[len(near) :]
         best, last = search.least_loss(eta), Point(near[-1], eta)
         rise = search.fits[last].losses - search.fits[best].losses
-        if near[-1] < best.alpha and rise.mean() > rise.std(ddof=1) / np.sqrt(len(rise)):
-            break
-    return models
+        risen = rise.mean() > rise.std(ddof=1) / np.sqrt(len(rise))
+        if not left or (last.alpha < best.alpha and risen):
+            return models
 
 
 def _etas_around(slice_: Slice, unfairness: float | None) -> Array:

@@ -286,3 +286,17 @@ def _least_error(scores: GridScores, allowed: NDArray[np.bool_]) -> Choice | Non
     mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
     position = np.unravel_index(np.argmin(mean), mean.shape)
     return Choice(int(position[0]), int(position[1]))
+
+
+def default_etas(system: System, alpha: float, count: int = 25) -> Array:
+    """0, a log grid around the strength of the penalty, and ∞."""
+    strength = Spectrum.of(system).at(alpha).strength.max(initial=0.0)
+    unit = 1.0 / strength if strength > 0 else 1.0
+    return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
+
+
+def default_alphas(system: System, count: int = 10) -> Array:
+    """A log grid relative to the total variance of the features, base predictions left out."""
+    width = sum(system.moments.blocks[name] for name in system.features if name != "base")
+    scale = float(np.trace(system.gram[:width, :width]))
+    return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)
