@@ -13,17 +13,14 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Chunk
 from scalefair.estimators.base import Callbacks
-from scalefair.estimators.gp_base import (
-    Process,
-    check_bounds,
-    given,
-)
+from scalefair.estimators.gp_base import Process
 from scalefair.estimators.parameters import described
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import MovingNystroem, Nystroem
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training
+from scalefair.moments.accumulate import Rows
 from scalefair.solve.dense.process import ExactDistribution, fit_dense
 from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.fit import GPFit
@@ -34,11 +31,17 @@ from scalefair.solve.gp.distribution import (
     draw,
     mean_and_deviation,
 )
-from scalefair.solve.gp.evidence import MomentEvidence, fit_features, held_out_scores
+from scalefair.solve.gp.evidence import (
+    MomentEvidence,
+    at_weight,
+    fit_features,
+    held_out_scores,
+)
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from scalefair.solve.ridge.path import choose, default_etas
 from scalefair.solve.ridge.search import refined
 from scalefair.solve.ridge.system import System
+from scalefair.solve.spec import ProcessSpec
 
 N_ETAS = 41
 """Weights that are tried on folds, from 0 to ∞; more beside the best."""
@@ -164,31 +167,24 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
                 "learn_landmarks=True needs feature_map='nystroem', which has landmarks; got "
                 f"feature_map={kind!r}"
             )
-        check_bounds("noise_bounds", self.noise_bounds)
 
     def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:
         training = self._train(checked, given_rows, "float64")
         inputs = training.preparation.input_names(list(_check_feature_names_in(checked)))
-        spec = replace(
-            self._gp_spec(training, inputs), noise=given(self.noise),
-            noise_bounds=self.noise_bounds,
-        )  # fmt: skip
-        progress, one = Callbacks(self), training.one_target
+        spec, one = self._gp_spec(training, inputs), training.one_target
         held_out: dict[str, Any] = {}
         if training.spec.is_exact and self.unfairness is None:
-            rows = exact_rows(training, 0.0)
-            self._checked_psi(rows.psi)
-            fit = fit_dense(rows, spec, progress)
+            exact = exact_rows(training, 0.0)
+            fit = fit_dense(exact, spec, Callbacks(self))
             phi: Any = Identity().fit(training.sample.x)
-            design = Design(phi, rows.psi, training.n_targets, preparation=training.preparation)
+            design = Design(phi, exact.psi, training.n_targets, preparation=training.preparation)
             coef = {"dual_coef_": fit.coef[:, 0] if one else fit.coef}
         else:
-            start = self._start(training, MovingNystroem if self.learn_landmarks else Nystroem)
-            evidence = MomentEvidence(spec, training.source, start, progress)
-            fit = fit_features(evidence, training.sample)
-            design = replace(start, phi=fit.phi or start.phi)
+            rows = self._start(training, MovingNystroem if self.learn_landmarks else Nystroem)
+            fit = fit_features(spec, rows, training.sample)
             if self.cv is not None:
-                fit, held_out = self._held_out(evidence, fit, training, design)
+                fit, held_out = self._held_out(spec, rows, fit, training)
+            design = replace(rows.design, phi=fit.phi or rows.design.phi)
             coef = {"coef_": fit.coef[:, 0] if one else fit.coef.T}
         return self._process(fit, training, inputs, design) | coef | held_out | {
             "noise_": fit.noise, "_evidence": fit.evidence,
@@ -196,21 +192,22 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         }  # fmt: skip
 
     def _held_out(
-        self, evidence: MomentEvidence, fit: GPFit, training: Training, design: Design
+        self, spec: ProcessSpec, start: Rows, fit: GPFit, training: Training
     ) -> tuple[GPFit, dict[str, Any]]:
         """Return the process at the weight that meets the limit on folds, and its scores."""
-        _, moments = self._fold_moments(self._fold_rows(training, design), training)
+        rows = replace(start, design=replace(start.design, phi=fit.phi or start.design.phi))
+        _, moments = self._fold_moments(rows, training)
         system = System.build(moments.total, penalty=self.penalty, eps=self.eps)
         alpha = fit.noise / fit.amplitude**2 / moments.total.weight
         etas = np.array([np.inf]) if self.unfairness == 0 else default_etas(system, alpha, N_ETAS)
-        score = partial(held_out_scores, moments, fit, evidence.spec)
+        score = partial(held_out_scores, moments, fit, spec)
         scores = score(etas)
         choice = choose(scores, etas, self.unfairness)
         if self.unfairness and choice is not None and choice.eta > 0:
             etas = refined(etas, choice.eta)
             scores = score(etas)
         eta, held_out = self._on_folds(scores, etas, "mse")
-        return evidence.at_weight(fit, eta, training.sample), held_out
+        return at_weight(spec, rows, fit, eta, training.sample), held_out
 
     def predict(
         self,

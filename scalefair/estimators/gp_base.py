@@ -18,10 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.data import frames
-from scalefair.errors import (
-    MISSING_SENSITIVE,
-    check_weight_or_limit,
-)
+from scalefair.errors import check_weight_or_limit
 from scalefair.estimators.base import Callbacks, FairEstimator
 from scalefair.features.design import Design
 from scalefair.features.landmarks import standard_deviation
@@ -29,13 +26,14 @@ from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training, input_map, sensitive_map
 from scalefair.moments import Moments
+from scalefair.moments.accumulate import Rows
 from scalefair.penalties import ShareEstimate
 from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
-from scalefair.solve.fit import ProcessFit, Search
+from scalefair.solve.fit import ProcessFit
 from scalefair.solve.gp.distribution import OnChunks
 from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import GridScores, choose
-from scalefair.solve.spec import ProcessSpec, Rows
+from scalefair.solve.spec import ProcessSpec
 
 JITTER = 1e-8
 """Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ."""
@@ -104,33 +102,32 @@ class Process(FairEstimator):
                 f"cv={self.cv!r} is where a limit is met, and there is none; give unfairness=, or "
                 "cv=None"
             )
-        check_bounds("length_scale_bounds", self.length_scale_bounds)
-        check_bounds("amplitude_bounds", self.amplitude_bounds)
+        for name, value in self.get_params(deep=False).items():
+            if name.endswith("_bounds") and value is not None:
+                check_bounds(name, value)
 
     def _gp_spec(self, training: Training, inputs: list[str]) -> ProcessSpec:
-        """Return what is asked for."""
+        """Return what is asked for; most of it goes by the names that users know."""
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        return ProcessSpec(
-            eta, unfairness, self.penalty, self.eps, amplitude=given(self.amplitude),
-            amplitude_bounds=self.amplitude_bounds, length_scale_bounds=self.length_scale_bounds,
-            learn_scales=self.optimizer is not None, n_restarts=self.n_restarts,
-            max_iter=self.max_iter, tol=self.tol, seed=training.seed,
-            chunk_rows=current_config().chunk_rows, inputs=tuple(inputs),
-        )  # fmt: skip
+        fields, parameters = ProcessSpec.__dataclass_fields__, self.get_params(deep=False)
+        asked = {name: value for name, value in parameters.items() if name in fields}
+        learnt = {"amplitude", "noise"} & asked.keys()
+        given = {n: None if isinstance(asked[n], str) else float(asked[n]) for n in learnt}
+        return ProcessSpec(**asked | given | {
+            "eta": eta, "unfairness": unfairness, "learn_scales": self.optimizer is not None,
+            "seed": training.seed, "inputs": tuple(inputs),
+        })  # fmt: skip
 
-    def _start(self, training: Training, nystroem: type[Nystroem] = Nystroem) -> Design:
-        """Return the maps where the search starts, learnt on the sample."""
+    def _start(self, training: Training, nystroem: type[Nystroem] = Nystroem) -> Rows:
+        """Return the rows with the maps where the search starts, learnt on the sample."""
         jitter = FULL_JITTER if training.spec.is_exact else JITTER
         phi = input_map(training, nystroem, whitening="cholesky", cutoff=jitter)
-        psi = self._checked_psi(sensitive_map(training))
-        return Design(
+        psi = sensitive_map(training)
+        design = Design(
             phi, psi, training.n_targets, whiten_rows=True, preparation=training.preparation
         )
-
-    def _checked_psi(self, psi: FeatureMap | None) -> FeatureMap | None:
-        if psi is None and not self._is_ordinary():
-            raise ValueError(MISSING_SENSITIVE)
-        return psi
+        size = current_config().chunk_rows
+        return Rows(training.source, design, chunk_rows=size, progress=Callbacks(self))
 
     def _process(
         self, fit: ProcessFit, training: Training, inputs: list[str], design: Design
@@ -139,7 +136,13 @@ class Process(FairEstimator):
         sample, search = training.sample, fit.search
         weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        for sentence in [*fit.at_bounds, *_end_sentences(search, self.max_iter)]:
+        sentences = [*fit.at_bounds]
+        if not search.converged:
+            sentences.append(
+                f"the search for length scales stopped after {search.n_iter} iterations before it "
+                f"converged ({search.message}); raise max_iter={self.max_iter}, or tol"
+            )
+        for sentence in sentences:
             warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
         maps = {} if fit.phi is None else {"phi_": fit.phi, "moments_": fit.moments}
         return {
@@ -153,11 +156,6 @@ class Process(FairEstimator):
             "n_evaluations_": search.n_evaluations, "optimizer_message_": search.message,
             "evidence_history_": np.array(search.history),
         }  # fmt: skip
-
-    def _fold_rows(self, training: Training, design: Design) -> Rows:
-        """Return the rows that folds are made of, with the maps that were learnt."""
-        chunk_rows = current_config().chunk_rows
-        return Rows(training.source, design, training.survey.n_rows, chunk_rows, Callbacks(self))
 
     def _on_folds(
         self, scores: GridScores, etas: Array, error: str
@@ -263,25 +261,8 @@ class Process(FairEstimator):
         return {key: value for key, value in super().__getstate__().items() if key != "_evidence"}
 
 
-def _end_sentences(search: Search, max_iter: int) -> list[str]:
-    """Return what is to be said of a search that stopped before it converged."""
-    if search.converged:
-        return []
-    return [
-        f"the search for length scales stopped after {search.n_iter} iterations before it "
-        f"converged ({search.message}); raise max_iter={max_iter}, or tol"
-    ]
-
-
-def given(value: Any) -> float | None:
-    """Return a number that was given; None for "optimize"."""
-    return None if isinstance(value, str) else float(value)
-
-
 def check_bounds(name: str, value: Any) -> None:
-    """Raise ValueError unless a value is None or two positive numbers, the smaller first."""
-    if value is None:
-        return
+    """Raise ValueError unless a value is two positive numbers, the smaller first."""
     try:
         low, high = (float(bound) for bound in value)
     except (TypeError, ValueError):

@@ -21,20 +21,20 @@ from scalefair.data import SURVEY_ROWS, is_stream
 from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.data.sources.base import parts_of
 from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
-from scalefair.estimators.base import FairEstimator, check_control, names_of_columns
+from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath
 from scalefair.features.base_model import FromArray
 from scalefair.features.design import Design
 from scalefair.features.training import Training, learn_design
-from scalefair.losses import LOSSES, Gamma, Loss, Poisson
+from scalefair.losses import LOSSES, Gamma, Loss, Poisson, SumToZero
 from scalefair.moments import Moments
-from scalefair.moments.accumulate import FeatureCache
+from scalefair.moments.accumulate import FeatureCache, Rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit
-from scalefair.solve.newton.descent import fit_loss, loss_path, loss_problem
+from scalefair.solve.newton.descent import fit_loss, loss_path
+from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.path import default_etas
-from scalefair.solve.spec import Rows
 
 MAX_ENCODED_BYTES = 2**28
 """Encoded rows that are held rather than encoded anew for every pass."""
@@ -78,9 +78,9 @@ class LossBase(FairEstimator):
 
     def _learn_loss(
         self,
+        checked: Self,
         training: Training,
         loss: Any,
-        dtype: str,
         known: dict[str, Any],
         weigh: Callable[[Any, Moments], Any] | None = None,
     ) -> dict[str, Any]:
@@ -88,31 +88,38 @@ class LossBase(FairEstimator):
 
         Those that are `known` are among them; `weigh` gives weights of classes to the loss.
         """
+        del checked
+        dtype = current_config().dtype
         loss, training, rows = self._loss_rows(training, loss, dtype)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
-        check_control(moments)
+        if "xi" in moments.blocks:
+            check_control(moments)
         loss = loss if weigh is None else weigh(loss, moments)
-        system = self._system(rows.design, moments)
-        problem = loss_problem(rows, self._solved_loss(loss), system, cache)
-        spec = self._spec(dtype)
+        system, spec = self._system(rows.design, moments), self._spec(dtype)
+        solved = self._solved_loss(loss)
+        problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         known = known | self._learnt(training, rows.design, loss)
         return known | self._solution(rows.design, moments, loss, fit)
 
-    def _loss_rows(self, training: Training, loss: Any, dtype: str) -> tuple[Any, Training, Rows]:
+    def _loss_rows(
+        self, training: Training, loss: Any, dtype: str, least_alpha: float | None = None
+    ) -> tuple[Any, Training, Rows]:
         """Return the loss with its scales, and the rows with the design that is learnt on them."""
         y = training.sample.y
         loss = loss.fitted(y[:, 0] if loss.n_targets == 1 else y, training.sample.weight)
-        training = encoded_once(training)
+        if training.preparation.encoder is not None:
+            training = encoded_once(training)
         design = learn_design(
             training, dtype=dtype, sees_sensitive=self._sees_sensitive(),
             curved=self.output_kernel is not None,
         )  # fmt: skip
         if design.psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
-        return loss, training, self._rows(training.source, design, training.survey.n_rows)
+        rows = self._rows(training.source, design, training.survey.n_rows, least_alpha)
+        return loss, training, rows
 
     def _learnt(self, training: Training, design: Design, loss: Any) -> dict[str, Any]:
         """Return the attributes of a fit that do not depend on the solution."""
@@ -124,7 +131,10 @@ class LossBase(FairEstimator):
         self, design: Design, moments: Moments, loss: Any, fit: LossFit
     ) -> dict[str, Any]:
         """Return the attributes of a fit."""
-        coef, intercept = self._all_scores(loss, fit.coef, fit.intercept)
+        coef, intercept = fit.coef, fit.intercept
+        solved = self._solved_loss(loss)
+        if isinstance(solved, SumToZero):
+            coef, intercept = coef @ solved.contrasts.T, intercept @ solved.contrasts.T
         nonlinear = {} if fit.output_share is None else {"output_share_": fit.output_share}
         return {
             **self._shaped(loss, coef, intercept), "_raw_coef": design.raw_coef(coef),
@@ -132,11 +142,6 @@ class LossBase(FairEstimator):
             "mean_loss_": fit.mean_loss, "n_iter_": fit.n_iter, "n_passes_": fit.n_passes,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics, **nonlinear,
         }  # fmt: skip
-
-    def _all_scores(self, loss: Any, coef: Array, intercept: Array) -> tuple[Array, Array]:
-        """Coefficients of the loss's scores from those of the scores that were solved for."""
-        del loss
-        return coef, intercept
 
     @abstractmethod
     def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
@@ -170,7 +175,8 @@ class LossBase(FairEstimator):
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
         system, spec = self._system(rows.design, moments), self._spec(rows.design.dtype)
-        problem = loss_problem(rows, self._solved_loss(self.loss_), system, cache)
+        solved = self._solved_loss(self.loss_)
+        problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         etas = default_etas(system, spec.alpha, 9) if etas is None else etas
         grid = np.sort(check_grid("etas", etas))
         fits = loss_path(problem, spec, grid, self.tol, self.max_iter)
@@ -203,17 +209,12 @@ class LossBase(FairEstimator):
         other.__dict__.update(other._solution(self._design, moments, self.loss_, fit))
         return other
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = False
-        return tags
-
 
 def encoded_once(training: Training) -> Training:
     """Return the same rows as arrays, where they are a table in memory that is not too long."""
     source, width = training.source, training.sample.x.shape[1]
     few = 8 * training.survey.n_rows * width <= MAX_ENCODED_BYTES
-    if not isinstance(source, ArraySource) or training.preparation.encoder is None or not few:
+    if not isinstance(source, ArraySource) or not few:
         return training
     # Whole arrays, of which no second copy is ever held.
     whole: dict[str, Any] = {}
@@ -259,8 +260,7 @@ class LossRegression(RegressorMixin, LossBase):
         y = given.y
         if not is_stream(given.x) and y is not None and np.asarray(y).shape[1:] == (1,):
             given = replace(given, y=column_or_1d(y, warn=True))
-        dtype = current_config().dtype
-        training = self._train(checked, given, dtype)
+        training = self._train(checked, given, current_config().dtype)
         loss = LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss
         if training.n_targets != loss.n_targets:
             raise ValueError(
@@ -268,8 +268,7 @@ class LossRegression(RegressorMixin, LossBase):
                 f"{loss.n_targets}; fit one target at a time"
             )
         source = training.source.then(partial(check_row_targets, loss))
-        training = replace(training, source=source)
-        return self._learn_loss(training, loss, dtype, names_of_columns(checked))
+        return self._learn_loss(checked, replace(training, source=source), loss, {})
 
     def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
         one = loss.n_scores == 1

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._config import current_config
 from scalefair._typing import Array
 from scalefair.errors import check_alpha, check_grid
-from scalefair.estimators.base import feature_ridges
+from scalefair.estimators.base import OF_COLUMNS, feature_ridges
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
 from scalefair.estimators.loss import (
     MAX_CACHED_BYTES,
@@ -25,16 +26,16 @@ from scalefair.estimators.ridge_cv import CrossValidated
 from scalefair.features.design import Design
 from scalefair.features.training import Training
 from scalefair.moments import Moments
-from scalefair.moments.accumulate import FeatureCache
+from scalefair.moments.accumulate import FeatureCache, Rows
 from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
 from scalefair.solve.fit import LossFit
-from scalefair.solve.newton.descent import fit_loss, loss_problem
+from scalefair.solve.newton.descent import fit_loss
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, PointFit, search_loss
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.path import default_alphas
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Rows, Spec
+from scalefair.solve.spec import Spec
 
 N_ALPHAS = 8
 """Ridges that are tried by default, a decade apart; more beside the best."""
@@ -52,18 +53,22 @@ class LossCV(CrossValidated, LossBase):
 
     def _learn_loss(
         self,
+        checked: Self,
         training: Training,
         loss: Any,
-        dtype: str,
         known: dict[str, Any],
         weigh: Callable[[Any, Moments], Any] | None = None,
     ) -> dict[str, Any]:
-        loss, training, rows = self._loss_rows(training, loss, dtype)
+        dtype = current_config().dtype
+        loss, training, rows = self._loss_rows(training, loss, dtype, self._least_alpha())
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         folds, moments = self._fold_moments(rows, training, cache=cache)
         loss = loss if weigh is None else weigh(loss, moments.total)
         system = partial(self._system_of, rows.design, moments.total)
-        whole = loss_problem(rows, self._solved_loss(loss), system(moments.total), cache)
+        whole = Problem(
+            rows.source, rows.design, self._solved_loss(loss), system(moments.total),
+            rows.chunk_rows, cache,
+        )  # fmt: skip
         alphas, etas = self._grids(whole.system)
         problem = FoldProblem.build(whole, folds, moments, system)
         result = search_loss(problem, alphas, etas, self.unfairness, finer=self.alphas is None)
@@ -71,6 +76,7 @@ class LossCV(CrossValidated, LossBase):
             warn_of_constant(result.scores, self.unfairness or 0.0)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
+        known = known | {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
         known = known | self._learnt(training, rows.design, loss)
         return self._chosen(known, whole, result, fit)
 

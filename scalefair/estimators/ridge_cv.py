@@ -17,10 +17,11 @@ from scalefair.errors import (
     FINITE,
     JOINED_RIDGE,
     TINY,
+    check_alpha,
     check_closed_form,
     check_grid,
 )
-from scalefair.estimators.base import FairEstimator, feature_ridges
+from scalefair.estimators.base import OF_COLUMNS, FairEstimator, feature_ridges
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath
@@ -181,7 +182,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         config = current_config()
         training = self._train(checked, given, config.dtype)
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
-        rows = self._rows(training.source, design, training.survey.n_rows)
+        rows = self._rows(training.source, design, training.survey.n_rows, self._least_alpha())
         _, moments = self._fold_moments(rows, training, checkpoint=config.checkpoint)
         result = self._search(design, moments)
         ridge = self._ridge_at(result, checked, training, design)
@@ -234,16 +235,14 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             alpha = {name: part * alpha for name, part in relative.items()}
         point = {"alpha": alpha, "eta": result.eta, "unfairness": None}
         ridge = FairKernelRidge(**shared | self._penalty(result.eps) | point)
-        names = ("n_features_in_", "feature_names_in_")
-        ridge.__dict__.update(
-            {name: vars(checked)[name] for name in names if name in vars(checked)}
-        )
-        ridge.__dict__.update(learnt(training, design))
+        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
+        ridge.__dict__.update(names | learnt(training, design))
         return ridge
 
     def _refit(self, ridge: FairKernelRidge, moments: Moments, *, constant: bool) -> None:
         """Solve at the point of the ridge, for all rows; or take the best constant."""
-        system, alpha = ridge._system(ridge._design, moments), ridge._least_alpha()
+        system = ridge._system(ridge._design, moments)
+        alpha = check_alpha(ridge.alpha)["phi"]
         spectrum, eta = Spectrum.of(system), float(ridge.eta or 0.0)
         coef = spectrum.at(alpha).coef(np.array([eta]))[0]
         if constant:

@@ -50,10 +50,9 @@ class FoldSums:
             self.gradient + other.gradient, self.hessian + other.hessian,
         )  # fmt: skip
 
-    def transform(self, linear: Array | None, width: int) -> FoldSums:
-        """Return the sums of rows whose first `width` columns are multiplied by a matrix."""
-        if linear is None:
-            return self
+    def transform(self, linear: Array) -> FoldSums:
+        """Return the sums of rows whose first columns, raw φ, are multiplied by a matrix."""
+        width = len(linear)
         first, rest = self.gradient[:, :width], self.gradient[:, width:]
         gradient = np.concatenate([linear.T @ first, rest], axis=1)
         p, (K, j) = gradient.shape[1], self.hessian.shape[:2]
@@ -76,8 +75,9 @@ class FoldAccumulator(RowPass):
         self._gradient = np.zeros((p, C * k))
         directions = loss.directions if scores.curved else ()
         self._roots = np.empty((len(directions), rows))
+        width, rest, dtype = self._phi.shape[1], self._rest.shape[1], self._phi.dtype
         self._sums = [
-            [GramSums(frame.width, frame.rest, frame.design.dtype) for _ in directions]
+            [GramSums(width, rest, dtype) for _ in directions]
             for _ in range(folds.count if scores.curved else 0)
         ]
 
@@ -132,7 +132,7 @@ def fold_sums(  # noqa: PLR0917
     rows: int | None, cache: FeatureCache | None,
 ) -> FoldSums:  # fmt: skip
     """Σ wV on each fit's own fold, Σ wV and its gradient on the others, in one pass."""
-    size = rows or chunk_rows(frame.width, frame.design.dtype)
+    size = rows or chunk_rows(frame.design.blocks["phi"], frame.design.dtype)
     total: FoldSums = source.fold(
         lambda: FoldAccumulator(frame, loss, scores, folds, size, cache), size
     )

@@ -1,24 +1,10 @@
-"""What is asked of a fit, and of which rows: frozen values from the estimators to the solvers."""
+"""What is asked of a fit: frozen values from the estimators to the solvers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from scalefair.data.folds import ALL_ROWS, Folds
-from scalefair.data.progress import Progress
-from scalefair.data.sources import ChunkSource
-from scalefair.features.design import Design
-from scalefair.moments import Checkpoint, FoldMoments, accumulate
-from scalefair.moments.accumulate import FeatureCache
+from dataclasses import dataclass, replace
 
 Bounds = tuple[float, float]
-
-LENGTH_SCALE_SPAN = 1e3
-"""Default bounds of a length scale: so much below and above its start."""
 
 
 @dataclass(frozen=True)
@@ -59,43 +45,11 @@ class ProcessSpec:
     max_iter: int = 100
     tol: float = 1e-5
     seed: int = 0
-    chunk_rows: int | None = None
     inputs: tuple[str, ...] = ()
 
-    def scale_bounds(self, start: float) -> Bounds:
-        """Return the bounds of a log length scale."""
-        if not self.learn_scales:
-            return start, start
-        if self.length_scale_bounds is None:
-            return start - np.log(LENGTH_SCALE_SPAN), start + np.log(LENGTH_SCALE_SPAN)
-        low, high = np.log(self.length_scale_bounds)
-        return float(low), float(high)
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Numeric rows, and the design that turns them into [φ, ψ, blocks, y].
-
-    `chunk_rows=None` takes as many as suit the design; `progress` hears of every chunk.
-    """
-
-    source: ChunkSource
-    design: Design
-    n_rows: int | None = None
-    chunk_rows: int | None = None
-    progress: Progress = field(default_factory=Progress)
-
-    def moments(
-        self,
-        folds: Folds = ALL_ROWS,
-        *,
-        checkpoint: Any = None,
-        cache: FeatureCache | None = None,
-    ) -> FoldMoments:
-        """Return the moments of each fold, by one pass."""
-        size = self.chunk_rows or self.design.chunk_rows
-        saved = None if checkpoint is None else Checkpoint(Path(checkpoint))
-        with self.progress.watched(self.source, size, self.n_rows) as source:
-            return accumulate(
-                source, self.design, folds=folds, rows=size, checkpoint=saved, cache=cache
-            )
+    def fixed(self, eta: float, amplitude: float, noise: float | None = None) -> ProcessSpec:
+        """Return the same process at a weight, with hyperparameters that were learnt before."""
+        return replace(
+            self, eta=eta, unfairness=None, amplitude=amplitude, noise=noise, learn_scales=False,
+            n_restarts=0,
+        )  # fmt: skip

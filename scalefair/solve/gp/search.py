@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
 from scalefair.data.progress import Progress
 from scalefair.solve.fit import Search
-from scalefair.solve.spec import ProcessSpec
+from scalefair.solve.spec import Bounds, ProcessSpec
 
 Box = Sequence[tuple[float | None, float | None]]
 """Bounds of the variables; equal ones fix a variable."""
@@ -29,6 +29,9 @@ Objective = Callable[[Array], tuple[float, Array, float]]
 
 ABNORMAL = 2
 """Status of L-BFGS-B where its line search fails, as it may at a kink."""
+
+MAX_STRETCH = np.log(1e3)
+"""Default bounds of a log length scale: so much below and above its start."""
 
 MAX_FLAT_SLOPE = 1e-5
 """Slope per row, relative to the evidence per row, that rounding may hide from a line search."""
@@ -72,13 +75,12 @@ class _Objective:
 class _Evidence(Protocol):
     """The log evidence as a function of p hyperparameters, of which `start` is the first set.
 
-    A call returns it, its gradient, and n times the number of outputs.
+    A call returns it, its gradient, and n times the number of outputs. `learning_eta` is the finite
+    weight to learn with where ∞ or a limit is asked for.
     """
 
     @property
     def spec(self) -> ProcessSpec: ...
-    @property
-    def progress(self) -> Progress: ...
     @property
     def start(self) -> Array: ...
     @property
@@ -87,18 +89,30 @@ class _Evidence(Protocol):
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]: ...
 
 
-def search(evidence: _Evidence) -> Search:
+def search(evidence: _Evidence, progress: Progress) -> Search:
     """Search from the start and from random ones, as far as something is free."""
     start, bounds, spec = evidence.start, evidence.bounds, evidence.spec
     if all(low is not None and low == high for low, high in bounds):
         return Search(start, np.nan)
-    eta = evidence.learning_eta()
+    eta = spec.eta
+    if spec.unfairness is not None or not np.isfinite(eta):
+        eta = evidence.learning_eta()
     starts, spare = _starts(start, bounds, spec.n_restarts, spec.seed)
-    with evidence.progress.steps("evaluations") as step:
+    with progress.steps("evaluations") as step:
         value = partial(evidence, eta=eta)
         return maximise(
             value, starts, bounds, tol=spec.tol, max_iter=spec.max_iter, spare=spare, step=step
         )
+
+
+def scale_bounds(scales: Array, spec: ProcessSpec) -> list[Bounds]:
+    """Return the bounds of log length scales that start there; equal ones are not learnt."""
+    if not spec.learn_scales:
+        return [(at, at) for at in scales]
+    if spec.length_scale_bounds is None:
+        return [(at - MAX_STRETCH, at + MAX_STRETCH) for at in scales]
+    low, high = np.log(spec.length_scale_bounds)
+    return [(float(low), float(high))] * len(scales)
 
 
 def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[Array], list[Array]]:
@@ -141,11 +155,10 @@ def maximise(
     for number, start in enumerate([*starts, *spare]):
         if number >= len(starts) and iterations > 0:
             break
-        run, used = _run(objective, start, bounds, options)
-        iterations += used
-        value = -float(run.fun) * objective.scale
-        if value > result.value:
-            result = Search(run.x, value, *_end(run, bounds))
+        run = _run(objective, start, bounds, options)
+        iterations += run.n_iter
+        if run.value > result.value:
+            result = run
     if objective.walls:
         warnings.warn(
             f"the evidence was not finite at {objective.walls} points that the search turned back "
@@ -157,10 +170,11 @@ def maximise(
     return replace(result, n_iter=iterations, n_evaluations=len(history), history=history)
 
 
-def _run(
-    objective: _Objective, start: Array, bounds: Box, options: Any
-) -> tuple[OptimizeResult, int]:
-    """Run from one start, on and on where the line search fails but the run got somewhere."""
+def _run(objective: _Objective, start: Array, bounds: Box, options: Any) -> Search:
+    """Run from one start, on and on where the line search fails but the run got somewhere.
+
+    A line search also fails where rounding hides what is left to gain: then the slope is small.
+    """
     used, last = 0, np.inf
     for _ in range(1 + MAX_CONTINUED):
         run = minimize(
@@ -170,22 +184,15 @@ def _run(
         if run.status != ABNORMAL or not run.fun < last - 1e-12 * (1 + abs(run.fun)):
             break
         start, last = run.x, float(run.fun)
-    return run, used
-
-
-def _end(run: OptimizeResult, bounds: Box) -> tuple[bool, str]:
-    """Return whether a run converged, and how it ended.
-
-    A line search also fails where rounding hides what is left to gain: then the slope is small.
-    """
-    if run.status != ABNORMAL:
-        return run.status == 0, str(run.message)
-    low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin and fmax pass over
-    way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
-    slope = float(np.abs(way).max(initial=0.0))
-    flat = slope <= MAX_FLAT_SLOPE * max(1.0, abs(run.fun))
-    reason = "within rounding of the evidence" if flat else "too much to be at a maximum"
-    return flat, f"the line search failed at a slope of {slope:.2g} per row, {reason}"
+    value, converged, message = -float(run.fun) * objective.scale, run.status == 0, str(run.message)
+    if run.status == ABNORMAL:
+        low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin, fmax pass over
+        way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
+        slope = float(np.abs(way).max(initial=0.0))
+        converged = slope <= MAX_FLAT_SLOPE * max(1.0, abs(run.fun))
+        reason = "within rounding of the evidence" if converged else "too much to be at a maximum"
+        message = f"the line search failed at a slope of {slope:.2g} per row, {reason}"
+    return Search(run.x, value, converged, message, used)
 
 
 def scale_sentences(search: Search, bounds: Box, scales: int, names: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from scalefair.moments import Moments
 from scalefair.moments.fold_curvature import FoldScores, FoldSums, fold_sums
 from scalefair.penalties import ShareEstimate, attribute, held_out_shares, worst_of
 from scalefair.solve.limit import least_eta
-from scalefair.solve.newton.model import Local, Problem, Slice, Weight, flat
+from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.ridge.path import Choice, GridScores, choose
 from scalefair.solve.ridge.search import FoldedMoments, SearchResult, refined
 from scalefair.solve.ridge.system import System
@@ -92,12 +92,15 @@ class FoldProblem:
 
     def evaluate(self, scores: FoldScores) -> FoldSums:
         """Make one pass; return means of the values and gradients, sums of the curvatures."""
-        whole = self.whole
-        raw = np.stack([whole.raw(theta) for theta in scores.theta])
+        whole, linear, theta = self.whole, self.whole.linear, scores.theta
+        if linear is not None:  # f = zθ, of raw rows
+            m = linear.shape[1]
+            theta = np.concatenate([linear @ theta[:, :m], theta[:, m:]], axis=1)
         sums = fold_sums(
-            whole.source, whole.frame, whole.loss, replace(scores, theta=raw), self.folds,
+            whole.source, whole.frame, whole.loss, replace(scores, theta=theta), self.folds,
             whole.rows, whole.cache,
-        ).transform(whole.linear, whole.frame.width)  # fmt: skip
+        )  # fmt: skip
+        sums = sums if linear is None else sums.transform(linear)
         inside, outside = (weights[scores.left_out] for weights in self._weights)
         return FoldSums(
             sums.held_out / inside, sums.values / outside,
@@ -120,10 +123,11 @@ class FoldProblem:
         """Held-out share of each fit in each fold, shape (K, G); NaN without attributes."""
         if attribute(self.tested[0]) is None:
             return np.full((len(self.tested), len(fits)), np.nan)
-        t, features, folds = self.whole.loss.n_scores, self.whole.system.features, []
+        t, system, folds = self.whole.loss.n_scores, self.whole.system, []
+        m = len(system.ridge)
         for k, fold in enumerate(self.tested):
-            coef = np.hstack([self.whole.beta(fit.theta[k]) for fit in fits])
-            folds.append(held_out_shares(fold, features, coef, t))
+            coef = np.hstack([fit.theta[k][:m] for fit in fits])
+            folds.append(held_out_shares(fold, system.features, coef, t))
         return worst_of(folds)
 
 
@@ -146,7 +150,7 @@ class FoldModels:
     def fit(self, points: Sequence[Point]) -> dict[Point, PointFit]:
         """Return the fits of all parts at some points, by a few passes."""
         problem = self.problem
-        tol = TOLERANCE * problem.whole.unit(self.parts[-1])
+        tol = TOLERANCE * problem.whole.units(self.parts[-1])[1]
         fits: list[_Fit] = []
         for alpha in dict.fromkeys(point.alpha for point in points):
             slices = [Slice(*both, alpha) for both in zip(problem.parts, self.parts, strict=True)]
@@ -194,7 +198,7 @@ class _Fit:
         self.trial = slice_.about(local.theta, local.gradient, point.eta)
 
     def _slope(self, theta: Array, gradient: Array) -> Array:
-        return flat(gradient + self._problem.slope(theta, *self.point))
+        return (gradient + self._problem.slope(theta, *self.point)).ravel("F")
 
     def see(self, value: float, gradient: Array, held_out: float) -> None:
         """Move to what was tried if J is less there, else try less of the step."""
@@ -203,7 +207,7 @@ class _Fit:
         if not value + penalty <= self._objective + slack:
             self.trial = self.theta + SHORTER * (self.trial - self.theta)
             return
-        slope, step = self._slope(self.trial, gradient), flat(self.trial - self.theta)
+        slope, step = self._slope(self.trial, gradient), (self.trial - self.theta).ravel("F")
         change = slope - self._gradient
         if self._within and step @ change > 0:
             self._pairs = [*self._pairs, (step, change)][-MEMORY:]
@@ -224,7 +228,8 @@ class _Fit:
 
     def is_near(self, tol: float) -> bool:
         """Return True if the next step is not worth a pass."""
-        return self._within and bool(-self._gradient @ flat(self.trial - self.theta) <= 2 * tol)
+        step = (self.trial - self.theta).ravel("F")
+        return self._within and bool(-self._gradient @ step <= 2 * tol)
 
 
 @dataclass(frozen=True, eq=False)
