@@ -70,7 +70,6 @@ def population(name: str) -> tuple[pd.DataFrame, Any, list[str]]:
     y = np.concatenate([split.y, split.y_test]).astype(float)
     if name == "acs":
         X["RAC1P"] = X["RAC1P"].astype(str).where(lambda race: race.isin(["1", "2", "6"]), "other")
-        y = np.log(np.maximum(y, 100.0))
     if name == "adult":
         X["race"] = X["race"].astype(str).where(lambda race: race.isin(["White", "Black"]), "other")
     for column in X.select_dtypes(exclude="number"):

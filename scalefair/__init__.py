@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         FairPath,
         FairRidge,
         LossPath,
+        LossPathCV,
         SklearnFairKernel,
     )
     from scalefair.exporting import to_onnx
@@ -46,6 +47,7 @@ __all__ = [
     "FairPath",
     "FairRidge",
     "LossPath",
+    "LossPathCV",
     "Moments",
     "SensitiveRows",
     "SklearnFairKernel",

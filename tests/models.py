@@ -51,7 +51,7 @@ MODELS = {
     "poisson": FairKernelRegressor(loss="poisson", eta=1.0, **SMALL),
     "quantile": FairKernelRegressor(loss="quantile", eta=1.0, **SMALL),
     "classes_cv": FairKernelClassifierCV(cv=3, **SMALL),
-    "poisson_cv": FairKernelRegressorCV(loss="poisson", cv=3, unfairness=0.3, **SMALL),
+    "poisson_cv": FairKernelRegressorCV(loss="poisson", cv=3, etas=[0.0, 1.0], **SMALL),
     "process": FairGPRegressor(eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, **SMALL),
     "exact_process": FairGPRegressor(
         feature_map="exact", eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, random_state=0

@@ -5,7 +5,11 @@ from scalefair.estimators.gp import FairGPRegressor
 from scalefair.estimators.gp_classifier import FairGPClassifier
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.loss import FairKernelRegressor
-from scalefair.estimators.loss_cv import FairKernelClassifierCV, FairKernelRegressorCV
+from scalefair.estimators.loss_cv import (
+    FairKernelClassifierCV,
+    FairKernelRegressorCV,
+    LossPathCV,
+)
 from scalefair.estimators.path import FairPath, LossPath
 from scalefair.estimators.ridge import FairRidge
 from scalefair.estimators.ridge_cv import FairKernelRidgeCV
@@ -23,5 +27,6 @@ __all__ = [
     "FairPath",
     "FairRidge",
     "LossPath",
+    "LossPathCV",
     "SklearnFairKernel",
 ]

@@ -150,24 +150,14 @@ class FairKernelClassifier(Classification):
 
     Parameters
     ----------
-    loss : {"logistic", "multinomial"} or loss, default="logistic"
-        V. "logistic" means the multinomial loss where there are more than two classes. An object of
-        `scalefair.losses` is told classes as 0 and 1, or as one-hot rows.
-    class_weight : None, "balanced" or dict, default=None
-        How often each class counts in the loss; "balanced": all classes equally often. The penalty
-        and the explained share are about the rows as they are.
+    @ loss class_weight
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
     @ n_sensitive_components alpha eta unfairness penalty eps base_estimator output_kernel
     @ fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs random_state
 
     Attributes
     ----------
-    classes_ : array of shape (k,)
-        The labels, sorted.
-    coef_ : array of shape (1, m) or (k, m)
-        β; for more than two classes one row each, which add up to zero.
-    loss_ : loss
-        V, class weights included.
+    @ classes_ coef_ loss_
     @ intercept_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
     @ n_samples_seen_ diagnostics_
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array
+from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
 from scalefair.estimators.base import OF_COLUMNS, feature_ridges
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
@@ -21,24 +23,121 @@ from scalefair.estimators.loss import (
     LossRegression,
 )
 from scalefair.estimators.parameters import described
-from scalefair.estimators.path import LossPath
+from scalefair.estimators.path import (
+    LossPath,
+    PathBase,
+    held_out_columns,
+    not_within,
+    with_held_out,
+)
 from scalefair.estimators.ridge_cv import CrossValidated
 from scalefair.features.design import Design
 from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache, Rows
-from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
+from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit
 from scalefair.solve.newton.descent import fit_loss
-from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, PointFit, search_loss
+from scalefair.solve.newton.folds import FoldProblem, LossSearch, PointFit, search_loss
 from scalefair.solve.newton.model import Problem
-from scalefair.solve.ridge.path import default_alphas
+from scalefair.solve.ridge.path import GridScores, choose, default_alphas
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Spec
 
-N_ALPHAS = 8
-"""Ridges that are tried by default, a decade apart; more beside the best."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+N_ALPHAS = 8  # that are tried by default, a decade apart; more beside the best
+
+
+class LossPathCV(PathBase):
+    """Fits of one model at several ridges and weights, with their held-out scores.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        The plain one at some point.
+    alphas, fits : ridges and fits of all rows
+        G of them; the best constant may follow the fits.
+    scores : GridScores
+        Held-out scores, of shape (K, 1, G).
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per fit with alpha, eta, the mean loss and the explained share of the scores on the
+        training rows, and on held-out folds loss_cv, loss_cv_error, explained_share_cv and
+        explained_share_cv_error: means over the folds and their standard errors.
+
+    Notes
+    -----
+    ``at(alpha=, eta=)`` returns one of these fits, as near its optimum as the folds' fits are.
+    ``at(unfairness=u)`` is the fit of least held-out loss whose held-out share, with half its
+    standard error, is at most u, or a constant, with a warning, where that errs less. Both have
+    `explained_share_cv_` and its error.
+    """
+
+    def __init__(
+        self, estimator: Any, alphas: Array, fits: Sequence[LossFit], scores: GridScores
+    ) -> None:
+        self._estimator, self._scores, self._alphas = estimator, scores, alphas
+        self._etas = np.array([fit.eta for fit in fits])
+        self._losses = np.array([fit.mean_loss for fit in fits])
+        self._shares = np.array([fit.explained_share for fit in fits])
+        self._coef = np.stack([fit.coef for fit in fits])
+        self._intercept = np.stack([fit.intercept for fit in fits])
+
+    @property
+    def etas(self) -> Array:
+        """The weight of each fit."""
+        return np.asarray(self._etas[: len(self._alphas)])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The path as a data frame."""
+        count = len(self._alphas)
+        columns = {
+            "alpha": self._alphas, "eta": self.etas, "loss": self._losses[:count],
+            "explained_share": self._shares[:count],
+        }  # fmt: skip
+        return frames.make_frame(columns | held_out_columns(self._scores, "loss"))
+
+    @property
+    def _criteria(self) -> tuple[str, str]:
+        return "explained_share_cv", "loss_cv"
+
+    def _fit(self, at: int, alpha: float, shares: Array | None) -> Any:
+        estimator = self._estimator
+        fit = LossFit(
+            self._coef[at], self._intercept[at], float(self._etas[at]), float(self._shares[at]),
+            estimator.diagnostics_, float(self._losses[at]), 0, 0,
+        )  # fmt: skip
+        other = estimator._at(estimator.moments_, fit).set_params(alpha=alpha)
+        return with_held_out(other, shares)
+
+    def _at_weight(self, alpha: float | None, eta: float) -> Any:
+        same = (self.etas == eta) & ((self._alphas == alpha) | (alpha is None))
+        if same.sum() != 1:
+            raise ValueError(
+                f"at(alpha={alpha!r}, eta={eta!r}) is not one fit of the path; its table has all "
+                f"pairs, such as {(float(self._alphas[0]), float(self.etas[0]))}"
+            )
+        at = int(np.argmax(same))
+        return self._fit(at, float(self._alphas[at]), self._scores.share[:, 0, at])
+
+    def _at_limit(self, unfairness: float) -> Any:
+        choice = choose(self._scores, self.etas, unfairness)
+        if choice is not None:
+            at = choice.eta
+            return self._fit(at, float(self._alphas[at]), self._scores.share[:, 0, at])
+        if self._scores.constant is None:
+            raise not_within(unfairness, self.table["explained_share_cv"].to_numpy())
+        warn_of_constant(self._scores, unfairness)
+        return self._fit(-1, float(self._alphas.max()), None)
+
+    def __repr__(self) -> str:
+        return f"<LossPathCV: {len(self._alphas)} fits>"
 
 
 class LossCV(CrossValidated, LossBase):
@@ -96,40 +195,35 @@ class LossCV(CrossValidated, LossBase):
         return check_grid("alphas", alphas), etas
 
     def _fit_at(self, rows: Rows, whole: Problem, result: LossSearch, dtype: str) -> LossFit:
-        """Return the fit of all rows at the point that was chosen; a constant is one already."""
+        """Return the fit of all rows at the point that was chosen, or the best constant."""
         penalty = self._penalty(self.eps)
         spec = Spec(result.alpha, result.eta, None, penalty["penalty"], penalty["eps"], dtype)
+        fit = fit_loss(rows, whole, spec, None, self.tol, self.max_iter, result.warm)
         if result.choice is None and result.constant is not None:
-            return _constant(whole, result.constant, whole.diagnosed(result.warm, spec))
-        return fit_loss(rows, whole, spec, None, self.tol, self.max_iter, result.warm)
+            return _constant(whole, result.constant, fit)
+        return fit
 
     def _chosen(
         self, known: dict[str, Any], whole: Problem, result: LossSearch, fit: LossFit
     ) -> dict[str, Any]:
         """Return the attributes of the chosen fit, and what the others scored."""
-        own = self.get_params(deep=False)
-        shared = {name: own[name] for name in self._plain().get_params() if name in own}
-        plain = self._plain(**shared | self._penalty(self.eps) | {"unfairness": None})
+        own, parameters = self.get_params(deep=False), self._plain().get_params()
+        point = {"alpha": result.alpha, "eta": result.eta, "unfairness": None}
+        own = {name: own[name] for name in parameters if name in own}
+        plain = self._plain(**own | self._penalty(self.eps) | point)
         plain.__dict__.update(known)
-        moments = whole.system.moments
-        at = partial(_at_point, plain, moments)
-        fits = [
-            at(point, _fit_of(whole, point.eta, tried, fit.diagnostics))
-            for point, tried in result.fits.items()
-        ]
-        constant = None
+        model = plain._at(whole.system.moments, fit)
+        tried = [_fit_of(whole, point.eta, at, fit) for point, at in result.fits.items()]
         if result.constant is not None:
-            flat = _constant(whole, result.constant, fit.diagnostics)
-            constant = at(Point(result.alpha, np.inf), flat)
-        model = at(Point(result.alpha, result.eta), fit)
+            tried.append(_constant(whole, result.constant, fit))
+        alphas = np.array([point.alpha for point in result.fits])
         scores, share = result.scores, result.share
-        parameters = plain.get_params(deep=False)
         fitted = {name: value for name, value in vars(model).items() if name not in parameters}
         return fitted | {
             "_model": model, "alpha_": result.alpha,
             "explained_share_cv_": float(share.value),
             "explained_share_cv_error_": float(share.error),
-            "path_": LossPath(fits, result.listed(), constant),
+            "path_": LossPathCV(model, alphas, tried, result.listed()),
             "cv_results_": {
                 "alphas": result.alphas, "etas": result.etas, "loss": scores.mse,
                 "explained_share": scores.share,
@@ -142,23 +236,21 @@ class LossCV(CrossValidated, LossBase):
         return self._model.path(X, y, etas, **given)  # type: ignore[no-any-return]
 
 
-def _fit_of(whole: Problem, eta: float, tried: PointFit, diagnostics: Diagnostics) -> LossFit:
-    """Return the fit of all rows that a search made at a point."""
+def _fit_of(whole: Problem, eta: float, tried: PointFit, like: LossFit) -> LossFit:
+    """Return the fit of all rows that a search made at a point, beside one that is known."""
     coef, intercept = whole.solution(tried.theta[-1])
     share = whole.system.explained_share(coef)
-    return LossFit(coef, intercept, eta, share, diagnostics, tried.loss, 0, 0)
+    return replace(
+        like, coef=coef, intercept=intercept, eta=eta, explained_share=share, mean_loss=tried.loss,
+        n_iter=0, n_passes=0,
+    )  # fmt: skip
 
 
-def _constant(whole: Problem, tried: PointFit, diagnostics: Diagnostics) -> LossFit:
+def _constant(whole: Problem, tried: PointFit, like: LossFit) -> LossFit:
     """Return the best constant: its coefficients are 0 but for the last digits."""
     theta = np.array(tried.theta)
     theta[:, : len(whole.system.ridge)] = 0.0
-    return _fit_of(whole, np.inf, tried._replace(theta=theta), diagnostics)
-
-
-def _at_point(plain: Any, moments: Moments, point: Point, fit: LossFit) -> Any:
-    """Return a plain estimator with the fit at a point."""
-    return plain.set_params(alpha=float(point.alpha))._at(moments, fit)
+    return _fit_of(whole, np.inf, tried._replace(theta=theta), like)
 
 
 @described
@@ -169,19 +261,13 @@ class FairKernelClassifierCV(LossCV, Classification):
     mean loss and the explained share of the scores on held-out folds. The fits of all folds share
     their passes over the rows, and the final fit is on all rows.
 
-    Without a limit it takes the largest eta whose loss is within one standard error of the best:
-    the fairest of the models that are as good as the best. With `unfairness` it takes the least
-    loss among those whose held-out share, with half its standard error, is within the limit, or
-    a constant, with a warning, where that errs less.
+    Without a limit it takes the largest eta whose loss is within one standard error of the best.
+    With `unfairness` it takes the least loss among those whose held-out share, with half its
+    standard error, is within the limit, or a constant, with a warning, where that errs less.
 
     Parameters
     ----------
-    loss : {"logistic", "multinomial"} or loss, default="logistic"
-        V. "logistic" means the multinomial loss where there are more than two classes. An object of
-        `scalefair.losses` is told classes as 0 and 1, or as one-hot rows.
-    class_weight : None, "balanced" or dict, default=None
-        How often each class counts in the loss; "balanced": all classes equally often. The penalty
-        and the explained share are about the rows as they are.
+    @ loss class_weight
     @ cv.alphas cv.etas cv
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
     @ n_sensitive_components
@@ -191,12 +277,7 @@ class FairKernelClassifierCV(LossCV, Classification):
 
     Attributes
     ----------
-    classes_ : array of shape (k,)
-        The labels, sorted.
-    coef_ : array of shape (1, m) or (k, m)
-        β; for more than two classes one row each, which add up to zero.
-    loss_ : loss
-        V, class weights included.
+    @ classes_ coef_ loss_
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
     @ cv.explained_share_
     @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_
@@ -280,14 +361,11 @@ class FairKernelRegressorCV(LossCV, LossRegression):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from scalefair import FairKernelRegressorCV
     >>> from scalefair.datasets import make_toy1
     >>> toy = make_toy1(500, random_state=0)
-    >>> counts = np.random.default_rng(0).poisson(np.exp(toy.target / 4))
-    >>> options = {"n_components": 50, "random_state": 0}
-    >>> model = FairKernelRegressorCV(loss="poisson", unfairness=0.05, **options)
-    >>> model = model.fit(toy.data, counts, sensitive_features=toy.sensitive_features)
+    >>> model = FairKernelRegressorCV(unfairness=0.05, n_components=50, random_state=0)
+    >>> model = model.fit(toy.data, toy.target, sensitive_features=toy.sensitive_features)
     >>> model.explained_share_cv_ <= 0.05
     True
     """

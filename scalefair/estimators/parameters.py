@@ -55,6 +55,12 @@ VALID: dict[str, Any] = {
 """What scikit-learn's validation of parameters checks; the rest is checked where it is used."""
 
 TEXT = """
+loss : {"logistic", "multinomial"} or loss, default="logistic"
+    V. "logistic" means the multinomial loss where there are more than two classes. An object of
+    `scalefair.losses` is told classes as 0 and 1, or as one-hot rows.
+class_weight : None, "balanced" or dict, default=None
+    How often each class counts in the loss; "balanced": all classes equally often. The penalty
+    and the explained share are about the rows as they are.
 feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
     φ. "exact" has every row as a landmark (for a ridge with a weight and for Gaussian process
     regression it is the dense n×n solution), for validation and small n.
@@ -161,6 +167,12 @@ length_scale_bounds : (float, float) or None, default=None
 
 X : array, data frame, dask collection, scan or batches of shape (k, d)
     Inputs as in `fit`; the sensitive attributes are not needed.
+classes_ : array of shape (k,)
+    The labels, sorted.
+coef_ : array of shape (1, m) or (k, m)
+    β; for more than two classes one row each, which add up to zero.
+loss_ : loss
+    V, class weights included.
 intercept_ : float or array
     b.
 eta_ : float
@@ -177,7 +189,7 @@ explained_share_cv_error_ : float
     Explained share on the training rows: reported, not limited. NaN for a constant.
 [cv] alpha_, eta_ : float
     What was chosen.
-[cv] path_ : LossPath
+[cv] path_ : LossPathCV
     All fits that were tried, with their held-out scores.
 [cv] cv_results_ : dict of arrays of shape (K, A, E)
     Mean loss ("loss") and share ("explained_share") of each fold, and the grid ("alphas", "etas").

@@ -211,101 +211,68 @@ class FairPath(PathBase):
 
 
 class LossPath(PathBase):
-    """Fits of one model at several weights of the penalty.
+    """Fits of one model at increasing weights of the penalty.
 
     Parameters
     ----------
     estimators : list of fitted estimators
-        One for each eta, in increasing order; of several ridges after cross-validation.
-    scores : GridScores or None
-        Held-out scores of the same fits, of shape (K, 1, G), if they were cross-validated.
-    constant : fitted estimator or None
-        The best constant.
+        One for each eta, in increasing order.
 
     Attributes
     ----------
     table : DataFrame
         One row per eta with the mean loss, the explained share of the scores, and the passes over
-        the rows that the fit took. With cross-validation alpha, loss_cv, loss_cv_error,
-        explained_share_cv and explained_share_cv_error instead of the passes.
+        the rows that the fit took.
 
     Notes
     -----
     ``at`` returns one of these fits: the one at ``eta=``, or the one of least loss whose share is
-    at most ``unfairness=``; held out after cross-validation, with `explained_share_cv_` and its
-    error, or a constant, with a warning, where that errs less.
+    at most ``unfairness=``. All have the same alpha.
     """
 
     etas: Array
-    _scores: GridScores | None = None
-    _constant: Any = None
 
-    def __init__(
-        self, estimators: Sequence[Any], scores: GridScores | None = None, constant: Any = None
-    ) -> None:
-        self._estimators, self._scores, self._constant = list(estimators), scores, constant
+    def __init__(self, estimators: Sequence[Any]) -> None:
+        self._estimators = list(estimators)
         self.etas = np.array([estimator.eta_ for estimator in estimators])
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """The path as a data frame."""
         fits = self._estimators
-        columns = {
-            "eta": self.etas,
-            "loss": np.array([fit.mean_loss_ for fit in fits]),
-            "explained_share": np.array([fit.explained_share_ for fit in fits]),
-        }
-        if self._scores is None:
-            columns["passes"] = np.array([fit.n_passes_ for fit in fits])
-        else:
-            columns = {"alpha": self._alphas, **columns, **held_out_columns(self._scores, "loss")}
-        return frames.make_frame(columns)
-
-    @property
-    def _alphas(self) -> Array:
-        return np.array([fit.alpha for fit in self._estimators])
+        return frames.make_frame(
+            {
+                "eta": self.etas,
+                "loss": np.array([fit.mean_loss_ for fit in fits]),
+                "explained_share": np.array([fit.explained_share_ for fit in fits]),
+                "passes": np.array([fit.n_passes_ for fit in fits]),
+            }
+        )
 
     @property
     def _criteria(self) -> tuple[str, str]:
-        held_out = self._scores is not None
-        return ("explained_share_cv", "loss_cv") if held_out else ("explained_share", "loss")
+        return "explained_share", "loss"
 
     def _at_weight(self, alpha: float | None, eta: float) -> Any:
-        if alpha is not None and self._scores is None:
+        if alpha is not None:
             raise ValueError(
                 f"alpha={alpha!r}: all fits of this path have the same; give eta alone"
             )
         same = np.flatnonzero(self.etas == eta)
         if not len(same):
             raise ValueError(f"eta={eta!r} is not on the path; its etas are {self.etas.tolist()}")
-        alphas = self._alphas[same] if self._scores is not None else np.full(len(same), alpha)
-        if len(same) > 1 and alpha not in alphas:
-            raise ValueError(
-                f"alpha={alpha!r} is not among those at eta={eta!r}; give one of {alphas.tolist()}"
-            )
-        return self._fit(int(same[np.argmax(alphas == alpha)]))
-
-    def _fit(self, at: int) -> Any:
-        if self._scores is None:
-            return self._estimators[at]
-        return with_held_out(copy(self._estimators[at]), self._scores.share[:, 0, at])
+        return self._estimators[int(same[0])]
 
     def _at_limit(self, unfairness: float) -> Any:
-        if self._scores is not None:
-            choice = choose(self._scores, self.etas, unfairness)
-            if choice is not None:
-                return self._fit(choice.eta)
-            warn_of_constant(self._scores, unfairness)
-            return with_held_out(copy(self._constant))
         share = self.table["explained_share"].to_numpy()
         allowed = np.flatnonzero(share <= unfairness)
         if not len(allowed):
             raise not_within(unfairness, share)
         loss = self.table["loss"].to_numpy()[allowed]
-        return self._fit(int(allowed[np.argmin(loss)]))
+        return self._estimators[int(allowed[np.argmin(loss)])]
 
     def __repr__(self) -> str:
-        return f"<LossPath: {len(self.etas)} fits>"
+        return f"<LossPath: {len(self.etas)} etas>"
 
 
 def with_held_out(fit: Any, shares: Array | None = None) -> Any:

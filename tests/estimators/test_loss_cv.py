@@ -199,9 +199,9 @@ def test_squared_loss_agrees_with_the_closed_form():
 def test_other_losses(loss):
     X, y, s = table(500, "numbers", classes=False)
     y = np.exp(0.2 * y) if loss == "gamma" else y
-    model = FairKernelRegressorCV(loss=loss, unfairness=0.05, **SMALL)
+    model = FairKernelRegressorCV(loss=loss, unfairness=0.2, **SMALL)
     model.fit(X, y, sensitive_features=s)
-    assert model.explained_share_cv_ <= 0.05
+    assert model.explained_share_cv_ <= 0.2
     assert np.std(model.predict(X)) > 0.1 * np.std(y)
 
 

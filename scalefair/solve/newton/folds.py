@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +83,7 @@ class FoldProblem:
         """The fold that each part leaves out; −1: none."""
         return np.array([*range(len(self.tested)), -1])
 
-    @cached_property
+    @property
     def _weights(self) -> tuple[Array, Array]:
         """Weights of the folds and of the rows outside them; of all rows last."""
         outside = [part.system.moments.weight for part in self.parts]
@@ -110,8 +109,8 @@ class FoldProblem:
     def models(self, theta: Array) -> FoldModels:
         """Return the data terms of all parts near one θ, by one pass."""
         left_out = self.left_out
-        at = FoldScores(np.repeat(theta[None], len(left_out), axis=0), left_out, curved=True)
-        sums, parts = self.evaluate(at), []
+        theta_of_all = np.repeat(theta[None], len(left_out), axis=0)
+        sums, parts = self.evaluate(FoldScores(theta_of_all, left_out, curved=True)), []
         for k, gradient, value in zip(left_out, sums.gradient, sums.values, strict=True):
             # Added up, never subtracted from the total: that would cancel.
             hessian = sum(part for j, part in enumerate(sums.hessian) if j != k)
@@ -333,19 +332,13 @@ def search_loss(
     )
 
 
-def _first(problem: Problem) -> Local:
-    """Return the data term near the best constant, from the moments; where they lack it, f = 0."""
-    start = problem.start()
-    if start is not None:
-        return start
-    zero = np.zeros((len(problem.metric), problem.loss.n_scores))
-    return problem.evaluate(zero, Local(zero, zero, np.empty((0, 0))))[0]
-
-
 def _try_ridges(search: _Search, alphas: Array, eta: float) -> FoldModels:
     """Try ridges from the largest on, until the held-out loss has clearly risen; two a model."""
     problem, left = search.problem, list(alphas[::-1])
-    local = _first(problem.whole)
+    local = problem.whole.start()
+    if local is None:  # the moments do not say what the data term is near a constant
+        zero = np.zeros((len(problem.whole.metric), problem.whole.loss.n_scores))
+        local = problem.whole.evaluate(zero, Local(zero, zero, np.empty((0, 0))))[0]
     while True:
         near = [alpha for alpha in left[:2] if alpha * 10**NEAR >= left[0]]
         models = problem.models(Slice(problem.whole, local, near[-1]).theta(eta))
