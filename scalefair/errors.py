@@ -87,6 +87,8 @@ def located(where: str) -> Iterator[None]:
 FINITE = float(np.finfo(np.float64).max)
 TINY = float(np.finfo(np.float64).tiny)
 
+CLASSES_REMEDY = "convert it; classes are for a classifier, such as FairKernelClassifier"
+
 LARGEST_WEIGHT = 1e30
 """Beyond it products with the penalty lose all digits of the other terms, or overflow."""
 
@@ -146,11 +148,21 @@ def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | Non
     return weight, None
 
 
-def check_alpha(alpha: Any) -> dict[str, float]:
+AUTO_ALPHAS = (1e-7, 1e-3)
+"""Between these alpha="auto" is 1/n: fewer rows need more than 1/n at times, more none at all."""
+
+
+def auto_alpha(n_rows: int, curvature: float = 2.0) -> float:
+    """½κ/n, a ridge as strong as one row of a loss with mean curvature κ, within bounds of 1/n."""
+    return curvature / 2 * float(np.clip(1 / max(n_rows, 1), *AUTO_ALPHAS))
+
+
+def check_alpha(alpha: Any, auto: float = AUTO_ALPHAS[0]) -> dict[str, float]:
     """Return α as "phi" and the relative ridge of the other blocks.
 
-    `alpha` is a number, or a dict with one ridge per block.
+    `alpha` is a number, "auto", or a dict with one ridge per block.
     """
+    alpha = auto if isinstance(alpha, str) else alpha
     if not isinstance(alpha, dict):
         ridge = check_number("alpha", alpha, 0.0, FINITE)
         return {"phi": ridge, "psi": JOINED_RIDGE, "base": JOINED_RIDGE}

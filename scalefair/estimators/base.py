@@ -23,7 +23,7 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds, make_folds
 from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, FileSource
-from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_weight_or_limit
+from scalefair.errors import MISSING_SENSITIVE, auto_alpha, check_alpha, check_weight_or_limit
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
@@ -216,9 +216,10 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         source = open_more_rows(self, given, design, n_targets=count)
         return self._rows(source, design, source.n_rows)
 
-    def _spec(self, dtype: Any) -> Spec:
+    def _spec(self, dtype: Any, n_rows: int, curvature: float = 2.0) -> Spec:
+        """Return what to fit to so many rows; `curvature` is the mean of the loss's."""
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        alpha = check_alpha(self.alpha)["phi"]
+        alpha = check_alpha(self.alpha, auto_alpha(n_rows, curvature))["phi"]
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
 
     def _system(self, design: Design, moments: Moments) -> System:

@@ -158,7 +158,7 @@ class FairKernelClassifier(Classification):
     Attributes
     ----------
     @ classes_ coef_ loss_
-    @ intercept_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
+    @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
     @ n_samples_seen_ diagnostics_
 
     Notes
@@ -192,7 +192,7 @@ class FairKernelClassifier(Classification):
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
-        alpha: Any = 1e-3,
+        alpha: Any = "auto",
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",

@@ -96,13 +96,14 @@ class LossBase(FairEstimator):
         if "xi" in moments.blocks:
             check_control(moments)
         loss = loss if weigh is None else weigh(loss, moments)
-        system, spec = self._system(rows.design, moments), self._spec(dtype)
+        system, y = self._system(rows.design, moments), training.sample.y
+        spec = self._spec(dtype, moments.n_rows, mean_curvature(loss, moments, y))
         solved = self._solved_loss(loss)
         problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         known = known | self._learnt(training, rows.design, loss)
-        return known | self._solution(rows.design, moments, loss, fit)
+        return known | self._solution(rows.design, moments, loss, fit) | {"alpha_": spec.alpha}
 
     def _loss_rows(
         self, training: Training, loss: Any, dtype: str, least_alpha: float | None = None
@@ -174,7 +175,9 @@ class LossBase(FairEstimator):
         rows = self._rows_again(Chunk(X, sensitive_features, y, sample_weight, c=control_features))
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
-        system, spec = self._system(rows.design, moments), self._spec(rows.design.dtype)
+        system = self._system(rows.design, moments)
+        spec = self._spec(rows.design.dtype, moments.n_rows)
+        spec = replace(spec, alpha=vars(self).get("alpha_", spec.alpha))
         solved = self._solved_loss(self.loss_)
         problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         etas = default_etas(system, spec.alpha, 9) if etas is None else etas
@@ -227,6 +230,20 @@ def encoded_once(training: Training) -> Training:
     h = whole.pop("h", None)
     rows: ChunkSource = ArraySource(**whole, n_threads=source.n_threads)
     return replace(training, source=rows if h is None else rows.then(FromArray(h)))
+
+
+def mean_curvature(loss: Any, moments: Moments, y: Array) -> float:
+    """κ = tr V″ / k at the best constant; of a loss that does not know that, at f = 0 on some y."""
+    start = loss.start(moments.mean("y"))
+    if start is None:
+        one = loss.n_scores == 1, loss.n_targets == 1
+        f = np.zeros(len(y)) if one[0] else np.zeros((len(y), loss.n_scores))
+        curved = loss.curvature(f, y[:, 0] if one[1] else y).reshape(len(y), -1).mean(axis=0)
+    else:
+        curved = start.curvature
+    D = np.atleast_2d(loss.directions)
+    kappa = float(curved @ (D**2).sum(axis=1)) / loss.n_scores
+    return kappa if 0 < kappa < np.inf else 1.0
 
 
 def check_row_targets(loss: Loss, chunk: Chunk) -> Chunk:
@@ -329,7 +346,7 @@ class FairKernelRegressor(LossRegression):
         β.
     loss_ : loss
         V, with the scales that were left open.
-    @ intercept_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
+    @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
     @ n_samples_seen_ diagnostics_
 
     Notes
@@ -361,7 +378,7 @@ class FairKernelRegressor(LossRegression):
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
-        alpha: Any = 1e-3,
+        alpha: Any = "auto",
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",

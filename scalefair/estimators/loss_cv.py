@@ -107,13 +107,16 @@ class LossPathCV(PathBase):
     def _criteria(self) -> tuple[str, str]:
         return "explained_share_cv", "loss_cv"
 
-    def _fit(self, at: int, alpha: float, shares: Array | None) -> Any:
-        estimator = self._estimator
+    def _fit(self, at: int) -> Any:
+        """Return one of the fits; −1: the constant."""
+        estimator, shares = self._estimator, None if at < 0 else self._scores.share[:, 0, at]
+        alpha = float(self._alphas.max() if at < 0 else self._alphas[at])
         fit = LossFit(
             self._coef[at], self._intercept[at], float(self._etas[at]), float(self._shares[at]),
             estimator.diagnostics_, float(self._losses[at]), 0, 0,
         )  # fmt: skip
         other = estimator._at(estimator.moments_, fit).set_params(alpha=alpha)
+        other.alpha_ = alpha
         return with_held_out(other, shares)
 
     def _at_weight(self, alpha: float | None, eta: float) -> Any:
@@ -123,18 +126,16 @@ class LossPathCV(PathBase):
                 f"at(alpha={alpha!r}, eta={eta!r}) is not one fit of the path; its table has all "
                 f"pairs, such as {(float(self._alphas[0]), float(self.etas[0]))}"
             )
-        at = int(np.argmax(same))
-        return self._fit(at, float(self._alphas[at]), self._scores.share[:, 0, at])
+        return self._fit(int(np.argmax(same)))
 
     def _at_limit(self, unfairness: float) -> Any:
         choice = choose(self._scores, self.etas, unfairness)
         if choice is not None:
-            at = choice.eta
-            return self._fit(at, float(self._alphas[at]), self._scores.share[:, 0, at])
+            return self._fit(choice.eta)
         if self._scores.constant is None:
             raise not_within(unfairness, self.table["explained_share_cv"].to_numpy())
         warn_of_constant(self._scores, unfairness)
-        return self._fit(-1, float(self._alphas.max()), None)
+        return self._fit(-1)
 
     def __repr__(self) -> str:
         return f"<LossPathCV: {len(self._alphas)} fits>"

@@ -36,6 +36,7 @@ from scalefair.features.base_model import (
     weight_name,
 )
 from scalefair.features.training import Training
+from scalefair.features.trees import trees_for
 
 FOLDS = 5
 """Folds of the cross-fitting where no cross-validation asks for others."""
@@ -52,8 +53,8 @@ class CrossFit(BaseEstimator):
 
     Parameters
     ----------
-    estimator : estimator
-        Any scikit-learn regressor, classifier or pipeline, fitted or not.
+    estimator : estimator or "trees"
+        Any scikit-learn regressor, classifier or pipeline, fitted or not; "trees" are boosted ones.
     sample_size : int, default=100_000
         Rows that it is fitted on where X is not in memory, chosen by row number.
     fit_on : {"sample", "collection"}, default="sample"
@@ -116,6 +117,7 @@ def cross_fit(  # noqa: PLR0917
     `scale` is what they are turned into; without `folds` there are five of our own.
     """
     model, split = how.estimator, training.given.then(training.preparation.split)
+    model = trees_for(scale) if isinstance(model, str) else model
     if is_fitted(model):
         base = _signed(model, training, scale)
         warn_of_fitted(model, training.split_sample)
