@@ -51,8 +51,10 @@ MODELS = {
     "three": FairKernelClassifier(eta=1.0, class_weight="balanced", **SMALL),
     "poisson": FairKernelRegressor(loss="poisson", eta=1.0, **SMALL),
     "quantile": FairKernelRegressor(loss="quantile", eta=1.0, **SMALL),
-    "classes_cv": FairKernelClassifierCV(cv=3, **SMALL),
-    "poisson_cv": FairKernelRegressorCV(loss="poisson", cv=3, etas=[0.0, 1.0], **SMALL),
+    "classes_cv": FairKernelClassifierCV(cv=3, alphas=[1e-3], etas=[0.0, 1.0], **SMALL),
+    "poisson_cv": FairKernelRegressorCV(
+        loss="poisson", cv=3, alphas=[1e-3], etas=[0.0, 1.0], **SMALL
+    ),
     "trees": FairKernelRidgeCV(
         base_estimator="trees", sensitive_columns=["sex", "ethnicity"], cv=3, **SMALL
     ),

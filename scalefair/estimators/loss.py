@@ -89,8 +89,7 @@ class LossBase(FairEstimator):
         Those that are `known` are among them; `weigh` gives weights of classes to the loss.
         """
         del checked
-        dtype = current_config().dtype
-        loss, training, rows = self._loss_rows(training, loss, dtype)
+        loss, training, rows = self._loss_rows(training, loss, dtype := current_config().dtype)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
         if "xi" in moments.blocks:
@@ -119,8 +118,8 @@ class LossBase(FairEstimator):
         )  # fmt: skip
         if design.psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
-        rows = self._rows(training.source, design, training.survey.n_rows, least_alpha)
-        return loss, training, rows
+        n_rows = training.survey.n_rows
+        return loss, training, self._rows(training.source, design, n_rows, least_alpha)
 
     def _learnt(self, training: Training, design: Design, loss: Any) -> dict[str, Any]:
         """Return the attributes of a fit that do not depend on the solution."""

@@ -78,20 +78,17 @@ class LossPathCV(PathBase):
     `explained_share_cv_` and its error.
     """
 
+    etas: Array
+
     def __init__(
         self, estimator: Any, alphas: Array, fits: Sequence[LossFit], scores: GridScores
     ) -> None:
         self._estimator, self._scores, self._alphas = estimator, scores, alphas
-        self._etas = np.array([fit.eta for fit in fits])
+        self.etas = np.array([fit.eta for fit in fits[: len(alphas)]])
         self._losses = np.array([fit.mean_loss for fit in fits])
         self._shares = np.array([fit.explained_share for fit in fits])
         self._coef = np.stack([fit.coef for fit in fits])
         self._intercept = np.stack([fit.intercept for fit in fits])
-
-    @property
-    def etas(self) -> Array:
-        """The weight of each fit."""
-        return np.asarray(self._etas[: len(self._alphas)])
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -111,8 +108,9 @@ class LossPathCV(PathBase):
         """Return one of the fits; −1: the constant."""
         estimator, shares = self._estimator, None if at < 0 else self._scores.share[:, 0, at]
         alpha = float(self._alphas.max() if at < 0 else self._alphas[at])
+        eta = np.inf if at < 0 else float(self.etas[at])
         fit = LossFit(
-            self._coef[at], self._intercept[at], float(self._etas[at]), float(self._shares[at]),
+            self._coef[at], self._intercept[at], eta, float(self._shares[at]),
             estimator.diagnostics_, float(self._losses[at]), 0, 0,
         )  # fmt: skip
         other = estimator._at(estimator.moments_, fit).set_params(alpha=alpha)
@@ -159,8 +157,8 @@ class LossCV(CrossValidated, LossBase):
         known: dict[str, Any],
         weigh: Callable[[Any, Moments], Any] | None = None,
     ) -> dict[str, Any]:
-        dtype = current_config().dtype
-        loss, training, rows = self._loss_rows(training, loss, dtype, self._least_alpha())
+        dtype, least = current_config().dtype, self._least_alpha()
+        loss, training, rows = self._loss_rows(training, loss, dtype, least)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         folds, moments = self._fold_moments(rows, training, cache=cache)
         loss = loss if weigh is None else weigh(loss, moments.total)
@@ -176,8 +174,8 @@ class LossCV(CrossValidated, LossBase):
             warn_of_constant(result.scores, self.unfairness or 0.0)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        known = known | {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
-        known = known | self._learnt(training, rows.design, loss)
+        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
+        known = known | names | self._learnt(training, rows.design, loss)
         return self._chosen(known, whole, result, fit)
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
@@ -285,8 +283,8 @@ class FairKernelClassifierCV(LossCV, Classification):
 
     Notes
     -----
-    Ridges are compared at the least eta first, from the largest on; the best and its neighbours at
-    all etas, and more beside the best pair. Pairs that were not tried are NaN in `cv_results_`.
+    Ridges are compared at the least eta first, then all etas at the best, then neighbours of the
+    best pair. Pairs that were not tried are NaN in `cv_results_`.
 
     Examples
     --------
