@@ -182,7 +182,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         else:
             rows = self._start(training, MovingNystroem if self.learn_landmarks else Nystroem)
             fit = fit_features(spec, rows, training.sample)
-            if self.cv is not None:
+            if self.cv is not None and self.unfairness is not None:
                 fit, held_out = self._held_out(spec, rows, fit, training)
             design = replace(rows.design, phi=fit.phi or rows.design.phi)
             coef = {"coef_": fit.coef[:, 0] if one else fit.coef.T}

@@ -97,11 +97,6 @@ class Process(FairEstimator):
         """Raise ValueError or TypeError if a parameter is out of range."""
         super()._check_parameters()
         check_weight_or_limit(self.eta, self.unfairness)
-        if self.cv is not None and self.unfairness is None:
-            raise ValueError(
-                f"cv={self.cv!r} is where a limit is met, and there is none; give unfairness=, or "
-                "cv=None"
-            )
         for name, value in self.get_params(deep=False).items():
             if name.endswith("_bounds") and value is not None:
                 check_bounds(name, value)

@@ -150,7 +150,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         )  # fmt: skip
         rows, spec = self._start(training), self._gp_spec(training, inputs)
         fit, held_out = fit_classes(spec, rows), dict[str, Any]()
-        if self.cv is not None:
+        if self.cv is not None and self.unfairness is not None:
             fit, held_out = self._held_out(spec, rows, fit, training)
         design = replace(rows.design, phi=fit.phi or rows.design.phi)
         return self._process(fit, training, inputs, design) | held_out | {

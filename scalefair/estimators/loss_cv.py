@@ -27,6 +27,7 @@ from scalefair.estimators.path import (
     LossPath,
     PathBase,
     held_out_columns,
+    held_out_sums,
     not_within,
     with_held_out,
 )
@@ -131,7 +132,7 @@ class LossPathCV(PathBase):
         if choice is not None:
             return self._fit(choice.eta)
         if self._scores.constant is None:
-            raise not_within(unfairness, self.table["explained_share_cv"].to_numpy())
+            raise not_within(unfairness, *held_out_sums(self._scores))
         warn_of_constant(self._scores, unfairness)
         return self._fit(-1)
 

@@ -186,6 +186,8 @@ class FairPath(PathBase):
     def _held_out_limit(self, scores: GridScores, unfairness: float) -> Any:
         """The fit that cross-validation under the limit takes of this grid."""
         choice = choose(scores, self.etas, unfairness)
+        if choice is None and scores.constant is None:
+            raise not_within(unfairness, *held_out_sums(scores))
         if choice is None:
             warn_of_constant(scores, unfairness)
             return with_held_out(self._estimator._constant())
@@ -283,11 +285,17 @@ def with_held_out(fit: Any, shares: Array | None = None) -> Any:
     return fit
 
 
-def not_within(unfairness: float, shares: Array) -> NotAttainableError:
+def held_out_sums(scores: GridScores) -> tuple[Array, str]:
+    """Return what must be within a limit on held-out rows, and its name."""
+    share = ShareEstimate.of(scores.share)
+    return share.value + share.error / 2, "held-out share with half its standard error"
+
+
+def not_within(unfairness: float, shares: Array, what: str = "share") -> NotAttainableError:
     """Return the error of a limit that no fit of a path is within."""
     least = np.nanmin(shares, initial=np.inf)
     return NotAttainableError(
-        f"unfairness={unfairness!r}: no fit of the path is within the limit, the least share is "
+        f"unfairness={unfairness!r}: no fit of the path is within the limit, the least {what} is "
         f"{least:.4g}; allow more, or use a finer or longer grid of etas"
     )
 

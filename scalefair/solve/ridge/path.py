@@ -6,8 +6,10 @@ Then O(mq) per η. Held-out errors and shares come from the moments of the folds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,23 +155,31 @@ class GridScores:
         return GridScores(self.mse[at], self.share[at], self.constant)
 
 
+def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments:
+    """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
+    rest = [] if always is None else [always]
+    return reduce(add, [*folds[:k], *folds[k + 1 :], *rest])
+
+
 class FoldFits:
     """The training systems of K folds, decomposed once, ready for any grid.
 
-    Each fold is left out once; `outside(k)` are the moments of the rows that then train.
-    `rescaled`: score β ← aβ with the a of least training error, as a fit under a limit is.
+    Each fold is left out once; the rows of `always` always train. `rescaled`: score β ← aβ with the
+    a of least training error, as a fit under a limit is.
     """
 
     def __init__(
         self,
         folds: Sequence[Moments],
-        outside: Callable[[int], Moments],
+        always: Moments | None = None,
         *,
         rescaled: bool = False,
         **system: Any,
     ) -> None:
         self._folds, self._rescaled = folds, rescaled
-        self._systems = [System.build(outside(k), **system) for k in range(len(folds))]
+        self._systems = [
+            System.build(outside(folds, always, k), **system) for k in range(len(folds))
+        ]
         self._spectra = [Spectrum.of(system) for system in self._systems]
 
     def score(self, alphas: Array, etas: Array) -> GridScores:

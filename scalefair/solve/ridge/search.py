@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from scalefair.solve.ridge.path import (
     FoldFits,
     GridScores,
     choose,
+    outside,
 )
 
 REFINE = 16
@@ -37,9 +36,8 @@ class FoldedMoments:
     total: Moments
 
     def outside(self, k: int) -> Moments:
-        """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
-        rest = [] if self.always is None else [self.always]
-        return reduce(add, [*self.folds[:k], *self.folds[k + 1 :], *rest])
+        """Moments of the rows outside a fold."""
+        return outside(self.folds, self.always, k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +120,7 @@ def _search_grid(
     unfairness: float | None,
 ) -> SearchResult:
     alphas, etas = grid
-    fits = FoldFits(moments.folds, moments.outside, rescaled=unfairness is not None, **options)
+    fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
     scores = fits.score(alphas, etas)
     choice = choose(scores, etas, unfairness)
     if unfairness and choice is not None and choice.eta > 0:
