@@ -67,6 +67,34 @@ class CannotJudgeError(InputError):
     """Predictions or attributes that an audit cannot judge, such as constant ones."""
 
 
+class NotCertifiedError(InputError):
+    """A limit that could not be certified on the rows at hand.
+
+    Attributes
+    ----------
+    limit, confidence : float
+        What was asked for.
+    least_limit : float
+        The least limit that would have been certified.
+    rows : float
+        About how many rows to calibrate with the limit would need; infinite where more rows would
+        not help, because the estimate itself is beyond the limit.
+    """
+
+    def __init__(self, what: str, limit: float, confidence: float, least: float, rows: float):
+        needs = (
+            "the estimate itself is beyond the limit, so more rows would not help"
+            if np.isinf(rows)
+            else f"the limit would need about {float(f'{rows:.2g}'):,.0f} rows to calibrate with"
+        )
+        super().__init__(
+            f"{what} is not certified to be at most {limit:g} with confidence {confidence:g}: "
+            f"{needs}",
+            f"ask for {least:.3g} or more, give more rows, or fit a fairer model",
+        )
+        self.limit, self.confidence, self.least_limit, self.rows = limit, confidence, least, rows
+
+
 class LostWorkersError(RuntimeError):
     """Work that a dask cluster gave up, because its workers were lost."""
 

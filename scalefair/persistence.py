@@ -19,6 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._hash import attributes
+from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
 from scalefair.data.open import Preparation
 from scalefair.errors import UnsavableError
@@ -40,7 +41,7 @@ CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
-        estimators.FairPath, GridScores, Moments, CrossMoments,
+        estimators.FairPath, GridScores, Moments, CrossMoments, Certificate,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV, estimators.LossPathCV,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,

@@ -28,7 +28,7 @@ from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
+from scalefair.features.rows import FitRows, open_fit_rows, open_more_rows, open_predict_rows
 from scalefair.features.training import MapSpec, Training, group_names, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
@@ -146,8 +146,11 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
+        keeps_frames = self.base_estimator is not None
+        return self._train_on(open_fit_rows(checked, given, keeps_frames=keeps_frames), dtype)
+
+    def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
-        rows = open_fit_rows(checked, given, keeps_frames=base is not None)
         if not rows.has_sensitive and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         spec = MapSpec.of(self.get_params(deep=False))
@@ -172,10 +175,15 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         return make_folds(self.cv, X, y, training.seed + 1)
 
     def _fold_moments(
-        self, rows: Rows, training: Training, **options: Any
+        self,
+        rows: Rows,
+        training: Training,
+        among: Callable[[Folds], Folds] | None = None,
+        **options: Any,
     ) -> tuple[Folds, FoldedMoments]:
-        """Return the folds and their moments, by one pass."""
+        """Return the folds and their moments, by one pass; `among` leaves rows out of folds."""
         folds, some_always_train = self._folds(training)
+        folds = folds if among is None else among(folds)
         parts = rows.moments(folds, **options)
         tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
         if not all(fold.weight for fold in tested):

@@ -213,10 +213,10 @@ class LossCV(CrossValidated, LossBase):
         plain = self._plain(**own | self._penalty(self.eps) | point)
         plain.__dict__.update(known)
         model = plain._at(whole.system.moments, fit)
-        tried = [_fit_of(whole, point.eta, at, fit) for point, at in result.fits.items()]
+        tried = [_fit_of(whole, point.eta, at, fit) for point, at in result.tried.items()]
         if result.constant is not None:
             tried.append(_constant(whole, result.constant, fit))
-        alphas = np.array([point.alpha for point in result.fits])
+        alphas = np.array([point.alpha for point in result.tried])
         scores, share = result.scores, result.share
         fitted = {name: value for name, value in vars(model).items() if name not in parameters}
         return fitted | {
@@ -261,9 +261,9 @@ class FairKernelClassifierCV(LossCV, Classification):
     mean loss and the explained share of the scores on held-out folds. The fits of all folds share
     their passes over the rows, and the final fit is on all rows.
 
-    Without a limit it takes the largest eta whose loss is within one standard error of the best.
-    With `unfairness` it takes the least loss among those whose held-out share, with half its
-    standard error, is within the limit, or a constant, with a warning, where that errs less.
+    Without a limit it takes the largest eta whose loss is within one standard error of the best,
+    with `unfairness` the least loss among those whose held-out share, with half its standard error,
+    is within the limit, or a constant, with a warning, where that errs less.
 
     Parameters
     ----------

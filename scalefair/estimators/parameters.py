@@ -35,6 +35,8 @@ VALID: dict[str, Any] = {
     "eta": [None, Interval(Real, 0, np.inf, closed="both")],
     "etas": [None, "array-like"],
     "unfairness": [None, Interval(Real, 0, 1, closed="both")],
+    "confidence": [None, Interval(Real, 0, 1, closed="neither")],
+    "guarantee": [StrOptions({"split", "cross"})],
     "penalty": [StrOptions(set(PENALTIES))],
     "eps": [None, NOT_NEGATIVE],
     "output_kernel": [None, StrOptions({"rbf"}), RBF],
@@ -155,8 +157,8 @@ cv : int, splitter or iterable, default=5
 [gp] cv : int, splitter, iterable or None, default=None
     None: the limit is met on the training rows. Folds, as a number or anything that splits the rows
     into disjoint test sets: on these, at the hyperparameters that were learnt; the mean over the
-    folds and half its standard error are within it. Without a limit it plays no part. Sets `explained_share_cv_`,
-    `explained_share_cv_error_` and `cv_results_`.
+    folds and half its standard error are within it. Without a limit it plays no part. Sets
+    `explained_share_cv_`, `explained_share_cv_error_` and `cv_results_`.
 amplitude : float or "optimize", default="optimize"
     Prior standard deviation a of f before fairness, for a kernel with k(x, x) = 1.
 optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"

@@ -236,7 +236,8 @@ class _FoldFits:
         weight = self._rows.weight
         self._weight = None if weight is None else np.asarray(weight)
         self._weight_name = weight_name(model)
-        if self._weight is not None and self._weight_name is None:
+        present = np.ones(1) if self._weight is None else self._weight[self._weight > 0]
+        if np.ptp(present) > 0 and self._weight_name is None:
             warnings.warn(
                 f"base_estimator ({name_of(model)}) takes no sample_weight: its own fit counts "
                 "every row of positive weight once",

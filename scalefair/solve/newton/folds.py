@@ -22,7 +22,7 @@ from scalefair.penalties import ShareEstimate, attribute, held_out_shares, worst
 from scalefair.solve.limit import least_eta
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.ridge.path import Choice, GridScores, choose
-from scalefair.solve.ridge.search import FoldedMoments, SearchResult, refined
+from scalefair.solve.ridge.search import FoldedMoments, GridChoice, refined
 from scalefair.solve.ridge.system import System
 
 TOLERANCE = 1e-5
@@ -232,20 +232,20 @@ class _Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class LossSearch(SearchResult):
+class LossSearch(GridChoice):
     """The fits of a search; scores are NaN where a pair was not tried.
 
     `constant` is there under a limit, and `warm` is a model near the fit of all rows that was
     chosen.
     """
 
-    fits: dict[Point, PointFit]
+    tried: dict[Point, PointFit]
     constant: PointFit | None
     warm: Local
 
     def listed(self) -> GridScores:
         """Return the scores of the fits in their order, of shape (K, 1, G)."""
-        scores = self.scores[_positions(self.alphas, self.etas, self.fits)]
+        scores = self.scores[_positions(self.alphas, self.etas, self.tried)]
         return GridScores(scores.mse[:, None], scores.share[:, None], scores.constant)
 
 
@@ -327,9 +327,8 @@ def search_loss(
         models = _refine(search, unfairness, finer=finer)
     alphas, etas, scores = search.table()
     choice = choose(scores, etas, unfairness)
-    return LossSearch(
-        None, 1.0, alphas, etas, scores, choice, search.fits, search.constant, models.parts[-1]
-    )
+    warm = models.parts[-1]
+    return LossSearch(alphas, etas, scores, choice, search.fits, search.constant, warm)
 
 
 def _try_ridges(search: _Search, alphas: Array, eta: float) -> FoldModels:

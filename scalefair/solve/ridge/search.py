@@ -41,14 +41,12 @@ class FoldedMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class SearchResult:
-    """A cross-validated grid at one ε and one ridge ratio of ψ(s) to α, and the point chosen on it.
+class GridChoice:
+    """A cross-validated grid, and the point chosen on it.
 
     No `choice`: a constant prediction, which no point of the grid beats within the limit.
     """
 
-    eps: float | None
-    ratio: float
     alphas: Array
     etas: Array
     scores: GridScores
@@ -79,6 +77,22 @@ class SearchResult:
         return ShareEstimate.of(self.scores.share[:, self.choice.alpha, self.choice.eta])
 
 
+@dataclass(frozen=True, eq=False)
+class SearchResult(GridChoice):
+    """The grid at one ε and one ridge ratio of ψ(s) to α, with the fits of the folds."""
+
+    eps: float | None
+    ratio: float
+    fits: FoldFits
+
+    @property
+    def path_alpha(self) -> int:
+        """Position of the α of a path: that of the choice, or of least error at the largest η."""
+        if self.choice is not None:
+            return self.choice.alpha
+        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
+
+
 def search(
     moments: FoldedMoments,
     options: Options,
@@ -88,11 +102,12 @@ def search(
     epses: Sequence[float | None],
     ratios: Sequence[float],
     unfairness: float | None,
+    refine: bool = True,
 ) -> SearchResult:
     """Return the best point over all ε and ridge ratios.
 
     Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
-    every candidate being as good as the best anyway.
+    every candidate being as good as the best anyway. `refine`: try more etas beside the best.
     """
     if unfairness == 0:
         # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
@@ -100,16 +115,15 @@ def search(
     results = []
     for eps in epses:
         tried = [
-            _search_grid(moments, options(ratio, eps), ratio, (alphas, etas), unfairness)
+            _search_grid(
+                moments, options(ratio, eps), ratio, (alphas, etas), unfairness, refine=refine
+            )
             for ratio in ratios
         ]
         results.append(min(tried, key=lambda result: result.mse))
     if unfairness is None:
         return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
-    best = min(results, key=lambda result: result.mse)
-    if best.choice is None:
-        warn_of_constant(best.scores, unfairness)
-    return best
+    return min(results, key=lambda result: result.mse)
 
 
 def _search_grid(
@@ -118,17 +132,19 @@ def _search_grid(
     ratio: float,
     grid: tuple[Array, Array],
     unfairness: float | None,
+    *,
+    refine: bool,
 ) -> SearchResult:
     alphas, etas = grid
     fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
     scores = fits.score(alphas, etas)
     choice = choose(scores, etas, unfairness)
-    if unfairness and choice is not None and choice.eta > 0:
+    if unfairness and refine and choice is not None and choice.eta > 0:
         etas = refined(etas, choice.eta)
         scores = fits.score(alphas, etas)
     scores = replace(scores, constant=fits.constant_errors())
     choice = choose(scores, etas, unfairness)
-    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice)
+    return SearchResult(alphas, etas, scores, choice, options["eps"], ratio, fits)
 
 
 def refined(etas: Array, chosen: int, count: int = REFINE) -> Array:
