@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +126,7 @@ class Crossing:
             return cls(float(asked.threshold), scale, False)
         order = np.argsort(f)
         below = np.searchsorted(np.cumsum(weight[order]), (1 - asked.top) * weight.sum())  # type: ignore[operator]
-        return cls(float(f[order[min(below, len(f) - 1)]]), scale, True)
+        return cls(float(f[order[min(int(below), len(f) - 1)]]), scale, True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class FairDecisions:
     table : data frame
         One line for each decision and group: `rate_before` of the largest probability, `rate` and
         `rate_error`, `rate_if_true` and `rate_if_false` (true and false positive rates),
-        `mean_probability` and `observed` (how well probabilities are calibrated), and `right_before`
+        `mean_probability` and `observed` (how well probabilities are calibrated), `right_before`
         and `right` (the share of decisions for a class that are right).
     """
 
@@ -160,14 +160,18 @@ class FairDecisions:
     def table(self) -> Any:
         """The rates as a data frame."""
         r, first = self.rates, int(len(self.labels) == 2)
-        columns = {
+        columns: dict[str, Array] = {
             "rate_before": r.before, "rate": r.rate, "rate_error": r.error, "rate_if_true": r.hit,
             "rate_if_false": r.miss, "mean_probability": r.expected, "observed": r.observed,
             "right_before": r.right_before, "right": r.right,
         }  # fmt: skip
         labels = np.repeat(self.labels[first:], len(self.groups))
         of = len(self.labels) - first
-        named = {"decision": labels, "group": list(self.groups) * of, "rows": np.tile(r.rows, of)}
+        named: dict[str, Any] = {
+            "decision": labels,
+            "group": list(self.groups) * of,
+            "rows": np.tile(r.rows, of),
+        }
         return frames.make_frame(named | {name: v[first:].ravel() for name, v in columns.items()})
 
     def predictor(self, design: Design, raw_coef: dict[str, Array], intercept: Any) -> Any:
@@ -177,7 +181,8 @@ class FairDecisions:
 
     def _split(self, gains: Callable[[Array], Array], scores: Array) -> tuple[Array, Array]:
         at = scores.shape[1] - len(self.intercept)
-        return gains(scores[:, :at]), scores[:, at:]
+        gain = gains(scores[:, :at])
+        return gain if self.crossing is None else self.crossing(gain[:, 0]), scores[:, at:]
 
     def decide(self, gains: Callable[[Array], Array], scores: Array) -> Array:
         """Return the number of the decision of each row, of scores [f, ê]."""
@@ -194,7 +199,9 @@ def propensities(design: Design, system: System, alpha: float) -> Solution:
     moments, m = system.moments, len(system.ridge)
     q = moments.blocks["psi"]
     if design.sees_sensitive:
-        start = sum(moments.blocks[name] for name in design.features[: design.features.index("psi")])
+        start = sum(
+            moments.blocks[name] for name in design.features[: design.features.index("psi")]
+        )
         return Solution(np.eye(m, q, -start), np.zeros(q))
     ridged = moments.covariance(design.features, design.features)
     ridged[np.diag_indices(m)] += alpha * system.ridge
@@ -204,41 +211,39 @@ def propensities(design: Design, system: System, alpha: float) -> Solution:
 
 @dataclass(eq=False)
 class DecisionPass:
-    """Accumulator of rows: f and ê of the fit without their fold, their group and outcome."""
+    """Accumulator of rows: f and ê of the fit without their fold, their group and target."""
 
     design: Design
-    starts: Sequence[Callable[[], Any]]  # predictors of each fold
+    start: Callable[[], Any]  # makes [f, ê] of all folds, side by side
     folds: Folds
-    fraction: float
-    n_scores: int
+    count: int  # of folds that are judged
+    fraction: float  # of rows in the sample
     _parts: list[DecisionRows] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._predict = [in_blocks(start) for start in self.starts]
+        self._predict = in_blocks(self.start)
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in that have a weight and are in the sample."""
         number = np.arange(chunk.row, chunk.row + chunk.n_rows)
         weight = np.ones(len(number)) if chunk.weight is None else np.asarray(chunk.weight)
         fold = self.folds.of_rows(number)
-        counted = (weight > 0) & (fold >= 0) & (fold < len(self._predict))
+        counted = (weight > 0) & (fold >= 0) & (fold < self.count)
         if self.fraction < 1:
             counted &= hash_uniform(0, number) < self.fraction
-        t, y = self.n_scores, np.asarray(chunk.y)
-        scores = np.empty((len(number), t + len(self.design.psi.combinations_)))  # type: ignore[union-attr]
-        for k in np.unique(fold[counted]):
-            at = fold == k
-            scores[at] = self._predict[k](chunk)[at]
+        groups, y = self.design.psi_rows(chunk), np.asarray(chunk.y)
+        scores = self._predict(chunk).reshape(len(number), self.count, -1)
+        scores = scores[np.arange(len(number)), np.where(counted, fold, 0)]
+        t = scores.shape[1] - groups.shape[1]
         rows = DecisionRows(
-            number, scores[:, :t], scores[:, t:], self.design.psi_rows(chunk).argmax(axis=1),
+            number, scores[:, :t], scores[:, t:], groups.argmax(axis=1),
             y[:, 0] if y.shape[1] == 1 else y.argmax(axis=1), weight, fold,
         )  # fmt: skip
         self._parts.append(rows.take(counted))
 
     def result(self) -> DecisionRows:
-        """Return the rows seen, in their order."""
-        rows = sum(self._parts[1:], self._parts[0])
-        return rows.take(np.argsort(rows.number))
+        """Return the rows seen."""
+        return sum(self._parts[1:], self._parts[0])
 
 
 def check_groups(design: Design) -> None:
@@ -255,51 +260,62 @@ def check_groups(design: Design) -> None:
         )
 
 
-def learn_decisions(
+class Limited(NamedTuple):
+    """What is limited, and what scores gain: classes their probability, regressions predictions."""
+
+    asked: Decisions
+    limit: float
+    gains: Callable[[Array], Array]
+    labels: NDArray[Any]
+
+
+def learn_decisions(  # noqa: PLR0917
     source: ChunkSource, n_rows: int, design: Design, fits: Sequence[tuple[Solution, Solution]],
-    asked: Decisions, limit: float, gains: Callable[[Array], Array], labels: NDArray[Any],
-    folds: Folds = ALL_ROWS,
+    limited: Limited, folds: Folds,
 ) -> FairDecisions:  # fmt: skip
     """Choose a rule by one pass over the rows.
 
     `fits` are the scores and propensities without each of the folds, those of all rows last; where
-    there are no folds, only these. `gains` are those of scores, of a regression its prediction.
+    there are no folds, only these.
     """
-    starts = []
-    for f, e in fits:
-        both = design.raw_coef(np.hstack([f.coef, e.coef]))
-        starts.append(design.predictor(both, np.append(f.intercept, e.intercept)))
-    (f, e), held_out = fits[-1], folds is not ALL_ROWS
-    width = 8 * (len(f.intercept) + 3 * len(e.intercept))
-    fraction = min(1.0, MAX_BYTES / (width * n_rows))
-    start = partial(
-        DecisionPass, design, starts[: folds.count], folds, fraction, len(f.intercept)
-    )
-    rows: DecisionRows = source.fold(start, PASS_ROWS)
-    rows = rows.take(np.argsort(rows.number))
-    rows, crossing = replace(rows, gain=gains(rows.gain)), None
+    asked, e, held_out = limited.asked, fits[-1][1], folds is not ALL_ROWS
+    rows = _scored_rows(source, n_rows, design, fits[:-1] or fits, folds)
+    rows, crossing = replace(rows, gain=limited.gains(rows.gain)), None
     if asked.threshold is not None or asked.top is not None:
         crossing = Crossing.learn(asked, rows)
-        rows = replace(
-            rows, gain=crossing(rows.gain[:, 0]), outcome=(rows.outcome > crossing.at)
-        )
+        above = np.asarray(rows.outcome > crossing.at, dtype=np.int64)
+        rows = replace(rows, gain=crossing(rows.gain[:, 0]), outcome=above)
     rows = replace(rows, outcome=rows.outcome.astype(np.int64))
     groups = tuple(group_names(design))
     if asked.limit == "odds":
-        _check_outcomes(rows, groups, labels)
-    spec = DecisionSpec(
-        limit, asked.limit == "odds", asked.randomized, MARGIN * held_out, asked.top
-    )
+        _check_outcomes(rows, groups, limited.labels)
+    margin = MARGIN if held_out else 0.0
+    spec = DecisionSpec(limited.limit, asked.limit == "odds", asked.randomized, margin, asked.top)
     rule = choose_rule(rows, spec)
     decided = rule.decide(rows.gain, rows.propensity)
     _warn_of_excess(gap_of(rows, decided, spec), spec)
     if held_out:
         decided = held_out_decisions(rows, spec, rule)
-    rates, (gap, error) = DecisionRates.of(rows, decided), gap_of(rows, decided, spec)
+    rates, gap = DecisionRates.of(rows, decided), gap_of(rows, decided, spec)
     return FairDecisions(
-        rule, design.raw_coef(e.coef), e.intercept, groups, labels, rates, gap, error, held_out,
+        rule, design.raw_coef(e.coef), e.intercept, groups, limited.labels, rates, *gap, held_out,
         crossing,
     )  # fmt: skip
+
+
+def _scored_rows(
+    source: ChunkSource, n_rows: int, design: Design, fits: Any, folds: Folds
+) -> DecisionRows:
+    """Return scores f (as gains), targets (as outcomes) and the rest of rows, in their order."""
+    parts = [part for fit in fits for part in fit]
+    coef = design.raw_coef(np.hstack([part.coef for part in parts]))
+    start = design.predictor(coef, np.concatenate([part.intercept for part in parts]))
+    width = 8 * sum(3 * len(part.intercept) for part in fits[0])
+    fraction = min(1.0, MAX_BYTES / (width * n_rows))
+    rows: DecisionRows = source.fold(
+        partial(DecisionPass, design, start, folds, len(fits), fraction), PASS_ROWS
+    )
+    return rows.take(np.argsort(rows.number))
 
 
 def _check_outcomes(rows: DecisionRows, groups: tuple[str, ...], labels: NDArray[Any]) -> None:

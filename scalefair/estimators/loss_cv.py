@@ -170,14 +170,17 @@ class LossCV(CrossValidated, LossBase):
         )  # fmt: skip
         alphas, etas = self._grids(whole.system)
         problem = FoldProblem.build(whole, folds, moments, system)
-        result = search_loss(problem, alphas, etas, self.unfairness, finer=self.alphas is None)
+        limit = None if self._asked is not None else self.unfairness
+        result = search_loss(problem, alphas, etas, limit, finer=self.alphas is None)
         if result.choice is None:
-            warn_of_constant(result.scores, self.unfairness or 0.0)
+            warn_of_constant(result.scores, limit or 0.0)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
         known = known | names | self._learnt(training, rows.design, loss)
-        return self._chosen(known, whole, result, fit)
+        fits = partial(self._fold_scores, whole, result, fit, loss)
+        decided = self._decisions(rows, problem.parts, fits, result.alpha, known, folds)
+        return self._chosen(known, whole, result, fit) | decided
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
         """Return the system of some rows, with the ridges of all."""
@@ -190,7 +193,7 @@ class LossCV(CrossValidated, LossBase):
     def _grids(self, system: System) -> tuple[Array, Array | None]:
         alphas = default_alphas(system, N_ALPHAS) if self.alphas is None else self.alphas
         etas = None if self.etas is None else np.unique(check_grid("etas", self.etas))
-        if not system.factor.shape[1]:
+        if not system.factor.shape[1] or (etas is None and self._asked is not None):
             etas = np.zeros(1)
         return check_grid("alphas", alphas), etas
 
@@ -208,7 +211,7 @@ class LossCV(CrossValidated, LossBase):
     ) -> dict[str, Any]:
         """Return the attributes of the chosen fit, and what the others scored."""
         own, parameters = self.get_params(deep=False), self._plain().get_params()
-        point = {"alpha": result.alpha, "eta": result.eta, "unfairness": None}
+        point = {"alpha": result.alpha, "eta": result.eta, "unfairness": None, "limit_on": "scores"}
         own = {name: own[name] for name in parameters if name in own}
         plain = self._plain(**own | self._penalty(self.eps) | point)
         plain.__dict__.update(known)
@@ -270,10 +273,8 @@ class FairKernelClassifierCV(LossCV, Classification):
     @ loss class_weight
     @ cv.alphas cv.etas cv
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components
-    @ cv.unfairness
-    @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
-    @ random_state
+    @ n_sensitive_components cv.unfairness limit_on penalty eps base_estimator fit_intercept
+    @ sensitive_columns hide_sensitive tol max_iter n_jobs random_state
 
     Attributes
     ----------
@@ -316,6 +317,7 @@ class FairKernelClassifierCV(LossCV, Classification):
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
         unfairness: float | None = None,
+        limit_on: Any = "scores",
         penalty: str = "normalized",
         eps: float | None = None,
         base_estimator: Any = None,
@@ -344,10 +346,8 @@ class FairKernelRegressorCV(LossCV, LossRegression):
         V, as in :class:`FairKernelRegressor`.
     @ cv.alphas cv.etas cv
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components
-    @ cv.unfairness
-    @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
-    @ random_state
+    @ n_sensitive_components cv.unfairness limit_on penalty eps base_estimator fit_intercept
+    @ sensitive_columns hide_sensitive tol max_iter n_jobs random_state
 
     Attributes
     ----------
@@ -387,6 +387,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
         unfairness: float | None = None,
+        limit_on: Any = "scores",
         penalty: str = "normalized",
         eps: float | None = None,
         base_estimator: Any = None,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from scalefair.estimators.decisions import Decisions
 from scalefair.kernels import RBF, Kernel
 from scalefair.kernels.stationary import NAMES
 from scalefair.penalties import PENALTIES
@@ -37,6 +38,7 @@ VALID: dict[str, Any] = {
     "unfairness": [None, Interval(Real, 0, 1, closed="both")],
     "confidence": [None, Interval(Real, 0, 1, closed="neither")],
     "guarantee": [StrOptions({"split", "cross"})],
+    "limit_on": [StrOptions({"scores", "decisions", "odds"}), Decisions],
     "penalty": [StrOptions(set(PENALTIES))],
     "eps": [None, NOT_NEGATIVE],
     "output_kernel": [None, StrOptions({"rbf"}), RBF],
@@ -93,6 +95,13 @@ eta : float or None, default=None
 unfairness : float in [0, 1] or None, default=None
     Limit on the explained share: the share of the variance of f that the sensitive attributes
     explain. Finds eta itself. It is met on the training rows.
+limit_on : {"scores", "decisions", "odds"} or Decisions, default="scores"
+    What `unfairness` limits. "scores": the explained share. "decisions": the largest difference
+    between groups in the rate of a decision (fairlearn's demographic parity difference); "odds":
+    that among rows of the same class (true and false positive rates). The scores are then fitted
+    with the weight `eta`, 0 by default, and decided with thresholds that depend on the group, or
+    on what the inputs tell of it where it is hidden. A regression names its threshold or its
+    ranks by :class:`Decisions`.
 penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
     What is punished: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
     the prediction itself, the share that s explains. A share has no units, so that the eta of

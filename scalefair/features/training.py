@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
-from scalefair.data import Look, Survey, frames, is_stream, survey_rows
+from scalefair.data import SURVEY_ROWS, Look, Survey, frames, is_stream, survey_rows
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
-from scalefair.data.sources import ChunkSource
+from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.data.sources.base import parts_of
 from scalefair.errors import InputError
 from scalefair.features.base import is_fitted_map, seed_of
-from scalefair.features.base_model import BaseModel
+from scalefair.features.base_model import BaseModel, FromArray
 from scalefair.features.blocks import Curve, learn_control
 from scalefair.features.design import Block, Design
 from scalefair.features.exact import Identity, OneHot
@@ -31,6 +32,9 @@ from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import plain_name
+
+MAX_ENCODED_BYTES = 2**28
+"""Encoded rows that are held rather than encoded anew for every pass."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +290,25 @@ def learn_design(
         phi, psi, training.n_targets, dtype, beside=blocks, preparation=training.preparation,
         sees_sensitive=sees_sensitive,
     )  # fmt: skip
+
+
+def encoded_once(training: Training) -> Training:
+    """Return the same rows as arrays, where they are a table in memory that is not too long."""
+    source, width = training.source, training.sample.x.shape[1]
+    few = 8 * training.survey.n_rows * width <= MAX_ENCODED_BYTES
+    if not isinstance(source, ArraySource) or not few:
+        return training
+    # Whole arrays, of which no second copy is ever held.
+    whole: dict[str, Any] = {}
+    for chunk in source.chunks(SURVEY_ROWS):
+        for name, part in parts_of(chunk).items():
+            if part is not None and name not in whole:
+                whole[name] = np.empty((training.survey.n_rows, *part.shape[1:]), part.dtype)
+            if part is not None:
+                whole[name][chunk.row : chunk.row + chunk.n_rows] = part
+    h = whole.pop("h", None)
+    rows: ChunkSource = ArraySource(**whole, n_threads=source.n_threads)
+    return replace(training, source=rows if h is None else rows.then(FromArray(h)))
 
 
 def group_names(design: Design) -> list[str]:

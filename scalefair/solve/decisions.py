@@ -132,14 +132,15 @@ class _Dual:
     def cell(self) -> NDArray[np.int64]:
         """Number of the cell of each row."""
         groups = self.rows.propensity.shape[1]
-        return self.rows.group + groups * self.rows.outcome * self.spec.odds
+        return np.asarray(self.rows.group + groups * self.rows.outcome * self.spec.odds)
 
     @cached_property
     def share(self) -> Array:
         """π."""
         count = self.rows.propensity.shape[1]
         count *= self.rows.gain.shape[1] if self.spec.odds else 1
-        return np.bincount(self.cell, self.rows.weight, count) / self.rows.weight.sum()
+        total = np.bincount(self.cell, self.rows.weight, count)
+        return np.asarray(total / self.rows.weight.sum())
 
     @cached_property
     def scaled(self) -> Array:
@@ -192,8 +193,8 @@ class _Dual:
             slope += share + bend - (bend @ self.share)[:, None]
             return value + share * float(free.sum()), slope.ravel()
 
-        options = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-6}
-        best = minimize(dual, price.ravel(), jac=True, method="L-BFGS-B", options=options)
+        options: Any = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-6}
+        best: Any = minimize(dual, price.ravel(), jac=True, method="L-BFGS-B", options=options)
         free = np.asarray(best.x).reshape(shape)
         return free if share is not None else self.centred(free)
 
@@ -202,7 +203,7 @@ class _Dual:
         chosen = decisions[:, self.first :] * self.rows.weight[:, None]
         count = len(self.share)
         sums = np.array([np.bincount(self.cell, column, count) for column in chosen.T])
-        return np.asarray(sums / (self.share * self.rows.weight.sum()))
+        return np.asarray(np.clip(sums / (self.share * self.rows.weight.sum()), 0.0, 1.0))
 
     def half(self, rates: Array) -> Array:
         """Half the width that rates may span, less the margin for their standard errors."""
@@ -229,8 +230,9 @@ def choose_rule(
 ) -> DecisionRule:
     """Return the rule of most gain whose rates are within the limit on these rows.
 
-    It may start `near` another. Where none is found, one that exceeds it little for its gain: rows that tie cannot be told
-    apart, and one threshold per group meets both rates of odds only as far as they agree.
+    It may start `near` another. Where none is found, one that exceeds it little for its gain: rows
+    that tie cannot be told apart, and one threshold per group meets both rates of odds only as far
+    as they agree.
     """
     dual = _Dual(rows, spec)
     tried = list(_tried_prices(dual, near))
@@ -299,8 +301,8 @@ def _polished(dual: _Dual, price: Array) -> _Tried:
     def cost(flat: Array) -> float:
         return _tried(dual, dual.centred(flat.reshape(price.shape))).cost()[1]
 
-    options = {"maxfev": 30 * price.size}
-    found = minimize(cost, price.ravel(), method="Nelder-Mead", options=options)
+    options: Any = {"maxfev": 30 * price.size}
+    found: Any = minimize(cost, price.ravel(), method="Nelder-Mead", options=options)
     return _tried(dual, dual.centred(np.asarray(found.x).reshape(price.shape)))
 
 
