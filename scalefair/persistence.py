@@ -23,11 +23,13 @@ from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
 from scalefair.data.open import Preparation
 from scalefair.errors import UnsavableError
+from scalefair.estimators import decisions
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.moments import Moments
 from scalefair.moments.products import CrossMoments
+from scalefair.solve import decisions as solved_decisions
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 from scalefair.solve.dense.process import ExactDistribution
@@ -40,6 +42,8 @@ from scalefair.solve.ridge.path import GridScores
 CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
+        decisions.Decisions, decisions.FairDecisions, decisions.Crossing,
+        solved_decisions.DecisionRule, solved_decisions.DecisionRates,
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, GridScores, Moments, CrossMoments, Certificate,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,

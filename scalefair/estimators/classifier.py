@@ -167,12 +167,12 @@ class FairKernelClassifier(Classification):
     ----------
     @ classes_ coef_ loss_
     @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
-    @ n_samples_seen_ diagnostics_
+    @ n_samples_seen_ diagnostics_ decisions_
 
     Notes
     -----
     The penalty promises parity of the scores in expectation: E[f | s] does not depend on s. Rates
-    of decisions f > 0 may; a threshold per group (fairlearn's `ThresholdOptimizer`) equalises them.
+    of decisions f > 0 may; ``limit_on="decisions"`` limits these.
 
     Examples
     --------

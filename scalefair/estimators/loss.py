@@ -333,7 +333,7 @@ class FairKernelRegressor(LossRegression):
     loss_ : loss
         V, with the scales that were left open.
     @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
-    @ n_samples_seen_ diagnostics_
+    @ n_samples_seen_ diagnostics_ decisions_
 
     Notes
     -----

@@ -281,7 +281,7 @@ class FairKernelClassifierCV(LossCV, Classification):
     @ classes_ coef_ loss_
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
     @ cv.explained_share_
-    @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_
+    @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_ decisions_
 
     Notes
     -----
@@ -357,7 +357,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
         V, with the scales that were left open.
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
     @ cv.explained_share_
-    @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_
+    @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_ decisions_
 
     Examples
     --------

@@ -194,6 +194,10 @@ eta_ : float
     The weight that was used or found.
 explained_share_ : float
     Explained share of f on the training rows; NaN where there is none.
+decisions_ : FairDecisions
+    With a limit on decisions: `gap` and `gap_error`, what they are, `table`, the rates of each
+    group before and after, and how probabilities are calibrated there; held out in classes named
+    CV, else in sample. `predict_proba` is not changed by it.
 explained_share_cv_ : float
     Held-out share: mean over the folds, corrected for chance, floored at 0. For numeric
     attributes the largest over three ridges of the function of s, a little too large. NaN for a
