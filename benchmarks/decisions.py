@@ -31,7 +31,7 @@ from scalefair import Decisions, FairKernelClassifierCV
 
 PROBLEMS = {"adult": "E", "acsincome": "I"}
 GAPS = (0.01, 0.02, 0.05, 0.10)
-LIMITS = (0.0, 0.005, 0.012, 0.025, 0.05, 0.075, 0.1, 0.14, 0.2)
+LIMITS = (0.0, 0.012, 0.03, 0.06, 0.11)
 MIXED = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 1.0)
 BOUNDS = (0.001, 0.005, 0.015, 0.03, 0.06)
 """ExponentiatedGradient bounds differences from the mean of all: gaps are up to twice as large."""
@@ -70,7 +70,7 @@ def point(split: Split, chance: Any) -> Point:
 def ours(limit_on: Any) -> Callable[[Task], Chances]:
     def run(task: Task) -> Chances:
         split = task.split
-        for limit in LIMITS[2:4] if task.quick else LIMITS:
+        for limit in LIMITS[2:3] if task.quick else LIMITS:
             model = FairKernelClassifierCV(
                 base_estimator=task.trees(), sensitive_columns=split.sensitive, cv=5,
                 hide_sensitive=task.hidden, unfairness=limit, limit_on=limit_on,

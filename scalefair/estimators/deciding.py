@@ -90,7 +90,7 @@ class Deciding(FairEstimator):
         """Return finish(decisions, gains, [f, ê]) of the rows of X."""
         check_is_fitted(self)
         if "decisions_" not in vars(self):
-            raise AttributeError(
+            raise ValueError(
                 "nothing is decided; fit with limit_on=Decisions(threshold=...) or top=..."
             )
         decisions, design = self.decisions_, self._design

@@ -232,7 +232,8 @@ class DecisionPass:
         if self.fraction < 1:
             counted &= hash_uniform(0, number) < self.fraction
         groups, y = self.design.psi_rows(chunk), np.asarray(chunk.y)
-        scores = self._predict(chunk).reshape(len(number), self.count, -1)
+        scores = self._predict(chunk)
+        scores = scores.reshape(len(number), self.count, scores.shape[1] // self.count)
         scores = scores[np.arange(len(number)), np.where(counted, fold, 0)]
         t = scores.shape[1] - groups.shape[1]
         rows = DecisionRows(
