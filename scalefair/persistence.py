@@ -24,7 +24,9 @@ from scalefair.errors import UnsavableError
 from scalefair.features import base_model, blocks, mixed
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
+from scalefair.features.partial import Propensity
 from scalefair.moments import Moments
+from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
@@ -39,7 +41,7 @@ CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
-        estimators.FairPath, GridScores, Moments, CrossMoments,
+        estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,
@@ -48,6 +50,7 @@ CLASSES: dict[str, type] = {
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
+        encoding.PartialEncoder, Propensity,
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,

@@ -314,13 +314,17 @@ class SensitiveEncoder(_ColumnEncoder):
             x = column.floats(largest=LARGEST)
             absent = np.isnan(x)
         if absent.any():
-            raise missing_values(self.role, column.name, kind, int(absent.sum()))
+            self._check_absent(column.name, kind, int(absent.sum()))
         if kind != "categorical":
             return x
         position = {level: i for i, level in enumerate(self.levels_[column.name])}
         if strange := [level for level in present if level not in position]:
             raise unknown_level(column.name, strange[0], position)
-        return np.array([position[level] for level in present], dtype=np.float64)[codes]
+        # The last one is that of code −1, a missing value.
+        return np.array([*(position[level] for level in present), np.nan])[codes]
+
+    def _check_absent(self, name: str, kind: Kind, count: int) -> None:
+        raise missing_values(self.role, name, kind, count)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
         """Return the names of the columns."""
@@ -343,6 +347,31 @@ class SensitiveEncoder(_ColumnEncoder):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+class PartialEncoder(SensitiveEncoder):
+    """The same where some rows do not know s: NaN in all columns of a row that lacks one."""
+
+    @classmethod
+    def check_present(cls, statistics: TableStatistics) -> None:
+        """Raise ValueError if no row knows an attribute."""
+        for column in statistics.columns:
+            if not (column.spread.weight or any(column.levels.values())):
+                raise UselessColumnError(
+                    f"{cls.role} column {column.name!r} is missing in all {statistics.n_rows} rows "
+                    "of positive weight, so nobody knows what must not matter",
+                    "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
+                    column=column.name,
+                )
+
+    def transform(self, s: Any) -> Any:
+        """Return the rows of numbers and codes, or of NaN, float64 of shape (n, p)."""
+        out = super().transform(s)
+        out[np.isnan(out).any(axis=1)] = np.nan
+        return out
+
+    def _check_absent(self, name: str, kind: Kind, count: int) -> None:
+        """Rows may lack s."""
 
 
 class ControlEncoder(SensitiveEncoder):

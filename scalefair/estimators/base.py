@@ -21,14 +21,21 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
 from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
+from scalefair.data.sources.base import parts_of
 from scalefair.errors import (
+    InputError,
     check_alpha,
     check_weight_or_limit,
 )
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
-from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
+from scalefair.features.rows import (
+    TwoTables,
+    open_fit_rows,
+    open_more_rows,
+    open_predict_rows,
+)
 from scalefair.features.training import MapSpec, Training, for_rows, survey_training
 from scalefair.moments import Moments
 from scalefair.penalties import CUTOFF, partial_covariance
@@ -64,6 +71,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         sensitive_features: Any = None,
         sample_weight: Any = None,
         control_features: Any = None,
+        sensitive_data: Any = None,
     ) -> Self:
         """Fit the fair predictor.
 
@@ -84,12 +92,38 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
             Legitimate factors: only the dependence on the sensitive attributes that remains at
             each level of them is punished. The target itself asks for equalised odds in
             expectation. `predict` does not need them.
+        sensitive_data : pair (X2, S2), optional
+            Another table, with the columns of X and the sensitive attributes of its rows, whose
+            targets nobody need know; then no row of X need have attributes. For ridges.
 
         Returns
         -------
         self
         """
-        return self._fit(Chunk(X, sensitive_features, y, sample_weight, c=control_features))
+        given = Chunk(X, sensitive_features, y, sample_weight, c=control_features)
+        if sensitive_data is not None:
+            given = TwoTables(**parts_of(given), sensitive_data=sensitive_data)
+            self._check_partial(given)
+        return self._fit(given)
+
+    def _check_partial(self, given: Chunk) -> None:
+        """Raise ValueError if something is asked for that needs y and s in every row."""
+        asked = {
+            f"{type(self).__name__}": "missing_labels" not in self.get_params(deep=False),
+            f"output_kernel={self.output_kernel!r}": self.output_kernel is not None,
+            "feature_map='exact'": is_text(self.feature_map, "exact"),
+            f"solver={current_config().solver!r}": current_config().solver == "iterative",
+            "control_features": given.c is not None,
+            f"sensitive_columns={self.sensitive_columns!r} without hide_sensitive":
+                self.sensitive_columns is not None and not self.hide_sensitive,
+        }  # fmt: skip
+        for what in (what for what, is_asked in asked.items() if is_asked):
+            raise InputError(
+                f"{what} needs y and s in every row, which missing_labels='partial' and "
+                "sensitive_data do without",
+                "use FairRidge, FairKernelRidge or FairKernelRidgeCV with other parameters, where "
+                "a model that may not see s does not need it to predict", where=what,
+            )  # fmt: skip
 
     def _fit(self, given: Chunk) -> Self:
         self._check_parameters()
@@ -121,8 +155,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
             check_output_kernel(self.output_kernel, self.penalty, self.eta)
         if self.base_estimator is not None:
             CrossFit.of(self.base_estimator)
-        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
-        if exact and self.penalty in ("nocco", "nocco_output"):
+        if is_text(self.feature_map, "exact") and self.penalty in ("nocco", "nocco_output"):
             raise ValueError(
                 f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
                 "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
@@ -138,6 +171,8 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
         base = self.base_estimator
+        if vars(self).get("missing_labels") == "partial":
+            self._check_partial(given)
         rows = open_fit_rows(checked, given, keeps_frames=base is not None)
         training = survey_training(
             rows,
@@ -147,6 +182,11 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         )
         if base is None:
             return training
+        if rows.lacks_y or rows.second is not None:
+            raise InputError(
+                "base_estimator is fitted on y, which some rows lack",
+                "leave these rows out, or use base_estimator=None", where="base_estimator",
+            )  # fmt: skip
         return cross_fit(
             training, CrossFit.of(base), self._base_scale, self._base_folds(training), self.n_jobs,
             Callbacks(self),
@@ -206,6 +246,11 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.input_tags.sparse = False
         return tags
+
+
+def is_text(value: Any, text: str) -> bool:
+    """Return True if a value is that text; maps and arrays may be compared, too."""
+    return isinstance(value, str) and value == text
 
 
 def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:

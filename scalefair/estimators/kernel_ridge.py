@@ -36,7 +36,7 @@ class FairKernelRidge(RidgeBase):
     ----------
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
     @ n_sensitive_components alpha eta unfairness penalty eps output_kernel base_estimator
-    @ fit_intercept sensitive_columns hide_sensitive n_jobs random_state
+    @ fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs random_state
 
     Attributes
     ----------
@@ -83,6 +83,7 @@ class FairKernelRidge(RidgeBase):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        missing_labels: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -109,7 +110,8 @@ class FairKernelRidge(RidgeBase):
     def _solve_rows(
         self, training: Training, design: Design, config: Config
     ) -> tuple[Moments, RidgeFit]:
-        wide = config.solver == "auto" and design.phi.n_raw_ >= WIDE
+        # Rows that lack s or y need the m×m moments.
+        wide = config.solver == "auto" and design.phi.n_raw_ >= WIDE and not design.partial
         if config.solver != "iterative" and not wide:
             return super()._solve_rows(training, design, config)
         if self.output_kernel is not None:

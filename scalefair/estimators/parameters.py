@@ -40,6 +40,7 @@ VALID: dict[str, Any] = {
     "output_kernel": [None, StrOptions({"rbf"}), RBF],
     "fit_intercept": ["boolean"],
     "hide_sensitive": ["boolean"],
+    "missing_labels": [StrOptions({"error", "partial"})],
     "learn_landmarks": ["boolean"],
     "class_weight": [None, StrOptions({"balanced"}), dict],
     "n_jobs": [None, COUNT],
@@ -111,6 +112,10 @@ sensitive_columns : list of str or int, optional
     The model sees them, and ψ(s) joins φ(x).
 hide_sensitive : bool, default=False
     Whether the model may not use those columns.
+missing_labels : {"error", "partial"}, default="error"
+    What happens to rows that lack y or a sensitive attribute (NaN, null). "partial": the error
+    uses all rows that know y, the penalty all that know s and what these tell of the others; the
+    share is judged on the rows that know s. Rows that lack both are left out.
 tol : float, default=1e-10
     Decrease of the objective that is not worth a pass over the rows, relative to half the mean
     curvature of the loss at the start times the square of the unit of f: the standard deviation

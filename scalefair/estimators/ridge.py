@@ -26,6 +26,7 @@ from scalefair.estimators.path import FairPath, default_etas
 from scalefair.features.design import Design
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
+from scalefair.penalties import check_known
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.output.fit import fit_with_output_kernel
@@ -87,6 +88,7 @@ class RidgeBase(Regression):
         )  # fmt: skip
         moments, fit = self._solve_rows(training, design, config)
         check_control(moments)
+        check_known(moments)
         return learnt(training, design) | self._solution(
             moments, fit, design, one_target=training.one_target
         )
@@ -166,8 +168,8 @@ class RidgeBase(Regression):
         """
         self._check_has_moments("solve_from")
         self._check_parameters()
-        # Raises ValueError if they were made with other maps.
-        Moments.empty(self.moments_.blocks, self.moments_.key) + moments
+        self.moments_.check_same_rows(moments)
+        moments = moments.as_in(self.moments_)
         return self._take(moments, self._solve(self._design, moments))
 
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
@@ -269,8 +271,8 @@ class FairRidge(RidgeBase):
     alpha : float, default=1e-3
         Ridge per row: scikit-learn's `Ridge` has alpha = n times this one.
     @ eta unfairness penalty eps output_kernel sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive n_jobs
-    @ random_state
+    @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive
+    @ missing_labels n_jobs random_state
 
     Attributes
     ----------
@@ -306,6 +308,7 @@ class FairRidge(RidgeBase):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        missing_labels: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:

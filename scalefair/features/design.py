@@ -24,6 +24,7 @@ from scalefair.data.sources.base import cut_chunk
 from scalefair.features.base import n_features, row_filler, whitened
 from scalefair.features.leaves import LeafMap
 from scalefair.features.mixed import Units, units_of
+from scalefair.features.partial import Propensity, lacks
 
 CODED_ROWS = 8192
 """Rows per chunk where rows are named by codes, and never written out."""
@@ -89,6 +90,8 @@ class Design:
     beside: tuple[Block, ...] = ()  # columns between ψ and y
     preparation: Preparation | None = None
     sees_sensitive: bool = False  # whether ψ(s) is part of Φ
+    partial: bool = False  # rows may lack s or y, which are NaN there
+    propensity: Propensity | None = None  # where who knows s depends on x
 
     @cached_property
     def blocks(self) -> dict[str, int]:
@@ -127,7 +130,8 @@ class Design:
         psi = "none" if self.psi is None else digest(self.psi)
         beside = "".join(f"{block.name}={block.key};" for block in self.beside)
         prepared = "encoding=none" if self.preparation is None else self.preparation.key
-        return f"phi={digest(self.phi)};psi={psi};{beside}{prepared}"
+        known = "" if self.propensity is None else f";known={digest(self.propensity)}"
+        return f"phi={digest(self.phi)};psi={psi};{beside}{prepared}{known}"
 
     def numbers(self, given: ChunkSource, *, sensitive: bool = False) -> ChunkSource:
         """Return the source of numeric chunks from rows as the user gave them.
@@ -160,7 +164,11 @@ class Design:
         rows_of = row_filler(self.psi, np.float64, whiten=True)
 
         def fill(chunk: Chunk, out: Rows) -> None:
-            if chunk.weight is None or np.all(chunk.weight):
+            if self.partial:
+                known = np.flatnonzero(~lacks(chunk.s))
+                out[...] = np.nan
+                out[known] = self.psi_rows(chunk.take(known))
+            elif chunk.weight is None or np.all(chunk.weight):
                 rows_of(chunk.s, out)
             else:
                 out[...] = self.psi_rows(chunk)

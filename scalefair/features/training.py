@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,17 @@ from sklearn.base import clone
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, survey_rows
 from scalefair.data.columns import sensitive_statistics
-from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
+from scalefair.data.encoding import (
+    ControlEncoder,
+    PartialEncoder,
+    SensitiveEncoder,
+    TableEncoder,
+    numbers_or_codes,
+)
 from scalefair.data.open import Preparation
-from scalefair.data.sources import ChunkSource
-from scalefair.errors import MISSING_SENSITIVE, InputError
+from scalefair.data.sources import ChunkSource, Sample, StackedSource
+from scalefair.data.sources.base import Change
+from scalefair.errors import MISSING_SENSITIVE, InputError, located
 from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
@@ -27,6 +36,7 @@ from scalefair.features.fourier import RandomFourier
 from scalefair.features.landmarks import fitted_kernel
 from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
 from scalefair.features.nystroem import Nystroem
+from scalefair.features.partial import KNOWN_SAMPLE_ROWS, Propensity, Unknown, lacks
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
@@ -86,6 +96,7 @@ class Training:
     scale_at: NDArray[np.int64]  # those for length scales, however large the sample
     base: BaseModel | None = None  # its prediction joins the features
     n_base_samples: int | None = None  # rows that it was fitted on
+    partial: bool = False  # rows may lack s or y, which are NaN there
 
     @cached_property
     def split_sample(self) -> Chunk:
@@ -97,7 +108,8 @@ class Training:
         encoders = {"s": self.preparation.sensitive_encoder, "c": self.preparation.control_encoder}
         if part not in self.survey.parts or self.survey.parts[part].groups is None:
             return None
-        return np.asarray(encoders[part].transform(self.survey.parts[part].groups))  # type: ignore[union-attr]
+        groups = np.asarray(encoders[part].transform(self.survey.parts[part].groups))  # type: ignore[union-attr]
+        return groups[~lacks(groups)] if self.partial else groups
 
 
 def survey_training(
@@ -112,7 +124,10 @@ def survey_training(
     looks = {
         "y": Look("y", prefix="y"),
         "s": Look(
-            "", groups=True, every=kernel == "categorical", check=SensitiveEncoder.check_present
+            "",
+            groups=True,
+            every=kernel == "categorical",
+            check=None if rows.partial else SensitiveEncoder.check_present,
         ),
         "c": Look("", groups=True, check=ControlEncoder.check_present),
     }
@@ -121,19 +136,47 @@ def survey_training(
     source = rows.source
     if preparation.sensitive_columns is not None:
         source = source.then(preparation.split)
-    survey = survey_rows(
-        source, looks, size=spec.sample_size, seed=seed,
-        all_rows=True, finite=("y", "weight") if rows.is_table else ("x", "y", "weight"),
-    )  # fmt: skip
+    options: dict[str, Any] = {"size": spec.sample_size, "seed": seed, "all_rows": True}
+    finite = [*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"]
+    survey = survey_rows(source, looks, finite=finite, **options)
+    samples = [survey.sample]
+    if rows.second is not None:
+        source = StackedSource(source, rows.second)
+        other = survey_rows(source.second, looks, finite=finite, **options)
+        samples, survey = [survey.sample, other.sample], _both_surveys(survey, other)
     _check_survey(survey)
-    preparation = replace(_with_encoders(preparation, survey), single=single)
+    partial = rows.partial and "s" in survey.parts
+    encoder = PartialEncoder() if partial else SensitiveEncoder()
+    preparation = replace(_with_encoders(preparation, survey, encoder), single=single)
     if kernel == "auto" and "s" in survey.parts:
         _warn_of_codes(rows, preparation, survey)
-    sample = preparation.encode(survey.sample.chunk)
-    source = source.then(preparation.encode)
+    changes = [preparation.encode]
+    if partial:
+        changes.append(Unknown(encoder.n_features_in_, len(survey.parts["y"].values)))
+    sample = reduce(add, (_changed(part, changes) for part in samples))
     return Training(
-        spec, rows.source, preparation, source, sample.y.shape[1], rows.one_target, survey, seed,
-        sample, survey.sample.smallest(SAMPLE_ROWS),
+        spec, rows.source, preparation, reduce(ChunkSource.then, changes, source),
+        sample.chunk.y.shape[1], rows.one_target, survey, seed, sample.chunk,
+        sample.smallest(SAMPLE_ROWS), partial=partial,
+    )  # fmt: skip
+
+
+def _changed(sample: Sample, changes: Sequence[Change]) -> Sample:
+    """Return a sample of numeric rows."""
+    chunk = reduce(lambda changed, change: change(changed), changes, sample.chunk)
+    return replace(sample, chunk=chunk)
+
+
+def _both_surveys(first: Survey, second: Survey) -> Survey:
+    """Return what is known of the rows of two tables; the sample is that of the first."""
+    parts = {**first.parts, **second.parts}
+    for part in first.parts.keys() & second.parts.keys():
+        with located("sensitive_data"):
+            parts[part] = first.parts[part] + second.parts[part]
+    heaviest = max(first.heaviest, second.heaviest)
+    return replace(
+        first, n_rows=first.n_rows + second.n_rows, n_present=first.n_present + second.n_present,
+        weight=first.weight + second.weight, heaviest=heaviest, parts=parts,
     )  # fmt: skip
 
 
@@ -141,10 +184,10 @@ def _sensitive_columns(rows: FitRows, spec: MapSpec, *, ordinary: bool) -> Prepa
     """Find the sensitive attributes: columns of X, given apart, or none in an ordinary fit."""
     columns = spec.sensitive_columns
     if columns is None:
-        if not rows.has_sensitive and not ordinary:
+        if not (rows.has_sensitive or rows.second is not None or ordinary):
             raise ValueError(MISSING_SENSITIVE)
         return Preparation()
-    if rows.has_sensitive:
+    if rows.has_sensitive or rows.second is not None:
         raise ValueError(
             f"sensitive_columns={columns!r} and sensitive_features are both given; name columns of "
             "X or pass the attributes apart, not both"
@@ -191,7 +234,9 @@ def _check_survey(survey: Survey) -> None:
             )
 
 
-def _with_encoders(preparation: Preparation, survey: Survey) -> Preparation:
+def _with_encoders(
+    preparation: Preparation, survey: Survey, sensitive: SensitiveEncoder
+) -> Preparation:
     columns = {part: survey.parts[part].columns for part in "xsc" if part in survey.parts}
     encoders: dict[str, Any] = {}
     numeric = "x" not in columns or all(
@@ -203,7 +248,7 @@ def _with_encoders(preparation: Preparation, survey: Survey) -> Preparation:
         keep = () if preparation.hide_sensitive else tuple(preparation.sensitive_columns or ())
         encoders["encoder"] = TableEncoder(keep=keep).finish(columns["x"])
     if "s" in columns:
-        encoders["sensitive_encoder"] = SensitiveEncoder().finish(columns["s"])
+        encoders["sensitive_encoder"] = sensitive.finish(columns["s"])
     if "c" in columns:
         encoders["control_encoder"] = ControlEncoder().finish(columns["c"])
     return replace(preparation, **encoders)
@@ -249,8 +294,14 @@ def input_map(
     return clone(phi).fit(training.sample.x, sample_weight=training.sample.weight)  # type: ignore[no-any-return]
 
 
-def sensitive_map(training: Training) -> FeatureMap | None:
-    """Return ψ, fitted on the sample and one row of each group; None without attributes."""
+def sensitive_map(training: Training, known: Chunk | None = None) -> FeatureMap | None:
+    """Return ψ, fitted on the sample and one row of each group; None without attributes.
+
+    `known` are rows that know s, where others do not.
+    """
+    sample, scale_at = training.sample, training.scale_at
+    if known is not None:
+        sample, scale_at = known, np.arange(min(known.n_rows, SAMPLE_ROWS))
     encoder, spec, groups = training.preparation.sensitive_encoder, training.spec, None
     if encoder is None:
         return None
@@ -265,8 +316,8 @@ def sensitive_map(training: Training) -> FeatureMap | None:
         )
     return mixed_map(
         kernel, spec.sensitive_length_scale, spec.n_sensitive_components,
-        rows=training.sample.s, weight=training.sample.weight, categorical=categorical,
-        groups=groups, seed=training.seed, scale_at=training.scale_at, exact=spec.is_exact,
+        rows=sample.s, weight=sample.weight, categorical=categorical,
+        groups=groups, seed=training.seed, scale_at=scale_at, exact=spec.is_exact,
     )  # fmt: skip
 
 
@@ -276,7 +327,8 @@ def learn_design(
     """Return the design: φ and ψ, the control, the base model, and curves of it if `curved`."""
     # Whitening amplifies rounding error by one over the root of the cut-off.
     cutoff = EXACT_CUTOFF if training.spec.is_exact else {"float64": 1e-8, "float32": 1e-5}[dtype]
-    phi, psi = input_map(training, cutoff=cutoff), sensitive_map(training)
+    known, propensity = _known_rows(training) if training.partial else (None, None)
+    phi, psi = input_map(training, cutoff=cutoff), sensitive_map(training, known)
     control, sample = training.preparation.control_encoder, training.sample
     blocks: tuple[Block, ...] = ()
     if control is not None and psi is not None:
@@ -293,8 +345,18 @@ def learn_design(
             blocks = (*blocks, Curve.learn(h, sample, seen, training.seed))
     return Design(
         phi, psi, training.n_targets, dtype, beside=blocks, preparation=training.preparation,
-        sees_sensitive=sees_sensitive,
+        sees_sensitive=sees_sensitive, partial=training.partial, propensity=propensity,
     )  # fmt: skip
+
+
+def _known_rows(training: Training) -> tuple[Chunk | None, Propensity | None]:
+    """Return a sample of rows that know s, and P(known | x); None where all rows know it."""
+    if not any(column.n_missing for column in training.survey.parts["s"].columns.columns) and (
+        training.survey.parts["s"].columns.n_rows == training.survey.n_rows
+    ):
+        return None, None
+    sample = training.source.sample(KNOWN_SAMPLE_ROWS, training.seed)
+    return sample.take(np.flatnonzero(~lacks(sample.s))), Propensity.learn(sample)
 
 
 def for_rows(design: Design, n_rows: int | None, least_alpha: float) -> Design:

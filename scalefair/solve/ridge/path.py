@@ -55,9 +55,10 @@ class Spectrum:
         factor = basis.T @ system.factor
         same = system.share_factor is system.factor
         share_factor = factor if same else basis.T @ system.share_factor
-        # Without intercept the Gram matrix is not centred, but the variance of f is.
+        # Without intercept the Gram matrix is not centred, but the variance of f is; and the share
+        # is judged on rows that know s.
         deviation = np.sqrt(values)
-        if not system.fit_intercept:
+        if system.covariance is not system.gram:
             deviation = thin_root(system.covariance) @ basis
         return cls(values, basis, basis.T @ system.target, factor, share_factor, deviation)
 
@@ -182,10 +183,11 @@ class FoldFits:
                 coef = np.where((etas > 0)[:, None, None], rescale(system, coef), coef)
             m, t = coef.shape[2:]
             B = np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
-            variance = variance_of(fold, system.features, B).reshape(-1, t)
-            errors.append(squared_errors(system, B, variance, fold).mean(axis=1))
+            scored = fold.scored
+            variance = variance_of(scored, system.features, B).reshape(-1, t)
+            errors.append(squared_errors(system, B, variance, scored).mean(axis=1))
             if attribute(fold) is not None:
-                shares.append(held_out_shares(fold, system.features, B, t))
+                shares.append(held_out_shares(fold.judged, system.features, B, t))
         shape = (len(self._folds), len(alphas), len(etas))
         worst = worst_of(shares) if shares else np.full(shape, np.nan)
         return GridScores(np.reshape(errors, shape), worst.reshape(shape))

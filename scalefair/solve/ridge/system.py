@@ -44,7 +44,8 @@ class System:
     - `gram` (m, m): C_φ, or the uncentred ΦᵀΦ/n without intercept.
     - `target` (m, t): C_φy, or the uncentred Φᵀy/n without intercept.
     - `factor` (m, q): R of the penalty; always centred.
-    - `share_factor` (m, q): R of the explained share, whatever the penalty and its ε.
+    - `share_factor` (m, q): R of the explained share, whatever the penalty and its ε, on the rows
+      that know s.
     - `ridge` (m,): Ridge of each feature relative to α.
     - `fit_intercept`: Whether f has an intercept.
     - `features`: The blocks that make up Φ.
@@ -81,8 +82,9 @@ class System:
             gram = gram if fit_intercept else gram + np.outer(mean, mean)
         share_factor = factor = np.zeros((len(mean), 0))
         if attribute(moments) is not None:
-            share_factor = factor = normalized(moments, None, features)
-            if eps is not None or PENALTIES[penalty] is not normalized:
+            share_factor = factor = normalized(moments.judged, None, features)
+            ordinary = moments.judged is moments and PENALTIES[penalty] is normalized
+            if eps is not None or not ordinary:
                 factor = PENALTIES[penalty](moments, eps, features)
         ridge = np.ones(len(mean)) if ridge is None else ridge
         return cls(moments, gram, target, factor, share_factor, ridge, fit_intercept, features)
@@ -100,10 +102,13 @@ class System:
 
     @cached_property
     def covariance(self) -> Any:
-        """C_φ, centred also where the Gram matrix is not; all that is asked of it is a product."""
-        if self.fit_intercept:
+        """C_φ of the rows that know s, centred also where the Gram matrix is not.
+
+        All that is asked of it is a product.
+        """
+        if self.fit_intercept and self.moments.judged is self.moments:
             return self.gram
-        return self.moments.covariance(self.features, self.features)
+        return self.moments.judged.covariance(self.features, self.features)
 
     @cached_property
     def deviation(self) -> Array:
