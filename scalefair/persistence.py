@@ -24,7 +24,7 @@ from scalefair.errors import UnsavableError
 from scalefair.features import base_model, blocks, mixed
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
-from scalefair.features.partial import Propensity
+from scalefair.features.partial import PartialEncoder, Propensity
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
@@ -50,7 +50,7 @@ CLASSES: dict[str, type] = {
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
-        encoding.PartialEncoder, Propensity,
+        PartialEncoder, Propensity,
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,

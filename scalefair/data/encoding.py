@@ -349,31 +349,6 @@ class SensitiveEncoder(_ColumnEncoder):
         return tags
 
 
-class PartialEncoder(SensitiveEncoder):
-    """The same where some rows do not know s: NaN in all columns of a row that lacks one."""
-
-    @classmethod
-    def check_present(cls, statistics: TableStatistics) -> None:
-        """Raise ValueError if no row knows an attribute."""
-        for column in statistics.columns:
-            if not (column.spread.weight or any(column.levels.values())):
-                raise UselessColumnError(
-                    f"{cls.role} column {column.name!r} is missing in all {statistics.n_rows} rows "
-                    "of positive weight, so nobody knows what must not matter",
-                    "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
-                    column=column.name,
-                )
-
-    def transform(self, s: Any) -> Any:
-        """Return the rows of numbers and codes, or of NaN, float64 of shape (n, p)."""
-        out = super().transform(s)
-        out[np.isnan(out).any(axis=1)] = np.nan
-        return out
-
-    def _check_absent(self, name: str, kind: Kind, count: int) -> None:
-        """Rows may lack s."""
-
-
 class ControlEncoder(SensitiveEncoder):
     """The same for control features, the legitimate factors that parity is conditional on."""
 

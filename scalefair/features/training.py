@@ -18,7 +18,6 @@ from scalefair.data import Look, Survey, frames, is_stream, survey_rows
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import (
     ControlEncoder,
-    PartialEncoder,
     SensitiveEncoder,
     TableEncoder,
     numbers_or_codes,
@@ -36,7 +35,13 @@ from scalefair.features.fourier import RandomFourier
 from scalefair.features.landmarks import fitted_kernel
 from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.partial import KNOWN_SAMPLE_ROWS, Propensity, Unknown, lacks
+from scalefair.features.partial import (
+    KNOWN_SAMPLE_ROWS,
+    PartialEncoder,
+    Propensity,
+    Unknown,
+    lacks,
+)
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
@@ -150,12 +155,14 @@ def survey_training(
     preparation = replace(_with_encoders(preparation, survey, encoder), single=single)
     if kernel == "auto" and "s" in survey.parts:
         _warn_of_codes(rows, preparation, survey)
-    changes = [preparation.encode]
+    changes: list[Change] = [preparation.encode]
     if partial:
         changes.append(Unknown(encoder.n_features_in_, len(survey.parts["y"].values)))
+    for change in changes:
+        source = source.then(change)
     sample = reduce(add, (_changed(part, changes) for part in samples))
     return Training(
-        spec, rows.source, preparation, reduce(ChunkSource.then, changes, source),
+        spec, rows.source, preparation, source,
         sample.chunk.y.shape[1], rows.one_target, survey, seed, sample.chunk,
         sample.smallest(SAMPLE_ROWS), partial=partial,
     )  # fmt: skip
