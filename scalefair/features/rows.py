@@ -65,6 +65,10 @@ def open_fit_rows(
     flags = None
     if partial and given.y is not None:
         given, flags = _without_missing_targets(given)
+        if flags is not None and flags.all() and before is None:
+            raise InputError(
+                f"y is missing in all {len(flags)} rows", "give the targets of some", where="y"
+            )
     opened = _open_stream if is_stream(given.x) else _open_memory
     source, first, is_table, one_target = opened(estimator, given, keeps_frames, before)
     if flags is not None:
@@ -92,10 +96,6 @@ def _without_missing_targets(given: Chunk) -> tuple[Chunk, Any]:
     flags = np.asarray(missing.any(axis=1))
     if not flags.any():
         return replace(given, y=y), None
-    if flags.all():
-        raise InputError(
-            f"y is missing in all {len(flags)} rows", "give the targets of some rows", where="y"
-        )
     filled = np.where(missing, 0.0, values)
     return replace(given, y=filled[:, 0] if np.ndim(y) == 1 else filled), flags
 
@@ -232,7 +232,10 @@ def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
         validate_data(estimator, X, skip_check_array=True, reset=False)
         X = X if isinstance(X, Shaped) else np.array(X, dtype=object)
     else:
-        X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        X = validate_data(
+            estimator, X, dtype=[np.float64, np.float32], order="C", reset=False,
+            ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
+        )  # fmt: skip
     return ArraySource(X, n_threads=estimator.n_jobs)
 
 
@@ -246,6 +249,12 @@ def _keeps_container(design: Design, X: Any) -> bool:
         return True
     based = any(block.is_feature for block in design.beside)
     return (prepared.hide_sensitive or based) and is_into_dataframe(X)
+
+
+def _may_have_gaps(estimator: Any) -> bool:
+    """Return True if X may have hidden attributes that rows lack; the rest is checked later."""
+    own = vars(estimator)
+    return own.get("missing_labels") == "partial" and own["sensitive_columns"] is not None
 
 
 def _check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
@@ -278,12 +287,10 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
         if reset and len(y) < 2:
             raise ValueError(f"X has {len(y)} sample(s), at least 2 are needed to fit")
     else:
-        own = vars(estimator)
-        gaps = own.get("missing_labels") == "partial" and own.get("sensitive_columns") is not None
         X, y = validate_data(
             estimator, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True,
             y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1,
-            ensure_all_finite="allow-nan" if gaps else True,  # of hidden attributes
+            ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
         )  # fmt: skip
     try:
         return X, np.asarray(y, dtype=np.float64)
