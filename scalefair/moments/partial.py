@@ -10,7 +10,7 @@ know s. Second moments only, so that it adds up.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ NO_S, BOTH, NO_Y, WEIGHTED = KINDS = range(4)
 """Rows that know y only; both; s only; and rows that know s once more, with their weights."""
 
 ARRAYS = ("shift", "offset", "scatter")
+PARTS = ("known", "weighted", "rest")
 
 RIDGES = np.logspace(-4, 3, 57)
 """Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ."""
@@ -37,6 +38,7 @@ class Calibration:
     tau: float | None = None
 
 
+DEFAULT = Calibration()
 CALIBRATIONS = tuple(Calibration(m, t) for t in (None, 1.0) for m in (1.0, 3.0, 10.0, 30.0))
 """What cross-validation tries."""
 
@@ -45,57 +47,62 @@ CALIBRATIONS = tuple(Calibration(m, t) for t in (None, 1.0) for m in (1.0, 3.0, 
 class PartialMoments(Moments):
     """Moments of the rows that know y, and beside them those of the rows that know s.
 
-    They answer as other moments do: what concerns ψ comes from `known`, its covariance with the
-    features is calibrated, all else comes from the rows that know y.
+    They answer as other moments do: what concerns ψ comes from the rows that know s, its covariance
+    with the features is calibrated, all else comes from the rows that know y.
 
     Parameters
     ----------
     known : Moments
-        Of the rows that know s, with weights 1/P(known | x) where these matter.
+        Of the rows that know s: W is learnt from them, which weights would only make noisier.
+    weighted : Moments
+        Of the same rows with weights 1/P(known | x), which make them stand for all; empty where
+        who knows s does not depend on x.
     rest : Moments
-        Of the rows that know s but not y, without such weights.
+        Of the rows that know s but not y.
     calibration : Calibration
         λ and τ.
     """
 
     known: Moments = field(kw_only=True)
+    weighted: Moments = field(kw_only=True)
     rest: Moments = field(kw_only=True)
-    calibration: Calibration = field(kw_only=True, default=Calibration())
+    calibration: Calibration = field(kw_only=True, default=DEFAULT)
 
     @classmethod
-    def of(cls, scored: Moments, known: Moments, rest: Moments, calibration: Calibration) -> Self:
-        """Return the moments of rows that know y, of those that know s, and of those without y."""
-        names = ("blocks", "n_rows", "weight", "shift", "offset", "scatter", "key",
-                 "squared_weight", "units")  # fmt: skip
-        own = {name: vars(scored)[name] for name in names}
-        return cls(**own, known=known, rest=rest, calibration=calibration)
+    def of(cls, scored: Moments, *parts: Moments, calibration: Calibration = DEFAULT) -> Self:
+        """Return the moments of rows that know y, and of those of the other `PARTS`."""
+        own: dict[str, Any] = {part.name: vars(scored)[part.name] for part in fields(Moments)}
+        own |= dict(zip(PARTS, parts, strict=True))
+        return cls(**own, calibration=calibration)
+
+    @property
+    def _parts(self) -> tuple[Moments, ...]:
+        return self.known, self.weighted, self.rest
 
     @classmethod
     def of_kinds(cls, kinds: Sequence[Moments]) -> Self:
         """Return the moments of rows of the four kinds."""
-        known = kinds[WEIGHTED] if kinds[WEIGHTED].weight else kinds[BOTH] + kinds[NO_Y]
-        return cls.of(kinds[NO_S] + kinds[BOTH], known, kinds[NO_Y], Calibration())
+        no_s, both, no_y, weighted = kinds
+        return cls.of(no_s + both, both + no_y, weighted, no_y)
 
     def __add__(self, other: Moments) -> Self:
         if not isinstance(other, PartialMoments):
             return NotImplemented
-        return self.of(
-            self.scored + other.scored, self.known + other.known, self.rest + other.rest,
-            self.calibration,
-        )  # fmt: skip
+        pairs = zip(self._parts, other._parts, strict=True)
+        parts = (own + more for own, more in pairs)
+        return self.of(self.scored + other.scored, *parts, calibration=self.calibration)
 
     @property
     def scored(self) -> Moments:
         """Moments of the rows that know y."""
-        return Moments(
-            self.blocks, self.n_rows, self.weight, self.shift, self.offset, self.scatter, self.key,
-            self.squared_weight, self.units,
-        )  # fmt: skip
+        return Moments(**{part.name: vars(self)[part.name] for part in fields(Moments)})
 
     @property
     def judged(self) -> Moments:
-        """Moments of the rows that know s."""
-        return self if self._is_complete else self.known
+        """Moments of the rows that know s, standing for all."""
+        if self._is_complete:
+            return self
+        return self.weighted if self.weighted.weight else self.known
 
     def calibrated(self, calibration: Calibration) -> Self:
         """Return the same moments with another λ and τ."""
@@ -114,7 +121,7 @@ class PartialMoments(Moments):
 
     def mean(self, *names: str) -> Array:
         """Return the mean of the named blocks, side by side."""
-        parts = [(self.known if name == "psi" else self.scored).mean(name) for name in names]
+        parts = [(self.judged if name == "psi" else self).scored.mean(name) for name in names]
         return np.concatenate(parts)
 
     def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
@@ -123,7 +130,7 @@ class PartialMoments(Moments):
         if self._is_complete or not any(about_s):
             return super().covariance(rows, columns)
         if all(about_s):
-            return self.known.covariance(rows, columns)
+            return self.judged.covariance(rows, columns)
         if about_s[0]:
             return self.covariance(columns, rows).T
         features = (rows,) if isinstance(rows, str) else rows
@@ -139,9 +146,10 @@ class PartialMoments(Moments):
         everyone = self.scored + self.rest
         tau = self.calibration.tau
         if tau is None:
-            tau = min(1.0, known.effective_rows / everyone.effective_rows)
-        # What the ridge leaves of C_φψ is λW.
-        return np.asarray(everyone.covariance(features, features) @ W + tau * ridge * W)
+            tau = min(1.0, self.judged.effective_rows / everyone.effective_rows)
+        told = self.judged
+        left = told.covariance(features, "psi") - told.covariance(features, features) @ W
+        return np.asarray(everyone.covariance(features, features) @ W + tau * left)
 
     def _ridge(self, values: Array, cross: Array) -> float:
         """λ of the least generalised cross-validation error of ψ, from C_φ = QΛQᵀ and QᵀC_φψ.
@@ -171,7 +179,7 @@ class PartialMoments(Moments):
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return the moments as named arrays and JSON-able values."""
         arrays, values = super().state()
-        for name, part in (("known", self.known), ("rest", self.rest)):
+        for name, part in zip(PARTS, self._parts, strict=True):
             own, values[name] = part.state()
             arrays |= {f"{name}.{array}": content for array, content in own.items()}
         chosen = [self.calibration.multiple, self.calibration.tau]
@@ -180,15 +188,14 @@ class PartialMoments(Moments):
     @classmethod
     def of_state(cls, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Moments:
         """Return the moments that `state` describes, their shapes checked."""
-        scored, known, rest = (
+        states = {"": values} | {f"{part}.": values[part] for part in PARTS}
+        parts = (
             Moments.of_state({name: arrays[prefix + name] for name in ARRAYS}, own)
-            for prefix, own in (
-                ("", values), ("known.", values["known"]), ("rest.", values["rest"]),
-            )
-        )  # fmt: skip
+            for prefix, own in states.items()
+        )
         multiple, tau = values["calibration"]
         chosen = Calibration(float(multiple), None if tau is None else float(tau))
-        return cls.of(scored, known, rest, chosen)
+        return cls.of(*parts, calibration=chosen)
 
 
 def by_knowledge(folds: FoldMoments) -> FoldMoments:
