@@ -60,6 +60,11 @@ class Unknown:
     n_attributes: int
     n_targets: int
 
+    @classmethod
+    def of(cls, preparation: Any, n_targets: int) -> Unknown:
+        """Return what fills rows that were encoded."""
+        return cls(preparation.sensitive_encoder.n_features_in_, n_targets)
+
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return the numeric chunk with s, y and weights."""
         n, s, y = chunk.n_rows, chunk.s, chunk.y

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
@@ -23,9 +22,9 @@ from scalefair.data.encoding import (
     numbers_or_codes,
 )
 from scalefair.data.open import Preparation
-from scalefair.data.sources import ChunkSource, Sample, StackedSource
+from scalefair.data.sources import ChunkSource, StackedSource
 from scalefair.data.sources.base import Change
-from scalefair.errors import MISSING_SENSITIVE, InputError, located
+from scalefair.errors import InputError, located
 from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
@@ -46,9 +45,6 @@ from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import plain_name
-
-MAX_WHITENED = 2e10
-"""Rows × features² that are whitened row by row: a fraction of a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,61 +113,52 @@ class Training:
         return groups[~lacks(groups)] if self.partial else groups
 
 
-def survey_training(
-    rows: FitRows, spec: MapSpec, *, ordinary: bool, single: bool = False
-) -> Training:
+def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Training:
     """Make the first pass over the rows; arrays of inputs are checked, columns of frames surveyed.
 
-    In an `ordinary` fit, without penalty, sensitive attributes may be missing.
+    With `single`, inputs are to be float32.
     """
-    preparation = _sensitive_columns(rows, spec, ordinary=ordinary)
-    seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)
-    looks = {
-        "y": Look("y", prefix="y"),
-        "s": Look(
-            "",
-            groups=True,
-            every=kernel == "categorical",
-            check=None if rows.partial else SensitiveEncoder.check_present,
-        ),
-        "c": Look("", groups=True, check=ControlEncoder.check_present),
-    }
-    if rows.is_table:
-        looks = {"x": Look("", prefix="x"), **looks}
-    source = rows.source
-    if preparation.sensitive_columns is not None:
+    preparation, source = Preparation(), rows.source
+    if spec.sensitive_columns is not None:
+        preparation = _sensitive_columns(rows, spec)
         source = source.then(preparation.split)
+    seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)
+    looks = _looks(rows, kernel)
     options: dict[str, Any] = {"size": spec.sample_size, "seed": seed, "all_rows": True}
-    finite = [*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"]
-    survey = survey_rows(source, looks, finite=finite, **options)
+    options["finite"] = [*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"]
+    survey = survey_rows(source, looks, **options)
     samples = [survey.sample]
     if rows.second is not None:
         source = StackedSource(source, rows.second)
-        other = survey_rows(source.second, looks, finite=finite, **options)
+        other = survey_rows(source.second, looks, **options)
         samples, survey = [survey.sample, other.sample], _both_surveys(survey, other)
     _check_survey(survey)
     partial = rows.partial and "s" in survey.parts
-    encoder = PartialEncoder() if partial else SensitiveEncoder()
-    preparation = replace(_with_encoders(preparation, survey, encoder), single=single)
+    preparation = replace(_with_encoders(preparation, survey, partial), single=single)
     if kernel == "auto" and "s" in survey.parts:
         _warn_of_codes(rows, preparation, survey)
     changes: list[Change] = [preparation.encode]
     if partial:
-        changes.append(Unknown(encoder.n_features_in_, len(survey.parts["y"].values)))
+        changes.append(Unknown.of(preparation, len(survey.parts["y"].values)))
     for change in changes:
         source = source.then(change)
-    sample = reduce(add, (_changed(part, changes) for part in samples))
+        samples = [replace(sample, chunk=change(sample.chunk)) for sample in samples]
+    sample = reduce(add, samples)
     return Training(
-        spec, rows.source, preparation, source,
-        sample.chunk.y.shape[1], rows.one_target, survey, seed, sample.chunk,
-        sample.smallest(SAMPLE_ROWS), partial=partial,
+        spec, rows.source, preparation, source, sample.chunk.y.shape[1], rows.one_target, survey,
+        seed, sample.chunk, sample.smallest(SAMPLE_ROWS), partial=partial,
     )  # fmt: skip
 
 
-def _changed(sample: Sample, changes: Sequence[Change]) -> Sample:
-    """Return a sample of numeric rows."""
-    chunk = reduce(lambda changed, change: change(changed), changes, sample.chunk)
-    return replace(sample, chunk=chunk)
+def _looks(rows: FitRows, kernel: str | None) -> dict[str, Look]:
+    """Return what is looked for in each part of the rows."""
+    check = None if rows.partial else SensitiveEncoder.check_present
+    looks = {
+        "y": Look("y", prefix="y"),
+        "s": Look("", groups=True, every=kernel == "categorical", check=check),
+        "c": Look("", groups=True, check=ControlEncoder.check_present),
+    }
+    return {"x": Look("", prefix="x"), **looks} if rows.is_table else looks
 
 
 def _both_surveys(first: Survey, second: Survey) -> Survey:
@@ -187,13 +174,9 @@ def _both_surveys(first: Survey, second: Survey) -> Survey:
     )  # fmt: skip
 
 
-def _sensitive_columns(rows: FitRows, spec: MapSpec, *, ordinary: bool) -> Preparation:
-    """Find the sensitive attributes: columns of X, given apart, or none in an ordinary fit."""
+def _sensitive_columns(rows: FitRows, spec: MapSpec) -> Preparation:
+    """Find the sensitive attributes among the columns of X."""
     columns = spec.sensitive_columns
-    if columns is None:
-        if not (rows.has_sensitive or rows.second is not None or ordinary):
-            raise ValueError(MISSING_SENSITIVE)
-        return Preparation()
     if rows.has_sensitive or rows.second is not None:
         raise ValueError(
             f"sensitive_columns={columns!r} and sensitive_features are both given; name columns of "
@@ -241,9 +224,7 @@ def _check_survey(survey: Survey) -> None:
             )
 
 
-def _with_encoders(
-    preparation: Preparation, survey: Survey, sensitive: SensitiveEncoder
-) -> Preparation:
+def _with_encoders(preparation: Preparation, survey: Survey, partial: bool) -> Preparation:
     columns = {part: survey.parts[part].columns for part in "xsc" if part in survey.parts}
     encoders: dict[str, Any] = {}
     numeric = "x" not in columns or all(
@@ -255,7 +236,8 @@ def _with_encoders(
         keep = () if preparation.hide_sensitive else tuple(preparation.sensitive_columns or ())
         encoders["encoder"] = TableEncoder(keep=keep).finish(columns["x"])
     if "s" in columns:
-        encoders["sensitive_encoder"] = sensitive.finish(columns["s"])
+        encoder = PartialEncoder() if partial else SensitiveEncoder()
+        encoders["sensitive_encoder"] = encoder.finish(columns["s"])
     if "c" in columns:
         encoders["control_encoder"] = ControlEncoder().finish(columns["c"])
     return replace(preparation, **encoders)
@@ -358,24 +340,11 @@ def learn_design(
 
 def _known_rows(training: Training) -> tuple[Chunk | None, Propensity | None]:
     """Return a sample of rows that know s, and P(known | x); None where all rows know it."""
-    if not any(column.n_missing for column in training.survey.parts["s"].columns.columns) and (
-        training.survey.parts["s"].columns.n_rows == training.survey.n_rows
-    ):
+    columns = training.survey.parts["s"].columns
+    if columns.n_rows == training.survey.n_rows and not any(c.n_missing for c in columns.columns):
         return None, None
     sample = training.source.sample(KNOWN_SAMPLE_ROWS, training.seed)
     return sample.take(np.flatnonzero(~lacks(sample.s))), Propensity.learn(sample)
-
-
-def for_rows(design: Design, n_rows: int | None, least_alpha: float) -> Design:
-    """Return the design for so many rows: few are whitened one by one, many by their moments.
-
-    Whitening moments loses digits as machine precision over the cut-off.
-    """
-    small = n_rows is not None and n_rows * design.phi.n_raw_**2 <= MAX_WHITENED
-    phi = design.phi
-    fine = least_alpha <= 1e-8 or (isinstance(phi, Nystroem) and phi.cutoff < 1e-8)
-    single = np.dtype(design.dtype) == np.float32
-    return replace(design, whiten_rows=small or fine or single)
 
 
 def group_names(design: Design) -> list[str]:

@@ -15,9 +15,11 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._linalg import positive_eigh
-from scalefair._typing import Array
+from scalefair._typing import Array, Chunk
+from scalefair.features.partial import lacks
 from scalefair.moments.moments import FoldMoments, Moments
 
 NO_S, BOTH, NO_Y, WEIGHTED = KINDS = range(4)
@@ -196,6 +198,13 @@ class PartialMoments(Moments):
         multiple, tau = values["calibration"]
         chosen = Calibration(float(multiple), None if tau is None else float(tau))
         return cls.of(*parts, calibration=chosen)
+
+
+def with_kinds(fold: NDArray[np.int64], chunk: Chunk) -> NDArray[np.int64]:
+    """Return the number of the sum of each row, by fold and kind; −1 for rows that know neither."""
+    no_s, no_y = lacks(chunk.s), lacks(chunk.y)
+    kind = np.where(no_s, NO_S, np.where(no_y, NO_Y, BOTH))
+    return np.where((fold < 0) | (no_s & no_y), -1, fold * len(KINDS) + kind)
 
 
 def by_knowledge(folds: FoldMoments) -> FoldMoments:
