@@ -110,7 +110,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         asked = {
             f"{type(self).__name__}": "missing_labels" not in self.get_params(deep=False),
             f"output_kernel={self.output_kernel!r}": self.output_kernel is not None,
-            "feature_map='exact'": is_text(self.feature_map, "exact"),
+            "feature_map='exact'": MapSpec.of(self.get_params(deep=False)).is_exact,
             f"solver={current_config().solver!r}": current_config().solver == "iterative",
             "control_features": given.c is not None,
             f"sensitive_columns={self.sensitive_columns!r} without hide_sensitive":
@@ -155,7 +155,8 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
             check_output_kernel(self.output_kernel, self.penalty, self.eta)
         if self.base_estimator is not None:
             CrossFit.of(self.base_estimator)
-        if is_text(self.feature_map, "exact") and self.penalty in ("nocco", "nocco_output"):
+        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        if exact and self.penalty in ("nocco", "nocco_output"):
             raise ValueError(
                 f"penalty={self.penalty!r} needs finitely many features, which feature_map='exact' "
                 "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
@@ -252,11 +253,6 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         if finish is not None:
             start = _Finished(start, finish)
         return self._design.predict(open_predict_rows(self, X, self._design), start)
-
-
-def is_text(value: Any, text: str) -> bool:
-    """Return True if a value is that text; maps and arrays may be compared, too."""
-    return isinstance(value, str) and value == text
 
 
 def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:

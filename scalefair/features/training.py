@@ -142,7 +142,8 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
         changes.append(Unknown.of(preparation, len(survey.parts["y"].values)))
     for change in changes:
         source = source.then(change)
-        samples = [replace(sample, chunk=change(sample.chunk)) for sample in samples]
+        for i, sample in enumerate(samples):
+            samples[i] = replace(sample, chunk=change(sample.chunk))
     sample = reduce(add, samples)
     return Training(
         spec, rows.source, preparation, source, sample.chunk.y.shape[1], rows.one_target, survey,
