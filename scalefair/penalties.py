@@ -275,6 +275,12 @@ class HeldOut(NamedTuple):
     shares: Array
     chance: Array
 
+    @classmethod
+    def joined(cls, parts: list[HeldOut]) -> HeldOut:
+        """Return the shares that several judges say, side by side as for more ε."""
+        shares, chance = zip(*parts, strict=True)
+        return cls(np.concatenate(shares), np.concatenate(chance))
+
 
 def held_out_shares(moments: Moments, features: Features, coef: Array, outputs: int) -> HeldOut:
     """Return the corrected share of G predictors on rows that did not fit them, for each ε.

@@ -22,12 +22,24 @@ from scalefair.data.folds import Folds
 from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
 from scalefair.data.sources.base import parts_of
-from scalefair.errors import MISSING_SENSITIVE, InputError, check_alpha, check_weight_or_limit
+from scalefair.errors import (
+    MISSING_SENSITIVE,
+    InputError,
+    auto_alpha,
+    check_alpha,
+    check_weight_or_limit,
+)
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.rows import TwoTables, open_fit_rows, open_more_rows, open_predict_rows
+from scalefair.features.rows import (
+    FitRows,
+    TwoTables,
+    open_fit_rows,
+    open_more_rows,
+    open_predict_rows,
+)
 from scalefair.features.training import MapSpec, Training, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
@@ -102,17 +114,18 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         given = Chunk(X, sensitive_features, y, sample_weight, c=control_features)
         if sensitive_data is not None:
             given = TwoTables(**parts_of(given), sensitive_data=sensitive_data)
-            self._check_partial(given)
+            self._check_partial(controlled=control_features is not None)
         return self._fit(given)
 
-    def _check_partial(self, given: Chunk) -> None:
+    def _check_partial(self, *, controlled: bool) -> None:
         """Raise ValueError if something is asked for that needs y and s in every row."""
         asked = {
             f"{type(self).__name__}": "missing_labels" not in self.get_params(deep=False),
             f"output_kernel={self.output_kernel!r}": self.output_kernel is not None,
             "feature_map='exact'": MapSpec.of(self.get_params(deep=False)).is_exact,
             f"solver={current_config().solver!r}": current_config().solver == "iterative",
-            "control_features": given.c is not None,
+            "control_features": controlled,
+            "confidence": vars(self).get("confidence") is not None,
             f"sensitive_columns={self.sensitive_columns!r} without hide_sensitive":
                 self.sensitive_columns is not None and not self.hide_sensitive,
         }  # fmt: skip
@@ -171,10 +184,13 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
+        keeps_frames = self.base_estimator is not None
+        return self._train_on(open_fit_rows(checked, given, keeps_frames=keeps_frames), dtype)
+
+    def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
-        if vars(self).get("missing_labels") == "partial":
-            self._check_partial(given)
-        rows = open_fit_rows(checked, given, keeps_frames=base is not None)
+        if rows.partial:
+            self._check_partial(controlled=rows.has_control)
         given_apart = rows.has_sensitive or rows.second is not None
         if not given_apart and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
@@ -223,9 +239,10 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         source = open_more_rows(self, given, design, n_targets=count)
         return self._rows(source, design, source.n_rows)
 
-    def _spec(self, dtype: Any) -> Spec:
+    def _spec(self, dtype: Any, n_rows: int, curvature: float = 2.0) -> Spec:
+        """Return what to fit to so many rows; `curvature` is the mean of the loss's."""
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        alpha = check_alpha(self.alpha)["phi"]
+        alpha = check_alpha(self.alpha, auto_alpha(n_rows, curvature))["phi"]
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
 
     def _system(self, design: Design, moments: Moments) -> System:

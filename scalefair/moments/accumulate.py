@@ -182,10 +182,9 @@ class RowBuffer:
         if not self._coded:  # zeros and ones need no shift
             self._phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
         mean = Phi.mean(axis=0, dtype=float).astype(Phi.dtype)
-        beside = rest[first, :-1]
-        known = ~np.isnan(beside)
-        sums, counts = np.where(known, beside, 0.0).sum(axis=0), known.sum(axis=0)
-        self.shift = np.concatenate([mean, sums / np.maximum(counts, 1)])
+        known = ~np.isnan(rest[first, :-1])
+        sums = np.where(known, rest[first, :-1], 0.0).sum(axis=0)
+        self.shift = np.concatenate([mean, sums / np.maximum(known.sum(axis=0), 1)])
         self._is_shifted = True
 
 
@@ -220,9 +219,11 @@ class MomentAccumulator:
         ends = np.array([0, chunk.n_rows])
         if self._design.partial or self._folds.of is not None:
             chunk, ends = _sorted_by(self._numbers(chunk), chunk, len(self._sums))
+            if chunk.n_rows == 0:
+                return
         if self._codes is None:
             Phi, rest = cast("tuple[Any, Array]", self._buffer.fill(chunk))
-        else:  # rows lie along the second axis
+        else:
             Phi, rest = self._codes(chunk.x).T, self._buffer.fill_rest(chunk)
         for k, (start, stop) in enumerate(pairwise(ends)):
             self._add(k, Phi[start:stop], rest[start:stop])
@@ -235,11 +236,9 @@ class MomentAccumulator:
 
     def _add(self, k: int, Phi: Any, rest: Array) -> None:
         """Count rows of φ, or codes of them, in the k-th sum."""
-        if not len(rest):
-            return
-        if self._codes is None:
+        if self._codes is None and len(rest):
             self._sums[k].add(Phi, rest)
-        else:
+        elif len(rest):
             self._sums[k].add_coded(Phi.T, rest)
         weight = rest[:, -1] ** 2
         self._n_rows[k] += int(np.count_nonzero(rest[:, -1]))
@@ -273,9 +272,10 @@ def _sorted_by(
 ) -> tuple[Chunk, NDArray[np.int64]]:
     """Sort the rows of a chunk by their sum; return it with the ends of the sums' spans.
 
-    Sorting the inputs, which are narrow, keeps each sum's feature rows side by side.
+    Sorting the inputs, which are narrow, keeps each sum's feature rows side by side. Rows of no
+    sum are left out before anything is computed of them.
     """
-    order = np.argsort(number, kind="stable")
+    order = np.argsort(number, kind="stable")[int(np.sum(number < 0)) :]
     return chunk.take(order), np.searchsorted(number[order], np.arange(count + 1))
 
 

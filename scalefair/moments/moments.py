@@ -142,6 +142,11 @@ class Moments:
         return self
 
     @property
+    def judges(self) -> tuple[Moments, ...]:
+        """Moments that held-out shares are taken from, of which the largest counts."""
+        return (self,)
+
+    @property
     def scored(self) -> Moments:
         """Moments of the rows that the error is measured on: those that know y."""
         return self

@@ -106,6 +106,11 @@ class PartialMoments(Moments):
             return self
         return self.weighted if self.weighted.weight else self.known
 
+    @property
+    def judges(self) -> tuple[Moments, ...]:
+        """The rows that know s, and with weights: they correct for who knows s, and are noisy."""
+        return (self.known, self.weighted) if self.weighted.weight else (self.judged,)
+
     def calibrated(self, calibration: Calibration) -> Self:
         """Return the same moments with another λ and τ."""
         return replace(self, calibration=calibration)

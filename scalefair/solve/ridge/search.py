@@ -58,12 +58,20 @@ class SearchResult:
     etas: Array
     scores: GridScores
     choice: Choice | None
+    fits: FoldFits
     calibration: Calibration | None = None  # where rows lack s
 
     @property
     def alpha(self) -> float:
         """The chosen α; the largest for a constant."""
         return float(self.alphas.max() if self.choice is None else self.alphas[self.choice.alpha])
+
+    @property
+    def path_alpha(self) -> int:
+        """Position of the α of a path: that of the choice, or of least error at the largest η."""
+        if self.choice is not None:
+            return self.choice.alpha
+        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
 
     @property
     def eta(self) -> float:
@@ -113,10 +121,7 @@ def search(
     if unfairness is None:
         return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
     best = min(results, key=lambda result: result.mse)
-    best = _search_calibrations(best, moments, options, unfairness)
-    if best.choice is None:
-        warn_of_constant(best, unfairness)
-    return best
+    return _search_calibrations(best, moments, options, unfairness)
 
 
 def _search_calibrations(
@@ -166,7 +171,7 @@ def _search_grid(
     if unfairness is not None and choice is not None:
         errors = fits.constant_errors() - scores.mse[:, choice.alpha, choice.eta]
         choice = choice if errors.mean() >= 0 else None
-    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice)
+    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice, fits)
 
 
 def _refined(etas: Array, chosen: int) -> Array:
