@@ -102,11 +102,12 @@ def search(
     epses: Sequence[float | None],
     ratios: Sequence[float],
     unfairness: float | None,
+    refine: bool = True,
 ) -> SearchResult:
     """Return the best point over all ε and ridge ratios.
 
     Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
-    every candidate being as good as the best anyway.
+    every candidate being as good as the best anyway. `refine`: try more etas beside the best.
     """
     if unfairness == 0:
         # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
@@ -114,7 +115,9 @@ def search(
     results = []
     for eps in epses:
         tried = [
-            _search_grid(moments, options(ratio, eps), ratio, (alphas, etas), unfairness)
+            _search_grid(
+                moments, options(ratio, eps), ratio, (alphas, etas), unfairness, refine=refine
+            )
             for ratio in ratios
         ]
         results.append(min(tried, key=lambda result: result.mse))
@@ -154,6 +157,8 @@ def _search_grid(
     ratio: float,
     grid: tuple[Array, Array],
     unfairness: float | None,
+    *,
+    refine: bool,
 ) -> SearchResult:
     alphas, etas = grid
     fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
@@ -164,7 +169,7 @@ def _search_grid(
         choice = best_without_share(scores, etas)
     else:
         choice = best_within_limit(scores, unfairness)
-        if choice is not None and choice.eta > 0:
+        if refine and choice is not None and choice.eta > 0:
             etas = _refined(etas, choice.eta)
             scores = fits.score(alphas, etas)
             choice = best_within_limit(scores, unfairness)
