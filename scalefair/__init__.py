@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from scalefair.exporting import to_onnx
     from scalefair.features.cross_fit import CrossFit
+    from scalefair.measures.explanation import explain_share
     from scalefair.moments import Moments
     from scalefair.persistence import load, save
     from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
@@ -47,6 +48,7 @@ __all__ = [
     "SklearnFairKernel",
     "audit",
     "config_context",
+    "explain_share",
     "get_config",
     "limit_gap",
     "load",
@@ -67,6 +69,7 @@ _HOMES = {
     "SensitiveRows": "scalefair.solve.dense.kernel",
     "audit": "scalefair.auditing",
     "config_context": "scalefair._config",
+    "explain_share": "scalefair.measures.explanation",
     "get_config": "scalefair._config",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",

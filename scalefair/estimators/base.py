@@ -190,6 +190,14 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         models = (block.model for block in self._design.beside if isinstance(block, BaseModel))
         return next(models, None)
 
+    def _feature_coef(self) -> Array:
+        """Return the coefficients of Φ, shape (m, t)."""
+        return np.atleast_2d(vars(self)["coef_"]).T
+
+    def _without_penalty(self) -> Self | None:
+        """Return the fit at η = 0 where it differs and takes no rows; else None."""
+        return None
+
     def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
         return self._design.predictor(self._raw_coef, self.intercept_)
 

@@ -290,6 +290,12 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         chunks = source.chunks(ROWS_IN_MEMORY)
         return np.concatenate([np.asarray(chunk.x, dtype=np.float64) for chunk in chunks])
 
+    def _feature_coef(self) -> Array:
+        return self._distribution.weights.coef
+
+    def _without_penalty(self) -> Any:
+        return None if self.eta_ == 0 else self._at(0.0)
+
     def _at(self, eta: float) -> Any:
         """Return a copy at another weight and the same hyperparameters, without the rows."""
         other, distribution = copy(self), self._distribution

@@ -198,14 +198,14 @@ class Design:
         source = self.numbers(given)
         encoded = self.preparation is not None and self.preparation.encoder is not None
         if encoded or any(block.is_feature for block in self.beside):
-            return source.map(partial(_in_blocks, start), TABLE_ROWS)
+            return source.map(partial(in_blocks, start), TABLE_ROWS)
         return source.map(start, PREDICT_ROWS)
 
 
 Predictor = Callable[[Chunk], Array]
 
 
-def _in_blocks(start: Callable[[], Predictor]) -> Predictor:
+def in_blocks(start: Callable[[], Predictor]) -> Predictor:
     """Return the function on chunks of any size, block by block."""
     function = start()
 

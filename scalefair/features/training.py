@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
-from scalefair.data import Look, Survey, frames, is_stream, survey_rows
+from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_rows
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, warn_of_codes
 from scalefair.data.open import Preparation
@@ -131,9 +132,27 @@ def survey_training(
     sample = preparation.encode(survey.sample.chunk())
     source = source.then(preparation.encode)
     return Training(
-        spec, rows.source, preparation, source, sample.y.shape[1], rows.one_target, survey, seed,
-        sample, survey.sample.smallest(SAMPLE_ROWS),
+        spec, rows.source, preparation, source, 0 if sample.y is None else sample.y.shape[1],
+        rows.one_target, survey, seed, sample, survey.sample.smallest(SAMPLE_ROWS),
     )  # fmt: skip
+
+
+def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:
+    """Survey rows of [X, s, y] that no estimator was given, as a linear map would see them.
+
+    y, such as predictions, and weights may be None. `names` are what users call the parts.
+    """
+    parts = (given.x, given.s, given.y, given.weight, given.c)
+    source = open_rows(*parts, names=names).source
+    first = next(source.chunks(1))
+    rows = FitRows(
+        source, given.x, None, 0, True, True, first.s is not None, first.c is not None
+    )  # fmt: skip
+    spec = {
+        "sensitive_kernel": "auto", "sensitive_length_scale": "median", "random_state": 0,
+        "n_sensitive_components": 100, "sensitive_columns": None, "hide_sensitive": False,
+    }  # fmt: skip
+    return survey_training(rows, MapSpec.of(spec), ordinary=False)
 
 
 def _sensitive_columns(rows: FitRows, spec: MapSpec, *, ordinary: bool) -> Preparation:
@@ -175,7 +194,8 @@ def _check_survey(survey: Survey) -> None:
             "control_features are given without sensitive attributes, so there is nothing to "
             "control; pass sensitive_features to fit as well, or leave control_features out"
         )
-    for j, (spread, _) in enumerate(survey.parts["y"].numbers):
+    targets = survey.parts["y"].numbers if "y" in survey.parts else []
+    for j, (spread, _) in enumerate(targets):
         size = spread.high - spread.low or abs(spread.high)
         # Too large numbers are refused chunk by chunk.
         if 0 < size < 1 / LARGEST:
