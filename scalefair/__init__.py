@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scalefair.exporting import to_onnx
     from scalefair.features.cross_fit import CrossFit
     from scalefair.measures.explanation import explain_share
+    from scalefair.measures.proxy_shares import proxies
     from scalefair.moments import Moments
     from scalefair.persistence import load, save
     from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
@@ -53,6 +54,7 @@ __all__ = [
     "limit_gap",
     "load",
     "make_fair",
+    "proxies",
     "save",
     "scan_csv",
     "scan_parquet",
@@ -70,6 +72,7 @@ _HOMES = {
     "audit": "scalefair.auditing",
     "config_context": "scalefair._config",
     "explain_share": "scalefair.measures.explanation",
+    "proxies": "scalefair.measures.proxy_shares",
     "get_config": "scalefair._config",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",

@@ -289,17 +289,16 @@ class Split:
             whiten = inverse_root(m.covariance("upsilon", "upsilon"), CONTROL_EPS)
             left = left - view.blocks["upsilon"] @ whiten @ control_factor(m, "phi").T
         matrices = [left, attributes @ R.T]
-        C = moments.scatter / moments.weight
         if slopes is not None:
             inverse, member = slopes
             x = moments.span("phi")
             H = np.zeros((p, k, t))
-            to_g = C[x] @ attributes @ along.T
+            to_g = moments.scatter[x] @ attributes @ along.T / moments.weight
             H[x] = np.einsum("de,el,et->dlt", inverse, member, to_g)
             H[:, -1] = -H.sum(axis=1)
             matrices.append(H.reshape(p, k * t))
         both = np.hstack([*matrices, total, W[:, -1]])
-        P = attributes.T @ C @ attributes
+        P = root.T @ m.covariance(names, names) @ root
         squares = float(np.sum(P**2))
         at = np.flatnonzero(both.any(axis=1))
         return cls(

@@ -256,12 +256,14 @@ class Moments:
     ) -> Moments:
         """Return the moments of rows zM: every block of them is a matrix of shape (p, width)."""
         M = np.hstack(list(blocks.values()))
+        at = np.flatnonzero(M.any(axis=1))  # of many columns few may matter
+        M = M[at]
         return replace(
             self,
             blocks={name: matrix.shape[1] for name, matrix in blocks.items()},
-            shift=self.shift @ M,
-            offset=self.offset @ M,
-            scatter=M.T @ self.scatter @ M,
+            shift=self.shift[at] @ M,
+            offset=self.offset[at] @ M,
+            scatter=M.T @ self.scatter[np.ix_(at, at)] @ M,
             key="",
             units=units or {},
         )

@@ -16,6 +16,7 @@ from scalefair.plots.path import (
     target_variance,
 )
 from scalefair.plots.relevance import RelevanceDisplay
+from scalefair.plots.shares import ContributionDisplay, ProxyDisplay
 
 __all__ = [
     "AFTER",
@@ -23,11 +24,13 @@ __all__ = [
     "FAINT",
     "INK",
     "AuditDisplay",
+    "ContributionDisplay",
     "FairPathDisplay",
     "FrontDisplay",
     "GroupDistributionDisplay",
     "LimitGapDisplay",
     "PathPoints",
+    "ProxyDisplay",
     "RelevanceDisplay",
     "density",
     "make_figure",
