@@ -247,6 +247,15 @@ def variance_of(moments: Moments, features: Features, coef: Array) -> Array:
     return np.asarray(np.sum(coef * (moments.covariance(features, features) @ coef), axis=0))
 
 
+def explained_share(moments: Moments, coef: Array) -> float:
+    """Explained share in sample of f = φᵀβ; NaN for a constant f, and without attributes."""
+    if attribute(moments) is None:
+        return float("nan")
+    explained = np.sum((normalized(moments, None).T @ coef) ** 2)
+    variance = np.sum(coef * (moments.covariance("phi", "phi") @ coef))
+    return float(share_of_variance(explained, variance, size_of_block(moments, "y")))
+
+
 def share_of_block(moments: Moments, eps: float | None = None) -> float:
     """Explained share in sample of rows whose φ is f itself, its columns being the outputs."""
     variance = float(np.trace(moments.covariance("phi", "phi")))

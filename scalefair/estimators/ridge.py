@@ -218,7 +218,7 @@ class RidgeBase(Regression):
     def _without_penalty(self) -> Self | None:
         if self.eta_ == 0 or type(vars(self).get("moments_")) is not Moments:
             return None
-        plain = copy(self).set_params(output_kernel=None, penalty="normalized")
+        plain: Self = copy(self).set_params(output_kernel=None, penalty="normalized")
         return plain._at(self.alpha, eta=0.0)
 
     def _rescaled(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,10 +15,10 @@ from sklearn.base import clone
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_rows
 from scalefair.data.columns import sensitive_statistics
-from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, warn_of_codes
+from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
-from scalefair.errors import MISSING_SENSITIVE
+from scalefair.errors import MISSING_SENSITIVE, InputError
 from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
@@ -90,7 +91,7 @@ class Training:
     @cached_property
     def split_sample(self) -> Chunk:
         """The sample before it was encoded."""
-        return self.survey.sample.chunk()
+        return self.survey.sample.chunk
 
     def groups(self, part: str) -> Array | None:
         """One numeric row for each combination of categories in "s" or "c"; None without any."""
@@ -129,7 +130,7 @@ def survey_training(
     preparation = replace(_with_encoders(preparation, survey), single=single)
     if kernel == "auto" and "s" in survey.parts:
         _warn_of_codes(rows, preparation, survey)
-    sample = preparation.encode(survey.sample.chunk())
+    sample = preparation.encode(survey.sample.chunk)
     source = source.then(preparation.encode)
     return Training(
         spec, rows.source, preparation, source, 0 if sample.y is None else sample.y.shape[1],
@@ -138,16 +139,14 @@ def survey_training(
 
 
 def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:
-    """Survey rows of [X, s, y] that no estimator was given, as a linear map would see them.
+    """Survey rows that are not fitted, for linear maps; y is None or predictions.
 
-    y, such as predictions, and weights may be None. `names` are what users call the parts.
+    `names` are what users call the parts.
     """
     parts = (given.x, given.s, given.y, given.weight, given.c)
     source = open_rows(*parts, names=names).source
     first = next(source.chunks(1))
-    rows = FitRows(
-        source, given.x, None, 0, True, True, first.s is not None, first.c is not None
-    )  # fmt: skip
+    rows = FitRows(source, given.x, None, 0, True, True, first.s is not None, first.c is not None)
     spec = {
         "sensitive_kernel": "auto", "sensitive_length_scale": "median", "random_state": 0,
         "n_sensitive_components": 100, "sensitive_columns": None, "hide_sensitive": False,
@@ -169,8 +168,10 @@ def _sensitive_columns(rows: FitRows, spec: MapSpec, *, ordinary: bool) -> Prepa
         )
     try:
         at = frames.resolve_columns(columns, rows.names, rows.width)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"sensitive_columns={columns!r}: {error}") from None
+    except InputError as error:
+        raise error.at(f"sensitive_columns={columns!r}") from None
+    except TypeError as error:
+        raise TypeError(f"sensitive_columns={columns!r}: {error}") from None
     if not at or len(set(at)) < len(at):
         raise ValueError(
             f"sensitive_columns={columns!r} must name at least one column of X, and none twice; "
@@ -194,14 +195,16 @@ def _check_survey(survey: Survey) -> None:
             "control_features are given without sensitive attributes, so there is nothing to "
             "control; pass sensitive_features to fit as well, or leave control_features out"
         )
-    targets = survey.parts["y"].numbers if "y" in survey.parts else []
-    for j, (spread, _) in enumerate(targets):
+    for j, column in enumerate(survey.parts["y"].columns.columns if "y" in survey.parts else ()):
+        spread = column.spread
         size = spread.high - spread.low or abs(spread.high)
         # Too large numbers are refused chunk by chunk.
         if 0 < size < 1 / LARGEST:
-            raise ValueError(
-                f"column {j} of y spreads over {size:.3g}, too little to compute with squares of "
-                f"it; rescale y, to at least {1 / LARGEST:g}"
+            raise InputError(
+                f"column {j} of y spreads over {size:.3g}, too little to square",
+                f"rescale y, to at least {1 / LARGEST:g}",
+                column=column.name,
+                where="y",
             )
 
 
@@ -228,7 +231,8 @@ def _warn_of_codes(rows: FitRows, preparation: Preparation, survey: Survey) -> N
     if columns is not None and not (rows.is_table or is_stream(rows.x)):
         # scikit-learn's checks have made floats of them.
         statistics = sensitive_statistics(frames.take_columns(frames.as_table(rows.x), columns))
-    warn_of_codes(statistics)
+    if message := numbers_or_codes(statistics.columns, statistics.n_rows):
+        warnings.warn(message, UserWarning, stacklevel=2)
 
 
 def input_kernel(training: Training) -> Kernel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,20 +14,19 @@ from scalefair.errors import check_number
 from scalefair.features.base import n_features
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity, OneHot
-from scalefair.features.mixed import Units
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap
 from scalefair.features.training import Training, open_inputs
-from scalefair.measures.explanation import Split, View, standard_errors
-from scalefair.moments import Moments, accumulate
+from scalefair.measures.split import Split, View, standard_errors
+from scalefair.moments import accumulate
 from scalefair.penalties import corrected, degrees_of_freedom
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ALL = "(all columns)"
-CURVE_COMPONENTS = 16
-"""Landmarks of the functions of one column: they are smooth."""
+CURVE = Nystroem(length_scale="standardized", n_components=16, random_state=0)
+"""Functions of one column: they are smooth."""
 
 
 def proxies(
@@ -78,100 +78,70 @@ def proxies(
     """
     z = float(ndtri(0.5 + check_number("confidence", confidence, 0.0, 1.0) / 2))
     training = open_inputs(Chunk(X, sensitive_features, None, sample_weight), {})
-    columns = _Columns(training)
-    design = Design(
-        columns.phi, _targets(training), 0, whiten_rows=True, preparation=training.preparation
-    )
+    phi, ways = _columns(training)
+    names, psi = _attributes(training)
+    design = Design(phi, psi, 0, whiten_rows=True, preparation=training.preparation)
     (moments,) = accumulate(training.source, design)
-    cells = [
-        (name, W, view)
-        for name, W in _attributes(training, design, moments)
-        for view in columns.views(moments)
-    ]
-    splits = [Split.of(moments, W, view) for _, W, view in cells]
+    unit = np.eye(len(moments.shift))
+    stops = np.cumsum([n_features(part) for part, _ in psi.parts_])[:-1]
+    targets = [unit[:, None, at] for at in np.split(moments.span("psi"), stops)]
+    views = [_view(name, way, unit) for name, way in ways]
+    splits = [Split.of(moments, W, view) for W in targets for view in views]
     errors = standard_errors(training.source, design, moments, splits)
     rows: dict[tuple[str, str], list[float]] = {}
-    for (name, _, view), split, (error,) in zip(cells, splits, errors, strict=True):
-        share = corrected(split.values[0], split.freedom[0] / degrees_of_freedom(moments))
+    cells = [(name, view.name) for name in names for view in views]
+    for cell, split, (error,) in zip(cells, splits, errors, strict=True):
+        share = corrected(split.values[0], split.freedom / degrees_of_freedom(moments))
         ends = np.clip([share, share - z * error, share + z * error], 0.0, 1.0)
-        rows.setdefault((name, view.name), []).extend(ends)
-    heads = ["linear", "linear_low", "linear_high"]
-    heads += [head.replace("linear", "nonlinear") for head in heads]
-    table: dict[str, Any] = {"attribute": [a for a, _ in rows], "column": [c for _, c in rows]}
+        rows.setdefault(cell, []).extend(ends)
+    heads = [f"{way}{end}" for way in ("linear", "nonlinear") for end in ("", "_low", "_high")]
     # All functions of a category are linear: what was measured once holds for both.
     numbers = np.array([(values * 2)[:6] for values in rows.values()])
-    return frames.make_frame(table | dict(zip(heads, numbers.T, strict=True)))
+    labels = dict(zip(("attribute", "column"), np.array(list(rows), dtype=object).T, strict=True))
+    return frames.make_frame(labels | dict(zip(heads, numbers.T, strict=True)))
 
 
-class _Columns:
-    """The columns of X: inputs as they are encoded, and smooth functions of those with numbers."""
-
-    def __init__(self, training: Training) -> None:
-        sample = training.sample
-        statistics = training.survey.parts["x"].columns
-        named = training.preparation.input_columns(statistics.names)
-        kinds = [column.kind for column in statistics.columns]
-        self.names = [name for name, _ in named]
-        self.linear = [np.arange(at.start, at.stop) for _, at in named]
-        self.is_number = [kind in ("numeric", "datetime") for kind in kinds]
-        parts: list[Any] = [(Identity(), np.arange(sample.x.shape[1]))]
-        curved = [
-            number and bool(np.ptp(sample.x[:, at], axis=0).any())
-            for number, at in zip(self.is_number, self.linear, strict=True)
-        ]
-        curve = Nystroem(
-            length_scale="standardized", n_components=CURVE_COMPONENTS, random_state=0
-        )
-        parts += [(curve, at) for at, own in zip(self.linear, curved, strict=True) if own]
-        self.phi = ConcatMap(parts).fit(sample.x, sample_weight=sample.weight)
-        stops = np.cumsum([n_features(part) for part, _ in self.phi.parts_])
-        spans = iter(np.arange(a, b) for a, b in zip(stops[:-1], stops[1:], strict=True))
-        self.curves = [next(spans) if own else None for own in curved]
-
-    def views(self, moments: Moments) -> list[View]:
-        """Return what linear and, where they differ, smooth functions of each column see."""
-        unit, both = np.eye(len(moments.shift)), zip(self.linear, self.curves, strict=True)
-        ways: list[tuple[str, list[tuple[str, Array]]]] = []
-        linear, smooth = [], []
-        for name, number, (at, curve) in zip(self.names, self.is_number, both, strict=True):
-            linear.append(("columns" if number else "groups", at))
-            smooth.append(linear[-1] if curve is None else ("kernel", curve))
-            ways += [(name, linear[-1:])] + [(name, smooth[-1:])] * (curve is not None)
-        ways += [(ALL, linear), (ALL, smooth)]
-        return [View(name, {"psi": unit[:, _at(way)]}, {"psi": _units(way)}) for name, way in ways]
+Way = list[tuple[str, Array]]
+"""Kinds (see `features.mixed.units_of`) and columns of φ(x) whose functions are meant."""
 
 
-def _at(way: list[tuple[str, Array]]) -> Array:
-    return np.concatenate([at for _, at in way])
+def _columns(training: Training) -> tuple[ConcatMap, list[tuple[str, Way]]]:
+    """Return φ(x) = [x, curves of numbers], and linear and smooth ways to use each column."""
+    sample, statistics = training.sample, training.survey.parts["x"].columns
+    columns = training.preparation.input_columns([column.name for column in statistics.columns])
+    parts: list[Any] = [(Identity(), slice(None))]
+    numbers = [column.kind in ("numeric", "datetime") for column in statistics.columns]
+    curved = [
+        number and bool(np.ptp(sample.x[:, at]))
+        for number, (_, at) in zip(numbers, columns, strict=True)
+    ]
+    parts += [(CURVE, at) for (_, at), own in zip(columns, curved, strict=True) if own]
+    phi = ConcatMap(parts).fit(sample.x, sample_weight=sample.weight)
+    stops = pairwise(np.cumsum([n_features(part) for part, _ in phi.parts_]))
+    ways: list[tuple[str, Way]] = []
+    linear, smooth = [], []
+    for (name, at), number, own in zip(columns, numbers, curved, strict=True):
+        linear.append(("columns" if number else "groups", np.arange(at.start, at.stop)))
+        smooth.append(("kernel", np.arange(*next(stops))) if own else linear[-1])
+        ways += [(name, linear[-1:])] + [(name, smooth[-1:])] * own
+    return phi, [*ways, (ALL, linear), (ALL, smooth)]
 
 
-def _units(way: list[tuple[str, Array]]) -> Units:
-    """Return the units of columns of several kinds, put side by side."""
+def _view(name: str, way: Way, unit: Array) -> View:
+    """Return the columns of a way as the attributes that explain."""
     stops = np.cumsum([len(at) for _, at in way])
-    return tuple(
+    units = tuple(
         (kind, np.arange(b - len(at), b)) for (kind, at), b in zip(way, stops, strict=True)
     )
+    return View(name, {"psi": unit[:, np.concatenate([at for _, at in way])]}, {"psi": units})
 
 
-def _targets(training: Training) -> ConcatMap:
-    """Return the map of attributes to numbers and indicators, one part each."""
+def _attributes(training: Training) -> tuple[list[str], ConcatMap]:
+    """Return the names of the attributes and their map to numbers and indicators, a part each."""
     encoder: Any = training.preparation.sensitive_encoder
     levels = [len(encoder.levels_.get(name, ())) for name in encoder.names_]
-    rows = np.repeat(training.sample.s[:1], max(2, *levels), axis=0)
+    rows = np.repeat(training.sample.s[:1], max(levels) + 1, axis=0)
     for j, count in enumerate(levels):
-        if count:
-            rows[:, j] = np.arange(len(rows)) % count
+        rows[:, j] = np.arange(len(rows)) % max(count, 1)
     parts = [(OneHot() if count else Identity(), [j]) for j, count in enumerate(levels)]
-    return ConcatMap(parts).fit(rows)
-
-
-def _attributes(
-    training: Training, design: Design, moments: Moments
-) -> list[tuple[str, Array]]:
-    """Return the names of the attributes, and W that takes each from the rows."""
-    encoder: Any = training.preparation.sensitive_encoder
-    psi: Any = design.psi
-    stops = np.cumsum([n_features(part) for part, _ in psi.parts_])[:-1]
-    unit = np.eye(len(moments.shift))
-    spans = np.split(moments.span("psi"), stops)
-    return [(name, unit[:, None, at]) for name, at in zip(encoder.names_, spans, strict=True)]
+    return encoder.names_, ConcatMap(parts).fit(rows)

@@ -15,8 +15,7 @@ from scalefair.plots.path import (
     row_at,
     target_variance,
 )
-from scalefair.plots.relevance import RelevanceDisplay
-from scalefair.plots.shares import ContributionDisplay, ProxyDisplay
+from scalefair.plots.relevance import ContributionDisplay, ProxyDisplay, RelevanceDisplay
 
 __all__ = [
     "AFTER",

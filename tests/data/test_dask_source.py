@@ -15,6 +15,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from distributed.utils import key_split_group
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController
@@ -236,6 +237,8 @@ def test_start_travels_once_and_results_go_up_a_tree():
     assert len(leaves) == 50
     assert sorted(len(t.dependencies) for t in sums) == [2, 7, 8, 8, 8, 8, 8, 8]
     assert max(len(t.dependencies) for t in graph.values()) <= FAN_IN
+    # One group for dask, which then gives neighbours to one worker and moves half the bytes.
+    assert len({key_split_group(t.key) for t in leaves + sums}) == 1
 
 
 def test_partitions_are_read_once_a_pass_however_many_parts_use_them(tmp_path):

@@ -26,6 +26,7 @@ from scalefair.data.sources.dask_parts import (
 from scalefair.data.sources.dask_tasks import (
     DIMENSIONS,
     Block,
+    Delay,
     Job,
     Keep,
     Shared,
@@ -33,10 +34,10 @@ from scalefair.data.sources.dask_tasks import (
     array_of,
     assembled,
     chosen_rows,
+    delays,
     explained,
     fold_rows,
     gathered,
-    later,
     map_rows,
     placed,
     read_rows,
@@ -118,8 +119,9 @@ class DaskSource(ChunkSource):
         unknown = [part for part in self._parts.values() if part.lengths is None]
         if unknown:
             narrow = delayed_partitions([first_column(part.value) for part in unknown])
-            each = [later("count", len, partition) for column in narrow for partition in column]
-            lengths = iter(self._compute(later("count", gathered, *each)))
+            delay = delays("count")
+            each = [delay(len, partition) for column in narrow for partition in column]
+            lengths = iter(self._compute(delay(gathered, *each)))
             for part, column in zip(unknown, narrow, strict=True):
                 part.lengths = [next(lengths) for _ in column]
             self._check_lengths()
@@ -169,23 +171,26 @@ class DaskSource(ChunkSource):
         topic = f"scalefair-{uuid4().hex}"
         names = self._parts["x"].columns
         shared = Shared(Job(start, self._changes, rows, topic if self.progress else None, names))
-        everywhere = later("share", Shared.itself, shared)
-        tasks = [later("fold", fold_rows, everywhere, *self._blocks(span)) for span in of_tasks]
+        delay = delays("fold")
+        everywhere = delay(Shared.itself, shared)
+        tasks = [delay(fold_rows, everywhere, *self._blocks(delay, span)) for span in of_tasks]
         results = tasks
         while len(results) > 1:
             groups = [results[i : i + FAN_IN] for i in range(0, len(results), FAN_IN)]
-            results = [later("add", total, *group) for group in groups]
+            results = [delay(total, *group) for group in groups]
         client = self._cluster()
         with allowing(shared, client), watching(tasks, topic, client, self.progress):
             return self._compute(results[0])
 
-    def _blocks(self, span: Span) -> tuple[Any, ...]:
+    def _blocks(self, delay: Delay, span: Span) -> tuple[Any, ...]:
         """Return the arguments of a task for its rows: the blocks, then all pieces of them."""
         blocks: list[Block] = []
         pieces: list[Any] = []
         for i, first, stop in span:
             parts = {
-                name: [part.piece(i, first, stop)] if name == "x" else part.pieces(first, stop)
+                name: [part.piece(delay, i, first, stop)]
+                if name == "x"
+                else part.pieces(delay, first, stop)
                 for name, part in self._parts.items()
             }
             count = None if self.n_rows is None else stop - first
@@ -213,12 +218,13 @@ class DaskSource(ChunkSource):
             shape = start()(self._changed(self._no_rows())).shape[1:]
         x = self._parts["x"]
         job = Job(start, self._changes, rows, names=x.columns)
-        everywhere = later("share", Shared.itself, Shared(job))
+        delay = delays("map")
+        everywhere = delay(Shared.itself, Shared(job))
         lengths = x.lengths or [0] * len(x.partitions)
         tasks = []
         for i, (length, stop) in enumerate(zip(lengths, accumulate(lengths), strict=True)):
-            blocks, *pieces = self._blocks([(i, stop - length, stop)])
-            tasks.append(later("map", map_rows, everywhere, blocks, shape, *pieces))
+            blocks, *pieces = self._blocks(delay, [(i, stop - length, stop)])
+            tasks.append(delay(map_rows, everywhere, blocks, shape, *pieces))
         return array_of(tasks, x.lengths or [nan] * len(tasks), shape)
 
     def _no_rows(self) -> Chunk:
@@ -249,12 +255,13 @@ class DaskSource(ChunkSource):
         # Changes go row by row: only the chosen rows need them.
         plain = copy(self)
         plain._changes = ()
-        return self._changed(plain.fold(lambda: Sampler(size, seed), SAMPLE_CHUNK).chunk())
+        return self._changed(plain.fold(lambda: Sampler(size, seed), SAMPLE_CHUNK).chunk)
 
     def _read(self, rows: int) -> Iterator[Chunk]:
         """Fetch the rows of one task after the other."""
         for span in self._spans(rows):
-            for block in self._compute(later("read", read_rows, *self._blocks(span))):
+            delay = delays("read")
+            for block in self._compute(delay(read_rows, *self._blocks(delay, span))):
                 yield from placed(block, rows)
 
     def _spans(self, rows: int) -> list[Span]:

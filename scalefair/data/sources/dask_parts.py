@@ -13,7 +13,7 @@ import numpy as np
 from scalefair._typing import Shaped
 from scalefair.data import frames
 from scalefair.data.sources.base import ARGUMENTS
-from scalefair.data.sources.dask_tasks import DIMENSIONS, cut_rows, later
+from scalefair.data.sources.dask_tasks import DIMENSIONS, Delay, cut_rows
 
 Span = list[tuple[int, int, int]]
 """Rows of one task: (partition of x, first row, end) in global row numbers."""
@@ -82,7 +82,7 @@ class Part:
             return np.empty((0, *self.value.shape[1:]), self.value.dtype)
         return self.value._meta
 
-    def piece(self, i: int, first: int, stop: int) -> Any:
+    def piece(self, delay: Delay, i: int, first: int, stop: int) -> Any:
         """Return rows first..stop−1, all of partition i, in memory or delayed.
 
         A cut is a task of its own: it runs where the partition is, and only the rows travel.
@@ -92,17 +92,17 @@ class Part:
         if self.lengths is None or stop - first == self.lengths[i]:
             return self.partitions[i]
         start, length = self._ends[i], self.lengths[i]
-        return later("cut", cut_rows, self.partitions[i], length, first - start, stop - start)
+        return delay(cut_rows, self.partitions[i], length, first - start, stop - start)
 
-    def pieces(self, first: int, stop: int) -> list[Any]:
+    def pieces(self, delay: Delay, first: int, stop: int) -> list[Any]:
         """Return rows first..stop−1 in order, in pieces of one partition each."""
         result, i = [], bisect_right(self._ends, first) - 1
         while first < stop:
             end = min(stop, self._ends[i + 1])
             if end > first:
-                result.append(self.piece(i, first, end))
+                result.append(self.piece(delay, i, first, end))
             first, i = end, i + 1
-        return result or [self.piece(0, 0, 0)]
+        return result or [self.piece(delay, 0, 0, 0)]
 
 
 def delayed_partitions(collections: Sequence[Any]) -> list[list[Any]]:

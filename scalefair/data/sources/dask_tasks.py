@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import count as counter
 from itertools import islice
 from operator import add
 from threading import Lock
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from scalefair.data.sources.files import Piece, Scan
 
 Keep = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+Delay = Callable[..., Any]
 
 Block = tuple[int, int | None, str, dict[str, int]]
 """Rows of one partition: the first row's number, how many (None: unknown), where, and the number
@@ -43,15 +45,22 @@ _LOST = (
 )
 
 
-def later(kind: str, function: Callable[..., Any], *args: Any) -> Any:
-    """Return the dask.delayed value of function(*args), on the dashboard under "scalefair-kind".
+def delays(kind: str) -> Delay:
+    """Return the function of (function, *args) that makes delayed values, for one pass.
 
-    Delayed values must be arguments themselves: inside lists dask would copy their whole graph.
+    They are "scalefair-kind" on the dashboard. Keys of one name make them one group for dask, which
+    then gives neighbours to one worker: half as many bytes move as with a name for each. Delayed
+    values must be arguments themselves: inside lists dask would copy their whole graph.
     """
     from dask.delayed import delayed
 
-    call: Any = delayed(function, pure=False)
-    return call(*args, dask_key_name=f"scalefair-{kind}-{uuid4().hex}")
+    name, numbers = f"scalefair-{kind}-{uuid4().hex}", counter()
+
+    def delay(function: Callable[..., Any], *args: Any) -> Any:
+        call: Any = delayed(function, pure=False)
+        return call(*args, dask_key_name=(name, next(numbers)))
+
+    return delay
 
 
 class Shared:
@@ -305,8 +314,9 @@ def chosen_rows(value: Any, lengths: Sequence[int], keep: Keep) -> Any:
 
     starts = np.cumsum([0, *lengths])
     counts = [int(keep(np.arange(a, a + n)).sum()) for a, n in zip(starts, lengths, strict=False)]
+    delay = delays("choose")
     parts = [
-        later("choose", _chosen, part, keep, int(start))
+        delay(_chosen, part, keep, int(start))
         for part, start in zip(np.ravel(value.to_delayed()), starts, strict=False)
     ]
     if isinstance(value, da.Array):

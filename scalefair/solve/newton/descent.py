@@ -89,7 +89,7 @@ class Goal(NamedTuple):
             return slice_.theta(self.eta), Weight(self.eta)
         if self.unfairness <= ROUNDED_SHARE and not self.on_path:
             return self.optimum(slice_)
-        eta = least_eta(slice_, self.unfairness)
+        eta = least_eta(slice_, self.unfairness, on_path=self.on_path)
         if eta is not None:
             return slice_.theta(eta), Weight(eta)
         if self.on_path:
