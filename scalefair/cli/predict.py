@@ -97,7 +97,7 @@ def predict(
         table = reading.typed(given, text_columns(fitted))
         every = list(keep) == ["all"] and "all" not in table.columns
         predictor = TablePredictor(fitted, table.columns if every else table.find("--keep", keep))
-        _check_inputs(table, model, predictor.inputs)
+        check_inputs(table, model, predictor.inputs)
         console("predicting")
         parts = with_progress(tables(predictor, table), table.n_rows, console)
         rows = write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)
@@ -111,7 +111,8 @@ def predict(
         console.result(record, f"{out}: predictions for {rows:,} rows")
 
 
-def _check_inputs(data: Data, model: Path, inputs: list[str]) -> None:
+def check_inputs(data: Data, model: Path, inputs: list[str]) -> None:
+    """Raise ValueError if a table lacks columns that a model needs."""
     absent = [name for name in inputs if name not in data.columns]
     if absent:
         raise ValueError(

@@ -21,6 +21,7 @@ from scalefair._linalg import inverse_root
 from scalefair._typing import Array, Chunk
 from scalefair.data import frames
 from scalefair.data.sources import ChunkSource
+from scalefair.errors import InputError
 from scalefair.features.base import n_features, whitened
 from scalefair.features.blocks import Control
 from scalefair.features.design import Block, Design, Predictor, counted_rows, in_blocks
@@ -215,10 +216,8 @@ def _check_model(model: Any, design: Design, given: Chunk) -> None:
         )
     kept = isinstance(design.phi, Identity) and type(model.moments_) is Moments
     if given.x is None and not kept:
-        raise ValueError(
-            f"X=None, but {name} is not linear in the columns of X, or did not keep their moments; "
-            "give X and sensitive_features"
-        )
+        what = f"X=None, but {name} is not linear in the columns of X, or has no moments of them"
+        raise InputError(what, "give X and sensitive_features", where="X")
 
 
 def _check_beside(prepared: Any, first: Chunk) -> None:
@@ -239,14 +238,14 @@ class Columns(Block):
     """Columns that a function makes of a chunk."""
 
     name: str = ""  # type: ignore[misc]
-    width: int = 0  # type: ignore[assignment]
-    function: Callable[[Chunk], Array] | None = None
+    width: int = 0
+    function: Any = None
     units: Units = ()
-    key: str = ""  # type: ignore[assignment]
+    key: str = ""
 
     def rows(self, chunk: Chunk) -> Any:
         """Return the columns, of shape (k, width)."""
-        return self.function(chunk)  # type: ignore[misc]
+        return self.function(chunk)
 
 
 def _alone(design: Design, rows: ChunkSource) -> list[Columns]:

@@ -1,4 +1,4 @@
-"""Pictures with one line for each input: what a kernel sees of it, what it carries, what it tells."""
+"""Pictures with a line for each input: what a kernel sees of it, what it carries and tells."""
 
 from __future__ import annotations
 
