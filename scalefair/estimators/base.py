@@ -195,7 +195,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         return np.atleast_2d(vars(self)["coef_"]).T
 
     def _without_penalty(self) -> Self | None:
-        """Return the fit at η = 0 where it differs and takes no rows; else None."""
+        """Return the fit at η = 0 where that takes no rows; else None."""
         return None
 
     def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:

@@ -287,7 +287,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         return self._distribution.weights.coef  # type: ignore[union-attr]
 
     def _without_penalty(self) -> Any:
-        return None if self.eta_ == 0 else self._at(0.0)
+        return self._at(0.0)
 
     def _at(self, eta: float) -> Any:
         """Return a copy at another weight and the same hyperparameters, without the rows."""

@@ -216,7 +216,7 @@ class RidgeBase(Regression):
         return other._take(self.moments_, other._solve(self._design, self.moments_))
 
     def _without_penalty(self) -> Self | None:
-        if self.eta_ == 0 or type(vars(self).get("moments_")) is not Moments:
+        if type(vars(self).get("moments_")) is not Moments:
             return None
         plain: Self = copy(self).set_params(output_kernel=None, penalty="normalized")
         return plain._at(self.alpha, eta=0.0)

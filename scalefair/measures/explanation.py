@@ -38,7 +38,6 @@ from scalefair.features.mixed import (
 from scalefair.features.product import ConcatMap
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import learn_design, open_inputs
-from scalefair.measures._pair import UndefinedError
 from scalefair.measures.split import Split, View, standard_errors
 from scalefair.moments import Moments, accumulate
 
@@ -163,7 +162,7 @@ def _explained(model: Any, given: Chunk, *, before: bool) -> list[Contributions]
 def _explain_model(model: Any, given: Chunk, *, before: bool) -> list[Contributions]:
     design: Design = model._design
     _check_model(model, design, given)
-    plain = model._without_penalty() if before else None
+    plain = model._without_penalty() if before and not model._is_ordinary() else None
     coefs = [one._feature_coef() for one in (plain, model) if one is not None]
     prepared: Any = design.preparation
     columns = prepared.input_columns([str(name) for name in _check_feature_names_in(model)])
@@ -348,11 +347,6 @@ def _explain(
     """Explain the models of a form; without a source there are no standard errors."""
     views, models = _views(design, moments), [form.parts(moments, coef) for coef in form.coefs]
     splits = [Split.of(moments, W, view, slopes) for _, W, slopes in models for view in views]
-    if any(np.isnan(split.values).any() for split in splits):
-        raise UndefinedError(
-            "the predictions are constant, so that no share of their variance is defined, not 0; "
-            "explain a model whose predictions differ between rows"
-        )
     errors = [np.full(len(split.values), np.nan) for split in splits]
     if source is not None:
         errors = standard_errors(source, design, moments, splits)

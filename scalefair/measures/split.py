@@ -19,6 +19,7 @@ from scalefair.data.sources import ChunkSource
 from scalefair.features.base import whitened
 from scalefair.features.design import Design
 from scalefair.features.mixed import Units
+from scalefair.measures._pair import UndefinedError
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import ChunkSum
 from scalefair.penalties import (
@@ -68,6 +69,12 @@ class Split:
         R, along = (m.covariance(name, names) @ root for name in ("phi", "f"))
         variance = float(np.trace(m.covariance("f", "f")))
         explained = np.einsum("ltr,tr->l", R.reshape(k, t, -1), along)
+        values = share_of_variance(explained, variance, size_of_block(m))
+        if np.isnan(values).any():
+            raise UndefinedError(
+                "the predictions are constant, so that no share of their variance is defined, not "
+                "0; explain a model whose predictions differ between rows"
+            )
         if "upsilon" in view.blocks:
             whiten = inverse_root(m.covariance("upsilon", "upsilon"), CONTROL_EPS)
             parts = parts - view.blocks["upsilon"] @ whiten @ control_factor(m, "phi").T
@@ -83,8 +90,7 @@ class Split:
         P = root.T @ m.covariance(names, names) @ root
         at = np.flatnonzero(every.any(axis=1))
         return cls(
-            share_of_variance(explained, variance, size_of_block(m)), variance,
-            float(np.trace(P)), np.sum(P**2) * _products(m, k, t), at,
+            values, variance, float(np.trace(P)), np.sum(P**2) * _products(m, k, t), at,
             (moments.shift + moments.offset)[at], every[at], (len(matrices), k, t),
         )  # fmt: skip
 
