@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALL = "(all columns)"
-CURVE = Nystroem(
-    length_scale="standardized", n_components=16, landmarks="kmeans++", random_state=0
-)
+CURVE = Nystroem(length_scale="standardized", n_components=16, landmarks="kmeans++", random_state=0)
 """Smooth functions of one column; landmarks reach into long tails."""
 
 
