@@ -18,7 +18,7 @@ from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
-from scalefair.errors import MISSING_SENSITIVE, InputError
+from scalefair.errors import InputError
 from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
@@ -32,9 +32,6 @@ from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import plain_name
-
-MAX_WHITENED = 2e10
-"""Rows × features² that are whitened row by row: a fraction of a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +98,15 @@ class Training:
         return np.asarray(encoders[part].transform(self.survey.parts[part].groups))  # type: ignore[union-attr]
 
 
-def survey_training(
-    rows: FitRows, spec: MapSpec, *, ordinary: bool, single: bool = False
-) -> Training:
+def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Training:
     """Make the first pass over the rows; arrays of inputs are checked, columns of frames surveyed.
 
-    In an `ordinary` fit, without penalty, sensitive attributes may be missing.
+    With `single`, inputs are to be float32.
     """
-    preparation = _sensitive_columns(rows, spec, ordinary=ordinary)
+    preparation, source = Preparation(), rows.source
+    if spec.sensitive_columns is not None:
+        preparation = _sensitive_columns(rows, spec)
+        source = source.then(preparation.split)
     seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)
     looks = {
         "y": Look("y", prefix="y"),
@@ -119,9 +117,6 @@ def survey_training(
     }
     if rows.is_table:
         looks = {"x": Look("", prefix="x"), **looks}
-    source = rows.source
-    if preparation.sensitive_columns is not None:
-        source = source.then(preparation.split)
     survey = survey_rows(
         source, looks, size=spec.sample_size, seed=seed,
         all_rows=True, finite=("y", "weight") if rows.is_table else ("x", "y", "weight"),
@@ -146,21 +141,19 @@ def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:
     parts = (given.x, given.s, given.y, given.weight, given.c)
     source = open_rows(*parts, names=names).source
     first = next(source.chunks(1))
-    rows = FitRows(source, given.x, None, 0, True, True, first.s is not None, first.c is not None)
+    if first.s is None:
+        raise ValueError("sensitive_features are missing; give one row for each row of X")
+    rows = FitRows(source, given.x, None, 0, True, True, True, first.c is not None)
     spec = {
         "sensitive_kernel": "auto", "sensitive_length_scale": "median", "random_state": 0,
         "n_sensitive_components": 100, "sensitive_columns": None, "hide_sensitive": False,
     }  # fmt: skip
-    return survey_training(rows, MapSpec.of(spec), ordinary=False)
+    return survey_training(rows, MapSpec.of(spec))
 
 
-def _sensitive_columns(rows: FitRows, spec: MapSpec, *, ordinary: bool) -> Preparation:
-    """Find the sensitive attributes: columns of X, given apart, or none in an ordinary fit."""
+def _sensitive_columns(rows: FitRows, spec: MapSpec) -> Preparation:
+    """Find the sensitive attributes among the columns of X."""
     columns = spec.sensitive_columns
-    if columns is None:
-        if not rows.has_sensitive and not ordinary:
-            raise ValueError(MISSING_SENSITIVE)
-        return Preparation()
     if rows.has_sensitive:
         raise ValueError(
             f"sensitive_columns={columns!r} and sensitive_features are both given; name columns of "
@@ -312,18 +305,6 @@ def learn_design(
         phi, psi, training.n_targets, dtype, beside=blocks, preparation=training.preparation,
         sees_sensitive=sees_sensitive,
     )  # fmt: skip
-
-
-def for_rows(design: Design, n_rows: int | None, least_alpha: float) -> Design:
-    """Return the design for so many rows: few are whitened one by one, many by their moments.
-
-    Whitening moments loses digits as machine precision over the cut-off.
-    """
-    small = n_rows is not None and n_rows * design.phi.n_raw_**2 <= MAX_WHITENED
-    phi = design.phi
-    fine = least_alpha <= 1e-8 or (isinstance(phi, Nystroem) and phi.cutoff < 1e-8)
-    single = np.dtype(design.dtype) == np.float32
-    return replace(design, whiten_rows=small or fine or single)
 
 
 def group_names(design: Design) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -14,10 +15,14 @@ from numpy.typing import NDArray
 
 from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
-from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair._typing import Array, Chunk, Source
+from scalefair._typing import Rows as RowArray
 from scalefair.data.folds import ALL_ROWS, Folds
-from scalefair.data.sources import ArraySource
+from scalefair.data.progress import Progress
+from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.features.base import row_filler
 from scalefair.features.design import Design
+from scalefair.features.leaves import LeafMap
 from scalefair.features.transformer import TransformerMap
 from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
@@ -64,7 +69,7 @@ class GramSums:
         single = gram and np.dtype(dtype) != np.float64
         self._chunk = np.zeros_like(self.phi, dtype=dtype) if single else None
 
-    def add(self, Phi: Rows, rest: Array) -> None:
+    def add(self, Phi: RowArray, rest: Array) -> None:
         """Count rows in."""
         if not self._gram:
             Phi = Phi.astype(np.float64, copy=False)
@@ -111,7 +116,10 @@ class RowBuffer:
         self, design: Design, rows: int, *, coded: bool = False, cache: FeatureCache | None = None
     ) -> None:
         self._design, self._coded, self._cache = design, coded, cache
-        self._phi_rows, self._psi_rows = design.start_phi(), design.start_psi()
+        self._phi_rows = row_filler(design.phi, design.dtype, whiten=design.whiten_rows)
+        self._psi_rows = None
+        if design.psi is not None:
+            self._psi_rows = row_filler(design.psi, np.float64, whiten=True)
         self.blocks = design.blocks
         self.width, total = self.blocks["phi"], sum(self.blocks.values())
         self._phi = np.empty((0 if coded else rows, self.width), design.dtype)
@@ -119,7 +127,7 @@ class RowBuffer:
         self._psi = np.empty((rows, self.blocks.get("psi", 0)))
         self.shift, self._is_shifted = np.zeros(total), False
 
-    def fill(self, chunk: Chunk) -> tuple[Rows, Array]:
+    def fill(self, chunk: Chunk) -> tuple[RowArray, Array]:
         """Return the rows of a chunk, valid until the next."""
         rest = self.fill_rest(chunk)
         Phi = self._phi[: chunk.n_rows]
@@ -140,7 +148,10 @@ class RowBuffer:
     def fill_rest(self, chunk: Chunk) -> Array:
         """Return the rows of [ψ, beside, y, 1] alone."""
         rest, Psi = self._rest[: chunk.n_rows], self._psi[: chunk.n_rows]
-        self._psi_rows(chunk, Psi)
+        if self._psi_rows is None or not (chunk.weight is None or np.all(chunk.weight)):
+            Psi[...] = self._design.psi_rows(chunk)
+        else:
+            self._psi_rows(chunk.s, Psi)
         start = Psi.shape[1]
         rest[:, :start] = Psi
         for block in self._design.beside:
@@ -184,7 +195,9 @@ class MomentAccumulator:
         *,
         gram: bool = True,
     ) -> None:
-        self._folds, self._codes = folds, design.codes if gram else None
+        self._folds, phi = folds, design.phi
+        # φ(x) is 1 in the columns that they name, 0 in all others.
+        self._codes = phi.codes if gram and isinstance(phi, LeafMap) else None
         self._moments = Moments if gram else CrossMoments
         self._buffer = RowBuffer(design, rows, coded=self._codes is not None, cache=cache)
         rest = sum(design.blocks.values()) - self._buffer.width + 1
@@ -250,7 +263,7 @@ class FeatureCache:
     """Features of all rows, as one pass makes them and others need them."""
 
     def __init__(self, n_rows: int, width: int, dtype: Any) -> None:
-        self._rows: Rows = np.empty((n_rows, width), dtype)
+        self._rows: RowArray = np.empty((n_rows, width), dtype)
         self._state = np.full(n_rows, MISSING, dtype=np.int8)
 
     @classmethod
@@ -265,12 +278,12 @@ class FeatureCache:
         fits = source.n_rows * width * dtype.itemsize <= budget
         return cls(source.n_rows, width, dtype) if fits else None
 
-    def keep(self, first: int, features: Rows) -> None:
+    def keep(self, first: int, features: RowArray) -> None:
         """Copy the features of some rows."""
         at = slice(first, first + len(features))
         self._rows[at], self._state[at] = features, RAW
 
-    def take(self, first: int, n: int) -> tuple[Rows, int]:
+    def take(self, first: int, n: int) -> tuple[RowArray, int]:
         """Return the place of `n` rows and what is known of all; from now on they are shifted."""
         at = slice(first, first + n)
         known = int(self._state[at].min())
@@ -329,6 +342,35 @@ def _with_checkpoints(  # noqa: PLR0917
 def sign(design: Design, folds: FoldMoments) -> FoldMoments:
     """Apply the linear part of φ where the rows went without; sign with the design's key."""
     linear = None if design.whiten_rows else design.phi.linear_
-    return FoldMoments(
-        replace(part.transform(phi=linear), key=design.key, units=design.units) for part in folds
-    )
+    if linear is not None:
+        folds = FoldMoments(part.transform(phi=linear) for part in folds)
+    return FoldMoments(replace(part, key=design.key, units=design.units) for part in folds)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Numeric rows, and the design that turns them into [φ, ψ, blocks, y].
+
+    `chunk_rows=None` takes as many as suit the design; `progress` hears of every chunk.
+    """
+
+    source: ChunkSource
+    design: Design
+    n_rows: int | None = None
+    chunk_rows: int | None = None
+    progress: Progress = field(default_factory=Progress)
+
+    def moments(
+        self,
+        folds: Folds = ALL_ROWS,
+        *,
+        checkpoint: Any = None,
+        cache: FeatureCache | None = None,
+    ) -> FoldMoments:
+        """Return the moments of each fold, by one pass."""
+        size = self.chunk_rows or self.design.chunk_rows
+        saved = None if checkpoint is None else Checkpoint(Path(checkpoint))
+        with self.progress.watched(self.source, size, self.n_rows) as source:
+            return accumulate(
+                source, self.design, folds=folds, rows=size, checkpoint=saved, cache=cache
+            )
