@@ -202,7 +202,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 
     blocks = [
         f"{attribute}\n{rows.drop(columns='attribute').to_string(index=False)}"
-        for attribute, rows in table.round(4).groupby("attribute", sort=False)
+        for attribute, rows in table.round(4).replace(-0.0, 0.0).groupby("attribute", sort=False)
     ]
     record |= {"rows": records(table), "seconds": console.seconds}
     console.result(record, "\n\n".join(blocks))
