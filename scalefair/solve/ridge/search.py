@@ -141,7 +141,7 @@ def _search_calibrations(
     def at(calibration: Calibration, alphas: Array) -> SearchResult:
         grid = alphas, best.etas
         own = moments.calibrated(calibration)
-        result = _search_grid(own, setting, best.ratio, grid, unfairness)
+        result = _search_grid(own, setting, best.ratio, grid, unfairness, refine=True)
         return replace(result, calibration=calibration)
 
     tried = [at(calibration, np.array([best.alpha])) for calibration in CALIBRATIONS[1:]]
