@@ -29,6 +29,7 @@ from scalefair.errors import (
     check_alpha,
     check_weight_or_limit,
 )
+from scalefair.estimators.parameters import check_output_kernel, check_partial
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
@@ -115,28 +116,8 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         given = Chunk(X, sensitive_features, y, sample_weight, c=control_features)
         if sensitive_data is not None:
             given = TwoTables(**parts_of(given), sensitive_data=sensitive_data)
-            self._check_partial(controlled=control_features is not None)
+            check_partial(self, controlled=control_features is not None)
         return self._fit(given)
-
-    def _check_partial(self, *, controlled: bool) -> None:
-        """Raise ValueError if something is asked for that needs y and s in every row."""
-        asked = {
-            f"{type(self).__name__}": "missing_labels" not in self.get_params(deep=False),
-            f"output_kernel={self.output_kernel!r}": self.output_kernel is not None,
-            "feature_map='exact'": MapSpec.of(self.get_params(deep=False)).is_exact,
-            f"solver={current_config().solver!r}": current_config().solver == "iterative",
-            "control_features": controlled,
-            "confidence": vars(self).get("confidence") is not None,
-            f"sensitive_columns={self.sensitive_columns!r} without hide_sensitive":
-                self.sensitive_columns is not None and not self.hide_sensitive,
-        }  # fmt: skip
-        for what in (what for what, is_asked in asked.items() if is_asked):
-            raise InputError(
-                f"{what} needs y and s in every row, which missing_labels='partial' and "
-                "sensitive_data do without",
-                "use FairRidge, FairKernelRidge or FairKernelRidgeCV with other parameters, where "
-                "a model that may not see s does not need it to predict", where=what,
-            )  # fmt: skip
 
     def _fit(self, given: Chunk) -> Self:
         self._check_parameters()
@@ -191,7 +172,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
         if rows.partial:
-            self._check_partial(controlled=rows.has_control)
+            check_partial(self, controlled=rows.has_control)
         given_apart = rows.has_sensitive or rows.second is not None
         if not given_apart and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
@@ -309,25 +290,6 @@ class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
                 "linear in these; explain its predictions, as in shap.Explainer(model.predict, X)"
             )
         return super().__array_function__(func, types, args, kwargs)
-
-
-def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
-    """Raise ValueError if something is asked for beside a kernel on f that it cannot do."""
-    if not isinstance(kernel, str) and np.ndim(kernel.length_scale):
-        raise ValueError(
-            f"output_kernel={kernel!r}: give RBF(length_scale) with one length scale, in units of "
-            "the standard deviation of the predictions"
-        )
-    if penalty not in ("normalized", "nocco_output"):
-        raise ValueError(
-            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use 'normalized' or "
-            "'nocco_output'"
-        )
-    if eta is not None and np.isinf(eta):
-        raise ValueError(
-            f"eta={eta!r} with output_kernel={kernel!r} has no limit that can be computed; use a "
-            "large eta such as 1e4, or unfairness="
-        )
 
 
 @dataclass(frozen=True, eq=False)
