@@ -35,7 +35,8 @@ from scalefair.features.base_model import (
     predictions,
     weight_name,
 )
-from scalefair.features.training import Training
+from scalefair.features.propensity import SensitiveTarget, check_sensitive, sensitive_model
+from scalefair.features.training import Training, sensitive_map
 
 FOLDS = 5
 """Folds of the cross-fitting where no cross-validation asks for others."""
@@ -59,6 +60,12 @@ class CrossFit(BaseEstimator):
     fit_on : {"sample", "collection"}, default="sample"
         "collection" gives dask collections to its `fit` instead, for models that take them; its
         `predict` must take the rows of a partition.
+    sensitive_estimator : "auto", estimator or None, default="auto"
+        Model of the sensitive attributes given X, used where predictions may not see them: what it
+        says, ê(x), joins the features beside ĥ(x), and the fair model then has all it can use.
+        "auto" takes the family of `estimator`: one classifier if there are at most 12 groups, else
+        regressors of the four leading directions of ψ(s). None leaves it out, as does
+        ``fit_on="collection"``.
 
     Examples
     --------
@@ -69,11 +76,17 @@ class CrossFit(BaseEstimator):
     """
 
     def __init__(
-        self, estimator: Any, *, sample_size: int = 100_000, fit_on: str = "sample"
+        self,
+        estimator: Any,
+        *,
+        sample_size: int = 100_000,
+        fit_on: str = "sample",
+        sensitive_estimator: Any = "auto",
     ) -> None:
         self.estimator = estimator
         self.sample_size = sample_size
         self.fit_on = fit_on
+        self.sensitive_estimator = sensitive_estimator
 
     @classmethod
     def of(cls, base: Any) -> CrossFit:
@@ -82,6 +95,7 @@ class CrossFit(BaseEstimator):
         check_base(how.estimator)
         check_count("sample_size", how.sample_size)
         check_choice("fit_on", how.fit_on, ("sample", "collection"))
+        check_sensitive(how.sensitive_estimator)
         return how
 
 
@@ -89,7 +103,7 @@ class CrossFit(BaseEstimator):
 class OutOfFold:
     """Joins, to each row, the prediction of the model that was fitted without its fold."""
 
-    models: tuple[Any, ...]
+    models: tuple[BaseModel, ...]
     folds: Folds
     base: BaseModel
 
@@ -99,7 +113,7 @@ class OutOfFold:
         h = np.empty((chunk.n_rows, self.base.width))
         for k in np.unique(fold):
             at = np.flatnonzero(fold == k)
-            h[at] = predictions(self.models[k], frames.take_rows(chunk.x, at), self.base.scale)
+            h[at] = self.models[k].predict(frames.take_rows(chunk.x, at))
         return replace(chunk, h=h)
 
 
@@ -116,35 +130,50 @@ def cross_fit(  # noqa: PLR0917
     `scale` is what they are turned into; without `folds` there are five of our own.
     """
     model, split = how.estimator, training.given.then(training.preparation.split)
-    if is_fitted(model):
-        base = _signed(model, training, scale)
+    target = _sensitive_target(training, how)
+    fitted = is_fitted(model)
+    if fitted:
+        base = _signed(BaseModel(model, scale), training)
         warn_of_fitted(model, training.split_sample)
         check_varies(model, [base.join(training.split_sample).h])
-        return _joined(training, base, base.attach(split), 0)
+        if target is None:
+            return _joined(training, base, base.attach(split), 0)
     if folds is None:
         rows = range(training.survey.n_rows)
         folds, _ = make_folds(min(FOLDS, len(rows)), None, rows, training.seed + 1)
-    count, model = folds.count + 1, _seeded(model, training.seed)
+    count, model = folds.count + 1, model if fitted else _seeded(model, training.seed)
     if how.fit_on == "collection":
         with progress.steps("base models", count) as step:
-            models = [_fit_on_collections(model, training, folds, k, step) for k in range(count)]
-        base = _signed(models[-1], training, scale)
+            models = [
+                BaseModel(_fit_on_collections(model, training, folds, k, step), scale)
+                for k in range(count)
+            ]
+        base = _signed(models[-1], training)
         check_varies(base.model, [base.join(training.split_sample).h])
         source = split.then(OutOfFold(tuple(models[:-1]), folds, base))
         return _joined(training, base, source, training.survey.n_present)
-    fits = _FoldFits(model, training, how.sample_size, folds, scale)
+    fits = _FoldFits(model, training, how, folds, scale, target)
     with progress.steps("base models", count) as step:
         models = in_threads(partial(fits.fit, step), count, n_jobs)
-    base, h = _signed(models[-1], training, scale), fits.columns()
-    check_varies(base.model, list(fits.out_of_fold.values()))
+    base, h = _signed(models[-1], training), fits.columns()
+    check_varies(base.model, [base.of_target(part) for part in fits.out_of_fold.values()])
     in_memory = isinstance(training.given, ArraySource)
     join = FromArray(h) if in_memory else OutOfFold(tuple(models[:-1]), folds, base)
-    return _joined(training, base, split.then(join), len(h))
+    return _joined(training, base, split.then(join), 0 if fitted else len(h))
 
 
-def _signed(model: Any, training: Training, scale: str) -> BaseModel:
-    h = predictions(model, training.split_sample.x, scale)
-    return BaseModel(model, scale, h.shape[1], digest(h))
+def _sensitive_target(training: Training, how: CrossFit) -> SensitiveTarget | None:
+    """Return what models of s learn; None where predictions see s, or nobody asks for ê."""
+    seen = training.preparation.sensitive_columns is not None and not training.spec.hide_sensitive
+    if seen or how.sensitive_estimator is None or how.fit_on == "collection":
+        return None
+    psi = sensitive_map(training)
+    return None if psi is None else SensitiveTarget.of(psi, training.sample)
+
+
+def _signed(base: BaseModel, training: Training) -> BaseModel:
+    h = base.predict(training.split_sample.x)
+    return replace(base, columns=h.shape[1], digest=digest(h))
 
 
 def _joined(training: Training, base: BaseModel, source: ChunkSource, n: int) -> Training:
@@ -223,46 +252,69 @@ def _error_ratio(model: Any, chunk: Chunk) -> float | None:
 class _FoldFits:
     """Fits of the base model: one without each fold, and one on all rows."""
 
-    def __init__(
-        self, model: Any, training: Training, sample_size: int, folds: Folds, scale: str
-    ) -> None:
-        self._model, self._scale = model, scale
-        self._rows, numbers = _rows_to_fit(training, sample_size)
+    def __init__(  # noqa: PLR0917
+        self, model: Any, training: Training, how: CrossFit, folds: Folds, scale: str,
+        target: SensitiveTarget | None,
+    ) -> None:  # fmt: skip
+        self._model, self._scale, self._target = model, scale, target
+        self._rows, numbers = _rows_to_fit(training, how.sample_size)
         y = self._rows.y
         self._y = np.asarray(y[:, 0] if training.one_target else y)
         self._fold = folds.of_rows(numbers)
         weight = self._rows.weight
         self._weight = None if weight is None else np.asarray(weight)
-        self._weight_name = weight_name(model)
-        if self._weight is not None and self._weight_name is None:
+        self._counted = np.ones(len(numbers), bool) if weight is None else self._weight > 0
+        if self._weight is not None and weight_name(model) is None and not is_fitted(model):
             warnings.warn(
                 f"base_estimator ({name_of(model)}) takes no sample_weight: its own fit counts "
                 "every row of positive weight once",
                 stacklevel=6,
             )
+        if target is not None:
+            self._learn_of_sensitive(training, how, target)
         self.out_of_fold: dict[int, Array] = {}
 
-    def fit(self, step: Callable[[], None], k: int) -> Any:
+    def _learn_of_sensitive(
+        self, training: Training, how: CrossFit, target: SensitiveTarget
+    ) -> None:
+        """Prepare what the models of s learn, of rows that count."""
+        model: Any = how.sensitive_estimator
+        if isinstance(model, str):
+            model = sensitive_model(how.estimator, of_groups=target.directions is None)
+        self._sensitive_model = _seeded(model, training.seed)
+        at = np.flatnonzero(self._counted)
+        encoder: Any = training.preparation.sensitive_encoder
+        values = target.values(encoder.transform(frames.take_rows(self._rows.s, at)))
+        self._values = np.zeros((len(self._fold), *values.shape[1:]), values.dtype)
+        self._values[at] = values
+
+    def fit(self, step: Callable[[], None], k: int) -> BaseModel:
         """Return the model fitted without fold k; k beyond the last fold: on all rows."""
-        counted = np.ones(len(self._fold), bool) if self._weight is None else self._weight > 0
-        model = self._fitted(np.flatnonzero(counted & (self._fold != k)))
+        train = np.flatnonzero(self._counted & (self._fold != k))
+        fit, model, propensity = partial(self._fitted, train), self._model, None
+        if not is_fitted(model):
+            model = fit("base_estimator", model, self._y[train])
+        if self._target is not None:
+            fit_sensitive = partial(fit, "sensitive_estimator")
+            propensity = self._target.fit(self._sensitive_model, fit_sensitive, self._values[train])
+        base = BaseModel(model, self._scale, propensity=propensity)
         unseen = np.flatnonzero(self._fold == k)
         if len(unseen):
-            x = frames.take_rows(self._rows.x, unseen)
-            self.out_of_fold[k] = predictions(model, x, self._scale)
+            self.out_of_fold[k] = base.predict(frames.take_rows(self._rows.x, unseen))
         step()
-        return model
+        return base
 
-    def _fitted(self, train: NDArray[np.int64]) -> Any:
+    def _fitted(self, train: NDArray[np.int64], name: str, model: Any, values: Any) -> Any:
+        weighed = weight_name(model)
         options = {}
-        if self._weight is not None and self._weight_name is not None:
-            options = {self._weight_name: self._weight[train]}
+        if self._weight is not None and weighed is not None:
+            options = {weighed: self._weight[train]}
         x = container(frames.take_rows(self._rows.x, train))
         try:
-            return clone(self._model).fit(x, self._y[train], **options)
+            return clone(model).fit(x, values, **options)
         except Exception as error:
             raise ValueError(
-                f"base_estimator ({name_of(self._model)}) cannot be fitted on {len(train)} rows: "
+                f"{name} ({name_of(model)}) cannot be fitted on {len(train)} rows: "
                 f"{error}; try it on X and y alone, or put what it needs before it in a pipeline"
             ) from error
 
