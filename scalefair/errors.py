@@ -202,7 +202,7 @@ def check_finite(
     largest: float = LARGEST,
     names: Sequence[str] | None = None,
 ) -> None:
-    """Raise a ValueError that names the first column with NaN, infinity or what is nearly so."""
+    """Raise an InputError that names the first column with NaN, infinity or what is nearly so."""
     if values.size == 0 or values.dtype.kind not in "fiu":
         return
     # As floats, which are wider than float32; neither holds of NaN.
@@ -212,8 +212,11 @@ def check_finite(
     good = np.abs(values) <= largest
     column = int(np.flatnonzero(~good.all(axis=0))[0])
     wrong = "NaN or infinite" if not np.isfinite(values[:, column]).all() else f"beyond {largest:g}"
-    which = column if names is None else repr(names[column])
-    raise ValueError(
-        f"{name} has {int((~good[:, column]).sum())} value(s) in column {which} that are {wrong}; "
-        "fill them in or rescale them, or leave those rows out"
+    which = str(column) if names is None else names[column]
+    raise InputError(
+        f"{name} has {int((~good[:, column]).sum())} value(s) in column "
+        f"{column if names is None else repr(which)} that are {wrong}",
+        "fill them in or rescale them, or leave those rows out",
+        column=which,
+        where=name,
     )

@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
-from scalefair.features.mixed import all_columns
 from scalefair.moments import Moments
 
 Features = tuple[str, ...]
@@ -131,10 +130,6 @@ class FunctionSpace:
         """Λ + ερ."""
         return self.values + eps * self.ridged
 
-    def root(self, eps: float) -> Array:
-        """T (q×r) with T Tᵀ = (C + εκ)⁻¹ on the range of C."""
-        return np.asarray(self.basis / np.sqrt(self.values + eps * self.ridged))
-
     def freedom(self, eps: float) -> float:
         """tr[C(C + εκ)⁻¹], the degrees of freedom of g."""
         return float(np.sum(self.values / self.ridge(eps)))
@@ -154,7 +149,7 @@ def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArr
     variance = np.diagonal(moments.covariance(name, name))
     square = variance + moments.mean(name) ** 2
     scale, ridged = np.ones(len(variance)), np.ones(len(variance), dtype=bool)
-    for kind, columns in moments.units.get(name, all_columns("kernel", len(variance))):
+    for kind, columns in moments.units.get(name, ()):  # not known: features of a kernel
         if kind == "columns":
             scale[columns] = variance[columns]
         elif kind == "map":
@@ -167,9 +162,13 @@ def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArr
 
 
 def attribute_root(moments: Moments, eps: float | None) -> tuple[str, Array]:
-    """Name of the attributes' block, and T with T Tᵀ = (C + εκ)⁻¹; None: that of the share."""
+    """Name of the attributes' block, and T (q×r) with T Tᵀ = (C + εκ)⁻¹ on the range of C.
+
+    ε = None: that of the share.
+    """
     space = FunctionSpace.of(moments, literal=eps is not None)
-    return space.name, space.root(DEFAULT_EPS if eps is None else eps)
+    eps = DEFAULT_EPS if eps is None else eps
+    return space.name, np.asarray(space.basis / np.sqrt(space.values + eps * space.ridged))
 
 
 def hsic(moments: Moments, eps: float | None, features: Features = ("phi",)) -> Array:
@@ -245,6 +244,15 @@ def corrected(raw: Any, chance: Any, left: Any = 1.0) -> Array:
 def variance_of(moments: Moments, features: Features, coef: Array) -> Array:
     """βᵀC_φβ for each column β of `coef`."""
     return np.asarray(np.sum(coef * (moments.covariance(features, features) @ coef), axis=0))
+
+
+def explained_share(moments: Moments, coef: Array) -> float:
+    """Explained share in sample of f = φᵀβ; NaN for a constant f, and without attributes."""
+    if attribute(moments) is None:
+        return float("nan")
+    explained = np.sum((normalized(moments, None).T @ coef) ** 2)
+    variance = np.sum(coef * (moments.covariance("phi", "phi") @ coef))
+    return float(share_of_variance(explained, variance, size_of_block(moments, "y")))
 
 
 def share_of_block(moments: Moments, eps: float | None = None) -> float:

@@ -23,7 +23,7 @@ from scalefair.features.cross_fit import SUSPICIOUS
 from scalefair.features.mixed import Units
 from scalefair.measures import explained_share
 from scalefair.moments import Moments
-from scalefair.penalties import DEFAULT_EPS, FunctionSpace
+from scalefair.penalties import attribute_root
 from scalefair.solve.limit import NotAttainableError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Centring:
         C_hy = float(moments.covariance("y", features)[0] @ coef)
         mean_h = float(moments.mean(*features) @ coef) + intercept
         C_psi, C_psi_y = moments.covariance("psi", "psi"), moments.covariance("psi", "y")[:, 0]
-        root = FunctionSpace.of(moments).root(DEFAULT_EPS)
+        _, root = attribute_root(moments, None)
         slope = np.asarray(root @ (root.T @ C_psi_h))
         variances = C_h, float(slope @ C_psi_h), float(slope @ C_psi @ slope)
         along = C_hy, float(slope @ C_psi_y)

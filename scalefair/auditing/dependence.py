@@ -17,7 +17,7 @@ from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import Sums, Together, frames
 from scalefair.data.sources import ArraySource
 from scalefair.data.survey import View
-from scalefair.measures._features import FeaturePair, feature_pair
+from scalefair.measures._features import FeaturePair, MomentSums, feature_pair
 from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
 from scalefair.measures.distances import distance_features, distance_of
 from scalefair.measures.group_passes import PASS_ROWS, SURVEY_SAMPLE_ROWS, SurveyedRows
@@ -232,7 +232,10 @@ def second_pass(
         ]
     # A view holds two numbers only: it travels to the workers of a cluster, the rows do not.
     views = [
-        (partial(_view, one.model, one.attributes.columns), pair.accumulator(*options))
+        (
+            partial(_view, one.model, one.attributes.columns),
+            partial(MomentSums, pair.phi, pair.psi, *options),
+        )
         for one in chosen
         for pair, options in one.features.values()
     ]
@@ -278,7 +281,7 @@ def measure(
 
 def _conditional(surveyed: SurveyedRows, subject: Subject) -> Measurement:
     """Test independence given the target, on a sample of the rows that count."""
-    given, columns = surveyed.survey.sample.chunk(), subject.attributes.columns
+    given, columns = surveyed.survey.sample.chunk, subject.attributes.columns
     rows = _view(subject.model, columns, surveyed.plan.numeric(given))
     index = np.arange(given.n_rows)
     if len(index) > CONDITIONAL_ROWS:

@@ -25,8 +25,7 @@ from scalefair.auditing.dependence import (
 from scalefair.auditing.result import Audit, ModelAudit
 from scalefair.data.encoding import numbers_or_codes
 from scalefair.errors import CannotJudgeError
-from scalefair.measures._features import check_kernel
-from scalefair.measures._pair import TooFineError, UndefinedError
+from scalefair.measures._pair import TooFineError, UndefinedError, check_kernel
 from scalefair.measures.group_passes import (
     SURVEY_SAMPLE_ROWS,
     CountedGroups,
@@ -161,25 +160,20 @@ def audit(
 
 def _possible(names: Sequence[str], surveyed: SurveyedRows, *, asked: bool) -> tuple[str, ...]:
     """Leave out what these rows do not allow; raise ValueError where it was asked for."""
-    reasons = {name: _obstacle(name, surveyed) for name in names}
-    for name, reason in reasons.items():
-        if reason and asked:
-            raise ValueError(f"measures has {name!r}, which {reason}")
-    return tuple(name for name in names if not reasons[name])
-
-
-def _obstacle(name: str, surveyed: SurveyedRows) -> str:
-    """Return why a measure cannot be computed, "" if it can."""
-    survey, truth = surveyed.survey, surveyed.truth
-    if name in WITHOUT_WEIGHTS and survey.is_weighted:
-        return "is not defined for weighted rows; leave it out"
-    if name in WITHOUT_WEIGHTS and survey.n_present < MIN_AUDIT_ROWS:
-        return f"needs at least {MIN_AUDIT_ROWS} rows, here are {survey.n_present}; leave it out"
-    if name == CONDITIONAL and truth is None:
-        return "needs targets; give y_true"
-    if name == CONDITIONAL and truth is not None and truth.is_constant:
-        return "needs targets that differ; leave it out"
-    return ""
+    n, truth, obstacles = surveyed.survey.n_present, surveyed.truth, dict[str, str]()
+    if surveyed.survey.is_weighted:
+        reason = "is not defined for weighted rows; leave it out"
+        obstacles = dict.fromkeys(WITHOUT_WEIGHTS, reason)
+    elif n < MIN_AUDIT_ROWS:
+        reason = f"needs at least {MIN_AUDIT_ROWS} rows, here are {n}; leave it out"
+        obstacles = dict.fromkeys(WITHOUT_WEIGHTS, reason)
+    elif truth is None:
+        obstacles = {CONDITIONAL: "needs targets; give y_true"}
+    elif truth.is_constant:
+        obstacles = {CONDITIONAL: "needs targets that differ; leave it out"}
+    if asked and (refused := [name for name in names if name in obstacles]):
+        raise ValueError(f"measures has {refused[0]!r}, which {obstacles[refused[0]]}")
+    return tuple(name for name in names if name not in obstacles)
 
 
 def _check_predictions(surveyed: SurveyedRows) -> None:

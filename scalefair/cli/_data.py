@@ -201,41 +201,15 @@ class Reading:
 
     def typed(self, table: Data, names: Sequence[str] = ()) -> Data:
         """Return the same csv with the columns of --text and `names`, if there, read as text."""
-        if table.is_built_in or not is_csv(table.name):
+        if table.is_built_in or not table.table.is_csv:
             return table
         text = table.find("--text", [*self.text, *(n for n in names if n in table.columns)])
         return replace(table, table=self._scan(dict.fromkeys(text, "string"))) if text else table
 
     def _scan(self, types: dict[str, str]) -> Any:
-        from scalefair.data.sources import scan_csv, scan_parquet
+        from scalefair.data.sources.files import scan_files
 
-        data = str(self.data)
-        if not is_csv(data):
-            return scan_parquet(data)
-        return scan_csv(data, delimiter=self.delimiter, column_types=types)
-
-
-def is_csv(data: str) -> bool:
-    """Return True if DATA is csv: by its name, or for a folder by what is in it."""
-    from scalefair.data.sources.files import CSV_ENDINGS, PARQUET_ENDINGS
-    from scalefair.errors import InputError
-
-    name, path = data.lower(), Path(data)
-    if path.is_dir():
-        names = [file.name.lower() for file in path.rglob("*")]
-        has_parquet = any(file.endswith(PARQUET_ENDINGS) for file in names)
-        return any(file.endswith(CSV_ENDINGS) for file in names) and not has_parquet
-    if path.is_file() and not name.endswith((*CSV_ENDINGS, *PARQUET_ENDINGS)):
-        with path.open("rb") as file:
-            head = file.read(4)
-        if head != b"PAR1":
-            what = "not a parquet file, and its name does not end with .csv"
-            raise InputError(
-                f"{path}: {what if head else 'the file is empty'}",
-                "give a parquet file, a folder of them or a csv file",
-                where=data,
-            )
-    return name.endswith(CSV_ENDINGS)
+        return scan_files(str(self.data), delimiter=self.delimiter, column_types=types)
 
 
 def complete_columns(

@@ -9,7 +9,7 @@ import click
 
 from scalefair.cli import _data
 from scalefair.cli._console import Console, FitProgress
-from scalefair.cli._data import Data, OutPath, Reading, is_csv, split_names
+from scalefair.cli._data import Data, OutPath, Reading, split_names
 from scalefair.cli.fit import Roles, find_roles, without_useless
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _python_of(reading: Reading, table: Data, left_out: list[str]) -> str:
     options = f", delimiter={reading.delimiter!r}" * (reading.delimiter != ",")
     if text:
         options += f", column_types={dict.fromkeys(text, 'string')!r}"
-    kind = f"csv({data!r}{options})" if is_csv(data) else f"parquet({data!r})"
+    kind = f"csv({data!r}{options})" if table.table.is_csv else f"parquet({data!r})"
     return f"scalefair.scan_{kind}" + (f".drop({left_out!r})" if left_out else "")
 
 

@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._typing import Array, Rows
+from scalefair._typing import LARGEST, Array, Rows
 from scalefair.data import frames
 from scalefair.data.frames import Column, Kind, kinds_differ
-from scalefair.errors import UselessColumnError, check_finite
+from scalefair.errors import InputError, UselessColumnError, check_finite
 
 MAX_LEVELS = 1_000_000
 """A column with more levels is an identifier, and would fill the memory of a long fold."""
@@ -101,11 +101,13 @@ class ColumnStatistics:
             sums = np.bincount(level[~absent], weight[~absent], len(names))
             levels = _sum_by_level(column.name, names, sums)
         else:
-            x = column.finite()
+            x = column.floats(largest=LARGEST)
             absent = np.isnan(x)
             counted = ~absent & (weight > 0)
             spread = Spread.of(x[counted], weight[counted])
-            few = few_values(x[counted], MAX_CODES) if column.is_integer else None
+            dtype = column.values.dtype
+            whole = dtype.kind in "iu" if isinstance(dtype, np.dtype) else dtype.is_integer()
+            few = few_values(x[counted], MAX_CODES) if whole else None
             codes = None if few is None else tuple(few.tolist())
         kind: Kind = "empty" if absent.all() else column.kind
         missing, n_missing = float(weight[absent].sum()), int(absent.sum())
@@ -113,12 +115,14 @@ class ColumnStatistics:
 
     def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
         if self.name != other.name:
-            raise ValueError(
+            raise InputError(
                 f"columns differ between chunks: {self.name!r} in one and {other.name!r} at the "
-                "same place in another; give every chunk the same columns in the same order"
+                "same place in another",
+                "give every chunk the same columns in the same order",
+                column=other.name,
             )
         if self.kind != other.kind and "empty" not in (self.kind, other.kind):
-            raise ValueError(kinds_differ(self.name, self.kind, other.kind))
+            raise kinds_differ(self.name, self.kind, other.kind)
         names, weights = [*self.levels, *other.levels], [*self.levels.values()]
         codes = None
         if self.codes is not None and other.codes is not None:
@@ -155,11 +159,6 @@ class TableStatistics:
         merged = tuple(a + b for a, b in zip(self.columns, other.columns, strict=True))
         total, rows = self.weight + other.weight, self.n_rows + other.n_rows
         return TableStatistics(merged, total, rows, self.named)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns."""
-        return [column.name for column in self.columns]
 
 
 def table_statistics(X: Any, weight: Any = None, prefix: str = "x") -> TableStatistics:
@@ -218,7 +217,7 @@ class NumberCode:
 
     def write(self, column: Column, out: Rows) -> None:
         """Write a column of n rows into `out` of shape (n, 1 or 2)."""
-        x = column.finite()
+        x = column.floats(largest=LARGEST)
         absent = np.isnan(x)
         x = (x - self.center) / self.scale
         if self.missing == "error" and absent.any():
@@ -288,31 +287,33 @@ def constant_column(role: str, column: ColumnStatistics, levels: list[str]) -> U
     )
 
 
-def missing_values(role: str, name: str, kind: Kind, count: int) -> ValueError:
+def missing_values(role: str, name: str, kind: Kind, count: int) -> InputError:
     """Return the error for an attribute that some rows do not have."""
     remedy = "give them a level of their own, such as 'unknown'"
     if kind != "categorical":
         remedy = "fill them in, leave the rows out, or bin the column with a level for missing"
-    return ValueError(
-        f"{role} column {name!r} has {count} missing value(s) (NaN or null): {remedy}"
-    )
+    what = f"{role} column {name!r} has {count} missing value(s) (NaN or null)"
+    return InputError(what, remedy, column=name)
 
 
-def missing_refused(name: str, count: int) -> ValueError:
+def missing_refused(name: str, count: int) -> InputError:
     """Return the error of missing="error" where values are missing."""
-    return ValueError(
-        f"column {name!r} has {count} missing value(s) (NaN or null) and missing='error': "
-        "fill them in, or use missing='indicator'"
+    return InputError(
+        f"column {name!r} has {count} missing value(s) (NaN or null) and missing='error'",
+        "fill them in, or use missing='indicator'",
+        column=name,
     )
 
 
-def unknown_level(name: str, level: str, levels: Iterable[str]) -> ValueError:
+def unknown_level(name: str, level: str, levels: Iterable[str]) -> InputError:
     """Return the error for a level that fit did not see."""
     listed = list(levels)
     shown = ", ".join(listed[:10]) + (", ..." if len(listed) > 10 else "")
-    return ValueError(
+    return InputError(
         f"column {name!r} has the value {level!r}, which was not seen in fit; expected one of "
-        f"{shown}: correct it, or fit on rows that have it"
+        f"{shown}",
+        "correct it, or fit on rows that have it",
+        column=name,
     )
 
 
@@ -335,8 +336,9 @@ def _sum_by_level(column: str, levels: Iterable[str], weights: Iterable[float]) 
     for level, weight in zip(levels, weights, strict=True):
         total[level] = total.get(level, 0.0) + float(weight)
     if len(total) > MAX_LEVELS:
-        raise ValueError(
-            f"column {column!r} has more than {MAX_LEVELS:,} levels: it looks like an "
-            "identifier; drop it, or convert it if it holds numbers"
+        raise InputError(
+            f"column {column!r} has more than {MAX_LEVELS:,} levels: it looks like an identifier",
+            "drop it, or convert it if it holds numbers",
+            column=column,
         )
     return total

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from scalefair._typing import Array
+from scalefair._typing import LARGEST, Array
 from scalefair.data import frames
 from scalefair.data.columns import (
     ColumnStatistics,
@@ -37,7 +37,7 @@ from scalefair.data.columns import (
     unknown_level,
 )
 from scalefair.data.frames import Column, Kind
-from scalefair.errors import UselessColumnError
+from scalefair.errors import InputError, UselessColumnError
 
 MIN_ROWS_PER_CODE = 10
 """Whole numbers that fewer rows share, on average, are hardly codes of groups."""
@@ -48,9 +48,9 @@ NUMBERS_OR_CODES = "numbers or codes?"
 class _ColumnEncoder(TransformerMixin, BaseEstimator):
     """An encoder, which remembers the columns that it was fitted with."""
 
-    def _set_columns(self, statistics: TableStatistics) -> None:
+    def _set_columns(self, statistics: TableStatistics) -> list[str]:
         """Set `n_features_in_` and `feature_names_in_`; refuse a table without columns or rows."""
-        names = statistics.names
+        names = [column.name for column in statistics.columns]
         if not names:
             raise ValueError(
                 f"0 feature(s) (shape=({statistics.n_rows}, 0)) while a minimum of 1 is required."
@@ -64,6 +64,7 @@ class _ColumnEncoder(TransformerMixin, BaseEstimator):
         self.__dict__.pop("feature_names_in_", None)
         if statistics.named:
             self.feature_names_in_ = np.array(names, dtype=object)
+        return names
 
 
 class TableEncoder(_ColumnEncoder):
@@ -147,8 +148,8 @@ class TableEncoder(_ColumnEncoder):
         self._validate_params()
         if np.dtype(self.dtype) not in (np.dtype(np.float64), np.dtype(np.float32)):
             raise ValueError(f"dtype={self.dtype!r}: expected float64 or float32")
-        self._set_columns(statistics)
-        whole = set(frames.resolve_columns(self.keep, statistics.names, len(statistics.columns)))
+        names = self._set_columns(statistics)
+        whole = set(frames.resolve_columns(self.keep, names, len(names)))
         self.pooled_: dict[str, tuple[str, ...]] = {}
         self.capped_: list[str] = []
         self.columns_ = tuple(
@@ -204,7 +205,8 @@ class TableEncoder(_ColumnEncoder):
         if self.numeric == "passthrough" or column.kind == "boolean":
             return NumberCode(column.name, column.kind, 0.0, 1.0, spread.mean, rule)
         if not math.isfinite(spread.scatter):
-            raise ValueError(f"column {column.name!r} is too large to square: rescale it")
+            what = f"column {column.name!r} is too large to square"
+            raise InputError(what, "rescale it", column=column.name)
         deviation = math.sqrt(spread.scatter / spread.weight)
         # Exactly 0 for a constant column, being measured from one of its values.
         return NumberCode(column.name, column.kind, spread.mean, deviation or 1.0, 0.0, rule)
@@ -265,13 +267,12 @@ class SensitiveEncoder(_ColumnEncoder):
 
     def finish(self, statistics: TableStatistics) -> Self:
         """Become fitted from the (summed) `sensitive_statistics` of the rows."""
-        self._set_columns(statistics)
+        self.names_ = self._set_columns(statistics)
         self.check_present(statistics)
         for column in statistics.columns:
             levels = [level for level, weight in column.levels.items() if weight > 0]
             if len(levels) == 1 or column.spread.low == column.spread.high:
                 raise constant_column(self.role, column, levels)
-        self.names_ = statistics.names
         self.kinds_ = [column.kind for column in statistics.columns]
         self.categorical_ = np.array([kind in ("categorical", "boolean") for kind in self.kinds_])
         self.levels_ = {
@@ -294,9 +295,10 @@ class SensitiveEncoder(_ColumnEncoder):
         table = frames.as_table(s, one_column=True)
         names = frames.column_names(table) or self.names_
         if table.shape[1] != self.n_features_in_ or names != self.names_:
-            raise ValueError(
-                f"{self.role} columns {names if table.shape[1] == len(names) else table.shape[1]}: "
-                f"expected {self.names_}, as in fit; pass the same columns in the same order"
+            given = names if table.shape[1] == len(names) else table.shape[1]
+            raise InputError(
+                f"{self.role} columns {given}: expected {self.names_}, as in fit",
+                "pass the same columns in the same order",
             )
         out = np.empty(table.shape)
         for j, column in enumerate(frames.columns(table, "s")):
@@ -309,7 +311,7 @@ class SensitiveEncoder(_ColumnEncoder):
             codes, present = column.codes()
             absent = codes < 0
         else:
-            x = column.finite()
+            x = column.floats(largest=LARGEST)
             absent = np.isnan(x)
         if absent.any():
             raise missing_values(self.role, column.name, kind, int(absent.sum()))
@@ -366,15 +368,9 @@ def numbers_or_codes(columns: Iterable[ColumnStatistics], n_rows: int) -> str:
     )
 
 
-def warn_of_codes(statistics: TableStatistics) -> None:
-    """Warn of sensitive attributes that may be codes of groups."""
-    if message := numbers_or_codes(statistics.columns, statistics.n_rows):
-        warnings.warn(message, UserWarning, stacklevel=3)
-
-
 @contextmanager
 def asked_before() -> Iterator[None]:
-    """Silence `warn_of_codes` for attributes that the same call has warned of already."""
+    """Silence `numbers_or_codes` for attributes that the same call has warned of already."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=f".*{re.escape(NUMBERS_OR_CODES)}")
         yield

@@ -18,7 +18,7 @@ from narwhals.stable.v2.dependencies import is_into_dataframe, is_pandas_like_se
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse
 
-from scalefair._typing import LARGEST, Array, Shaped
+from scalefair._typing import Array, Shaped
 from scalefair.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,38 +47,31 @@ class Column:
     kind: Kind
     values: Any  # as stored: an array or a narwhals Series
 
-    def floats(self) -> Array:
-        """Return the values as float64, NaN where missing; datetimes as days since 1970 (UTC)."""
+    def floats(self, *, largest: float = np.inf) -> Array:
+        """Return the values as float64, NaN where missing; datetimes as days since 1970 (UTC).
+
+        Raise InputError for text, and for numbers beyond `largest`.
+        """
         if self.kind == "categorical":
-            raise ValueError(
-                f"column {self.name!r} is categorical and cannot be read as numbers: encode it "
-                "(scalefair.data.encoding.TableEncoder) or drop it"
+            raise InputError(
+                f"column {self.name!r} is categorical and cannot be read as numbers",
+                "encode it (scalefair.data.encoding.TableEncoder) or drop it",
+                column=self.name,
             )
         if isinstance(self.values, np.ndarray):
-            return self.values.astype(np.float64, copy=False)
-        if self.kind == "empty":
-            return np.full(len(self.values), np.nan)
-        series = _without_objects(self.values, self.kind)
-        if self.kind == "datetime":
-            return _as_floats(series.dt.timestamp("us")) / _MICROSECONDS_PER_DAY
-        return _as_floats(series)
-
-    def finite(self) -> Array:
-        """Return `floats()`, in which infinity is a ValueError, and all that is nearly so."""
-        x = self.floats()
-        if (count := int(np.sum(np.abs(x) > LARGEST))) > 0:
-            raise ValueError(
-                f"column {self.name!r} contains infinity or numbers beyond {LARGEST:g} ({count} "
-                "rows): rescale or clip them, or set them to missing"
+            x = self.values.astype(np.float64, copy=False)
+        elif self.kind == "empty":
+            x = np.full(len(self.values), np.nan)
+        else:
+            x = _series_floats(self.values, self.kind)
+        if largest < np.inf and (count := int(np.sum(np.abs(x) > largest))) > 0:
+            raise InputError(
+                f"column {self.name!r} contains infinity or numbers beyond {largest:g} ({count} "
+                "rows)",
+                "rescale or clip them, or set them to missing",
+                column=self.name,
             )
         return x
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether the values are stored as integers."""
-        if isinstance(self.values, np.ndarray):
-            return self.values.dtype.kind in "iu"
-        return bool(self.values.dtype.is_integer())
 
     def missing(self) -> NDArray[np.bool_]:
         """Return which rows have no value."""
@@ -90,7 +83,7 @@ class Column:
             return self
         if self.missing().all():
             return Column(self.name, "empty", self.values)
-        raise ValueError(kinds_differ(self.name, kind, self.kind))
+        raise kinds_differ(self.name, kind, self.kind)
 
     def codes(self) -> tuple[NDArray[np.int64], list[str]]:
         """Return (codes, levels): row i holds the text levels[codes[i]]; 1.0 is "1", -1 missing."""
@@ -103,20 +96,24 @@ class Column:
             import pandas as pd
 
             codes, levels = pd.factorize(stored)
-            return codes.astype(np.int64, copy=False), [_level(value) for value in levels]
-        array = self.values.to_arrow()
-        # A stored dictionary may hold nulls, duplicates and levels that no row has.
-        plain = array.cast(array.type.value_type) if hasattr(array.type, "value_type") else array
-        encoded = plain.dictionary_encode()
-        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return codes.astype(np.int64), [_level(v) for v in encoded.dictionary.to_pylist()]
+        else:
+            array = self.values.to_arrow()
+            # A stored dictionary may hold nulls, duplicates and levels that no row has.
+            typed = hasattr(array.type, "value_type")
+            encoded = (array.cast(array.type.value_type) if typed else array).dictionary_encode()
+            codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            levels = encoded.dictionary.to_pylist()
+        whole = (isinstance(v, float) and v.is_integer() for v in levels)
+        texts = [str(int(v) if w else v) for v, w in zip(levels, whole, strict=True)]
+        return codes.astype(np.int64, copy=False), texts
 
 
-def kinds_differ(name: str, kind: Kind, other: Kind) -> str:
-    """Return the error message for a column that holds two kinds of values."""
-    return (
-        f"column {name!r} is {kind} in some rows and {other} in others; expected one kind: convert "
-        "it, or name its type where the data is read"
+def kinds_differ(name: str, kind: Kind, other: Kind) -> InputError:
+    """Return the error for a column that holds two kinds of values."""
+    return InputError(
+        f"column {name!r} is {kind} in some rows and {other} in others; expected one kind",
+        "convert it, or name its type where the data is read",
+        column=name,
     )
 
 
@@ -275,7 +272,7 @@ def from_native(X: Any) -> Any:
         return nw.from_native(X, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"column names are not unique: {reason}; rename the columns") from error
+        raise InputError(f"column names are not unique: {reason}", "rename the columns") from error
 
 
 def as_array(X: Any) -> NDArray[Any]:
@@ -321,9 +318,15 @@ def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
         return "categorical"
     if series.null_count() == len(series):
         return "empty"
-    raise ValueError(
-        f"column {name!r} has values of type {dtype}; expected numbers, booleans, dates or text: "
-        "convert or drop it"
+    raise unknown_type(name, dtype)
+
+
+def unknown_type(name: str, dtype: Any) -> InputError:
+    """Return the error for a column of structs, lists and the like."""
+    return InputError(
+        f"column {name!r} has values of type {dtype}; expected numbers, booleans, dates or text",
+        "convert or drop it",
+        column=name,
     )
 
 
@@ -332,30 +335,30 @@ def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
 
     inferred = pd.api.types.infer_dtype(series.to_native(), skipna=True)
     if inferred not in _OBJECT_KINDS:
-        raise ValueError(
+        raise InputError(
             f"column {name!r} mixes types ({inferred}); expected only numbers, only booleans, only "
-            "dates or only text: convert it, for instance with .astype(str)"
+            "dates or only text",
+            "convert it, for instance with .astype(str)",
+            column=name,
         )
     return _OBJECT_KINDS[inferred]
 
 
-def _without_objects(series: nw.Series[Any], kind: Kind) -> nw.Series[Any]:
-    native = series.to_native()
-    if getattr(native, "dtype", None) != np.dtype(object):
-        return series
+def _series_floats(series: nw.Series[Any], kind: Kind) -> Array:
+    """Numbers, or days since 1970 (UTC), of a Series that need not be stored as such."""
+    native, units = series.to_native(), 1.0
+    is_objects = getattr(native, "dtype", None) == np.dtype(object)
     if kind == "datetime":
-        import pandas as pd
+        if is_objects:
+            import pandas as pd
 
-        return nw.from_native(pd.to_datetime(native, utc=True), series_only=True)
-    return nw.from_native(native.where(native.notna(), np.nan).astype("float64"), series_only=True)
-
-
-def _as_floats(series: nw.Series[Any]) -> Array:
-    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
-
-
-def _level(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+            series = nw.from_native(pd.to_datetime(native, utc=True), series_only=True)
+        series, units = series.dt.timestamp("us"), _MICROSECONDS_PER_DAY
+    elif is_objects:
+        numbers = native.where(native.notna(), np.nan).astype("float64")
+        series = nw.from_native(numbers, series_only=True)
+    x = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    return x if units == 1.0 else x / units
 
 
 def _position(column: Any, names: Sequence[str] | None, width: int) -> int:
@@ -368,7 +371,8 @@ def _position(column: Any, names: Sequence[str] | None, width: int) -> int:
             f"column {column!r}: expected a name or a position, got {type(column).__name__}"
         )
     if not 0 <= column < width:
-        raise InputError(f"column {column}: expected a position from 0 to {width - 1}")
+        what = f"column {column}: expected a position from 0 to {width - 1}"
+        raise InputError(what, column=str(column))
     return int(column)
 
 

@@ -202,10 +202,8 @@ def check_classes(classes: NDArray[Any]) -> None:
         )
 
 
-def class_weights(class_weight: Any, classes: NDArray[Any], share: Array) -> Array | None:
+def class_weights(class_weight: Any, classes: NDArray[Any], share: Array) -> Array:
     """Return one weight for each class; `share` are the weighted frequencies."""
-    if class_weight is None:
-        return None
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(

@@ -28,7 +28,7 @@ from scalefair.data.sources import (
     is_dask,
 )
 from scalefair.data.sources.base import ARGUMENTS, finite_columns, weights
-from scalefair.errors import check_finite, located
+from scalefair.errors import InputError, check_finite, located
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ def open_rows(
         raise ValueError(f"{names['x']}=None; expected one row for each prediction or target")
     if is_stream(x):
         return OpenedRows(_stream(tables, names, n_threads), in_memory=False)
-    tables = {part: in_memory(table) for part, table in tables.items()}
+    tables = {k: in_memory(part) if is_stream(part) else part for k, part in tables.items()}
     return OpenedRows(_memory(tables, names, n_threads), in_memory=True)
 
 
@@ -90,12 +90,12 @@ def table_of(name: str, part: Any) -> Any:
             f"{name}={part!r} is a {type(part).__name__}; give an array, a Series, a frame, a scan "
             "or a dask collection with one row for each person"
         )
-    try:
+    with located(name):
         table = frames.as_table(part, one_column=True)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
     if table.shape[1] == 0:
-        raise ValueError(f"{name} has no columns (shape {table.shape}); give at least one")
+        raise InputError(
+            f"{name} has no columns (shape {table.shape})", "give at least one", where=name
+        )
     return table
 
 
@@ -147,7 +147,8 @@ def _stream(
     if not is_dask(weight):
         return DaskSource(x, s, y, weights(weight, "in memory", 0), c)
     if weight.shape[1] != 1:
-        raise ValueError(f"{names['weight']} has {weight.shape[1]} columns; expected one")
+        what = f"{names['weight']} has {weight.shape[1]} columns; expected one"
+        raise InputError(what, where=names["weight"])
     flat = weight[weight.columns[0]] if isinstance(weight, WithColumns) else weight[:, 0]
     return DaskSource(x, s, y, flat, c)
 

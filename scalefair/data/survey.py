@@ -52,17 +52,8 @@ class Numbers(NamedTuple):
 
     spread: Spread
     values: Values
-
-    @property
-    def is_binary(self) -> bool:
-        """Whether the numbers are 0 and 1, or −1 and 1: labels rather than scores."""
-        return self.values is not None and (self.values <= {0.0, 1.0} or self.values <= {-1.0, 1.0})
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether there is but one value, up to rounding."""
-        low, high = self.spread.low, self.spread.high
-        return not high - low > 1e-12 * max(abs(low), abs(high))
+    is_binary: bool  # 0 and 1, or −1 and 1: labels rather than scores
+    is_constant: bool  # up to rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +101,13 @@ class PartSurvey:
     @property
     def numbers(self) -> list[Numbers]:
         """Spread and values of each column."""
-        pairs = zip(self.columns.columns, self.values, strict=True)
-        return [Numbers(column.spread, values) for column, values in pairs]
+        numbers = []
+        for column, values in zip(self.columns.columns, self.values, strict=True):
+            low, high = column.spread.low, column.spread.high
+            binary = values is not None and (values <= {0.0, 1.0} or values <= {-1.0, 1.0})
+            constant = not high - low > 1e-12 * max(abs(low), abs(high))
+            numbers.append(Numbers(column.spread, values, binary, constant))
+        return numbers
 
 
 def _first_of_groups(
@@ -215,7 +211,7 @@ class Surveyor:
                     check_finite(ARGUMENTS[part], np.asarray(given[part]))
             positive = chunk.n_rows if chunk.weight is None else int(np.sum(chunk.weight > 0))
             chunk = without_gaps(chunk) if self.drop else chunk
-            weight = _weights_of(chunk)
+            weight = weights_of(chunk)
             index = np.flatnonzero(weight > 0)
             surveyed = np.arange(chunk.n_rows) if self.all_rows else index
             parts = {
@@ -260,19 +256,15 @@ def survey_rows(
     return survey
 
 
-def present(chunk: Chunk) -> NDArray[np.int64]:
-    """Return which rows of a chunk have a positive weight."""
-    return np.flatnonzero(_weights_of(chunk) > 0)
-
-
 def without_gaps(chunk: Chunk) -> Chunk:
     """Give weight 0 to rows in which a sensitive attribute is missing; they keep their number."""
     columns = frames.columns(frames.as_table(chunk.s, one_column=True), "s")
     gaps = np.any([column.missing() for column in columns], axis=0)
-    return replace(chunk, weight=np.where(gaps, 0.0, _weights_of(chunk)))
+    return replace(chunk, weight=np.where(gaps, 0.0, weights_of(chunk)))
 
 
-def _weights_of(chunk: Chunk) -> Array:
+def weights_of(chunk: Chunk) -> Array:
+    """Return the weights of a chunk: one each where none are given."""
     if chunk.weight is None:
         return np.ones(chunk.n_rows)
     return np.asarray(chunk.weight, np.float64)

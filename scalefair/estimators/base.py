@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from threading import Lock
 from typing import Any, ClassVar, Self
@@ -28,8 +28,9 @@ from scalefair.errors import (
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
+from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
-from scalefair.features.training import MapSpec, Training, for_rows, survey_training
+from scalefair.features.training import MapSpec, Training, survey_training
 from scalefair.moments import Moments
 from scalefair.penalties import CUTOFF, partial_covariance
 from scalefair.solve.ridge.system import System
@@ -37,6 +38,12 @@ from scalefair.solve.spec import Rows, Spec
 
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
 """How attributes begin that scikit-learn sets on estimators for itself."""
+
+OF_COLUMNS = ("n_features_in_", "feature_names_in_")
+"""What its checks store of the columns of X."""
+
+MAX_WHITENED = 2e10
+"""Rows × features² that are whitened row by row: a fraction of a second."""
 
 
 class FairEstimator(CallbackSupportMixin, BaseEstimator):
@@ -103,7 +110,8 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
             fitted = name.endswith("_") or name.startswith("_")
             if fitted and not name.startswith(OF_SCIKIT_LEARN):
                 delattr(self, name)
-        self.__dict__.update(names_of_columns(checked) | learnt)
+        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
+        self.__dict__.update(names | learnt)
         task.call_on_fit_task_end(estimator=self)
         return self
 
@@ -157,9 +165,23 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         del training
         return None
 
-    def _rows(self, source: ChunkSource, design: Design, n_rows: int | None) -> Rows:
-        """Return rows to make moments of, whitened one by one where that is better."""
-        design = for_rows(design, n_rows, self._least_alpha())
+    def _rows(
+        self,
+        source: ChunkSource,
+        design: Design,
+        n_rows: int | None,
+        least_alpha: float | None = None,
+    ) -> Rows:
+        """Return rows to make moments of: few are whitened one by one, many by their moments.
+
+        Whitening moments loses digits as machine precision over the cut-off.
+        """
+        alpha = check_alpha(self.alpha)["phi"] if least_alpha is None else least_alpha
+        phi = design.phi
+        small = n_rows is not None and n_rows * phi.n_raw_**2 <= MAX_WHITENED
+        fine = alpha <= 1e-8 or (isinstance(phi, Nystroem) and phi.cutoff < 1e-8)
+        single = np.dtype(design.dtype) == np.float32
+        design = replace(design, whiten_rows=small or fine or single)
         return Rows(source, design, n_rows, current_config().chunk_rows, Callbacks(self))
 
     def _more_rows(self, given: Chunk, n_targets: int | None = None) -> Rows:
@@ -169,16 +191,15 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         source = open_more_rows(self, given, design, n_targets=count)
         return self._rows(source, design, source.n_rows)
 
-    def _least_alpha(self) -> float:
-        return check_alpha(self.alpha)["phi"]
-
     def _spec(self, dtype: Any) -> Spec:
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
         alpha = check_alpha(self.alpha)["phi"]
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
 
     def _system(self, design: Design, moments: Moments) -> System:
-        ridge = feature_ridges(design.features, moments, check_alpha(self.alpha))
+        ridge = None
+        if len(design.features) > 1:
+            ridge = feature_ridges(design.features, moments, check_alpha(self.alpha))
         return System.build(
             moments, penalty=self.penalty, eps=self.eps, fit_intercept=self.fit_intercept,
             features=design.features, ridge=ridge,
@@ -201,12 +222,6 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
             start = _Finished(start, finish)
         return self._design.predict(open_predict_rows(self, X, self._design), start)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.sparse = False
-        return tags
-
 
 def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
     """Raise ValueError if something is asked for beside a kernel on f that it cannot do."""
@@ -225,12 +240,6 @@ def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
             f"eta={eta!r} with output_kernel={kernel!r} has no limit that can be computed; use a "
             "large eta such as 1e4, or unfairness="
         )
-
-
-def names_of_columns(checked: Any) -> dict[str, Any]:
-    """Return what scikit-learn's checks have stored of the columns of X."""
-    names = ("n_features_in_", "feature_names_in_")
-    return {name: vars(checked)[name] for name in names if name in vars(checked)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,8 +268,6 @@ def feature_ridges(
 
 def check_control(moments: Moments) -> None:
     """Raise ValueError if a control tells the group of every row: nothing is left to punish."""
-    if "xi" not in moments.blocks:
-        return
     left = np.trace(partial_covariance(moments, "xi", "xi"))
     if not left > CUTOFF["xi"] * np.trace(moments.covariance("xi", "xi")):
         raise ValueError(

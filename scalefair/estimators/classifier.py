@@ -127,7 +127,7 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
         training = replace(
             training, source=source, sample=as_targets(training.sample), n_targets=loss.n_targets
         )
-        weigh = partial(self._weighed, coded.classes)
+        weigh = None if self.class_weight is None else partial(self._weighed, coded.classes)
         return {"classes_": coded.classes} | self._learn_loss(training, loss, dtype, weigh)
 
     def _loss_of(self, classes: NDArray[Any]) -> Any:
@@ -145,19 +145,12 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
     def _weighed(self, classes: NDArray[Any], loss: Any, moments: Moments) -> Any:
         share = moments.mean("y")
         share = np.array([1 - share[0], share[0]]) if loss.n_targets == 1 else share
-        weights = class_weights(self.class_weight, classes, share)
-        return loss if weights is None else ClassWeighted(loss, weights)
+        return ClassWeighted(loss, class_weights(self.class_weight, classes, share))
 
     def _solved_loss(self, loss: Any) -> Any:
         inner = loss.loss if isinstance(loss, ClassWeighted) else loss
         # Its scores are determined up to a constant only.
         return SumToZero(loss) if isinstance(inner, Multinomial) else loss
-
-    def _all_scores(self, loss: Any, coef: Array, intercept: Array) -> tuple[Array, Array]:
-        solved = self._solved_loss(loss)
-        if not isinstance(solved, SumToZero):
-            return coef, intercept
-        return coef @ solved.contrasts.T, intercept @ solved.contrasts.T
 
     def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
         del loss

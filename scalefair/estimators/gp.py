@@ -13,11 +13,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Chunk
 from scalefair.estimators.base import Callbacks
-from scalefair.estimators.gp_base import (
-    Process,
-    check_bounds,
-    given,
-)
+from scalefair.estimators.gp_base import Process, given
 from scalefair.estimators.parameters import described
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
@@ -154,7 +150,6 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
                 "learn_landmarks=True needs feature_map='nystroem', which has landmarks; got "
                 f"feature_map={kind!r}"
             )
-        check_bounds("noise_bounds", self.noise_bounds)
 
     def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:
         training = self._train(checked, given_rows, "float64")
@@ -163,20 +158,18 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
             self._gp_spec(training, inputs), noise=given(self.noise),
             noise_bounds=self.noise_bounds,
         )  # fmt: skip
-        progress, one = Callbacks(self), training.one_target
+        one = training.one_target
         if training.spec.is_exact and self.unfairness is None:
-            rows = exact_rows(training, 0.0)
-            self._checked_psi(rows.psi)
-            fit = fit_dense(rows, spec, progress)
+            exact = exact_rows(training, 0.0)
+            self._checked_psi(exact.psi)
+            fit = fit_dense(exact, spec, Callbacks(self))
             phi: Any = Identity().fit(training.sample.x)
-            design = Design(phi, rows.psi, training.n_targets, preparation=training.preparation)
+            design = Design(phi, exact.psi, training.n_targets, preparation=training.preparation)
             coef = {"dual_coef_": fit.coef[:, 0] if one else fit.coef}
         else:
-            start = self._start(training, MovingNystroem if self.learn_landmarks else Nystroem)
-            fit = fit_features(
-                MomentEvidence(spec, training.source, start, progress), training.sample
-            )
-            design = replace(start, phi=fit.phi or start.phi)
+            rows = self._start(training, MovingNystroem if self.learn_landmarks else Nystroem)
+            fit = fit_features(spec, rows, training.sample)
+            design = replace(rows.design, phi=fit.phi or rows.design.phi)
             coef = {"coef_": fit.coef[:, 0] if one else fit.coef.T}
         return self._process(fit, training, inputs, design) | coef | {
             "noise_": fit.noise, "_evidence": fit.evidence,

@@ -21,7 +21,7 @@ from scalefair.errors import (
     MISSING_SENSITIVE,
     check_weight_or_limit,
 )
-from scalefair.estimators.base import FairEstimator
+from scalefair.estimators.base import Callbacks, FairEstimator
 from scalefair.features.design import Design
 from scalefair.features.landmarks import standard_deviation
 from scalefair.features.nystroem import Nystroem
@@ -29,9 +29,9 @@ from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training, input_map, sensitive_map
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
-from scalefair.solve.fit import ProcessFit, Search
+from scalefair.solve.fit import ProcessFit
 from scalefair.solve.gp.distribution import OnChunks
-from scalefair.solve.spec import ProcessSpec
+from scalefair.solve.spec import ProcessSpec, Rows
 
 JITTER = 1e-8
 """Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ."""
@@ -95,8 +95,9 @@ class Process(FairEstimator):
         """Raise ValueError or TypeError if a parameter is out of range."""
         super()._check_parameters()
         check_weight_or_limit(self.eta, self.unfairness)
-        check_bounds("length_scale_bounds", self.length_scale_bounds)
-        check_bounds("amplitude_bounds", self.amplitude_bounds)
+        for name, value in self.get_params(deep=False).items():
+            if name.endswith("_bounds") and value is not None:
+                check_bounds(name, value)
 
     def _gp_spec(self, training: Training, inputs: list[str]) -> ProcessSpec:
         """Return what is asked for."""
@@ -105,18 +106,19 @@ class Process(FairEstimator):
             eta, unfairness, self.penalty, self.eps, amplitude=given(self.amplitude),
             amplitude_bounds=self.amplitude_bounds, length_scale_bounds=self.length_scale_bounds,
             learn_scales=self.optimizer is not None, n_restarts=self.n_restarts,
-            max_iter=self.max_iter, tol=self.tol, seed=training.seed,
-            chunk_rows=current_config().chunk_rows, inputs=tuple(inputs),
+            max_iter=self.max_iter, tol=self.tol, seed=training.seed, inputs=tuple(inputs),
         )  # fmt: skip
 
-    def _start(self, training: Training, nystroem: type[Nystroem] = Nystroem) -> Design:
-        """Return the maps where the search starts, learnt on the sample."""
+    def _start(self, training: Training, nystroem: type[Nystroem] = Nystroem) -> Rows:
+        """Return the rows with the maps where the search starts, learnt on the sample."""
         jitter = FULL_JITTER if training.spec.is_exact else JITTER
         phi = input_map(training, nystroem, whitening="cholesky", cutoff=jitter)
         psi = self._checked_psi(sensitive_map(training))
-        return Design(
+        design = Design(
             phi, psi, training.n_targets, whiten_rows=True, preparation=training.preparation
         )
+        size = current_config().chunk_rows
+        return Rows(training.source, design, chunk_rows=size, progress=Callbacks(self))
 
     def _checked_psi(self, psi: FeatureMap | None) -> FeatureMap | None:
         if psi is None and not self._is_ordinary():
@@ -130,7 +132,13 @@ class Process(FairEstimator):
         sample, search = training.sample, fit.search
         weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        for sentence in [*fit.at_bounds, *_end_sentences(search, self.max_iter)]:
+        sentences = [*fit.at_bounds]
+        if not search.converged:
+            sentences.append(
+                f"the search for length scales stopped after {search.n_iter} iterations before it "
+                f"converged ({search.message}); raise max_iter={self.max_iter}, or tol"
+            )
+        for sentence in sentences:
             warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
         maps = {} if fit.phi is None else {"phi_": fit.phi, "moments_": fit.moments}
         return {
@@ -229,25 +237,13 @@ class Process(FairEstimator):
         return {key: value for key, value in super().__getstate__().items() if key != "_evidence"}
 
 
-def _end_sentences(search: Search, max_iter: int) -> list[str]:
-    """Return what is to be said of a search that stopped before it converged."""
-    if search.converged:
-        return []
-    return [
-        f"the search for length scales stopped after {search.n_iter} iterations before it "
-        f"converged ({search.message}); raise max_iter={max_iter}, or tol"
-    ]
-
-
 def given(value: Any) -> float | None:
     """Return a number that was given; None for "optimize"."""
     return None if isinstance(value, str) else float(value)
 
 
 def check_bounds(name: str, value: Any) -> None:
-    """Raise ValueError unless a value is None or two positive numbers, the smaller first."""
-    if value is None:
-        return
+    """Raise ValueError unless a value is two positive numbers, the smaller first."""
     try:
         low, high = (float(bound) for bound in value)
     except (TypeError, ValueError):

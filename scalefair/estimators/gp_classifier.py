@@ -12,7 +12,6 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Chunk
 from scalefair.data.labels import OneHotLabels, check_classes, code_labels, decoded
-from scalefair.estimators.base import Callbacks
 from scalefair.estimators.gp_base import Process
 from scalefair.estimators.parameters import described
 from scalefair.solve.gp.classes import LaplaceEvidence, fit_classes
@@ -139,9 +138,9 @@ class FairGPClassifier(ClassifierMixin, Process):
             training, source=training.source.then(as_targets),
             sample=as_targets(training.sample), n_targets=1 if k == 2 else k,
         )  # fmt: skip
-        spec, start = self._gp_spec(training, inputs), self._start(training)
-        fit = fit_classes(LaplaceEvidence(spec, training.source, start, Callbacks(self)))
-        design = replace(start, phi=fit.phi or start.phi)
+        rows = self._start(training)
+        fit = fit_classes(self._gp_spec(training, inputs), rows)
+        design = replace(rows.design, phi=fit.phi or rows.design.phi)
         return self._process(fit, training, inputs, design) | {
             "classes_": coded.classes, "coef_": fit.distribution.coef.T,
             "n_passes_": fit.n_passes, "_evidence": fit.evidence,

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from scalefair._config import Config
 from scalefair._typing import Array, Chunk
-from scalefair.errors import check_alpha
-from scalefair.estimators.base import feature_ridges
 from scalefair.estimators.parameters import described
-from scalefair.estimators.ridge import RidgeBase, learnt
-from scalefair.features.design import Design
-from scalefair.features.exact import Identity
-from scalefair.features.training import Training
-from scalefair.moments import Moments
-from scalefair.solve.dense.rows import exact_rows
-from scalefair.solve.diagnostics import warn_of_few_digits
-from scalefair.solve.fit import RidgeFit
-from scalefair.solve.ridge.direct import WIDE, fit_wide
+from scalefair.estimators.ridge import RidgeBase
 
 
 @described
@@ -88,66 +76,7 @@ class FairKernelRidge(RidgeBase):
     ) -> None:
         self._store(locals())
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        weighted = self.unfairness is None and self.output_kernel is None
-        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
-        if self.base_estimator is not None and weighted and exact:
-            raise ValueError(
-                "base_estimator joins explicit features, which feature_map='exact' with a weight "
-                "eta does not have; use feature_map='nystroem', or a limit unfairness="
-            )
-
-    def _learn_rows(self, training: Training, config: Config) -> dict[str, Any]:
-        # Under control the penalty needs the moments: then every row is a landmark.
-        controlled = training.preparation.control_encoder is not None
-        weighted = self.unfairness is None and self.output_kernel is None
-        if training.spec.is_exact and weighted and not controlled:
-            return self._learn_dual(training)
-        return super()._learn_rows(training, config)
-
-    def _solve_rows(
-        self, training: Training, design: Design, config: Config
-    ) -> tuple[Moments, RidgeFit]:
-        wide = config.solver == "auto" and design.phi.n_raw_ >= WIDE
-        if config.solver != "iterative" and not wide:
-            return super()._solve_rows(training, design, config)
-        if self.output_kernel is not None:
-            raise ValueError(
-                f"output_kernel={self.output_kernel!r} starts from the closed form, which "
-                "solver='iterative' does without; use solver='direct' or fewer n_components"
-            )
-        rows = self._rows(training.source, design, None)
-        ridge = partial(feature_ridges, design.features, relative=check_alpha(self.alpha))
-        return fit_wide(
-            rows, self._spec(design.dtype), ridge, fit_intercept=self.fit_intercept,
-            seed=training.seed,
-        )  # fmt: skip
-
-    def _learn_dual(self, training: Training) -> dict[str, Any]:
-        """Return the attributes of the exact mode, which has no explicit features."""
-        seen = 1.0 / check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
-        rows, spec = exact_rows(training, seen), self._spec("float64")
-        fit = rows.solve(
-            spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty,
-            fit_intercept=self.fit_intercept,
-        )  # fmt: skip
-        diagnostics, one = rows.diagnostics(spec.alpha), training.one_target
-        warn_of_few_digits(diagnostics, type(self).__name__)
-        design = Design(
-            Identity().fit(training.sample.x), rows.psi, training.n_targets,
-            preparation=training.preparation, sees_sensitive=self._sees_sensitive(),
-        )  # fmt: skip
-        intercept = np.zeros(training.n_targets) + fit.intercept
-        both = learnt(training, design)
-        del both["phi_"]
-        return both | {
-            "_exact_rows": rows, "kernel_": rows.kernel, "eta_": spec.eta,
-            "dual_coef_": fit.dual_coef[:, 0] if one else fit.dual_coef,
-            "intercept_": float(intercept[0]) if one else intercept,
-            "explained_share_": rows.explained_share(fit.predict(rows.K)),
-            "n_samples_seen_": rows.n_rows, "diagnostics_": diagnostics,
-        }  # fmt: skip
+    _may_iterate = True
 
     def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
         # What was fitted decides, not the parameters, which may have been set anew since.

@@ -27,12 +27,13 @@ from scalefair.estimators.path import LossPath, default_etas
 from scalefair.features.base_model import FromArray
 from scalefair.features.design import Design
 from scalefair.features.training import Training, learn_design
-from scalefair.losses import LOSSES, Gamma, Loss, Poisson
+from scalefair.losses import LOSSES, Gamma, Loss, Poisson, SumToZero
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit
-from scalefair.solve.newton.descent import fit_loss, loss_path, loss_problem
+from scalefair.solve.newton.descent import fit_loss, loss_path
+from scalefair.solve.newton.model import Problem
 
 MAX_ENCODED_BYTES = 2**28
 """Encoded rows that are held rather than encoded anew for every pass."""
@@ -80,7 +81,8 @@ class LossBase(FairEstimator):
         """Return the attributes of a fit to rows whose targets are as the loss wants them."""
         y = training.sample.y
         loss = loss.fitted(y[:, 0] if loss.n_targets == 1 else y, training.sample.weight)
-        training = encoded_once(training)
+        if training.preparation.encoder is not None:
+            training = encoded_once(training)
         design = learn_design(
             training, dtype=dtype, sees_sensitive=self._sees_sensitive(),
             curved=self.output_kernel is not None,
@@ -90,11 +92,12 @@ class LossBase(FairEstimator):
         rows = self._rows(training.source, design, training.survey.n_rows)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
-        check_control(moments)
+        if "xi" in moments.blocks:
+            check_control(moments)
         loss = loss if weigh is None else weigh(loss, moments)
-        system = self._system(design, moments)
-        problem = loss_problem(rows, self._solved_loss(loss), system, cache)
-        spec = self._spec(dtype)
+        system, spec = self._system(design, moments), self._spec(dtype)
+        solved = self._solved_loss(loss)
+        problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
         based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
         return {
@@ -107,7 +110,10 @@ class LossBase(FairEstimator):
     ) -> dict[str, Any]:
         """Return the attributes of a fit."""
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        coef, intercept = self._all_scores(loss, fit.coef, fit.intercept)
+        coef, intercept = fit.coef, fit.intercept
+        solved = self._solved_loss(loss)
+        if isinstance(solved, SumToZero):
+            coef, intercept = coef @ solved.contrasts.T, intercept @ solved.contrasts.T
         nonlinear = {} if fit.output_share is None else {"output_share_": fit.output_share}
         return {
             **self._shaped(loss, coef, intercept), "_raw_coef": design.raw_coef(coef),
@@ -115,11 +121,6 @@ class LossBase(FairEstimator):
             "mean_loss_": fit.mean_loss, "n_iter_": fit.n_iter, "n_passes_": fit.n_passes,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics, **nonlinear,
         }  # fmt: skip
-
-    def _all_scores(self, loss: Any, coef: Array, intercept: Array) -> tuple[Array, Array]:
-        """Coefficients of the loss's scores from those of the scores that were solved for."""
-        del loss
-        return coef, intercept
 
     @abstractmethod
     def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
@@ -153,7 +154,8 @@ class LossBase(FairEstimator):
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
         system, spec = self._system(rows.design, moments), self._spec(rows.design.dtype)
-        problem = loss_problem(rows, self._solved_loss(self.loss_), system, cache)
+        solved = self._solved_loss(self.loss_)
+        problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         etas = default_etas(system, spec.alpha, 9) if etas is None else etas
         grid = np.sort(check_grid("etas", etas))
         fits = loss_path(problem, spec, grid, self.tol, self.max_iter)
@@ -184,17 +186,12 @@ class LossBase(FairEstimator):
         other.__dict__.update(other._solution(self._design, moments, self.loss_, fit))
         return other
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = False
-        return tags
-
 
 def encoded_once(training: Training) -> Training:
     """Return the same rows as arrays, where they are a table in memory that is not too long."""
     source, width = training.source, training.sample.x.shape[1]
     few = 8 * training.survey.n_rows * width <= MAX_ENCODED_BYTES
-    if not isinstance(source, ArraySource) or training.preparation.encoder is None or not few:
+    if not isinstance(source, ArraySource) or not few:
         return training
     # Whole arrays, of which no second copy is ever held.
     whole: dict[str, Any] = {}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._config import Config, current_config
+from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.errors import (
     FINITE,
@@ -20,16 +21,18 @@ from scalefair.errors import (
     check_grid,
     check_weight_or_limit,
 )
-from scalefair.estimators.base import FairEstimator, check_control
+from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath, default_etas
 from scalefair.features.design import Design
+from scalefair.features.exact import Identity
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
+from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.output.fit import fit_with_output_kernel
-from scalefair.solve.ridge.direct import fit_ridge
+from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide
 from scalefair.solve.ridge.system import rescale
 
 
@@ -67,6 +70,8 @@ class RidgeBase(Regression):
     """A fair ridge at one (alpha, eta) or under one limit, from the moments of its rows."""
 
     moments_: Moments
+    _may_iterate: ClassVar[bool] = False
+    """Whether the system may be solved without being formed, where it is large."""
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -74,32 +79,80 @@ class RidgeBase(Regression):
         check_weight_or_limit(self.eta, self.unfairness)
         if self.unfairness is not None and self.output_kernel is None:
             check_closed_form(self.penalty, "unfairness")
+        exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
+        weighted = self.unfairness is None and self.output_kernel is None
+        if self.base_estimator is not None and weighted and exact:
+            raise ValueError(
+                "base_estimator joins explicit features, which feature_map='exact' with a weight "
+                "eta does not have; use feature_map='nystroem', or a limit unfairness="
+            )
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
         config = current_config()
-        return self._learn_rows(self._train(checked, given, config.dtype), config)
-
-    def _learn_rows(self, training: Training, config: Config) -> dict[str, Any]:
-        """Return the attributes of a fit to surveyed rows."""
+        training = self._train(checked, given, config.dtype)
+        weighted = self.unfairness is None and self.output_kernel is None
+        # Under control the penalty needs the moments: then every row is a landmark.
+        controlled = training.preparation.control_encoder is not None
+        if training.spec.is_exact and weighted and not controlled:
+            return self._learn_dual(training)
         design = learn_design(
             training, dtype=config.dtype, sees_sensitive=self._sees_sensitive(),
             curved=self.output_kernel is not None,
         )  # fmt: skip
-        moments, fit = self._solve_rows(training, design, config)
-        check_control(moments)
+        iterative = {"auto": design.phi.n_raw_ >= WIDE, "iterative": True, "direct": False}
+        if self._may_iterate and iterative[config.solver]:
+            moments, fit = self._solve_wide(training, design)
+        else:
+            rows = self._rows(training.source, design, training.survey.n_rows)
+            (moments,) = rows.moments(checkpoint=config.checkpoint)
+            if self.output_kernel is None or design.psi is None:
+                fit = self._solve(design, moments)
+            else:
+                system, spec = self._system(design, moments), self._spec(design.dtype)
+                fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
+        if "xi" in moments.blocks:
+            check_control(moments)
         return learnt(training, design) | self._solution(
             moments, fit, design, one_target=training.one_target
         )
 
-    def _solve_rows(
-        self, training: Training, design: Design, config: Config
-    ) -> tuple[Moments, RidgeFit]:
-        rows = self._rows(training.source, design, training.survey.n_rows)
-        (moments,) = rows.moments(checkpoint=config.checkpoint)
-        if self.output_kernel is None or design.psi is None:
-            return moments, self._solve(design, moments)
-        system, spec = self._system(design, moments), self._spec(design.dtype)
-        return moments, fit_with_output_kernel(rows, system, spec, self.output_kernel)
+    def _solve_wide(self, training: Training, design: Design) -> tuple[Moments, RidgeFit]:
+        if self.output_kernel is not None:
+            raise ValueError(
+                f"output_kernel={self.output_kernel!r} starts from the closed form, which "
+                "solver='iterative' does without; use solver='direct' or fewer n_components"
+            )
+        rows = self._rows(training.source, design, None)
+        ridge = partial(feature_ridges, design.features, relative=check_alpha(self.alpha))
+        return fit_wide(
+            rows, self._spec(design.dtype), ridge, fit_intercept=self.fit_intercept,
+            seed=training.seed,
+        )  # fmt: skip
+
+    def _learn_dual(self, training: Training) -> dict[str, Any]:
+        """Return the attributes of the exact mode, which has no explicit features."""
+        seen = 1.0 / check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
+        rows, spec = exact_rows(training, seen), self._spec("float64")
+        fit = rows.solve(
+            spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty,
+            fit_intercept=self.fit_intercept,
+        )  # fmt: skip
+        diagnostics, one = rows.diagnostics(spec.alpha), training.one_target
+        warn_of_few_digits(diagnostics, type(self).__name__)
+        design = Design(
+            Identity().fit(training.sample.x), rows.psi, training.n_targets,
+            preparation=training.preparation, sees_sensitive=self._sees_sensitive(),
+        )  # fmt: skip
+        intercept = np.zeros(training.n_targets) + fit.intercept
+        both = learnt(training, design)
+        del both["phi_"]
+        return both | {
+            "_exact_rows": rows, "kernel_": rows.kernel, "eta_": spec.eta,
+            "dual_coef_": fit.dual_coef[:, 0] if one else fit.dual_coef,
+            "intercept_": float(intercept[0]) if one else intercept,
+            "explained_share_": rows.explained_share(fit.predict(rows.K)),
+            "n_samples_seen_": rows.n_rows, "diagnostics_": diagnostics,
+        }  # fmt: skip
 
     def _solve(self, design: Design, moments: Moments) -> RidgeFit:
         """Return the fit that the parameters ask for, from moments alone."""

@@ -19,10 +19,11 @@ from scalefair.errors import (
     FINITE,
     JOINED_RIDGE,
     TINY,
+    check_alpha,
     check_closed_form,
     check_grid,
 )
-from scalefair.estimators.base import check_control, feature_ridges
+from scalefair.estimators.base import OF_COLUMNS, check_control, feature_ridges
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath, default_alphas, default_etas
@@ -156,9 +157,6 @@ class FairKernelRidgeCV(Regression):
     def _is_ordinary(self) -> bool:
         return self.unfairness is None and self.etas is not None and not np.any(self.etas)
 
-    def _least_alpha(self) -> float:
-        return np.inf if self.alphas is None else float(np.min(self.alphas))
-
     def _epses(self) -> tuple[float | None, ...]:
         if self.eps is None:
             return (None,)
@@ -168,7 +166,8 @@ class FairKernelRidgeCV(Regression):
         config = current_config()
         training = self._train(checked, given, config.dtype)
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
-        rows = self._rows(training.source, design, training.survey.n_rows)
+        least = np.inf if self.alphas is None else float(np.min(self.alphas))
+        rows = self._rows(training.source, design, training.survey.n_rows, least)
         folds, some_always_train = self._folds(training)
         parts = rows.moments(folds, checkpoint=config.checkpoint)
         tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
@@ -178,7 +177,8 @@ class FairKernelRidgeCV(Regression):
                 "fewer folds, or leave those rows out"
             )
         moments = FoldedMoments(tested, always, reduce(add, parts))
-        check_control(moments.total)
+        if "xi" in moments.total.blocks:
+            check_control(moments.total)
         result = self._search(design, moments)
         ridge = self._ridge_at(result, checked, training, design)
         self._refit(ridge, moments.total, constant=result.choice is None)
@@ -247,16 +247,14 @@ class FairKernelRidgeCV(Regression):
             alpha = {name: part * alpha for name, part in relative.items()}
         point = {"alpha": alpha, "eta": result.eta, "unfairness": None}
         ridge = FairKernelRidge(**shared | self._penalty(result.eps) | point)
-        names = ("n_features_in_", "feature_names_in_")
-        ridge.__dict__.update(
-            {name: vars(checked)[name] for name in names if name in vars(checked)}
-        )
-        ridge.__dict__.update(learnt(training, design))
+        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
+        ridge.__dict__.update(names | learnt(training, design))
         return ridge
 
     def _refit(self, ridge: FairKernelRidge, moments: Moments, *, constant: bool) -> None:
         """Solve at the point of the ridge, for all rows; or take the best constant."""
-        system, alpha = ridge._system(ridge._design, moments), ridge._least_alpha()
+        system = ridge._system(ridge._design, moments)
+        alpha = check_alpha(ridge.alpha)["phi"]
         spectrum, eta = Spectrum.of(system), float(ridge.eta or 0.0)
         coef = spectrum.at(alpha).coef(np.array([eta]))[0]
         if constant:

@@ -155,19 +155,6 @@ class LengthScaleMap(BaseMap):
         """
 
 
-class Buffer:
-    """Rows that are written again and again; new memory costs a page fault every 4 kB."""
-
-    def __init__(self, width: int, dtype: DTypeLike) -> None:
-        self._rows: Rows = np.empty((0, width), dtype)
-
-    def rows(self, count: int) -> Rows:
-        """Return so many rows, valid until the next call."""
-        if len(self._rows) < count:
-            self._rows = np.empty((count, self._rows.shape[1]), self._rows.dtype)
-        return self._rows[:count]
-
-
 def row_filler(feature_map: FeatureMap, dtype: DTypeLike, *, whiten: bool) -> Filler:
     """Return what fills rows, raw or whitened: all that a pass needs once is made here."""
     linear = feature_map.linear_
@@ -180,14 +167,21 @@ def row_filler(feature_map: FeatureMap, dtype: DTypeLike, *, whiten: bool) -> Fi
 
     if not whiten or linear is None:
         return raw
-    matrix, buffer = linear.astype(dtype), Buffer(feature_map.n_raw_, dtype)
+    matrix = linear.astype(dtype)
+    buffer: Rows = np.empty((0, feature_map.n_raw_), dtype)
 
     def fill(X: Any, out: Rows) -> None:
-        rows = buffer.rows(len(X))
-        raw(X, rows)
-        np.matmul(rows, matrix, out=out)
+        nonlocal buffer
+        buffer = long_enough(buffer, len(X))
+        raw(X, buffer[: len(X)])
+        np.matmul(buffer[: len(X)], matrix, out=out)
 
     return fill
+
+
+def long_enough(buffer: Rows, rows: int) -> Rows:
+    """Return a buffer of so many rows: new memory costs a page fault every 4 kB."""
+    return buffer if len(buffer) >= rows else np.empty((rows, buffer.shape[1]), buffer.dtype)
 
 
 def is_map(value: Any) -> bool:

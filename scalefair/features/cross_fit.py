@@ -362,7 +362,7 @@ def _rows_to_fit(training: Training, size: int) -> tuple[Chunk, NDArray[np.int64
         chunk = Chunk(source.x, source.s, source.y, source.weight)
         return split(chunk), np.arange(source.n_rows)
     sample = source.fold(partial(Sampler, int(size), training.seed), 65536)
-    return split(sample.chunk()), sample.rows
+    return split(sample.chunk), sample.rows
 
 
 def _seeded(model: Any, seed: int) -> Any:

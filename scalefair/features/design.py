@@ -14,7 +14,6 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefair._hash import digest
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
@@ -112,14 +111,10 @@ class Design:
         return psi | {block.name: block.units for block in self.beside if block.units}
 
     @property
-    def codes(self) -> Callable[[Any], NDArray[np.int32]] | None:
-        """What names the columns in which φ(x) is 1, where it is 0 in all others; else None."""
-        return self.phi.codes if isinstance(self.phi, LeafMap) else None
-
-    @property
     def chunk_rows(self) -> int:
         """Rows per chunk, by default."""
-        return CODED_ROWS if self.codes else chunk_rows(self.blocks["phi"], self.dtype)
+        coded = isinstance(self.phi, LeafMap)
+        return CODED_ROWS if coded else chunk_rows(self.blocks["phi"], self.dtype)
 
     @property
     def key(self) -> str:
@@ -148,24 +143,6 @@ class Design:
             return self.psi_rows(chunk)
         (block,) = (block for block in self.beside if block.name == name)
         return block.rows(chunk)
-
-    def start_phi(self) -> Callable[[Any, Rows], None]:
-        """Return the function that writes rows of φ into `out`, for one thread and one pass."""
-        return row_filler(self.phi, self.dtype, whiten=self.whiten_rows)
-
-    def start_psi(self) -> Callable[[Chunk, Rows], None]:
-        """The same for ψ; zero for rows of weight zero, whose groups ψ need not know."""
-        if self.psi is None:
-            return _no_rows
-        rows_of = row_filler(self.psi, np.float64, whiten=True)
-
-        def fill(chunk: Chunk, out: Rows) -> None:
-            if chunk.weight is None or np.all(chunk.weight):
-                rows_of(chunk.s, out)
-            else:
-                out[...] = self.psi_rows(chunk)
-
-        return fill
 
     def psi_rows(self, chunk: Chunk) -> Rows:
         """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
@@ -221,7 +198,7 @@ def _in_blocks(start: Callable[[], Predictor]) -> Predictor:
 
 def _start_predicting(design: Design, coef: dict[str, Array], intercept: Any) -> Predictor:
     """Return f on chunks of at most `PREDICT_ROWS` rows, with a buffer for those of φ."""
-    along_phi = (_dense if design.codes is None else _coded)(design, coef["phi"])
+    along_phi = (_coded if isinstance(design.phi, LeafMap) else _dense)(design, coef["phi"])
 
     def predict(chunk: Chunk) -> Array:
         f = along_phi(chunk.x)
@@ -236,7 +213,7 @@ def _start_predicting(design: Design, coef: dict[str, Array], intercept: Any) ->
 
 def _dense(design: Design, coef: Array) -> Callable[[Any], Array]:
     buffer = np.empty((PREDICT_ROWS, design.phi.n_raw_), coef.dtype)
-    raw = design.start_phi()
+    raw = row_filler(design.phi, design.dtype, whiten=False)
 
     def along(x: Any) -> Array:
         Phi = buffer[: len(x)]
@@ -249,12 +226,8 @@ def _dense(design: Design, coef: Array) -> Callable[[Any], Array]:
 def _coded(design: Design, coef: Array) -> Callable[[Any], Array]:
     """φ(x)β where φ(x) is 1 in the columns `codes` and 0 elsewhere; code −1 is a row of zeros."""
     padded = np.concatenate([coef, np.zeros_like(coef[:1])])
-    codes: Any = design.codes
-    return lambda x: np.asarray(padded[codes(x)].sum(axis=0))
-
-
-def _no_rows(chunk: Chunk, out: Rows) -> None:
-    """There is no ψ to write."""
+    phi: Any = design.phi
+    return lambda x: np.asarray(padded[phi.codes(x)].sum(axis=0))
 
 
 def counted_rows(rows_of: Callable[[Any], Rows], chunk: Chunk, values: Any) -> Rows:

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from scalefair._hash import distinct
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array, FeatureMap
-from scalefair.features.base import LengthScaleMap, is_fitted_map, is_map, n_features, whitened
+from scalefair.features.base import LengthScaleMap, is_fitted_map, n_features, whitened
 from scalefair.features.exact import Identity, OneHot
 from scalefair.features.landmarks import (
     choose_landmarks,
@@ -26,6 +26,7 @@ from scalefair.features.landmarks import (
 )
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap
+from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import Stationary, plain_name
 
 SAMPLE_ROWS = 2000
@@ -77,7 +78,7 @@ def mixed_map(
     if groups is not None:
         rows, weight = with_rare_groups(rows, weight, groups, coded_columns(kernel, categorical))
     unfitted = kernel
-    if not is_map(kernel):
+    if isinstance(kernel, str | Kernel):
         w = np.ones(len(rows)) if weight is None else weight
         most = None if exact else CROSSED * n_components
         unfitted = _Attributes(rows, w, categorical, at, most).unfitted(

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Rows
 from scalefair.errors import check_choice
-from scalefair.features.base import BaseMap, Buffer, Filler, is_map, n_features, row_filler
+from scalefair.features.base import BaseMap, Filler, is_map, long_enough, n_features, row_filler
 
 Columns = int | str | slice | Sequence[int] | Sequence[str] | NDArray[Any]
 
@@ -208,16 +208,17 @@ def _part_rows(
 ) -> Callable[[Any], Rows]:
     """Return what makes the rows of one part, C-ordered, valid until the next call."""
     fill = row_filler(part, dtype, whiten=whiten)
-    buffer = Buffer(n_features(part) if whiten else part.n_raw_, dtype)
+    buffer: Rows = np.empty((0, n_features(part) if whiten else part.n_raw_), dtype)
     # What takes categories takes anything, other maps floats.
     as_given = _takes_categories(part)
 
     def rows(X: Any) -> Rows:
-        block, out = X.take(where, axis=1), buffer.rows(len(X))
+        nonlocal buffer
+        block, buffer = X.take(where, axis=1), long_enough(buffer, len(X))
         if block.dtype.kind != "f" and not as_given:
             block = block.astype(np.float64)
-        fill(block, out)
-        return out
+        fill(block, buffer[: len(X)])
+        return buffer[: len(X)]
 
     return rows
 

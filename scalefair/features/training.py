@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,10 @@ from sklearn.base import clone
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, survey_rows
 from scalefair.data.columns import sensitive_statistics
-from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, warn_of_codes
+from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
-from scalefair.errors import MISSING_SENSITIVE
+from scalefair.errors import MISSING_SENSITIVE, InputError
 from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
@@ -30,9 +31,6 @@ from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import plain_name
-
-MAX_WHITENED = 2e10
-"""Rows × features² that are whitened row by row: a fraction of a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,7 @@ class Training:
     @cached_property
     def split_sample(self) -> Chunk:
         """The sample before it was encoded."""
-        return self.survey.sample.chunk()
+        return self.survey.sample.chunk
 
     def groups(self, part: str) -> Array | None:
         """One numeric row for each combination of categories in "s" or "c"; None without any."""
@@ -128,7 +126,7 @@ def survey_training(
     preparation = replace(_with_encoders(preparation, survey), single=single)
     if kernel == "auto" and "s" in survey.parts:
         _warn_of_codes(rows, preparation, survey)
-    sample = preparation.encode(survey.sample.chunk())
+    sample = preparation.encode(survey.sample.chunk)
     source = source.then(preparation.encode)
     return Training(
         spec, rows.source, preparation, source, sample.y.shape[1], rows.one_target, survey, seed,
@@ -150,8 +148,10 @@ def _sensitive_columns(rows: FitRows, spec: MapSpec, *, ordinary: bool) -> Prepa
         )
     try:
         at = frames.resolve_columns(columns, rows.names, rows.width)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"sensitive_columns={columns!r}: {error}") from None
+    except InputError as error:
+        raise error.at(f"sensitive_columns={columns!r}") from None
+    except TypeError as error:
+        raise TypeError(f"sensitive_columns={columns!r}: {error}") from None
     if not at or len(set(at)) < len(at):
         raise ValueError(
             f"sensitive_columns={columns!r} must name at least one column of X, and none twice; "
@@ -175,13 +175,16 @@ def _check_survey(survey: Survey) -> None:
             "control_features are given without sensitive attributes, so there is nothing to "
             "control; pass sensitive_features to fit as well, or leave control_features out"
         )
-    for j, (spread, _) in enumerate(survey.parts["y"].numbers):
+    for j, column in enumerate(survey.parts["y"].columns.columns):
+        spread = column.spread
         size = spread.high - spread.low or abs(spread.high)
         # Too large numbers are refused chunk by chunk.
         if 0 < size < 1 / LARGEST:
-            raise ValueError(
-                f"column {j} of y spreads over {size:.3g}, too little to compute with squares of "
-                f"it; rescale y, to at least {1 / LARGEST:g}"
+            raise InputError(
+                f"column {j} of y spreads over {size:.3g}, too little to square",
+                f"rescale y, to at least {1 / LARGEST:g}",
+                column=column.name,
+                where="y",
             )
 
 
@@ -208,7 +211,8 @@ def _warn_of_codes(rows: FitRows, preparation: Preparation, survey: Survey) -> N
     if columns is not None and not (rows.is_table or is_stream(rows.x)):
         # scikit-learn's checks have made floats of them.
         statistics = sensitive_statistics(frames.take_columns(frames.as_table(rows.x), columns))
-    warn_of_codes(statistics)
+    if message := numbers_or_codes(statistics.columns, statistics.n_rows):
+        warnings.warn(message, UserWarning, stacklevel=2)
 
 
 def input_kernel(training: Training) -> Kernel:
@@ -288,18 +292,6 @@ def learn_design(
         phi, psi, training.n_targets, dtype, beside=blocks, preparation=training.preparation,
         sees_sensitive=sees_sensitive,
     )  # fmt: skip
-
-
-def for_rows(design: Design, n_rows: int | None, least_alpha: float) -> Design:
-    """Return the design for so many rows: few are whitened one by one, many by their moments.
-
-    Whitening moments loses digits as machine precision over the cut-off.
-    """
-    small = n_rows is not None and n_rows * design.phi.n_raw_**2 <= MAX_WHITENED
-    phi = design.phi
-    fine = least_alpha <= 1e-8 or (isinstance(phi, Nystroem) and phi.cutoff < 1e-8)
-    single = np.dtype(design.dtype) == np.float32
-    return replace(design, whiten_rows=small or fine or single)
 
 
 def group_names(design: Design) -> list[str]:

@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 
 from scalefair._typing import Array
-from scalefair.losses.base import Loss, Start, check_domain, one_score_start
+from scalefair.losses.base import Loss, Start, check_domain
+
+INSIDE = 1e-12, 1.0 - 1e-12
+"""Where a share is moved to from 0 and 1, at which log odds are infinite."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,8 @@ class Logistic(Loss):
 
     def start(self, mean: Array) -> Start:
         """At the log odds of the mean."""
-        p = float(_inside(mean)[0])
-        return one_score_start(float(np.log(p) - np.log1p(-p)), -1.0, p * (1.0 - p))
-
-
-def _inside(share: Array) -> Array:
-    """A share, moved off 0 and 1, where log odds are infinite."""
-    return np.clip(share, 1e-12, 1.0 - 1e-12)
+        p = np.clip(mean, *INSIDE)
+        return Start(np.log(p) - np.log1p(-p), -np.eye(1), p * (1.0 - p))
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class Multinomial(_OneHot):
 
     def start(self, mean: Array) -> Start:
         """At the log frequencies."""
-        p, (a, b) = _inside(mean), self.pairs
+        p, (a, b) = np.clip(mean, *INSIDE), self.pairs
         log_p = np.log(p)
         return Start(log_p - log_p.mean(), -np.eye(self.n_classes), p[a] * p[b])
 

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from scalefair._linalg import mirror_upper, rank_k_update
-from scalefair._typing import Accumulator, Array, Chunk, FeatureMap, Rows
-from scalefair.errors import check_choice, check_count
+from scalefair._typing import Array, Chunk, FeatureMap, Rows
+from scalefair.errors import check_count
 from scalefair.features.base import is_map, whitened
 from scalefair.features.landmarks import distinct_rows, fitted_kernel
 from scalefair.features.mixed import coded_columns, mixed_map, units_of, with_rare_groups
 from scalefair.kernels import Categorical, Kernel
-from scalefair.kernels.stationary import NAMES, plain_name
-from scalefair.measures._pair import Pair, Variable, open_pair
+from scalefair.measures._pair import Pair, Variable
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 
 TOLERANCE = 1e-9
@@ -30,30 +29,6 @@ CHUNK_ROWS = 8192
 
 MAX_BLOCK_NUMBERS = 2**18
 """Numbers in the feature rows that are computed at a time."""
-
-
-def check_kernel(name: str, kernel: Any) -> Any:
-    """Return "auto" for None, names for kernels without parameters, others as they are."""
-    if kernel is None:
-        return "auto"
-    if isinstance(kernel, str):
-        check_choice(name, kernel, ("auto", *NAMES))
-        return kernel
-    if isinstance(kernel, Kernel) or is_map(kernel):
-        return plain_name(kernel)
-    raise TypeError(
-        f"{name}={kernel!r} is a {type(kernel).__name__}; give None, one of {', '.join(NAMES)}, or "
-        "a kernel of scalefair.kernels"
-    )
-
-
-def open_kernels(
-    a: Any, b: Any, kernel_a: Any, kernel_b: Any, sample_weight: Any = None, **options: Any
-) -> tuple[Pair, tuple[Any, Any]]:
-    """Open two variables that are compared by kernels; return them and the checked kernels."""
-    kernels = check_kernel("kernel_a", kernel_a), check_kernel("kernel_b", kernel_b)
-    every = (kernels[0] == "categorical", kernels[1] == "categorical")
-    return open_pair(a, b, sample_weight, every=every, **options), kernels
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,43 +156,39 @@ ColumnsBeside = Callable[[Array, Array, Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class FeaturePair:
-    """Two variables and the maps φ of a and ψ of b."""
+    """Two variables and the maps φ of a and ψ of b; `centre` is near the mean of a."""
 
     pair: Pair
     phi: FeatureMap
     psi: FeatureMap
+    centre: Array
 
     def moments(
         self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
     ) -> FoldMoments:
         """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
-        start = self.accumulator(folds, columns, width)
+        start = partial(MomentSums, self.phi, self.psi, folds, columns, width)
         return self.pair.source.fold(start, CHUNK_ROWS)  # type: ignore[no-any-return]
 
-    def accumulator(
-        self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
-    ) -> Callable[[], Accumulator]:
-        """Return what makes the accumulators of those moments, for a pass over numeric chunks."""
-        return partial(_MomentSums, self.phi, self.psi, folds, columns, width)
 
-
-def feature_pair(
-    pair: Pair, kernel_a: Any = "auto", kernel_b: Any = "auto", n_components: int = 200
-) -> FeaturePair:
+def feature_pair(pair: Pair, n_components: int = 200) -> FeaturePair:
     """Fit the maps of both kernels on one sample of the rows."""
     size = check_count("n_components", n_components)
-    sample = pair.landmark_rows(size)
+    sample, (kernel_a, kernel_b) = pair.landmark_rows(size), pair.kernels
     phi = sampled_map("kernel_a", kernel_a, pair.a, sample.x, sample.weight, size=size)
     psi = sampled_map("kernel_b", kernel_b, pair.b, sample.s, sample.weight, size=size)
-    return FeaturePair(pair, phi, psi)
+    return FeaturePair(pair, phi, psi, sample.x.mean(axis=0))
 
 
-class _MomentSums:
-    """The sums of one thread. Rows are whitened: NOCCO divides by their smallest directions."""
+class MomentSums:
+    """Accumulator of the moments of a `FeaturePair`, from numeric chunks.
+
+    Rows are whitened: NOCCO divides by their smallest directions.
+    """
 
     def __init__(
-        self, phi: FeatureMap, psi: FeatureMap, folds: Folds, columns: ColumnsBeside | None,
-        width: int,
+        self, phi: FeatureMap, psi: FeatureMap, folds: Folds = ALL_ROWS,
+        columns: ColumnsBeside | None = None, width: int = 0,
     ) -> None:  # fmt: skip
         self._phi, self._psi, self._columns, self._folds = phi, psi, columns, folds
         widths = [m.n_raw_ if m.linear_ is None else m.linear_.shape[1] for m in (phi, psi)]

@@ -85,13 +85,11 @@ class CentredPair:
         return mixture_sf(x, weights)
 
 
-def centred_pair(
-    pair: Pair, kernels: tuple[Any, Any], method: str, n_components: int
-) -> tuple[str, CentredPair]:
+def centred_pair(pair: Pair, method: str, n_components: int) -> tuple[str, CentredPair]:
     """Return the method that "auto" means, and the Gram matrices in the form it needs."""
     if method == "spectral":
-        return method, _dense(pair, kernels)
-    features = feature_pair(pair, *kernels, n_components)
+        return method, _dense(pair)
+    features = feature_pair(pair, n_components)
     if method == "permutation" and not pair.in_memory:
         raise ValueError(
             "method='permutation' needs the rows in memory; use method='features' for scans and "
@@ -104,8 +102,9 @@ def centred_pair(
     if method == "auto":
         few = pair.in_memory and pair.n_rows < FEW_TEST_ROWS
         method = "permutation" if few else "features"
-    if pair.in_memory and _prefers_dense(features, method):
-        return method, _dense(pair, kernels)
+    permutes = method in ("permutation", "gamma")
+    if permutes and pair.in_memory and _prefers_dense(features):
+        return method, _dense(pair)
     if pair.in_memory and (pair.n_rows <= MAX_ROWS_IN_MEMORY or method == "permutation"):
         rows = pair.rows()
         Phi, Psi = whitened(features.phi, rows.x), whitened(features.psi, rows.s)
@@ -125,16 +124,16 @@ def _table(features: FeaturePair) -> CentredPair | None:
     return table_pair(cells, np.asarray(Phi), np.asarray(Psi))
 
 
-def _prefers_dense(features: FeaturePair, method: str) -> bool:
+def _prefers_dense(features: FeaturePair) -> bool:
     """Exact matrices where the features are not exact, or not cheaper to permute."""
     n, maps = features.pair.n_rows, (features.phi, features.psi)
-    if method not in ("permutation", "gamma") or n > MAX_DENSE_TEST_ROWS:
+    if n > MAX_DENSE_TEST_ROWS:
         return False
     inexact = any(isinstance(m, PivotMap) and m.residual > 1e-8 for m in maps)
     return inexact or features.phi.n_raw_ * features.psi.n_raw_ > n
 
 
-def _dense(pair: Pair, kernels: tuple[Any, Any]) -> CentredPair:
+def _dense(pair: Pair) -> CentredPair:
     if not pair.in_memory or pair.n_rows > MAX_DENSE_TEST_ROWS:
         raise ValueError(
             f"method='spectral' needs the eigenvalues of n×n matrices, at most "
@@ -142,8 +141,8 @@ def _dense(pair: Pair, kernels: tuple[Any, Any]) -> CentredPair:
             "method='features', which needs none"
         )
     rows = pair.rows()
-    K = gram_of("kernel_a", kernels[0], pair.a, rows.x, None)(rows.x, rows.x)
-    L = gram_of("kernel_b", kernels[1], pair.b, rows.s, None)(rows.s, rows.s)
+    K = gram_of("kernel_a", pair.kernels[0], pair.a, rows.x, None)(rows.x, rows.x)
+    L = gram_of("kernel_b", pair.kernels[1], pair.b, rows.s, None)(rows.s, rows.s)
     return dense_pair(K, L)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 from scalefair._typing import Array, Chunk
 from scalefair.data import Look, PartSurvey, Survey, frames, open_rows, survey_rows
 from scalefair.data.columns import ColumnStatistics, TableStatistics
-from scalefair.data.encoding import SensitiveEncoder, warn_of_codes
+from scalefair.data.encoding import SensitiveEncoder, numbers_or_codes
 from scalefair.data.sources import ArraySource, ChunkSource, Sample
-from scalefair.data.survey import present
+from scalefair.data.survey import weights_of
 from scalefair.errors import CannotJudgeError, check_choice, located
-from scalefair.features.base import seed_of
+from scalefair.features.base import is_map, seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
+from scalefair.kernels import Kernel
+from scalefair.kernels.stationary import NAMES, plain_name
 
 MAX_GROUPS = 1000
 """Combinations of categories beyond which groups are too small, or the column an identifier."""
@@ -116,7 +119,8 @@ def _check_column(name: str, column: ColumnStatistics, table: TableStatistics) -
 class Pair:
     """Rows of two variables as numbers: chunks whose x is a and whose s is b.
 
-    `n_rows` have a positive weight; `sample` are rows that the first pass over a stream has drawn.
+    `n_rows` have a positive weight; `sample` are rows that the first pass over a stream has drawn;
+    `kernels` are those of a and b, as `check_kernel` returns them.
     """
 
     source: ChunkSource
@@ -126,22 +130,16 @@ class Pair:
     in_memory: bool
     seed: int
     sample: Sample | None = None
+    kernels: tuple[Any, Any] = ("auto", "auto")
 
     def rows(self, size: int | None = None) -> Chunk:
         """Return all rows that count, or at most `size` chosen by their number."""
         sample = self.sample
         if sample is None or size is None or (size > sample.size and self.n_rows > sample.size):
             return self.source.sample(sys.maxsize if size is None else size, self.seed)
-        chunk, index = sample.chunk(), sample.smallest(size)
+        chunk, index = sample.chunk, sample.smallest(size)
         weight = None if chunk.weight is None else chunk.weight[index]
         return Chunk(chunk.x[index], chunk.s[index], None, weight)
-
-    def on_sample(self) -> Pair:
-        """Return the rows of the sample where a stream has one, all rows otherwise."""
-        if self.sample is None:
-            return self
-        rows = self.sample.chunk()
-        return replace(self, source=ArraySource(rows.x, rows.s, None, rows.weight), sample=None)
 
     def landmark_rows(self, n_components: int) -> Chunk:
         """Return a sample to learn maps from, in which every number varies."""
@@ -160,35 +158,53 @@ class Pair:
         return Chunk(x, s, None, None if w is None else np.append(w, [w.mean()] * 2))
 
 
+def check_kernel(name: str, kernel: Any) -> Any:
+    """Return "auto" for None, names for kernels without parameters, others as they are."""
+    if kernel is None:
+        return "auto"
+    if isinstance(kernel, str):
+        check_choice(name, kernel, ("auto", *NAMES))
+        return kernel
+    if isinstance(kernel, Kernel) or is_map(kernel):
+        return plain_name(kernel)
+    raise TypeError(
+        f"{name}={kernel!r} is a {type(kernel).__name__}; give None, one of {', '.join(NAMES)}, or "
+        "a kernel of scalefair.kernels"
+    )
+
+
 def open_pair(
     a: Any, b: Any, sample_weight: Any = None, *, names: tuple[str, str] = ("a", "b"),
-    random_state: Any = 0, least: int = 2, every: tuple[bool, bool] = (False, False),
+    random_state: Any = 0, least: int = 2, kernels: tuple[Any, Any] = (None, None),
     method: str = "auto", numeric: bool = False,
 ) -> Pair:  # fmt: skip
     """Open two variables of equal length and learn what their columns hold.
 
     `a` may be a pair that was opened before; b is None then. At least `least` rows must count.
-    `every` says of which variable numbers are categories, too, and `numeric` that `a` must be
-    numbers. Method "exact" needs the rows in memory.
+    To a "categorical" kernel numbers are categories, too; `numeric`: `a` must be numbers. Method
+    "exact" needs the rows in memory.
     """
     check_choice("method", method, PAIR_METHODS)
     if isinstance(a, Pair):
         return a
+    kernels = check_kernel("kernel_a", kernels[0]), check_kernel("kernel_b", kernels[1])
     for name, part in zip(names, (a, b), strict=True):
         if part is None:
             raise TypeError(f"{name}=None; give an array, a Series or a frame with rows")
     rows = open_rows(a, b, weight=sample_weight, names={"x": names[0], "s": names[1]})
     looks = {
-        part: Look(name, groups=True, every=flag)
-        for part, name, flag in zip("xs", names, every, strict=True)
+        part: Look(name, groups=True, every=kernel == "categorical")
+        for part, name, kernel in zip("xs", names, kernels, strict=True)
     }
     seed = seed_of(random_state)
     survey = survey_rows(rows.source, looks, size=SAMPLE_ROWS, seed=seed)
     _check_rows(survey, names, least)
     parts = [survey.parts[part] for part in "xs"]
     encoders = [fitted_encoder(parts[0], numeric=numeric), fitted_encoder(parts[1])]
-    if not every[1]:
-        warn_of_codes(parts[1].columns)
+    if kernels[1] != "categorical":
+        columns = parts[1].columns
+        if message := numbers_or_codes(columns.columns, columns.n_rows):
+            warnings.warn(message, UserWarning, stacklevel=3)
     first, second = (Variable.of(part, e) for part, e in zip(parts, encoders, strict=True))
     if method == "exact" and not rows.in_memory:
         raise ValueError(
@@ -203,7 +219,7 @@ def open_pair(
         source = ArraySource(chunk.x, chunk.s, None, chunk.weight)
     else:
         sample = numeric_sample(survey.sample, change)
-    return Pair(source, first, second, survey.n_present, rows.in_memory, seed, sample)
+    return Pair(source, first, second, survey.n_present, rows.in_memory, seed, sample, kernels)
 
 
 def _check_rows(survey: Survey, names: tuple[str, str], least: int) -> None:
@@ -218,13 +234,13 @@ def _check_rows(survey: Survey, names: tuple[str, str], least: int) -> None:
 
 def numeric_sample(sample: Sample, change: Any) -> Sample:
     """Return a sample with its rows as numbers."""
-    chunk = change(sample.chunk())
-    return replace(sample, parts=(chunk.x, chunk.s, None, chunk.weight, None, None))
+    chunk = change(sample.chunk)
+    return replace(sample, chunk=Chunk(chunk.x, chunk.s, None, chunk.weight))
 
 
 def _numbers(names: Sequence[str], encoders: Sequence[SensitiveEncoder], chunk: Chunk) -> Chunk:
     """Numbers and codes of the rows that count; 0 in the others, whose levels may be unknown."""
-    index, parts = present(chunk), []
+    index, parts = np.flatnonzero(weights_of(chunk) > 0), []
     for name, encoder, part in zip(names, encoders, (chunk.x, chunk.s), strict=True):
         table = frames.as_table(part, one_column=True)
         rows = np.zeros((chunk.n_rows, encoder.n_features_in_))

@@ -75,7 +75,14 @@ def distance_correlation(
     single = all(v.categorical.shape == (1,) and not v.categorical[0] for v in (pair.a, pair.b))
     quick = pair.in_memory and (single or pair.n_rows <= MAX_EXACT_DISTANCE_ROWS)
     if method == "exact" or (method == "auto" and quick):
-        return _correlation(*_exact_sums(pair, single=single).covariances())
+        rows = pair.rows()
+        w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
+        if single:
+            sums = _sorted_sums(rows.x[:, 0], rows.s[:, 0], w)
+        else:
+            A, B = _embedded(pair.a, rows.x), _embedded(pair.b, rows.s)
+            sums = pair_sums(cdist, cdist, A, B, w)
+        return _correlation(*sums.covariances())
     features = distance_features(pair, check_count("n_components", n_components))
     return distance_of(features.moments()[0])
 
@@ -91,14 +98,6 @@ def _correlation(ab: float, aa: float, bb: float) -> float:
             "a or b varies so little that the squares of its distances vanish; rescale it"
         )
     return float(np.sqrt(np.clip(ab / (np.sqrt(aa) * np.sqrt(bb)), 0.0, 1.0)))
-
-
-def _exact_sums(pair: Pair, *, single: bool) -> PairSums:
-    rows = pair.rows()
-    w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
-    if single:
-        return _sorted_sums(rows.x[:, 0], rows.s[:, 0], w)
-    return pair_sums(cdist, cdist, _embedded(pair.a, rows.x), _embedded(pair.b, rows.s), w)
 
 
 def _sorted_sums(x: Array, y: Array, w: Array) -> PairSums:
@@ -158,7 +157,7 @@ def distance_features(pair: Pair, size: int) -> FeaturePair:
         _distance_map(variable, rows, sample, size)
         for variable, rows in ((pair.a, sample.x), (pair.b, sample.s))
     )
-    return FeaturePair(pair, phi, psi)
+    return FeaturePair(pair, phi, psi, sample.x.mean(axis=0))
 
 
 def _distance_map(variable: Variable, rows: Array, sample: Chunk, size: int) -> PivotMap:

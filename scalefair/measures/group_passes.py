@@ -113,7 +113,7 @@ def survey_groups(
     cuts = np.array([0.5 if p.is_binary else threshold for p in predictions])
     plan = Plan(
         rows.models, attributes, crossings or ((),), settings.missing, cuts, truth is not None,
-        None if rows.in_memory else _bin_edges(survey.sample.chunk().x),
+        None if rows.in_memory else _bin_edges(survey.sample.chunk.x),
         settings.n_resamples if settings.interval == "bootstrap" else 0, settings.seed,
     )  # fmt: skip
     return SurveyedRows(rows, settings, survey, plan, predictions, truth)

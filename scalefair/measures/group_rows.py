@@ -211,7 +211,7 @@ def read_attributes(
     """Return how each attribute is read; raise CannotJudgeError for those that have no say."""
     bins = dict(bins or {})
     part = survey.parts["s"]
-    names = part.columns.names
+    names = [column.name for column in part.columns.columns]
     if unknown := [name for name in bins if name not in names]:
         raise ValueError(
             f"bins names {unknown[0]!r}, which is not among the sensitive features "

@@ -15,7 +15,7 @@ from scalefair._hash import distinct, hash_uniform, row_hash
 from scalefair._typing import Array, Chunk
 from scalefair.data import Sums, frames
 from scalefair.data.frames import Column
-from scalefair.data.survey import present, without_gaps
+from scalefair.data.survey import weights_of, without_gaps
 from scalefair.errors import CannotJudgeError
 from scalefair.measures.group_rows import Attribute, Missing
 
@@ -63,9 +63,9 @@ class Plan:
     def rows(self, chunk: Chunk) -> CountedRows:
         """Return the rows of a chunk that count."""
         chunk = without_gaps(chunk) if self.missing == "drop" else chunk
-        index = present(chunk)
+        weight = weights_of(chunk)
+        index = np.flatnonzero(weight > 0)
         p, s = np.asarray(chunk.x, np.float64), frames.as_table(chunk.s, one_column=True)
-        weight = np.ones(len(p)) if chunk.weight is None else np.asarray(chunk.weight, np.float64)
         if len(index) < len(p):
             p, weight, s = p[index], weight[index], frames.take_rows(s, index)
         values, outcomes = p, 2 * (p >= self.cuts).astype(np.intp)
@@ -145,16 +145,16 @@ def _sums(cell: NDArray[np.intp], n: int, values: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(sums.reshape(n, *values.shape[1:]), values.dtype)
 
 
+@dataclass(eq=False)
 class GroupAccumulator:
     """Accumulator of the statistics of cells, for each crossing of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._sum: Sums | None = None
+    plan: Plan
+    _sum: Sums | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
-        rows, plan = self._plan.rows(chunk), self._plan
+        rows, plan = self.plan.rows(chunk), self.plan
         new = Sums(_counted(plan, rows, plan.codes(rows, c)) for c in plan.crossings)
         self._sum = new if self._sum is None else self._sum + new
         if max(len(part.cells) for part in self._sum) > MAX_CELLS:
@@ -165,7 +165,7 @@ class GroupAccumulator:
 
     def result(self) -> Sums:
         """Return the statistics of all rows seen."""
-        return _of_no_rows(self._plan) if self._sum is None else self._sum
+        return _of_no_rows(self.plan) if self._sum is None else self._sum
 
 
 def _of_no_rows(plan: Plan) -> Sums:

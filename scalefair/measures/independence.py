@@ -12,13 +12,8 @@ from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
 from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.features.base import is_map
-from scalefair.measures._features import (
-    FeaturePair,
-    feature_pair,
-    gram_of,
-    open_kernels,
-)
-from scalefair.measures._pair import Pair
+from scalefair.measures._features import FeaturePair, feature_pair, gram_of
+from scalefair.measures._pair import Pair, open_pair
 from scalefair.moments import Moments
 
 MAX_EXACT_HSIC_ROWS = 4000
@@ -81,14 +76,14 @@ def hsic(
     >>> round(hsic(x, x**2), 4), round(hsic(x, x**2, "linear", "linear"), 4)
     (0.0322, 0.0)
     """
-    pair, kernels = open_kernels(
-        a, b, kernel_a, kernel_b, sample_weight, random_state=random_state, method=method,
-        least=2 if biased else MIN_UNBIASED_ROWS,
+    pair = open_pair(
+        a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state,
+        method=method, least=2 if biased else MIN_UNBIASED_ROWS,
     )  # fmt: skip
-    if _is_exact(pair, kernels, method):
-        sums, diagonals = _exact_sums(pair, kernels)
+    if _is_exact(pair, method):
+        sums, diagonals = _exact_sums(pair)
         return max(sums.covariances()[0], 0.0) if biased else _unbiased_of_pairs(sums, *diagonals)
-    features = feature_pair(pair, *kernels, n_components)
+    features = feature_pair(pair, n_components)
     return hsic_of(features.moments()[0]) if biased else _unbiased_of_features(features)
 
 
@@ -120,12 +115,12 @@ def alignment(
     >>> round(alignment(x, 3 - 2 * x), 4)
     1.0
     """
-    pair, kernels = open_kernels(
-        a, b, kernel_a, kernel_b, sample_weight, random_state=random_state, method=method
+    pair = open_pair(
+        a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state, method=method
     )
-    if _is_exact(pair, kernels, method):
-        return _cosine(*_exact_sums(pair, kernels)[0].covariances())
-    return alignment_of(feature_pair(pair, *kernels, n_components).moments()[0])
+    if _is_exact(pair, method):
+        return _cosine(*_exact_sums(pair)[0].covariances())
+    return alignment_of(feature_pair(pair, n_components).moments()[0])
 
 
 normalized_hsic = alignment
@@ -159,12 +154,12 @@ def nocco(
     """
     if isinstance(eps, bool | str) or not 0 < eps < np.inf:
         raise ValueError(f"eps={eps!r} must be a positive number; 1e-6 is the penalty's")
-    pair, kernels = open_kernels(
-        a, b, kernel_a, kernel_b, sample_weight, random_state=random_state, method=method
+    pair = open_pair(
+        a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state, method=method
     )
     if method == "exact":
-        return _exact_nocco(pair, kernels, eps)
-    return nocco_of(feature_pair(pair, *kernels, n_components).moments()[0], eps)
+        return _exact_nocco(pair, eps)
+    return nocco_of(feature_pair(pair, n_components).moments()[0], eps)
 
 
 def hsic_of(moments: Moments) -> float:
@@ -199,10 +194,10 @@ def _cosine(ab: float, aa: float, bb: float) -> float:
     return float(np.clip(ab / (np.sqrt(aa) * np.sqrt(bb)), 0.0, 1.0))
 
 
-def _is_exact(pair: Pair, kernels: tuple[Any, Any], method: str) -> bool:
+def _is_exact(pair: Pair, method: str) -> bool:
     """Return True if all pairs of rows are to be compared."""
     few = pair.in_memory and pair.n_rows <= MAX_EXACT_HSIC_ROWS
-    return method == "exact" or (method == "auto" and few and not any(map(is_map, kernels)))
+    return method == "exact" or (method == "auto" and few and not any(map(is_map, pair.kernels)))
 
 
 class PairSums(NamedTuple):
@@ -262,13 +257,13 @@ def pair_sums(
     return PairSums(float(KL), float(KK), float(LL), k, l, weight)
 
 
-def _exact_sums(pair: Pair, kernels: tuple[Any, Any]) -> tuple[PairSums, tuple[Array, Array]]:
+def _exact_sums(pair: Pair) -> tuple[PairSums, tuple[Array, Array]]:
     """Return the sums over pairs, and the diagonals of both Gram matrices."""
     rows = pair.rows()
     w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
     w = w * (w.sum() / (w @ w))  # they add up to Kish's count
-    K = gram_of("kernel_a", kernels[0], pair.a, rows.x, w)
-    L = gram_of("kernel_b", kernels[1], pair.b, rows.s, w)
+    K = gram_of("kernel_a", pair.kernels[0], pair.a, rows.x, w)
+    L = gram_of("kernel_b", pair.kernels[1], pair.b, rows.s, w)
     return pair_sums(K, L, rows.x, rows.s, w), (K.diag(rows.x), L.diag(rows.s))
 
 
@@ -315,7 +310,7 @@ def _unbiased(n: float, cross: Any, k: Any, l: Any, kl: Any) -> float:  # noqa: 
     return float((cross + k * l / ((n - 1) * (n - 2)) - 2 * kl / (n - 2)) / (n * (n - 3)))
 
 
-def _exact_nocco(pair: Pair, kernels: tuple[Any, Any], eps: float) -> float:
+def _exact_nocco(pair: Pair, eps: float) -> float:
     if pair.n_rows > MAX_DENSE_NOCCO_ROWS:
         raise ValueError(
             f"method='exact' decomposes n×n matrices, at most {MAX_DENSE_NOCCO_ROWS} rows, but "
@@ -323,8 +318,8 @@ def _exact_nocco(pair: Pair, kernels: tuple[Any, Any], eps: float) -> float:
         )
     rows = pair.rows()
     w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
-    K = gram_of("kernel_a", kernels[0], pair.a, rows.x, w)(rows.x, rows.x)
-    L = gram_of("kernel_b", kernels[1], pair.b, rows.s, w)(rows.s, rows.s)
+    K = gram_of("kernel_a", pair.kernels[0], pair.a, rows.x, w)(rows.x, rows.x)
+    L = gram_of("kernel_b", pair.kernels[1], pair.b, rows.s, w)(rows.s, rows.s)
     return float(np.sum((_share_root(K, w, eps).T @ _share_root(L, w, eps)) ** 2))
 
 

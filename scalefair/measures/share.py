@@ -13,12 +13,13 @@ from scipy.special import ndtri
 
 from scalefair._hash import balanced_fold
 from scalefair._typing import Array
+from scalefair.data.sources import ArraySource
 from scalefair.errors import check_count
 from scalefair.features import Identity, OneHot
 from scalefair.features.base import seed_of
-from scalefair.features.mixed import SAMPLE_ROWS, mixed_map
-from scalefair.measures._features import ColumnsBeside, FeaturePair, check_kernel
-from scalefair.measures._pair import TooFineError, UndefinedError, open_pair
+from scalefair.features.mixed import mixed_map
+from scalefair.measures._features import ColumnsBeside, FeaturePair
+from scalefair.measures._pair import TooFineError, UndefinedError, check_kernel, open_pair
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.penalties import FunctionSpace, share_of_block, share_of_variance, size_of_block
 
@@ -136,7 +137,7 @@ def open_share(
     seed, kernel = seed_of(random_state), check_kernel("kernel", kernel)
     pair = open_pair(
         f, s, weight, names=("f", "s"), random_state=seed, least=4,
-        every=(False, kernel == "categorical"), numeric=True,
+        kernels=(None, kernel), numeric=True,
     )  # fmt: skip
     size = check_count("n_components", size)
     sample = pair.landmark_rows(size)
@@ -145,7 +146,7 @@ def open_share(
         kernel, length_scale, size, rows=sample.s, weight=sample.weight,
         categorical=pair.b.categorical, groups=pair.b.groups, seed=seed, name="kernel",
     )  # fmt: skip
-    return FeaturePair(pair, Identity().fit(sample.x), psi)
+    return FeaturePair(pair, Identity().fit(sample.x), psi, sample.x.mean(axis=0))
 
 
 def cross_fitted_share(features: FeaturePair, cv: Any, eps: Any = "auto") -> CrossFittedShare:
@@ -165,8 +166,7 @@ def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, ColumnsBeside 
             "folds or more rows, or None for the share in the sample, which is biased upwards"
         )
     if isinstance(features.psi, OneHot):
-        centre = _centre(features)
-        return ALL_ROWS, partial(_squares, centre), len(centre) + 1
+        return ALL_ROWS, partial(_squares, features.centre), len(features.centre) + 1
     return Folds(count, partial(balanced_fold, count, features.pair.seed)), None, 0
 
 
@@ -175,7 +175,7 @@ def share_of_folds(
 ) -> CrossFittedShare:
     """Return the cross-fitted share from the moments of each fold."""
     if isinstance(features.psi, OneHot):
-        return _leave_one_out(parts[0], _centre(features))
+        return _leave_one_out(parts[0], features.centre)
     grid = SHARE_RIDGES if isinstance(eps, str) else np.array([eps])
     explained, error, whole = np.zeros(len(grid)), np.zeros(len(grid)), 0.0
     for k, held_out in enumerate(parts):
@@ -198,11 +198,6 @@ def _checked_eps(eps: Any, cv: int | None) -> Any:
     return float(eps)
 
 
-def _centre(features: FeaturePair) -> Array:
-    """Near the mean of f, so that sums of squares about it lose no digits."""
-    return np.asarray(features.pair.rows(SAMPLE_ROWS).x.mean(axis=0))
-
-
 def _held_out(held_out: Moments, rest: Moments, grid: Array) -> tuple[Array, Array]:
     """Cov(f, ĝ) and Var ĝ − 2 Cov(f, ĝ) of the held-out rows, for every ε of the grid.
 
@@ -218,7 +213,10 @@ def _held_out(held_out: Moments, rest: Moments, grid: Array) -> tuple[Array, Arr
 
 
 def _leave_one_out(m: Moments, centre: Array) -> CrossFittedShare:
-    """Leave-one-out cross-fitting of group means, from sums per group."""
+    """Leave-one-out cross-fitting of group means, from sums per group.
+
+    Squares are about `centre`, near the mean of f, so that their sums lose no digits.
+    """
     n, p = m.effective_rows, m.mean("psi")
     sums, others = (
         m.covariance("psi", name) + np.outer(p, mean)
@@ -282,7 +280,10 @@ def standard_error(features: FeaturePair, estimate: CrossFittedShare) -> float:
         u = 2 * g * f - g**2 - share * f**2
         return np.asarray(u.sum(axis=1, keepdims=True) / variance)
 
-    rows = replace(features, pair=features.pair.on_sample())
-    (u,) = rows.moments(columns=influence, width=1)
+    pair = features.pair
+    if pair.sample is not None:
+        rows = pair.sample.chunk
+        pair = replace(pair, source=ArraySource(rows.x, rows.s, None, rows.weight), sample=None)
+    (u,) = replace(features, pair=pair).moments(columns=influence, width=1)
     n, squared_trace = m.effective_rows, float(np.sum((space.values / ridge) ** 2))
     return float(np.sqrt(u.covariance("y", "y")[0, 0] / n + 2 * squared_trace / n**2))

@@ -14,7 +14,7 @@ from scalefair._typing import Array
 from scalefair.data import Look, PartSurvey, frames, is_stream, table_of
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base import seed_of
-from scalefair.measures._features import Gram, check_kernel, gram_of, open_kernels, pivot_map
+from scalefair.measures._features import Gram, gram_of, pivot_map
 from scalefair.measures._null import (
     centred_pair,
     mixture_sf,
@@ -22,7 +22,7 @@ from scalefair.measures._null import (
     permuted,
     streamed_pair,
 )
-from scalefair.measures._pair import Variable, fitted_encoder, open_pair
+from scalefair.measures._pair import Variable, check_kernel, fitted_encoder, open_pair
 from scalefair.moments import Moments
 
 TEST_METHODS = ("auto", "permutation", "gamma", "spectral", "features")
@@ -119,8 +119,8 @@ def hsic_test(
     """
     check_choice("method", method, TEST_METHODS)
     count, seed = check_count("n_permutations", n_permutations), seed_of(random_state)
-    pair, kernels = open_kernels(a, b, kernel_a, kernel_b, random_state=seed, least=MIN_TEST_ROWS)
-    method, centred = centred_pair(pair, kernels, method, n_components)
+    pair = open_pair(a, b, kernels=(kernel_a, kernel_b), random_state=seed, least=MIN_TEST_ROWS)
+    method, centred = centred_pair(pair, method, n_components)
     pvalue = centred.pvalue(method, count, seed)
     return TestResult(centred.statistic, pvalue, method, pair.n_rows)
 

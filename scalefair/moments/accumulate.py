@@ -17,7 +17,9 @@ from scalefair._linalg import add_outer, mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ArraySource
+from scalefair.features.base import row_filler
 from scalefair.features.design import Design
+from scalefair.features.leaves import LeafMap
 from scalefair.features.transformer import TransformerMap
 from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
@@ -111,7 +113,10 @@ class RowBuffer:
         self, design: Design, rows: int, *, coded: bool = False, cache: FeatureCache | None = None
     ) -> None:
         self._design, self._coded, self._cache = design, coded, cache
-        self._phi_rows, self._psi_rows = design.start_phi(), design.start_psi()
+        self._phi_rows = row_filler(design.phi, design.dtype, whiten=design.whiten_rows)
+        self._psi_rows = None
+        if design.psi is not None:
+            self._psi_rows = row_filler(design.psi, np.float64, whiten=True)
         self.blocks = design.blocks
         self.width, total = self.blocks["phi"], sum(self.blocks.values())
         self._phi = np.empty((0 if coded else rows, self.width), design.dtype)
@@ -140,7 +145,10 @@ class RowBuffer:
     def fill_rest(self, chunk: Chunk) -> Array:
         """Return the rows of [ψ, beside, y, 1] alone."""
         rest, Psi = self._rest[: chunk.n_rows], self._psi[: chunk.n_rows]
-        self._psi_rows(chunk, Psi)
+        if self._psi_rows is None or not (chunk.weight is None or np.all(chunk.weight)):
+            Psi[...] = self._design.psi_rows(chunk)
+        else:
+            self._psi_rows(chunk.s, Psi)
         start = Psi.shape[1]
         rest[:, :start] = Psi
         for block in self._design.beside:
@@ -184,7 +192,9 @@ class MomentAccumulator:
         *,
         gram: bool = True,
     ) -> None:
-        self._folds, self._codes = folds, design.codes if gram else None
+        self._folds, phi = folds, design.phi
+        # φ(x) is 1 in the columns that they name, 0 in all others.
+        self._codes = phi.codes if gram and isinstance(phi, LeafMap) else None
         self._moments = Moments if gram else CrossMoments
         self._buffer = RowBuffer(design, rows, coded=self._codes is not None, cache=cache)
         rest = sum(design.blocks.values()) - self._buffer.width + 1
@@ -329,6 +339,6 @@ def _with_checkpoints(  # noqa: PLR0917
 def sign(design: Design, folds: FoldMoments) -> FoldMoments:
     """Apply the linear part of φ where the rows went without; sign with the design's key."""
     linear = None if design.whiten_rows else design.phi.linear_
-    return FoldMoments(
-        replace(part.transform(phi=linear), key=design.key, units=design.units) for part in folds
-    )
+    if linear is not None:
+        folds = FoldMoments(part.transform(phi=linear) for part in folds)
+    return FoldMoments(replace(part, key=design.key, units=design.units) for part in folds)

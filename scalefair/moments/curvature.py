@@ -9,6 +9,7 @@ import numpy as np
 
 from scalefair._linalg import mirror_upper
 from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair.features.base import row_filler
 from scalefair.features.design import Design, chunk_rows
 from scalefair.moments.accumulate import (
     BLOCK_ROWS,
@@ -32,17 +33,6 @@ class RowFrame:
     intercept: bool  # whether 1 is part of z
     shift: Array  # about the mean of the rows, so that nothing cancels
 
-    @property
-    def width(self) -> int:
-        """Columns of φ."""
-        return self.design.blocks["phi"]
-
-    @property
-    def rest(self) -> int:
-        """Columns of [ψ and others, 1]."""
-        blocks = self.design.blocks
-        return sum(blocks[name] for name in self.joined) + self.intercept
-
     def fill_rest(self, chunk: Chunk, out: Array) -> None:
         """Write the rows of [ψ and others − shift, 1]."""
         start = 0
@@ -50,7 +40,7 @@ class RowFrame:
             rows = self.design.rows_of(name, chunk)
             out[:, start : start + rows.shape[1]] = rows
             start += rows.shape[1]
-        out[:, :start] -= self.shift[self.width :]
+        out[:, :start] -= self.shift[len(self.shift) - start :]
         if self.intercept:
             out[:, -1] = 1.0
 
@@ -80,10 +70,9 @@ class LossSums:
             self.hessian + other.hessian,
         )
 
-    def transform(self, linear: Array | None, width: int) -> LossSums:
-        """Return the sums of rows whose first `width` columns are multiplied by a matrix."""
-        if linear is None:
-            return self
+    def transform(self, linear: Array) -> LossSums:
+        """Return the sums of rows whose first columns, raw φ, are multiplied by a matrix."""
+        width = len(linear)
         gradient = np.concatenate([linear.T @ self.gradient[:width], self.gradient[width:]])
         p = len(gradient)
         hessian = np.array([_sandwich(H, linear, width) for H in self.hessian]).reshape(-1, p, p)
@@ -112,11 +101,13 @@ class CurvatureAccumulator:
         cache: FeatureCache | None = None,
     ) -> None:
         self._frame, self._loss, self._steps, self._cache = frame, loss, along.steps, cache
-        width, rest, dtype = frame.width, frame.rest, frame.design.dtype
+        design = frame.design
+        blocks, dtype = design.blocks, design.dtype
+        width, rest = blocks["phi"], sum(blocks[name] for name in frame.joined) + frame.intercept
         # Scores at θ and the way to them, side by side: one product gives both.
         self._way = np.hstack([along.theta, along.theta - along.before])
         self._phi = np.empty((rows, width), dtype)
-        self._phi_rows = frame.design.start_phi()
+        self._phi_rows = row_filler(design.phi, dtype, whiten=design.whiten_rows)
         self._rest = np.empty((rows, rest))
         directions = loss.directions if along.curved else ()
         self._roots = np.empty((len(directions), rows))
@@ -194,7 +185,7 @@ def loss_sums(
 
     `cache` holds features between passes over rows in memory.
     """
-    size = rows or chunk_rows(frame.width, frame.design.dtype)
+    size = rows or chunk_rows(frame.design.blocks["phi"], frame.design.dtype)
     total: LossSums = source.fold(
         lambda: CurvatureAccumulator(frame, loss, along, size, cache), size
     )

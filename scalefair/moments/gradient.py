@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,16 +40,6 @@ class RowAdjoint:
         if weight is not None:
             adjoint *= weight[:, None]
         return adjoint
-
-    def through(self, linear: Array, *, whitened: bool) -> RowAdjoint:
-        """Return the adjoint whose `rows` are ∂L/∂raw = (∂L/∂Φ) linearᵀ, where Φ = raw @ linear.
-
-        They take Φ where it is `whitened`; otherwise they take the raw rows, which saves a product
-        but squares the condition number of `linear`.
-        """
-        G1 = self.G1 @ linear.T
-        G1 = G1 if whitened else linear @ G1
-        return replace(self, G1=G1, g2=linear @ self.g2, G3=self.G3 @ linear.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +107,15 @@ def length_scale_gradient(
     gradient are good as long as σ²/a² is far above n·1e-16/cutoff, which learning does not know
     beforehand: prefer to whiten the rows of a `Nystroem` map.
     """
-    linear, whiten = design.phi.linear_, design.whiten_rows
-    of_raw = adjoint if linear is None else adjoint.through(linear, whitened=whiten)
+    linear, of_raw = design.phi.linear_, adjoint
+    if linear is not None:
+        # ∂L/∂raw = (∂L/∂Φ) linearᵀ. Of raw rows that are not whitened, its G₁ saves a product, but
+        # squares the condition number of the linear part.
+        G1 = adjoint.G1 @ linear.T if design.whiten_rows else linear @ adjoint.G1 @ linear.T
+        of_raw = replace(adjoint, G1=G1, g2=linear @ adjoint.g2, G3=adjoint.G3 @ linear.T)
 
     def d_raw(raw: Array, chunk: Chunk) -> Array:
-        Phi = raw if linear is None or not whiten else raw @ linear
+        Phi = raw if linear is None or not design.whiten_rows else raw @ linear
         return of_raw.rows(Phi, design.psi_rows(chunk), chunk.y, chunk.weight)
 
     # Four arrays of that width are in flight: raw rows, their adjoint, and two of the kernel's.
@@ -155,15 +150,25 @@ def _scale_gradient(
         )
     # Before the pass: a map whose linear part has no gradient is found out at once.
     at_once = phi.linear_gradient(product)
-
-    def start() -> ChunkSum:
-        buffer, fill = np.empty((size, phi.n_raw_)), phi.filler(np.float64)
-
-        def of(chunk: Chunk) -> Array:
-            raw = buffer[: chunk.n_rows]
-            fill(chunk.x, raw)
-            return phi.raw_gradient(chunk.x, raw, d_raw(raw, chunk))
-
-        return ChunkSum(of, np.zeros(at_once.shape))
-
+    start = partial(_ScaleGradient, phi, d_raw, size, np.zeros(at_once.shape))
     return np.asarray(source.fold(start, size) + at_once)
+
+
+class _ScaleGradient:
+    """Accumulator of Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l, with one thread's buffer of raw rows."""
+
+    def __init__(
+        self, phi: Any, d_raw: Callable[[Array, Chunk], Array], size: int, nothing: Array
+    ) -> None:
+        self._phi, self._d_raw, self._total = phi, d_raw, nothing
+        self._raw, self._fill = np.empty((size, phi.n_raw_)), phi.filler(np.float64)
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of one chunk in."""
+        raw = self._raw[: len(chunk.x)]
+        self._fill(chunk.x, raw)
+        self._total = self._total + self._phi.raw_gradient(chunk.x, raw, self._d_raw(raw, chunk))
+
+    def result(self) -> Array:
+        """Return the sum over all chunks seen."""
+        return self._total

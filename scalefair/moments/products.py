@@ -10,6 +10,7 @@ import numpy as np
 from scalefair._typing import Array, Chunk, Source
 from scalefair.data.folds import ALL_ROWS
 from scalefair.data.sources import ArraySource
+from scalefair.features.base import row_filler
 from scalefair.features.design import Design, chunk_rows
 from scalefair.moments.accumulate import MomentAccumulator
 from scalefair.moments.moments import CrossMoments
@@ -25,7 +26,8 @@ class ProductAccumulator:
     """
 
     def __init__(self, design: Design, mean: Array, V: Array, rows: int) -> None:
-        self._phi_rows, self._mean = design.start_phi(), mean
+        self._phi_rows = row_filler(design.phi, design.dtype, whiten=design.whiten_rows)
+        self._mean = mean
         self._transposed = np.ascontiguousarray(V.T)
         self._centred = np.empty((rows, len(V)))
         # float32 rows are multiplied as float64: rounded products would be another matrix in each

@@ -23,6 +23,9 @@ from scalefair.solve.ridge.system import NULL, Directions
 SCAN = np.logspace(-12, 15, 325)
 """η in units of 1 / (strength of the strongest direction): 12 a decade."""
 
+FADING = 24
+"""Points of the scan before f is constant but for rounding, two decades, that rounding may blur."""
+
 ROUNDED_SHARE = 1e-12
 """A share this small is rounding error."""
 
@@ -110,17 +113,23 @@ def path_shares(share_factor: Array, deviation: Array, coef: Array) -> Array:
     return share_of_variance(explained, variance, variance[0])[1:]
 
 
-def least_eta(path: PenaltyPath, unfairness: float) -> float | None:
-    """Smallest η beyond which the share stays within the limit; None if there is none."""
+def least_eta(path: PenaltyPath, unfairness: float, *, on_path: bool = False) -> float | None:
+    """Smallest η beyond which the share stays within the limit; None if there is none.
+
+    Where the penalty leaves nothing of f but rounding it has no share, within the limit or above
+    it: the optimum beyond the path is better than an f that fades. Where there is none, `on_path`,
+    the η before that count.
+    """
     if not path.shares(np.array([0.0]))[0] > unfairness:  # also where the share is undefined
         return 0.0
     etas = _etas_to_scan(path)
     shares = path.shares(etas)
-    # Once f is constant but for rounding, what is left of it at the far end is rounding, too.
-    shares[-1] = np.nan if np.isnan(shares).any() else shares[-1]
-    # An undefined share, of an f that is constant but for rounding, is not within a limit.
-    above = np.flatnonzero(~(shares <= max(unfairness, ROUNDED_SHARE)))
-    last = int(above.max(initial=-1))
+    constant = np.flatnonzero(np.isnan(shares))
+    if len(constant):
+        if not on_path:
+            return None
+        etas, shares = (part[: max(constant[0] - FADING, 0)] for part in (etas, shares))
+    last = int(np.flatnonzero(shares > max(unfairness, ROUNDED_SHARE)).max(initial=-1))
     if last == len(etas) - 1:
         return None
     if unfairness <= ROUNDED_SHARE or not np.isfinite(etas[last + 1]):

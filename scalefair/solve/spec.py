@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.progress import Progress
 from scalefair.data.sources import ChunkSource
@@ -16,9 +14,6 @@ from scalefair.moments import Checkpoint, FoldMoments, accumulate
 from scalefair.moments.accumulate import FeatureCache
 
 Bounds = tuple[float, float]
-
-LENGTH_SCALE_SPAN = 1e3
-"""Default bounds of a length scale: so much below and above its start."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +54,7 @@ class ProcessSpec:
     max_iter: int = 100
     tol: float = 1e-5
     seed: int = 0
-    chunk_rows: int | None = None
     inputs: tuple[str, ...] = ()
-
-    def scale_bounds(self, start: float) -> Bounds:
-        """Return the bounds of a log length scale."""
-        if not self.learn_scales:
-            return start, start
-        if self.length_scale_bounds is None:
-            return start - np.log(LENGTH_SCALE_SPAN), start + np.log(LENGTH_SCALE_SPAN)
-        low, high = np.log(self.length_scale_bounds)
-        return float(low), float(high)
 
 
 @dataclass(frozen=True, eq=False)

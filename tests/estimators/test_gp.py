@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
@@ -287,3 +288,20 @@ def test_draws_of_the_prior_are_fair(kind):
     model = fitted(feature_map=kind, n_components=50, eta=1e-8)
     cov = np.cov(model.sample_prior(X[:3], 40_000))
     np.testing.assert_allclose(cov, AMPLITUDE**2 * naive.rbf(X[:3], X[:3], ARD), atol=0.06)
+
+
+@pytest.mark.filterwarnings("ignore:amplitude")
+def test_a_limit_is_met_by_a_finite_eta_where_infinity_leaves_a_constant():
+    """As many functions of s as features: η = ∞ reaches all of f, and its share is undefined."""
+    rng = np.random.default_rng(1)
+    group, age = rng.choice([0.0, 1.0], 300), rng.uniform(20, 70, 300)
+    X = rng.normal(size=(300, 4)) + np.outer(group, [1.5, 0, 0, 0])
+    X[:, 1] += 0.05 * age
+    y = X[:, 0] + X[:, 1] + group + 0.03 * age + 0.3 * rng.normal(size=300)
+    model = FairGPRegressor(
+        length_scale=[2.0] * 4, n_components=20, unfairness=0.15, optimizer=None, random_state=0
+    )
+    s = pd.DataFrame({"group": group.astype(str), "age": age})
+    model.fit(X, y, sensitive_features=s)
+    assert np.isfinite(model.eta_)
+    assert model.explained_share_ == pytest.approx(0.15, rel=1e-6)

@@ -16,7 +16,7 @@ from scalefair.kernels import RBF, Linear, Matern
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.moments import Moments, accumulate
 from scalefair.moments.gradient import length_scale_gradient
-from scalefair.solve.gp.evidence import row_adjoint, statistics_adjoint
+from scalefair.solve.gp.evidence import row_adjoint
 from scalefair.solve.gp.profile import profile_noise
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from tests import naive
@@ -101,7 +101,7 @@ def test_row_adjoint_is_the_derivative_in_every_feature(penalty, eta):
 
 
 @pytest.mark.parametrize(("penalty", "eta"), [("hsic", 4.0), ("normalized", 4.0)])
-def test_statistics_adjoint_is_the_derivative_in_the_scatter(penalty, eta):
+def test_row_adjoint_is_the_derivative_in_the_scatter(penalty, eta):
     """The moments as free numbers: ΦᵀΦ by the scatter of φ, Φᵀy and C_φψ by the crossed ones."""
     moments = moments_of(*features(n=20, m=3, q=2, outputs=2))
 
@@ -116,12 +116,12 @@ def test_statistics_adjoint_is_the_derivative_in_the_scatter(penalty, eta):
         step = lambda h: point(moments.scatter + h[0] * change).log_evidence  # noqa: E731
         return central(step, np.zeros(1), step=1e-2)[0]
 
-    adjoint = statistics_adjoint(point(moments.scatter))
+    adjoint = row_adjoint(point(moments.scatter))
     slopes = np.array([[slope(i, j) for j in range(7)] for i in range(3)])
-    doubled = adjoint.gram * (2 - np.eye(3))
+    doubled = adjoint.G1 / 2 * (2 - np.eye(3))
     close(slopes[:, :3], doubled, 1e-7)
-    close(slopes[:, 3:5], adjoint.cross / 20, 1e-7)
-    close(slopes[:, 5:], adjoint.target, 1e-7)
+    close(slopes[:, 3:5], adjoint.G3.T, 1e-7)
+    close(slopes[:, 5:], adjoint.g2, 1e-7)
 
 
 def test_without_a_psi_block():

@@ -149,6 +149,27 @@ def test_the_eta_found_is_beyond_the_bump(unfairness):
     assert along.shares(np.array([0.999 * eta]))[0] > unfairness
 
 
+def test_a_finite_eta_counts_where_infinity_leaves_a_constant():
+    """β_i = c_i/(1 + α + ηr_i²): the free feature knows nothing of y, so that β(∞) = 0."""
+    r, c = np.array([0.9, 0.1, 0.0]), np.array([1.0, 1.0, 0.0])
+    scatter = np.block([
+        [np.eye(3), np.diag(r)[:, :2], c[:, None]],
+        [np.diag(r)[:2], np.eye(2), (r * c)[:2, None]],
+        [c, (r * c)[:2], 4.0],
+    ])  # fmt: skip
+    blocks = {"phi": 3, "psi": 2, "y": 1}
+    moments = Moments(blocks, 1, 1.0, np.zeros(6), np.zeros(6), scatter)
+    along = Spectrum.of(System.build(moments, eps=0.0)).at(1.0)
+    assert np.isnan(along.shares(np.array([np.inf]))[0])
+    for unfairness in (0.4, 0.15, 0.0102):
+        assert least_eta(along, unfairness) is None  # there is better beyond the path
+        eta = least_eta(along, unfairness, on_path=True)
+        beta = c / (2.0 + eta * r**2)
+        np.testing.assert_allclose(r**2 @ beta**2 / (beta @ beta), unfairness, rtol=2e-6)
+    # Σr⁻²/Σr⁻⁴ is what it tends to: no η does it below, however close to a constant f is.
+    assert least_eta(along, 0.0101, on_path=True) is None
+
+
 @pytest.mark.parametrize("fit_intercept", INTERCEPT)
 def test_an_inactive_limit_is_the_ridge_fit(fit_intercept):
     Phi, Psi, y = features()

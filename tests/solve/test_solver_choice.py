@@ -47,7 +47,7 @@ def test_both_solvers_agree(fair, penalty, data):
 def test_auto_chooses_by_the_number_of_features(solver, iterates, data, monkeypatch):
     X, y, s = data
     assert not hasattr(model(eta=1.0).fit(X, y, sensitive_features=s), "n_iter_")
-    monkeypatch.setattr("scalefair.estimators.kernel_ridge.WIDE", 120)
+    monkeypatch.setattr("scalefair.estimators.ridge.WIDE", 120)
     fitted = fit_within({"solver": solver}, model(eta=1.0), X, y, sensitive_features=s)
     assert hasattr(fitted, "n_iter_") == iterates
 

@@ -24,11 +24,9 @@ from scalefair._hash import row_hash
 from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import frames
 from scalefair.data.sources.threads import available_threads, run_threads
+from scalefair.errors import InputError
 
 Change = Callable[[Chunk], Chunk]
-PARTS = ("x", "s", "y", "weight", "c", "h")
-"""What a chunk holds of each row."""
-
 ARGUMENTS = {
     "x": "X",
     "s": "sensitive_features",
@@ -126,7 +124,7 @@ class ChunkSource(ABC):
         each row, so that every chunking and every cluster draws the same sample.
         """
         sample: Sample = self.fold(lambda: Sampler(size, seed), SAMPLE_CHUNK)
-        return sample.chunk()
+        return sample.chunk
 
     def _run(self, run: Callable[[Iterator[Chunk]], T], rows: int) -> list[T]:
         """Call `run` in every thread; a further thread reads ahead and deals the chunks out."""
@@ -192,9 +190,9 @@ def _noted(ends: list[int], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def parts_of(chunk: Chunk) -> dict[str, Any]:
-    """Return what a chunk holds of its rows, by the names of `PARTS`."""
-    values = (chunk.x, chunk.s, chunk.y, chunk.weight, chunk.c, chunk.h)
-    return dict(zip(PARTS, values, strict=True))
+    """Return what a chunk holds of its rows, by name; None for what it lacks."""
+    x, s, y, weight = chunk.x, chunk.s, chunk.y, chunk.weight
+    return {"x": x, "s": s, "y": y, "weight": weight, "c": chunk.c, "h": chunk.h}
 
 
 def cut_chunk(chunk: Chunk, start: int, stop: int) -> Chunk:
@@ -214,16 +212,19 @@ class Sample:
     size: int
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    parts: tuple[Any, ...] = (None,) * len(PARTS)
+    chunk: Chunk = field(default_factory=lambda: Chunk(None))  # of these rows
 
     def __add__(self, other: Sample) -> Sample:
         if not (len(self.rows) and len(other.rows)):
             return self if len(self.rows) else other
         hashes = np.concatenate([self.hashes, other.hashes])
         rows = np.concatenate([self.rows, other.rows])
-        pairs = zip(self.parts, other.parts, strict=True)
-        parts = tuple(None if a is None else frames.stack_rows([a, b]) for a, b in pairs)
-        joined = Sample(self.size, hashes, rows, parts)
+        more = parts_of(other.chunk)
+        parts: dict[str, Any] = {
+            name: None if part is None else frames.stack_rows([part, more[name]])
+            for name, part in parts_of(self.chunk).items()
+        }
+        joined = Sample(self.size, hashes, rows, Chunk(**parts))
         chosen = np.arange(len(rows))
         if len(rows) > self.size:
             chosen = np.argpartition(hashes, self.size)[: self.size]
@@ -233,18 +234,15 @@ class Sample:
 
     def take(self, index: NDArray[np.int64]) -> Sample:
         """Return the rows at some positions."""
-        parts = tuple(
-            None if part is None else frames.take_rows(part, index) for part in self.parts
-        )
-        return Sample(self.size, self.hashes[index], self.rows[index], parts)
+        parts: dict[str, Any] = {
+            name: None if part is None else frames.take_rows(part, index)
+            for name, part in parts_of(self.chunk).items()
+        }
+        return Sample(self.size, self.hashes[index], self.rows[index], Chunk(**parts))
 
     def smallest(self, size: int) -> NDArray[np.int64]:
         """Return the positions of the rows that a sample of `size` would have."""
         return np.sort(np.argsort(self.hashes)[:size])
-
-    def chunk(self) -> Chunk:
-        """Return the rows as a chunk."""
-        return Chunk(**dict(zip(PARTS, self.parts, strict=True)))
 
 
 @dataclass(eq=False)
@@ -267,8 +265,7 @@ class Sampler:
         if len(index) > self.size:
             index = np.sort(index[np.argpartition(hashes[index], self.size)[: self.size]])
         if len(index) or self._sample is None:
-            parts = tuple(parts_of(chunk).values())
-            new = Sample(self.size, hashes, rows, parts).take(index)
+            new = Sample(self.size, hashes, rows, chunk).take(index)
             self._sample = new if self._sample is None else self._sample + new
 
     def result(self) -> Sample:
@@ -276,6 +273,7 @@ class Sampler:
         return self._sample or Sample(self.size)
 
 
+@dataclass(eq=False)
 class ArraySource(ChunkSource):
     """Rows in arrays or frames of equal length.
 
@@ -283,19 +281,12 @@ class ArraySource(ChunkSource):
     of shape (n,); all but x may be None.
     """
 
-    def __init__(
-        self,
-        x: Any,
-        s: Any = None,
-        y: Any = None,
-        weight: Array | None = None,
-        c: Any = None,
-        *,
-        n_threads: int | None = None,
-    ) -> None:
-        self.n_threads = n_threads
-        self.x, self.s, self.y, self.weight, self.c = x, s, y, weight, c
-        self._whole = Chunk(x, s, y, weight, c=c)
+    x: Any
+    s: Any = None
+    y: Any = None
+    weight: Array | None = None
+    c: Any = None
+    n_threads: int | None = field(default=None, kw_only=True)
 
     @property
     def n_rows(self) -> int:
@@ -304,9 +295,9 @@ class ArraySource(ChunkSource):
 
     def _read(self, rows: int, first: int = 0, step: int = 1) -> Iterator[Chunk]:
         """Yield every `step`-th chunk, from number `first` on."""
-        n = self.n_rows
+        n, whole = self.n_rows, Chunk(self.x, self.s, self.y, self.weight, c=self.c)
         for start in range(first * rows, max(n, 1), step * rows):
-            yield self._whole if rows >= n else cut_chunk(self._whole, start, start + rows)
+            yield whole if rows >= n else cut_chunk(whole, start, start + rows)
 
     def _run(self, run: Callable[[Iterator[Chunk]], T], rows: int) -> list[T]:
         """Every thread slices its own chunks: in memory there is nothing to wait for."""
@@ -324,8 +315,8 @@ class ArraySource(ChunkSource):
     def sample(self, size: int, seed: int) -> Chunk:
         """Return the `size` rows of positive weight with the smallest hash(seed, row number)."""
         sampler = Sampler(size, seed)
-        sampler.add(self._whole)
-        return self._changed(sampler.result().chunk())
+        sampler.add(next(self._read(max(self.n_rows, 1))))
+        return self._changed(sampler.result().chunk)
 
 
 def is_dask(X: Any) -> bool:
@@ -347,12 +338,16 @@ def weights(weight: Any, where: str, row: int) -> Array | None:
         return None
     values = finite_columns(weight, "sample_weight", where, row)
     if values.shape[1] != 1:
-        raise ValueError(f"{where}: sample_weight has {values.shape[1]} columns; expected one")
+        what = f"{where}: sample_weight has {values.shape[1]} columns; expected one"
+        raise InputError(what, where=where)
     if (values < 0).any():
         first = row + int(np.argmax(values < 0))
-        raise ValueError(
+        raise InputError(
             f"{where}: sample_weight is negative ({values.min():g}, first in row {first}); "
-            "expected weights of at least 0: set such rows to 0"
+            "expected weights of at least 0",
+            "set such rows to 0",
+            column="sample_weight",
+            where=where,
         )
     return values[:, 0]
 
@@ -364,18 +359,22 @@ def finite_columns(part: Any, name: str, where: str, row: int) -> Array:
     # A single column without a name goes by that of the argument.
     alone = len(columns) == 1 and frames.column_names(table) is None
     if not columns:
-        raise ValueError(f"{where}: {name} has no columns; give at least one")
+        raise InputError(f"{where}: {name} has no columns", "give at least one", where=where)
     out = np.empty(table.shape)
     for j, column in enumerate(columns):
         shown = name if alone else column.name
         if column.kind == "categorical":
-            raise ValueError(f"{where}: column {shown!r} is text; expected numbers: convert it")
+            what = f"{where}: column {shown!r} is text; expected numbers"
+            raise InputError(what, "convert it", column=shown, where=where)
         out[:, j] = column.floats()
         good = np.isfinite(out[:, j])
         if not good.all():
             first = row + int(np.argmin(good))
-            raise ValueError(
+            raise InputError(
                 f"{where}: column {shown!r} is missing or infinite in {int((~good).sum())} rows "
-                f"(first in row {first} of the data); expected finite numbers: drop such rows"
+                f"(first in row {first} of the data); expected finite numbers",
+                "drop such rows",
+                column=shown,
+                where=where,
             )
     return out

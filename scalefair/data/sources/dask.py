@@ -255,7 +255,7 @@ class DaskSource(ChunkSource):
         # Changes go row by row: only the chosen rows need them.
         plain = copy(self)
         plain._changes = ()
-        return self._changed(plain.fold(lambda: Sampler(size, seed), SAMPLE_CHUNK).chunk())
+        return self._changed(plain.fold(lambda: Sampler(size, seed), SAMPLE_CHUNK).chunk)
 
     def _read(self, rows: int) -> Iterator[Chunk]:
         """Fetch the rows of one task after the other."""

@@ -42,7 +42,7 @@ def available_threads() -> int:
     return max(1, int(min([cores, *blas])))
 
 
-class _Keeper:
+class _Keeper(Thread):
     """A thread that holds BLAS to one thread until it is let go.
 
     threadpoolctl lets only the thread that set a limit lift it (since 3.8, silently), and of two
@@ -50,30 +50,22 @@ class _Keeper:
     """
 
     def __init__(self) -> None:
-        self._leave, self._limited = Event(), Event()
-        self._thread = Thread(target=self._hold, daemon=True)
+        super().__init__(daemon=True)
+        self.limited, self._leave = Event(), Event()
 
-    def start(self) -> None:
-        self._thread.start()
-        self._limited.wait()
-
-    def _hold(self) -> None:
+    def run(self) -> None:
         try:
             with _controller().limit(limits=1):
-                self._limited.set()
+                self.limited.set()
                 self._leave.wait()
         finally:
-            self._limited.set()
+            self.limited.set()
 
     def let_go(self) -> None:
+        """End, and wait for it, even where the start of the thread was interrupted."""
         self._leave.set()
-        _wait_for(self._thread)
-
-
-def _wait_for(thread: Thread) -> None:
-    """Wait for the end of a thread, also of one whose start was interrupted."""
-    while thread in living_threads():
-        thread.join() if thread.is_alive() else sleep(0.001)
+        while self in living_threads():
+            self.join() if self.is_alive() else sleep(0.001)
 
 
 def _forget() -> None:
@@ -102,6 +94,7 @@ def one_blas_thread() -> Iterator[None]:
                 _keeper = _Keeper()
                 with _starting(1):
                     _keeper.start()
+                    _keeper.limited.wait()
         # Where the caller holds a limit of its own, the keeper is powerless and the caller is not.
         with _controller().limit(limits=1):
             yield

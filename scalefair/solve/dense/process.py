@@ -8,7 +8,7 @@ kernel k and the Gram matrix of the sensitive attributes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,12 +17,12 @@ import numpy as np
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.data.progress import Progress
-from scalefair.kernels import Kernel
+from scalefair.kernels import Kernel, Scaled
 from scalefair.solve.dense.gp import ExactGP, ExactProblem
 from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPFit
 from scalefair.solve.gp.distribution import positive_part
-from scalefair.solve.gp.evidence import checked, scaled
+from scalefair.solve.gp.evidence import checked
 from scalefair.solve.gp.profile import (
     AMPLITUDE_BOUNDS,
     MAX_LEARNING_ETA,
@@ -31,7 +31,7 @@ from scalefair.solve.gp.profile import (
     check_target,
     log_bounds,
 )
-from scalefair.solve.gp.search import Box, scale_sentences, search
+from scalefair.solve.gp.search import Box, scale_bounds, scale_sentences, search
 from scalefair.solve.spec import Bounds, ProcessSpec
 
 START_NOISE = 0.1
@@ -71,7 +71,6 @@ class DenseEvidence:
     kernel: Kernel
     problem: ExactProblem
     variance: float
-    progress: Progress = field(default_factory=Progress)
 
     @property
     def start(self) -> Array:
@@ -95,7 +94,7 @@ class DenseEvidence:
     @property
     def bounds(self) -> Box:
         """Bounds of the search."""
-        scales = [self.spec.scale_bounds(at) for at in np.log(self.kernel.theta)]
+        scales = scale_bounds(np.log(self.kernel.theta), self.spec)
         return [*scales, self.amplitude_bounds, self.noise_bounds]
 
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
@@ -104,8 +103,8 @@ class DenseEvidence:
         return process.log_evidence, process.gradient, process.scale
 
     def learning_eta(self) -> float:
-        """Return the finite η that length scales are learnt with."""
-        if np.isfinite(self.spec.eta) or self.problem.spectrum is None:
+        """Return the finite η that length scales are learnt with, where ∞ is asked for."""
+        if self.problem.spectrum is None:
             return self.spec.eta
         largest = float(self.problem.spectrum.values.max(initial=0.0))
         return MAX_LEARNING_ETA / (largest or 1.0)
@@ -126,8 +125,8 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
     variance = float(np.mean(squares))
     if spec.noise is None or spec.amplitude is None:
         check_target(variance, float(np.mean(offset**2)))
-    evidence = DenseEvidence(spec, rows.kernel, problem, variance, progress)
-    result = search(evidence)
+    evidence = DenseEvidence(spec, rows.kernel, problem, variance)
+    result = search(evidence, progress)
     process = process_at(problem, rows.kernel, result.hyper, spec.eta)
     kernel, noise, amplitude = process.kernel, process.noise, process.amplitude
     scales = np.log(kernel.theta)
@@ -136,7 +135,7 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
         distribution=ExactDistribution(
             rows, kernel, noise, amplitude, spec.eta, spec.eps, spec.penalty
         ),
-        psi=rows.psi, kernel=scaled(kernel, amplitude),
+        psi=rows.psi, kernel=Scaled(kernel, amplitude),
         theta=np.append(scales, np.log([amplitude, noise])), amplitude=amplitude, eta=spec.eta,
         log_evidence=process.log_evidence,
         share=rows.explained_share(offset + process.mean(rows.x)), n_rows=rows.n_rows,

@@ -31,30 +31,27 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.data.progress import Progress
-from scalefair.data.sources import ChunkSource
-from scalefair.features.design import Design, chunk_rows
+from scalefair.features.base import LengthScaleMap
+from scalefair.features.nystroem import Nystroem
+from scalefair.kernels import Scaled
 from scalefair.losses import Logistic, OneVsRest
 from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
 from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPClassifierFit, Search
-from scalefair.solve.gp.distribution import LatentDistribution, missing_variance
-from scalefair.solve.gp.evidence import (
-    hyper_of,
-    kernel_of,
-    map_at,
-    map_bounds,
-    moments_of,
-    pull,
-    scaled,
-    volume_slope,
-)
+from scalefair.solve.gp.distribution import LatentDistribution
+from scalefair.solve.gp.evidence import design_at, map_start
 from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, largest_eta, log_bounds
 from scalefair.solve.gp.search import Box, maximise, scale_sentences, search
-from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem
+from scalefair.solve.gp.system import (
+    GaussianPoint,
+    GaussianSlice,
+    GaussianSystem,
+    penalty_slopes,
+)
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Bounds, ProcessSpec
+from scalefair.solve.spec import ProcessSpec, Rows
 
 TOL = 1e-13
 """Of Newton's method: the evidence feels an error of the mode in its first power."""
@@ -103,7 +100,9 @@ class LaplacePoint:
         for c in range(k):
             gram = self.n * blocks[c, :, c]
             target = gram @ self.coef[:, [c]] - self.n * self.local.gradient[:, [c]]
-            system = GaussianSystem.decompose(moments, gram, target, self.penalty, self.eps)
+            system = GaussianSystem.build(
+                moments, penalty=self.penalty, eps=self.eps, statistics=(gram, target)
+            )
             slices.append(system.slice(self.amplitude**-2, 2.0 * self.eta))
         return slices
 
@@ -176,8 +175,9 @@ class LaplaceSlopes:
     def _cross(at: GaussianSlice) -> Array:
         """∂L/∂C_φψ of one score."""
         beta, drift = at.coordinates.T
-        along_beta, along_drift = pull(at).T
-        of_factor = -volume_slope(at) - np.outer(beta + drift, along_beta)
+        volume, pull = penalty_slopes(at)
+        along_beta, along_drift = pull.T
+        of_factor = -volume - np.outer(beta + drift, along_beta)
         of_factor -= np.outer(beta, along_drift)
         return np.asarray(at.system.basis @ of_factor @ at.system.right.T)
 
@@ -234,12 +234,15 @@ class LaplaceEvidence:
     passes over the rows so far. The chunks of `source` are numeric, with y as the loss wants it.
     """
 
-    def __init__(
-        self, spec: ProcessSpec, source: ChunkSource, design: Design, progress: Progress
-    ) -> None:
-        self.spec, self.source, self.design, self.progress = spec, source, design, progress
-        k = design.n_targets
+    def __init__(self, spec: ProcessSpec, rows: Rows) -> None:
+        self.spec, self.rows = spec, rows
+        k = rows.design.n_targets
         self.loss = Logistic() if k == 1 else OneVsRest(k)
+        # Scores are log odds, so that the unit of the amplitude is 1.
+        self.amplitude_bounds = log_bounds(spec.amplitude, spec.amplitude_bounds, AMPLITUDE_BOUNDS)
+        start, bounds = map_start(rows.design.phi, spec)
+        self.start = np.append(start, np.clip(0.0, *self.amplitude_bounds))
+        self.bounds: Box = [*bounds, self.amplitude_bounds]
         self.n_passes = 0
         self._last: tuple[Array, Problem] | None = None
         self._mode: Array | None = None
@@ -247,36 +250,20 @@ class LaplaceEvidence:
     def silent(self) -> LaplaceEvidence:
         """Return a copy without progress."""
         other = copy(self)
-        other.progress = Progress()
+        other.rows = replace(self.rows, progress=Progress())
         return other
-
-    @property
-    def start(self) -> Array:
-        """log θ and log a where the search starts."""
-        return np.append(hyper_of(self.design.phi), np.clip(0.0, *self.amplitude_bounds))
-
-    @property
-    def bounds(self) -> Box:
-        """Bounds of the search."""
-        return [*map_bounds(self.design.phi, self.spec), self.amplitude_bounds]
-
-    @property
-    def amplitude_bounds(self) -> Bounds:
-        """Bounds of log a; equal where it is given."""
-        # Scores are log odds, so that the unit is 1.
-        return log_bounds(self.spec.amplitude, self.spec.amplitude_bounds, AMPLITUDE_BOUNDS)
 
     def problem(self, hyper: Array) -> Problem:
         """Return rows, loss and penalty; one pass, unless the last ones had the same φ."""
         scales = hyper[:-1]
         if self._last is not None and np.array_equal(self._last[0], scales):
             return self._last[1]
-        spec, design = self.spec, replace(self.design, phi=map_at(self.design.phi, scales))
-        moments = moments_of(self.source, design, spec, self.progress)
+        spec, design = self.spec, design_at(self.rows.design, scales)
+        (moments,) = replace(self.rows, design=design).moments()
         self.n_passes += 1
         system = System.build(moments, fit_intercept=False, penalty=spec.penalty, eps=spec.eps)
-        rows = spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
-        problem = Problem(self.source, design, self.loss, system, rows)
+        size = self.rows.chunk_rows or design.chunk_rows
+        problem = Problem(self.rows.source, design, self.loss, system, size)
         self._last = scales.copy(), problem
         return problem
 
@@ -285,7 +272,7 @@ class LaplaceEvidence:
         problem = self.problem(hyper)
         shape = (len(problem.metric), self.loss.n_scores)
         start = self._mode if self._mode is not None and self._mode.shape == shape else None
-        with self.progress.watched(self.source, problem.rows or 1) as source:
+        with self.rows.progress.watched(self.rows.source, problem.rows or 1) as source:
             point = find_mode(
                 replace(problem, source=source), amplitude=float(np.exp(hyper[-1])), eta=eta,
                 unfairness=unfairness, penalty=self.spec.penalty, eps=self.spec.eps, start=start,
@@ -300,8 +287,8 @@ class LaplaceEvidence:
         self.n_passes += 1
         in_scale: Array = np.zeros(len(self.start) - 1)
         if scales and len(in_scale):
-            adjoint, rows = slopes.adjoint(), self.spec.chunk_rows
-            in_scale = laplace_scale_gradient(self.source, adjoint, rows=rows)
+            adjoint, rows = slopes.adjoint(), self.rows.chunk_rows
+            in_scale = laplace_scale_gradient(self.rows.source, adjoint, rows=rows)
             self.n_passes += 1
         return np.append(in_scale, slopes.in_log_amplitude)
 
@@ -319,41 +306,38 @@ class LaplaceEvidence:
         return point.log_evidence, self.gradient(point) if gradient else None
 
     def learning_eta(self) -> float:
-        """Return the finite η that hyperparameters are learnt with."""
+        """Return the finite η to learn with, where ∞ or a limit is asked for."""
         spec = self.spec
-        if spec.unfairness is None and np.isfinite(spec.eta):
-            return spec.eta
         most = largest_eta(spec.penalty, self.problem(self.start).system.moments)
         if spec.unfairness is None:
             return most
         return min(self.point(self.start, np.inf, spec.unfairness).eta, most)
 
 
-def fit_classes(evidence: LaplaceEvidence) -> GPClassifierFit:
-    """Learn the hyperparameters, and return the process there."""
-    spec, result = evidence.spec, search(evidence)
+def fit_classes(spec: ProcessSpec, rows: Rows) -> GPClassifierFit:
+    """Learn the hyperparameters, from the design of the rows on, and return the process there."""
+    evidence = LaplaceEvidence(spec, rows)
+    result = search(evidence, rows.progress)
     point = evidence.point(result.hyper, spec.eta, spec.unfairness)
     free = evidence.amplitude_bounds[0] < evidence.amplitude_bounds[1]
     if spec.unfairness is not None and free and 0 < point.eta < np.inf:
         point = _amplitude_again(evidence, result, point)
     moments, design = point.problem.system.moments, point.problem.design
     phi, amplitude = design.phi, point.amplitude
-    scales = hyper_of(phi)
+    scales, _ = map_start(phi, spec)
+    missing = amplitude**2 if isinstance(phi, Nystroem) else 0.0
     sentences = [
         *at_log_bounds("amplitude", np.log(amplitude), evidence.amplitude_bounds, SIGNAL),
         *scale_sentences(result, evidence.bounds, len(scales), spec.inputs),
     ]
     diagnostics = (of_eigenvalues(at.system.values, at.ratio) for at in point.slices)
     return GPClassifierFit(
-        distribution=LatentDistribution(
-            phi, point.coef, point.factors, missing_variance(phi, amplitude)
-        ),
-        psi=design.psi, kernel=scaled(kernel_of(phi), amplitude),
+        distribution=LatentDistribution(phi, point.coef, point.factors, missing), psi=design.psi,
+        kernel=Scaled(phi.kernel_, amplitude) if isinstance(phi, LengthScaleMap) else None,
         theta=np.append(scales, np.log(amplitude)), amplitude=amplitude, eta=point.eta,
         log_evidence=point.log_evidence, share=point.problem.share(point.coef),
         n_rows=moments.n_rows, diagnostics=min(diagnostics, key=lambda score: score.digits),
-        search=result,
-        at_bounds=tuple(sentences),
+        search=result, at_bounds=tuple(sentences),
         phi=phi, moments=moments, n_passes=evidence.n_passes, evidence=evidence.silent(),
     )  # fmt: skip
 

@@ -31,15 +31,13 @@ from scalefair.features import Nystroem
 from scalefair.features.base import whitened
 from scalefair.solve.gp.system import GaussianFunction
 
+USUAL_SHARE = 0.95
+"""Share of the weight of the rows whose residual counts as usual."""
+
 NORMAL = np.linspace(-9.5, 9.5, 39)
 NORMAL_WEIGHT = np.exp(-(NORMAL**2) / 2) * (NORMAL[1] - NORMAL[0]) / np.sqrt(2 * np.pi)
 LOGISTIC = np.linspace(-36.0, 36.0, 145)
 LOGISTIC_WEIGHT = expit(LOGISTIC) * expit(-LOGISTIC) * (LOGISTIC[1] - LOGISTIC[0])
-
-
-def missing_variance(phi: FeatureMap, amplitude: float) -> float:
-    """Return a² for a Nyström map, whose residual it multiplies; 0 for maps that miss nothing."""
-    return amplitude**2 if isinstance(phi, Nystroem) else 0.0
 
 
 def residual(phi: Any, x: Array, Phi: Rows) -> Array:
@@ -75,6 +73,25 @@ class FeatureDistribution:
     weights: GaussianFunction
     missing: float
     contained: float
+
+    @classmethod
+    def of(
+        cls, phi: FeatureMap, weights: GaussianFunction, amplitude: float, sample: Chunk | None
+    ) -> FeatureDistribution:
+        """Return the distribution; c is what a²(k − |φ|²) exceeds on 5 % of a sample's weight.
+
+        Without one it is 0.
+        """
+        missing = amplitude**2 if isinstance(phi, Nystroem) else 0.0
+        if sample is None or not missing:
+            return cls(phi, weights, missing, 0.0)
+        x = _wide(sample.x)
+        missed = residual(phi, x, whitened(phi, x))
+        order = np.argsort(missed)
+        weight = np.ones(len(x)) if sample.weight is None else sample.weight
+        below = np.cumsum(weight[order])
+        usual = float(missed[order][np.searchsorted(below, USUAL_SHARE * below[-1])])
+        return cls(phi, weights, missing, missing * usual)
 
     def with_weights(self, weights: GaussianFunction) -> FeatureDistribution:
         """Return the same with another distribution of β."""

@@ -9,91 +9,55 @@ that an evaluation costs two passes: one for the moments, one for the gradient.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from scalefair._typing import Array, Chunk
 from scalefair.data.progress import Progress
-from scalefair.data.sources import ChunkSource
-from scalefair.features.base import LengthScaleMap, whitened
-from scalefair.features.design import Design, chunk_rows
+from scalefair.features.base import LengthScaleMap
+from scalefair.features.design import Design
 from scalefair.features.nystroem import MovingNystroem
-from scalefair.kernels import Kernel, Scaled
-from scalefair.moments import Moments, accumulate
+from scalefair.kernels import Scaled
 from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
+from scalefair.penalties import explained_share
 from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPFit
-from scalefair.solve.gp.distribution import FeatureDistribution, missing_variance, residual
+from scalefair.solve.gp.distribution import FeatureDistribution
 from scalefair.solve.gp.profile import (
     Profile,
     largest_eta,
     limiting_eta,
     profile_noise,
     profile_within,
-    share_of,
 )
-from scalefair.solve.gp.search import Box, scale_sentences, search
-from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem
-from scalefair.solve.spec import ProcessSpec
+from scalefair.solve.gp.search import Box, scale_bounds, scale_sentences, search
+from scalefair.solve.gp.system import GaussianPoint, GaussianSystem, penalty_slopes
+from scalefair.solve.spec import ProcessSpec, Rows
 
 CONSTANT = (
     "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "
     "smaller eta, or give the model more or other inputs"
 )
 
-USUAL_SHARE = 0.95
-"""Share of the weight of the rows whose residual counts as usual."""
-
-
-class StatisticsAdjoint(NamedTuple):
-    """∂ log evidence in the statistics of features without amplitude, at fixed σ², a and η.
-
-    - In ΦᵀΦ: `gram` = −½(tA⁻¹ + ββᵀ/σ²), symmetric, shape (m, m).
-    - In Φᵀ(y − ȳ): `target` = β/σ², shape (m, t).
-    - In C_φψ: `cross` = R̄Tᵀ, shape (m, q), with R = C_φψT and R̄ = −nη(t(A⁻¹ − P⁻¹) + ββᵀ/σ²)R.
-    """
-
-    gram: Array
-    target: Array
-    cross: Array
-
-
-def statistics_adjoint(point: GaussianPoint) -> StatisticsAdjoint:
-    """Differentiate the log evidence in ΦᵀΦ, Φᵀ(y − ȳ) and C_φψ."""
-    at, system = point.slice, point.slice.system
-    basis, coordinates, t = system.basis, at.coordinates, system.outputs
-    inverse = (basis * at.scale**2) @ basis.T
-    half = basis @ (at.scale[:, None] * at.upper)
-    coef = basis @ coordinates
-    gram = -0.5 * (t * (inverse - half @ half.T) + coef @ (coef.T / point.noise))
-    of_factor = -(t * volume_slope(at) + coordinates @ (pull(at).T / point.noise))
-    return StatisticsAdjoint(gram, coef / point.noise, basis @ of_factor @ system.right.T)
-
-
-def volume_slope(at: GaussianSlice) -> Array:
-    """Return Vᵀ nη(A⁻¹ − P⁻¹)R W, shape (m, r): no η is left in it that could be large."""
-    lifted = solve_triangular(at.triangle, np.diag(at.lift), trans="T", check_finite=False)
-    fitted = np.sqrt(at.ratio) * at.scale[:, None] * (at.upper @ lifted)
-    return np.asarray(fitted - at.system.directions * (at.root * at.lift))
-
-
-def pull(at: GaussianSlice) -> Array:
-    """Return nη WᵀRᵀβ, shape (r, t)."""
-    solved = solve_triangular(at.triangle, at.along, check_finite=False)
-    return np.asarray(np.sqrt(at.ratio) * at.lift[:, None] * solved)
-
 
 def row_adjoint(point: GaussianPoint) -> RowAdjoint:
-    """Return ∂ log evidence/∂Φ of any rows, at fixed noise, amplitude and η.
+    """Return ∂L/∂Φ of any rows, L the log evidence, at fixed noise, amplitude and η.
 
+    By way of the statistics of features without amplitude: ∂L/∂ΦᵀΦ = −½(tA⁻¹ + ββᵀ/σ²),
+    ∂L/∂Φᵀ(y − ȳ) = β/σ², and with R = C_φψT, ∂L/∂C_φψ = −nη(t(A⁻¹ − P⁻¹) + ββᵀ/σ²)RTᵀ.
     Where noise and amplitude maximise the evidence, this is also the derivative of that maximum.
     """
-    adjoint, moments = statistics_adjoint(point), point.slice.system.moments
-    n, mean = moments.weight, moments.mean("phi")
-    G1, g2, G3 = 2.0 * adjoint.gram, adjoint.target, adjoint.cross.T / n
+    at, system, moments = point.slice, point.slice.system, point.slice.system.moments
+    n, mean, t = moments.weight, moments.mean("phi"), system.target.shape[1]
+    half, coef = system.basis @ (at.scale[:, None] * at.upper), point.coef
+    inverse = (system.basis * at.scale**2) @ system.basis.T - half @ half.T
+    volume, pull = penalty_slopes(at)
+    of_factor = -(t * volume + at.coordinates @ (pull.T / point.noise))
+    G1, g2 = -(t * inverse + coef @ (coef.T / point.noise)), coef / point.noise
+    G3 = system.right @ of_factor.T @ system.basis.T / n
     gram = moments.covariance("phi", "phi") + np.outer(mean, mean)
     product = n * (gram @ G1 + moments.covariance("phi", "y") @ g2.T)
     mean_psi = np.zeros(0)
@@ -103,96 +67,65 @@ def row_adjoint(point: GaussianPoint) -> RowAdjoint:
     return RowAdjoint(G1, g2, G3, moments.mean("y"), mean_psi, product)
 
 
-def kernel_of(phi: Any) -> Kernel | None:
-    """Return the kernel that a map approximates; None where it names none."""
-    return phi.kernel_ if isinstance(phi, LengthScaleMap) else None
+def map_start(phi: Any, spec: ProcessSpec) -> tuple[Array, Box]:
+    """Return what the search may change of a map, and its bounds: log θ, and landmarks.
+
+    Landmarks are in units of their spread, and have no bounds. A map of no kernel has nothing.
+    """
+    if not isinstance(phi, LengthScaleMap):
+        return np.zeros(0), []
+    scales = np.log(phi.kernel_.theta)
+    bounds = scale_bounds(scales, spec)
+    if not isinstance(phi, MovingNystroem):
+        return scales, bounds
+    start = phi.hyperparameters
+    landmarks = [(None, None) if spec.learn_scales else (at, at) for at in start[len(scales) :]]
+    return start, [*bounds, *landmarks]
 
 
-def hyper_of(phi: Any) -> Array:
-    """Return what the search may change: log θ, and landmarks in units of their spread."""
-    if isinstance(phi, MovingNystroem):
-        return phi.hyperparameters
-    kernel = kernel_of(phi)
-    if kernel is None:
-        return np.zeros(0)
-    return np.asarray(np.log(kernel.theta))
-
-
-def map_at(phi: Any, hyper: Array) -> Any:
-    """Return φ at other hyperparameters."""
+def design_at(design: Design, hyper: Array) -> Design:
+    """Return the maps at other hyperparameters of φ."""
     if hyper.size == 0:
-        return phi
+        return design
+    phi: Any = design.phi
     if isinstance(phi, MovingNystroem):
-        return phi.with_hyperparameters(hyper)
-    return phi.with_length_scale(np.exp(hyper))
-
-
-def map_bounds(phi: Any, spec: ProcessSpec) -> Box:
-    """Return the bounds of `hyper_of` a map: those of length scales; landmarks have none."""
-    start, kernel = hyper_of(phi), kernel_of(phi)
-    scales = kernel.theta.size if kernel is not None and len(start) else 0
-    landmarks = [(None, None) if spec.learn_scales else (at, at) for at in start[scales:]]
-    return [*(spec.scale_bounds(at) for at in start[:scales]), *landmarks]
-
-
-def moments_of(
-    source: ChunkSource, design: Design, spec: ProcessSpec, progress: Progress
-) -> Moments:
-    """Return the moments of [φ, ψ, y], by one pass."""
-    rows = spec.chunk_rows or chunk_rows(design.blocks["phi"], np.float64)
-    with progress.watched(source, rows) as watched:
-        (moments,) = accumulate(watched, design, rows=rows)
-    return moments
+        return replace(design, phi=phi.with_hyperparameters(hyper))
+    return replace(design, phi=phi.with_length_scale(np.exp(hyper)))
 
 
 @dataclass(frozen=True, eq=False)
 class MomentEvidence:
-    """The evidence of an explicit feature map; `design` is where the search starts."""
+    """The evidence of an explicit feature map; the search starts at the design of the rows."""
 
     spec: ProcessSpec
-    source: ChunkSource
-    design: Design
-    progress: Progress = field(default_factory=Progress)
-
-    @property
-    def start(self) -> Array:
-        """Where the search starts: log θ, and landmarks if they are learnt."""
-        return hyper_of(self.design.phi)
-
-    @property
-    def bounds(self) -> Box:
-        """Bounds of the search."""
-        return map_bounds(self.design.phi, self.spec)
-
-    def at(self, hyper: Array) -> Design:
-        """Return the maps at other hyperparameters."""
-        return replace(self.design, phi=map_at(self.design.phi, hyper))
+    rows: Rows
+    start: Array
+    bounds: Box
 
     def system(self, design: Design) -> GaussianSystem:
         """Return the decomposed statistics, by one pass."""
-        moments = moments_of(self.source, design, self.spec, self.progress)
+        (moments,) = replace(self.rows, design=design).moments()
         return GaussianSystem.build(moments, penalty=self.spec.penalty, eps=self.spec.eps)
 
     def gradient(self, design: Design, point: GaussianPoint) -> Array:
         """Return ∂ log evidence/∂hyper at fixed noise and amplitude, by one pass."""
-        rows = self.spec.chunk_rows
-        size = rows or chunk_rows(4 * design.phi.n_raw_, np.float64)
-        with self.progress.watched(self.source, size) as source:
-            return length_scale_gradient(source, design, row_adjoint(point), rows=rows)
+        rows = self.rows
+        with rows.progress.watched(rows.source, rows.chunk_rows or 1) as source:
+            return length_scale_gradient(source, design, row_adjoint(point), rows=rows.chunk_rows)
 
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
         """Return the log evidence at the best noise and amplitude, its gradient, and n·t."""
-        design = self.at(hyper)
+        design = design_at(self.rows.design, hyper)
         system = self.system(design)
         point = self.profile(system, eta).point
-        return point.log_evidence, self.gradient(design, point), system.n * system.outputs
+        return point.log_evidence, self.gradient(design, point), system.n * system.target.shape[1]
 
     def fixed(
         self, phi: Any, theta: Array, eta: float, *, gradient: bool
     ) -> tuple[float, Array | None]:
         """Return the log evidence at [log θ, log a, log σ²] and its gradient, or None."""
         phi = phi if len(theta) == 2 else phi.with_length_scale(np.exp(theta[:-2]))
-        design = replace(self.design, phi=phi)
+        design = replace(self.rows.design, phi=phi)
         amplitude, noise = np.exp(theta[-2:])
         point = GaussianPoint.of(self.system(design), noise=noise, amplitude=amplitude, eta=eta)
         if not gradient:
@@ -215,50 +148,43 @@ class MomentEvidence:
         )
 
     def learning_eta(self) -> float:
-        """Return the finite η that length scales are learnt with."""
-        spec = self.spec
-        if spec.unfairness is None and np.isfinite(spec.eta):
-            return spec.eta
-        system = self.system(self.at(self.start))
+        """Return the finite η that length scales are learnt with, where ∞ or a limit is asked."""
+        spec, system = self.spec, self.system(self.rows.design)
         most = largest_eta(spec.penalty, system.moments)
         if spec.unfairness is None:
             return most
         point = self.profile(system, 0.0).point
         return min(limiting_eta(point, spec.eps, spec.penalty, spec.unfairness), most)
 
-    def settle(self, system: GaussianSystem) -> tuple[Profile, float]:
-        """Return noise and amplitude for these statistics, and η: as set, or for the limit."""
-        spec = self.spec
-        if spec.unfairness is None:
-            return self.profile(system, spec.eta), spec.eta
-        return profile_within(
-            lambda eta: self.profile(system, eta), spec.eps, spec.penalty, spec.unfairness
-        )
 
-
-def fit_features(evidence: MomentEvidence, sample: Chunk) -> GPFit:
-    """Learn the hyperparameters, and return the process there.
+def fit_features(spec: ProcessSpec, rows: Rows, sample: Chunk) -> GPFit:
+    """Learn the hyperparameters, from the design of the rows on, and return the process there.
 
     - `sample`: Rows that show how much of the kernel a Nyström map usually misses.
     """
-    spec, result = evidence.spec, search(evidence)
-    design = evidence.at(result.hyper)
-    profile, eta = evidence.settle(evidence.system(design))
-    point, phi = profile.point, design.phi
-    if isinstance(phi, MovingNystroem):
-        phi = phi.fixed()
-    system, amplitude = point.slice.system, point.amplitude
-    missing = missing_variance(phi, amplitude)
-    contained = missing * _usual_residual(phi, sample) if missing and spec.noise is None else 0.0
-    distribution = FeatureDistribution(phi, point.posterior(), missing, contained)
-    scales = hyper_of(phi)
+    evidence = MomentEvidence(spec, rows, *map_start(rows.design.phi, spec))
+    result = search(evidence, rows.progress)
+    design = design_at(rows.design, result.hyper)
+    best, eta = partial(evidence.profile, evidence.system(design)), spec.eta
+    if spec.unfairness is None:
+        profile = best(eta)
+    else:
+        profile, eta = profile_within(best, spec.eps, spec.penalty, spec.unfairness)
+    phi = design.phi.fixed() if isinstance(design.phi, MovingNystroem) else design.phi
+    point, system, amplitude = profile.point, profile.point.slice.system, profile.point.amplitude
+    distribution = FeatureDistribution.of(
+        phi, point.posterior(), amplitude, sample if spec.noise is None else None
+    )
+    scales, _ = map_start(phi, spec)
     fit = GPFit(
-        distribution=distribution, psi=design.psi, kernel=scaled(kernel_of(phi), amplitude),
+        distribution=distribution, psi=design.psi,
+        kernel=Scaled(phi.kernel_, amplitude) if isinstance(phi, LengthScaleMap) else None,
         theta=np.append(scales, np.log([amplitude, point.noise])), amplitude=amplitude, eta=eta,
-        log_evidence=point.log_evidence, share=share_of(point), n_rows=system.moments.n_rows,
-        diagnostics=of_eigenvalues(system.values, point.slice.ratio), search=result,
-        at_bounds=profile.at_bounds, phi=phi, moments=system.moments, noise=point.noise,
-        coef=distribution.weights.coef, evidence=replace(evidence, progress=Progress()),
+        log_evidence=point.log_evidence, share=explained_share(system.moments, point.coef),
+        n_rows=system.moments.n_rows, search=result, at_bounds=profile.at_bounds, phi=phi,
+        diagnostics=of_eigenvalues(system.values, point.slice.ratio), moments=system.moments,
+        noise=point.noise, coef=distribution.weights.coef,
+        evidence=replace(evidence, rows=replace(rows, progress=Progress())),
     )  # fmt: skip
     return checked(fit, scale_sentences(result, evidence.bounds, len(scales), spec.inputs))
 
@@ -272,18 +198,3 @@ def checked(fit: GPFit, sentences: list[str]) -> GPFit:
         )
     constant = [CONSTANT] if fit.psi is not None and np.isnan(fit.share) else []
     return replace(fit, at_bounds=(*fit.at_bounds, *constant, *sentences))
-
-
-def scaled(kernel: Kernel | None, amplitude: float) -> Kernel | None:
-    """Return a²k."""
-    return None if kernel is None else Scaled(kernel, amplitude)
-
-
-def _usual_residual(phi: Any, sample: Chunk) -> float:
-    """Return what k(x, x) − |φ(x)|² exceeds on 5 % of the weight of the sample."""
-    x = np.asarray(sample.x, dtype=np.float64)
-    missed = residual(phi, x, whitened(phi, x))
-    order = np.argsort(missed)
-    weight = np.ones(len(x)) if sample.weight is None else sample.weight
-    below = np.cumsum(weight[order])
-    return float(missed[order][np.searchsorted(below, USUAL_SHARE * below[-1])])

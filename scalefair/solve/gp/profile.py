@@ -79,7 +79,7 @@ def profile_noise(
     its standard deviation. ValueError where y is constant, so that there is no maximum, or bounds
     are not ordered.
     """
-    variance = system.square / (system.n * system.outputs)
+    variance = system.square / (system.n * system.target.shape[1])
     check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))
     noise = _bounds("noise_bounds", noise_bounds, NOISE_BOUNDS, variance)
     amplitude = _bounds("amplitude_bounds", amplitude_bounds, AMPLITUDE_BOUNDS, np.sqrt(variance))
@@ -145,13 +145,13 @@ class _Curve:
         """Return the total derivative in log τ: continuous, whichever bound is active."""
         at = self.system.slice(float(np.exp(log_ratio)), self.eta)
         noise, tied = self._noise(at)
-        t = self.system.outputs
+        t = self.system.target.shape[1]
         slope = t * at.log_det_slopes[0] + at.misfit_slopes[0] / noise
         return float(slope + tied * (t * self.system.n - at.misfit / noise))
 
     def _noise(self, at: GaussianSlice) -> tuple[float, bool]:
         """Return the best noise within bounds, and whether the amplitude's bound ties it to τ."""
-        free = at.misfit / (self.system.n * self.system.outputs)
+        free = at.misfit / (self.system.n * self.system.target.shape[1])
         low, high = (at.ratio * bound**2 for bound in self.box.amplitude)
         wanted = np.clip(free, *self.box.noise)
         # At the ends of the range of τ the two intervals meet in a point, up to rounding.
@@ -224,7 +224,7 @@ def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairne
     # The mean has no intercept, but y is centred.
     system = replace(system, target=moments.covariance("phi", "y"))
     path = Spectrum.of(system).at(point.slice.ratio / moments.weight)
-    eta = least_eta(path, unfairness)
+    eta = least_eta(path, unfairness, on_path=True)
     if eta is None:
         raise not_on_path(path, unfairness)
     return eta
@@ -248,9 +248,3 @@ def profile_within(
     system = point.slice.system
     moved = GaussianPoint(system.slice(point.slice.ratio, eta), point.noise)
     return replace(best, point=moved), eta
-
-
-def share_of(point: GaussianPoint) -> float:
-    """Return the explained share of the posterior mean; NaN without sensitive attributes."""
-    moments = point.slice.system.moments
-    return System.build(moments, fit_intercept=False).explained_share(point.coef)

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._typing import Array
 from scalefair.data.progress import Progress
 from scalefair.solve.fit import Search
-from scalefair.solve.spec import ProcessSpec
+from scalefair.solve.spec import Bounds, ProcessSpec
 
 Box = Sequence[tuple[float | None, float | None]]
 """Bounds of the variables; equal ones fix a variable."""
@@ -29,6 +29,9 @@ Objective = Callable[[Array], tuple[float, Array, float]]
 
 ABNORMAL = 2
 """Status of L-BFGS-B where its line search fails, as it may at a kink."""
+
+MAX_STRETCH = np.log(1e3)
+"""Default bounds of a log length scale: so much below and above its start."""
 
 MAX_FLAT_SLOPE = 1e-5
 """Slope per row, relative to the evidence per row, that rounding may hide from a line search."""
@@ -72,13 +75,12 @@ class _Objective:
 class _Evidence(Protocol):
     """The log evidence as a function of p hyperparameters, of which `start` is the first set.
 
-    A call returns it, its gradient, and n times the number of outputs.
+    A call returns it, its gradient, and n times the number of outputs. `learning_eta` is the finite
+    weight to learn with where ∞ or a limit is asked for.
     """
 
     @property
     def spec(self) -> ProcessSpec: ...
-    @property
-    def progress(self) -> Progress: ...
     @property
     def start(self) -> Array: ...
     @property
@@ -87,18 +89,30 @@ class _Evidence(Protocol):
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]: ...
 
 
-def search(evidence: _Evidence) -> Search:
+def search(evidence: _Evidence, progress: Progress) -> Search:
     """Search from the start and from random ones, as far as something is free."""
     start, bounds, spec = evidence.start, evidence.bounds, evidence.spec
     if all(low is not None and low == high for low, high in bounds):
         return Search(start, np.nan)
-    eta = evidence.learning_eta()
+    eta = spec.eta
+    if spec.unfairness is not None or not np.isfinite(eta):
+        eta = evidence.learning_eta()
     starts, spare = _starts(start, bounds, spec.n_restarts, spec.seed)
-    with evidence.progress.steps("evaluations") as step:
+    with progress.steps("evaluations") as step:
         value = partial(evidence, eta=eta)
         return maximise(
             value, starts, bounds, tol=spec.tol, max_iter=spec.max_iter, spare=spare, step=step
         )
+
+
+def scale_bounds(scales: Array, spec: ProcessSpec) -> list[Bounds]:
+    """Return the bounds of log length scales that start there; equal ones are not learnt."""
+    if not spec.learn_scales:
+        return [(at, at) for at in scales]
+    if spec.length_scale_bounds is None:
+        return [(at - MAX_STRETCH, at + MAX_STRETCH) for at in scales]
+    low, high = np.log(spec.length_scale_bounds)
+    return [(float(low), float(high))] * len(scales)
 
 
 def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[Array], list[Array]]:

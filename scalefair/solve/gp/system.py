@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Rows
@@ -51,6 +52,8 @@ class GaussianSystem:
     - `target` (m, t): VᵀΦᵀ(y − ȳ).
     - `strength`, `directions` (r,) and (m, r): s and VᵀU of the factor R.
     - `right` (q, r): TW, where R = C_φψT: what joins the rows of ψ to the directions.
+    - `n`, `square`: Sum of the weights, and Σ w|y − ȳ|² over all outputs.
+    - `least_ratio`: σ²/a² below which the noise drowns in the rounding error of ΦᵀΦ.
     """
 
     moments: Moments
@@ -60,12 +63,23 @@ class GaussianSystem:
     strength: Array
     directions: Array
     right: Array
+    n: float
+    square: float
+    least_ratio: float
 
     @classmethod
     def build(
-        cls, moments: Moments, *, penalty: str = "normalized", eps: float | None = None
+        cls,
+        moments: Moments,
+        *,
+        penalty: str = "normalized",
+        eps: float | None = None,
+        statistics: tuple[Array, Array] | None = None,
     ) -> GaussianSystem:
-        """Decompose the statistics; `penalty` is "normalized" or "hsic"."""
+        """Decompose ΦᵀΦ, Φᵀ(y − ȳ), or other `statistics` such as ΦᵀWΦ, and R of the moments.
+
+        `penalty` is "normalized" or "hsic".
+        """
         n, mean = moments.weight, moments.mean("phi")
         if not n > 0:
             raise ValueError(
@@ -76,42 +90,21 @@ class GaussianSystem:
                 "the moments contain NaN or infinity, so that there is no evidence; look for huge "
                 "or missing values among the inputs and targets"
             )
-        gram = n * (moments.covariance("phi", "phi") + np.outer(mean, mean))
-        target = n * moments.covariance("phi", "y")
-        return cls.decompose(moments, gram, target, penalty, eps)
-
-    @classmethod
-    def decompose(
-        cls, moments: Moments, gram: Array, target: Array, penalty: str, eps: float | None
-    ) -> GaussianSystem:
-        """Decompose a Gram matrix ΦᵀΦ (or ΦᵀWΦ) with the target Φᵀy, and R of the moments."""
+        gram, target = statistics or (
+            n * (moments.covariance("phi", "phi") + np.outer(mean, mean)),
+            n * moments.covariance("phi", "y"),
+        )
         values, basis = positive_eigh(gram)
         root = sensitive_root(moments, penalty, eps)
         crossed = np.zeros((len(gram), 0))
         if "psi" in moments.blocks:
             crossed = basis.T @ moments.covariance("phi", "psi") @ root
         directions, strength, right = np.linalg.svd(crossed, full_matrices=False)
-        return cls(moments, values, basis, basis.T @ target, strength, directions, root @ right.T)
-
-    @property
-    def n(self) -> float:
-        """Sum of the weights."""
-        return self.moments.weight
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs t, which share the hyperparameters."""
-        return int(self.target.shape[1])
-
-    @cached_property
-    def square(self) -> float:
-        """Σ w|y − ȳ|², over all outputs."""
-        return float(self.n * np.trace(self.moments.covariance("y", "y")))
-
-    @property
-    def least_ratio(self) -> float:
-        """σ²/a² below which the noise drowns in the rounding error of ΦᵀΦ."""
-        return 4 * EPS * float(self.values.max(initial=0.0))
+        return cls(
+            moments, values, basis, basis.T @ target, strength, directions, root @ right.T, n,
+            square=float(n * np.trace(moments.covariance("y", "y"))),
+            least_ratio=4 * EPS * float(values.max(initial=0.0)),
+        )  # fmt: skip
 
     def slice(self, ratio: float, eta: float) -> GaussianSlice:
         """Return all that depends on τ = σ²/a² and η."""
@@ -120,8 +113,21 @@ class GaussianSystem:
         scale = 1.0 / np.sqrt(self.values + ratio)
         upper = np.sqrt(ratio) * scale[:, None] * self.directions * root
         Q, triangle = np.linalg.qr(np.vstack([upper, np.diag(rest)]))
-        m, target = len(scale), scale[:, None] * self.target
-        return GaussianSlice(self, ratio, scale, target, root, rest, lift, Q[:m], Q[m:], triangle)
+        upper, lower = Q[: len(scale)], Q[len(scale) :]
+        target = scale[:, None] * self.target
+        along = upper.T @ target
+        coordinates = scale[:, None] * (target - upper @ along)
+        explained = float(np.sum(target**2) - np.sum(along**2))
+        unfair = np.sum(np.log1p(self.values / ratio))
+        degrees = np.sum(self.values * scale**2 * (1.0 - np.sum(upper**2, axis=1)))
+        in_eta = np.sum(rest**2) - np.sum(lower**2)
+        return GaussianSlice(
+            self, ratio, scale, root, rest, lift, upper, lower, triangle, along, coordinates,
+            log_det=float(unfair + 2 * np.sum(np.log(np.abs(np.diagonal(triangle))))),
+            log_det_slopes=np.array([-degrees - in_eta, in_eta]),
+            misfit=max(self.square - explained, 0.0),
+            misfit_slopes=np.array([ratio * np.sum(coordinates**2), np.sum((lower @ along) ** 2)]),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,60 +136,31 @@ class GaussianSlice:
 
     - `ratio`: τ.
     - `scale` (m,): (Λ + τ)^(−1/2).
-    - `scaled_target` (m, t): z = (Λ + τ)^(−1/2) VᵀΦᵀy.
     - `root`, `rest`, `lift` (r,): √c, √(1 − c) and √c/s.
     - `upper`, `lower`, `triangle` (m, r), (r, r) and (r, r): Q₁, Q₂ and T.
+    - `along` (r, t): Q₁ᵀz, what the penalty takes away of z = (Λ + τ)^(−1/2) VᵀΦᵀy.
+    - `coordinates` (m, t): Mean of β in the eigenbasis, VᵀA⁻¹Φᵀy.
+    - `log_det`: log|A| − log|P|.
+    - `misfit`: yᵀy − yᵀΦA⁻¹Φᵀy, over all outputs.
+    - `log_det_slopes`, `misfit_slopes` (2,): ∂/∂log τ and ∂/∂log η. The first of `log_det` is
+      −tr(ΦᵀΦA⁻¹), the effective number of parameters, less the second.
     """
 
     system: GaussianSystem
     ratio: float
     scale: Array
-    scaled_target: Array
     root: Array
     rest: Array
     lift: Array
     upper: Array
     lower: Array
     triangle: Array
-
-    @cached_property
-    def along(self) -> Array:
-        """Q₁ᵀz: what the penalty takes away, shape (r, t)."""
-        return np.asarray(self.upper.T @ self.scaled_target)
-
-    @cached_property
-    def coordinates(self) -> Array:
-        """Mean of β in the eigenbasis, VᵀA⁻¹Φᵀy, shape (m, t)."""
-        return np.asarray(self.scale[:, None] * (self.scaled_target - self.upper @ self.along))
-
-    @cached_property
-    def log_det(self) -> float:
-        """log|A| − log|P|."""
-        unfair = np.sum(np.log1p(self.system.values / self.ratio))
-        return float(unfair + 2 * np.sum(np.log(np.abs(np.diagonal(self.triangle)))))
-
-    @cached_property
-    def misfit(self) -> float:
-        """yᵀy − yᵀΦA⁻¹Φᵀy, over all outputs."""
-        explained = np.sum(self.scaled_target**2) - np.sum(self.along**2)
-        return max(self.system.square - float(explained), 0.0)
-
-    @property
-    def log_det_slopes(self) -> Array:
-        """∂log_det/∂log τ and ∂log_det/∂log η.
-
-        The first is −tr(ΦᵀΦA⁻¹), the effective number of parameters, less the second.
-        """
-        left = 1.0 - np.sum(self.upper**2, axis=1)
-        degrees = float(np.sum(self.system.values * self.scale**2 * left))
-        in_eta = float(np.sum(self.rest**2) - np.sum(self.lower**2))
-        return np.array([-degrees - in_eta, in_eta])
-
-    @property
-    def misfit_slopes(self) -> Array:
-        """∂misfit/∂log τ and ∂misfit/∂log η."""
-        penalty = np.sum((self.lower @ self.along) ** 2)
-        return np.array([self.ratio * np.sum(self.coordinates**2), penalty])
+    along: Array
+    coordinates: Array
+    log_det: float
+    log_det_slopes: Array
+    misfit: float
+    misfit_slopes: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,12 +196,12 @@ class GaussianPoint:
         """log p(y), summed over the outputs."""
         system = self.slice.system
         volume = system.n * np.log(2 * np.pi * self.noise) + self.slice.log_det
-        return float(-0.5 * (system.outputs * volume + self.slice.misfit / self.noise))
+        return float(-0.5 * (system.target.shape[1] * volume + self.slice.misfit / self.noise))
 
     @property
     def gradient(self) -> Array:
         """∂ log evidence / ∂(log σ², log a, log η), shape (3,); zero in log η at 0 and ∞."""
-        at, t = self.slice, self.slice.system.outputs
+        at, t = self.slice, self.slice.system.target.shape[1]
         in_ratio, in_eta = -0.5 * (t * at.log_det_slopes + at.misfit_slopes / self.noise)
         direct = -0.5 * (t * at.system.n - at.misfit / self.noise)
         return np.array([direct + in_ratio, -2.0 * in_ratio, in_eta])
@@ -294,6 +271,18 @@ def sensitive_root(moments: Moments, penalty: str, eps: float | None) -> Array:
     if penalty == "hsic" or width == 0:
         return np.eye(width)
     return attribute_root(moments, eps)[1]
+
+
+def penalty_slopes(at: GaussianSlice) -> tuple[Array, Array]:
+    """Return Vᵀ nη(A⁻¹ − P⁻¹)RW and nη WᵀRᵀβ, shapes (m, r) and (r, t).
+
+    No η is left in the first that could be large.
+    """
+    lifted = solve_triangular(at.triangle, np.diag(at.lift), trans="T", check_finite=False)
+    fitted = np.sqrt(at.ratio) * at.scale[:, None] * (at.upper @ lifted)
+    solved = solve_triangular(at.triangle, at.along, check_finite=False)
+    pull = np.sqrt(at.ratio) * at.lift[:, None] * solved
+    return fitted - at.system.directions * (at.root * at.lift), pull
 
 
 def _shrinkage(weight: float, strength: Array) -> tuple[Array, Array, Array]:

@@ -14,8 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
 from scalefair.data.sources.threads import one_blas_thread
-from scalefair.features.design import PREDICT_ROWS, chunk_rows
-from scalefair.moments.accumulate import FeatureCache
+from scalefair.features.design import PREDICT_ROWS
 from scalefair.solve.fit import LossFit
 from scalefair.solve.limit import (
     ROUNDED_SHARE,
@@ -28,7 +27,6 @@ from scalefair.solve.limit import (
 )
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.output.fit import fit_loss_with_output
-from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Rows, Spec
 
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
@@ -89,7 +87,7 @@ class Goal(NamedTuple):
             return slice_.theta(self.eta), Weight(self.eta)
         if self.unfairness <= ROUNDED_SHARE and not self.on_path:
             return self.optimum(slice_)
-        eta = least_eta(slice_, self.unfairness)
+        eta = least_eta(slice_, self.unfairness, on_path=self.on_path)
         if eta is not None:
             return slice_.theta(eta), Weight(eta)
         if self.on_path:
@@ -175,7 +173,7 @@ class _Descent:
 
     def run(self, warm: Local | None, max_iter: int) -> NewtonFit:
         local, seen = self._first(warm)
-        self._unit, self._size = self.problem.mean_curvature(local), self.problem.unit(local)
+        self._unit, self._size = self.problem.units(local)
         self.tol *= self._size
         theta, weight, converged = local.theta, Weight(self.goal.eta), False
         for n_iter in range(1, max_iter + 1):  # noqa: B007
@@ -191,7 +189,8 @@ class _Descent:
                 break
             if self.goal.unfairness is not None:
                 self._count_rounds(decrement)
-            self._choose_light(local, seen, decrement)
+            if self._wide:
+                self._choose_light(local, seen, decrement)
             moved, seen = self._step(local, theta, weight, decrement), True
             local = local if moved is None else moved
             theta = local.theta
@@ -208,13 +207,14 @@ class _Descent:
         small = local.theta.size <= SMALL
         with one_blas_thread() if small else nullcontext():
             slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
-            theta, self._weight = self._weighted(slice_)
+            solve = self.goal.step if self.goal.unfairness is None else self._limited
+            theta, self._weight = solve(slice_)
             return theta, self._weight, slice_.decrement(theta, self._weight)
 
-    def _weighted(self, slice_: Slice) -> tuple[Array, Weight]:
-        """Return the minimiser of a model, and the weight of the penalty there.
+    def _limited(self, slice_: Slice) -> tuple[Array, Weight]:
+        """Return the minimiser of a model under a limit, and the weight of the penalty there.
 
-        Under a limit η follows the path of the model. Where that goes round in circles, or ends
+        η follows the path of the model. Where that goes round in circles, or ends
         above the limit, the way is that of the optimum within the limit, from the fit without any.
         """
         if not self._leaves_path:
@@ -282,8 +282,6 @@ class _Descent:
         The first is that of the moments.
         """
         before, self._last = self._last, decrement
-        if not self._wide:
-            return
         patience = PATIENCE[self.problem.cache is not None]
         slow = seen and _passes_to_go(before, decrement, self.tol) > patience
         after = decrement * (decrement / before) if before > 0 else 0.0
@@ -336,12 +334,6 @@ def _passes_to_go(before: float, now: float, tol: float) -> float:
     if not 0 < now < before:
         return np.inf
     return max(0.0, float(np.log(now / max(tol, 1e-300)) / np.log(before / now)))
-
-
-def loss_problem(rows: Rows, loss: Any, system: System, cache: FeatureCache | None) -> Problem:
-    """Return the objective of a loss over rows whose moments are known."""
-    size = rows.chunk_rows or chunk_rows(rows.design.blocks["phi"], rows.design.dtype)
-    return Problem(rows.source, rows.design, loss, system, size, cache)
 
 
 def fit_loss(  # noqa: PLR0917

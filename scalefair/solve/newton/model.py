@@ -5,7 +5,7 @@ J(θ) = 1/n ΣV(zθ, y) + α βᵀDβ + η|Rᵀβ|², z = [Φ − mean, 1], θ =
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -51,7 +51,12 @@ class Problem:
     """All but α and η: the rows, y as the loss wants it, how they are mapped, and the loss V.
 
     `system` has mean and covariance of Φ, R and the relative ridges D; `cache` stores features
-    between passes, that for the moments included.
+    between passes, that for the moments included. From these follow
+
+    - `linear`: the linear part of φ, where the rows go without;
+    - `frame`: how rows become z; the shift is the mean of Φ, taken back through the linear part;
+    - `metric`: the mean of zzᵀ, which is the second derivative of a loss of curvature 1;
+    - `scale`: the unit of f.
     """
 
     source: Source
@@ -60,37 +65,25 @@ class Problem:
     system: System
     rows: int | None = None
     cache: FeatureCache | None = None
+    linear: Array | None = field(init=False)
+    frame: RowFrame = field(init=False)
+    metric: Array = field(init=False)
+    scale: float = field(init=False)
 
-    @cached_property
-    def linear(self) -> Array | None:
-        """The linear part of φ, where the rows go without."""
-        return None if self.design.whiten_rows else self.design.phi.linear_
-
-    @cached_property
-    def frame(self) -> RowFrame:
-        """How rows become z; the shift is the mean of Φ, taken back through the linear part."""
-        system = self.system
-        mean = system.mean * system.fit_intercept
-        width = system.moments.blocks["phi"]
+    def __post_init__(self) -> None:
+        system, design = self.system, self.design
+        linear = None if design.whiten_rows else design.phi.linear_
+        mean, width = system.mean * system.fit_intercept, system.moments.blocks["phi"]
         phi = mean[:width]
-        if self.linear is not None:
+        if linear is not None:
             # The least raw vector that the linear part maps to the mean.
-            inner = self.linear.T @ self.linear
-            phi = self.linear @ factorize((inner + inner.T) / 2).solve(phi)
+            inner = linear.T @ linear
+            phi = linear @ factorize((inner + inner.T) / 2).solve(phi)
         shift = np.concatenate([phi, mean[width:]])
-        return RowFrame(self.design, system.features[1:], system.fit_intercept, shift)
-
-    @cached_property
-    def metric(self) -> Array:
-        """Mean of zzᵀ: the second derivative of a loss of curvature 1."""
-        return self._with_intercept(self.system.gram, np.ones((1, 1)))
-
-    def _with_intercept(self, part: Array, corner: Array) -> Array:
-        return np.asarray(block_diag(part, corner)) if self.system.fit_intercept else part
-
-    def beta(self, theta: Array) -> Array:
-        """The coefficients within θ."""
-        return theta[:-1] if self.system.fit_intercept else theta
+        frame = RowFrame(design, system.features[1:], system.fit_intercept, shift)
+        metric = block_diag(system.gram, np.eye(1)) if system.fit_intercept else system.gram
+        scale = float(self.loss.scale(system.moments.mean("y"), spread(system)))
+        self.__dict__.update(linear=linear, frame=frame, metric=metric, scale=scale)
 
     def solution(self, theta: Array) -> Solution:
         """β and the intercept of uncentred features."""
@@ -100,7 +93,7 @@ class Problem:
 
     def share(self, theta: Array) -> float:
         """Explained share of the scores."""
-        return self.system.explained_share(self.beta(theta))
+        return self.system.explained_share(theta[: len(self.system.ridge)])
 
     def diagnosed(self, local: Local, spec: Spec) -> Diagnostics:
         """Return what rounding has left of the solution of the last Newton step."""
@@ -132,7 +125,7 @@ class Problem:
         Along a limit it is twice |μ · excess|, as an exact penalty: no step that leaves the limit
         further than it lowers J is taken.
         """
-        beta = self.beta(theta)
+        beta = theta[: len(self.system.ridge)]
         ridge = alpha * float(self.system.ridge @ np.sum(beta**2, axis=1))
         punished = self.punished(beta, weight)
         return ridge + (punished if weight.limit is None else 2 * abs(punished))
@@ -148,25 +141,20 @@ class Problem:
 
     def is_within(self, theta: Array, weight: Weight) -> bool:
         """Return True if θ obeys Rᵀβ = 0, as η = ∞ asks for."""
-        beta = self.beta(theta)
+        beta = theta[: len(self.system.ridge)]
         factor = self.system.factor if weight.limit is None else self.system.share_factor
         size = np.sum(factor**2) * np.sum(beta**2)
         return bool(np.sum((factor.T @ beta) ** 2) <= 1e-18 * size)
 
-    def mean_curvature(self, local: Local) -> float:
-        """The curvature of a loss that is as curved as the model everywhere."""
+    def units(self, local: Local) -> tuple[float, float]:
+        """The curvature of a loss as curved as the model everywhere, and the natural size of J.
+
+        That is half the curvature times the square of the unit of f.
+        """
         size = self.loss.n_scores * np.trace(self.metric)  # 0 where all inputs are 0
         mean = float(np.trace(local.hessian)) / size if size > 0 else 0.0
-        return float(mean) if mean > 0 else 1.0
-
-    def unit(self, local: Local) -> float:
-        """The natural size of J: half the mean curvature times the square of the unit of f."""
-        return self.mean_curvature(local) / 2 * self.scale**2
-
-    @property
-    def scale(self) -> float:
-        """The unit of f."""
-        return float(self.loss.scale(self.system.moments.mean("y"), spread(self.system)))
+        curvature = float(mean) if mean > 0 else 1.0
+        return curvature, curvature / 2 * self.scale**2
 
     def start(self) -> Local | None:
         """The data term near its best constant, from the moments; None where that takes a pass.
@@ -195,11 +183,16 @@ class Problem:
         A light pass sums no ΦᵀWΦ: the second derivative is that of `before`, corrected along the
         way to θ by the change of the gradients (BFGS).
         """
-        along = Along(self._raw(theta), self._raw(before.theta), steps, not light)
+        end, start, linear = theta, before.theta, self.linear
+        if linear is not None:  # f = zθ, of raw rows
+            m = linear.shape[1]
+            end, start = (np.concatenate([linear @ at[:m], at[m:]]) for at in (end, start))
+        along = Along(end, start, steps, not light)
         sums = loss_sums(
             self.source, self.frame, self.loss, along, rows=self.rows, cache=self.cache
         )
-        sums = sums.transform(self.linear, self.frame.width)
+        if linear is not None:
+            sums = sums.transform(linear)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient / n
         if light:
@@ -210,16 +203,10 @@ class Problem:
             hessian = np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape([theta.size] * 2)
         return Local(theta, gradient, hessian, float(values[0])), values[1:]
 
-    def _raw(self, theta: Array) -> Array:
-        if self.linear is None:
-            return theta
-        m = self.linear.shape[1]
-        return np.concatenate([self.linear @ theta[:m], theta[m:]])
-
 
 def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
     """The second derivative of `before`, made to map the way to θ to the change of gradient."""
-    way, change = flat(theta - before.theta), flat(gradient - before.gradient)
+    way, change = (theta - before.theta).ravel("F"), (gradient - before.gradient).ravel("F")
     image = before.hessian @ way
     curved, expected = float(way @ change), float(way @ image)
     if not curved > 1e-8 * expected > 0:  # NaN and rounding error teach nothing
@@ -230,16 +217,12 @@ def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
     return hessian
 
 
-def flat(theta: Array) -> Array:
-    """Return all scores of θ, shape (p, k), in one vector."""
-    return np.asarray(theta.T.ravel())
-
-
 class Slice:
     """Minimisers of the quadratic model plus penalties at one α, for every η.
 
     θ(η) = ridge − vectors · gain(2η, strength) · along, by Woodbury's identity: ηRRᵀ is never
-    formed, and η = ∞ is allowed. `damping` times the metric is added to the second derivative.
+    formed, and η = ∞ is allowed. `damping` times the metric is added to the second derivative. All
+    scores of θ, shape (p, k), are one vector, one after the other: `theta.ravel("F")`.
     """
 
     def __init__(self, problem: Problem, local: Local, alpha: float, damping: float = 0.0) -> None:
@@ -249,11 +232,12 @@ class Slice:
             curved = curved + np.kron(np.eye(self._shape[1]), damping * problem.metric)
         self._matrix = problem.ridged(curved, alpha)
         self._factor = factorize(self._matrix)
-        self.ridge = self._factor.solve(curved @ flat(local.theta) - flat(local.gradient))
+        right = curved @ local.theta.ravel("F") - local.gradient.ravel("F")
+        self.ridge = self._factor.solve(right)
 
     def _of_scores(self, part: Array, corner: Array) -> Array:
         """Return a matrix of one score's β as that of all scores, intercepts included."""
-        whole = self._problem._with_intercept(part, corner)
+        whole = block_diag(part, corner) if self._problem.system.fit_intercept else part
         return np.asarray(np.kron(np.eye(self._shape[1]), whole), dtype=np.float64)
 
     @cached_property
@@ -306,7 +290,7 @@ class Slice:
         d = −ea/|a|² + Zz with Z a basis of the directions along the limit. Where ZᵀBZ has negative
         eigenvalues, their absolute values take their place: J falls along such a step, too.
         """
-        model, theta = self.quadratic(), flat(self._local.theta)
+        model, theta = self.quadratic(), self._local.theta.ravel("F")
         M = model.share_factor @ model.share_factor.T - (weight.limit or 0.0) * model.covariance
         slope, a = self._matrix @ theta - model.target[:, 0], 2 * M @ theta
         B = self._matrix + 2 * weight.eta * M
@@ -320,7 +304,7 @@ class Slice:
 
     def unflat(self, vector: Array) -> Array:
         """θ of shape (p, k) from all scores in one vector."""
-        return np.asarray(vector.reshape(self._shape[::-1]).T)
+        return vector.reshape(self._shape, order="F")
 
     def decrement(self, theta: Array, weight: Weight) -> float:
         """stepᵀ(A + 2ηRRᵀ)step: twice the decrease of J that the model promises.
@@ -328,12 +312,12 @@ class Slice:
         With η = ∞ no step goes along the penalty. Along a limit, how far it is left counts too.
         """
         problem, step = self._problem, theta - self._local.theta
-        vector = flat(step)
+        vector, m = step.ravel("F"), len(problem.system.ridge)
         curved = float(vector @ self._matrix @ vector)
-        curved += 2.0 * problem.punished(problem.beta(step), weight)
+        curved += 2.0 * problem.punished(step[:m], weight)
         if weight.limit is None:
             return curved
-        return abs(curved) + 2.0 * abs(problem.punished(problem.beta(self._local.theta), weight))
+        return abs(curved) + 2.0 * abs(problem.punished(self._local.theta[:m], weight))
 
 
 def _onto_cone(M: Array, theta: Array, a: Array) -> Array:

@@ -109,7 +109,7 @@ def fit_loss_with_output(
         if start is not None:
             coef, intercept = start.coef, start.intercept
         weighed, hessian = replace(objective, eta=eta), linear.local.hessian
-        unit = problem.unit(linear.local)
+        _, unit = problem.units(linear.local)
         return solve_output(weighed, coef, intercept, unit=unit, hessian=hessian, progress=progress)
 
     eta, result = _weighted_or_limited(fit, spec, weight_unit)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -177,7 +176,7 @@ def largest_norm(columns: Array) -> float:
 class StreamedSystem(System):
     """A system whose Gram matrix is never formed: `gram @ V` is one pass over the rows."""
 
-    gram: FeatureGram  # type: ignore[assignment]  # all that it shares with an array is @
+    gram: FeatureGram  # all that it shares with an array is @
 
     @classmethod
     def stream(cls, moments: CrossMoments, phi: StreamedGram, **options: Any) -> StreamedSystem:
@@ -186,12 +185,7 @@ class StreamedSystem(System):
         if features[0] != "phi":
             raise ValueError(f"features={features!r} must begin with 'phi', the block that streams")
         gram = FeatureGram(phi, moments, features, options.get("fit_intercept", True))
-        return cls.build(moments, gram=gram, **options)
-
-    @cached_property
-    def covariance(self) -> FeatureGram:
-        """C_φ, centred; a product with it is one pass."""
-        return replace(self.gram, centred=True)
+        return cls.build(moments, covariance=replace(gram, centred=True), gram=gram, **options)
 
     @property
     def scale(self) -> Array:

@@ -41,6 +41,8 @@ class System:
     """(gram + α·diag(ridge) + ηRRᵀ) β = target, for any α and η.
 
     - `moments`: Moments of [φ, ψ, y].
+    - `mean` (m,): Mean of Φ.
+    - `covariance` (m, m): C_φ; all that is asked of it is a product.
     - `gram` (m, m): C_φ, or the uncentred ΦᵀΦ/n without intercept.
     - `target` (m, t): C_φy, or the uncentred Φᵀy/n without intercept.
     - `factor` (m, q): R of the penalty; always centred.
@@ -51,7 +53,9 @@ class System:
     """
 
     moments: Moments
-    gram: Array
+    mean: Array
+    covariance: Any
+    gram: Any
     target: Array
     factor: Array
     share_factor: Array
@@ -64,6 +68,7 @@ class System:
         cls,
         moments: Moments,
         *,
+        covariance: Any = None,
         gram: Any = None,
         penalty: str = "normalized",
         eps: float | None = None,
@@ -71,39 +76,33 @@ class System:
         features: Features = ("phi",),
         ridge: Array | None = None,
     ) -> Self:
-        """Read the system off the moments; without a block "psi" there is no penalty."""
+        """Read the system off the moments; without a block "psi" there is no penalty.
+
+        `covariance` and `gram` are given where the moments lack them.
+        """
         mean = moments.mean(*features)
         target = moments.covariance(features, "y")
         if not fit_intercept:
             target = target + np.outer(mean, moments.mean("y"))
-        if gram is None:
-            gram = moments.covariance(features, features)
-            gram = gram if fit_intercept else gram + np.outer(mean, mean)
+        if covariance is None:
+            covariance = moments.covariance(features, features)
+            gram = covariance if fit_intercept else covariance + np.outer(mean, mean)
         share_factor = factor = np.zeros((len(mean), 0))
         if attribute(moments) is not None:
             share_factor = factor = normalized(moments, None, features)
             if eps is not None or PENALTIES[penalty] is not normalized:
                 factor = PENALTIES[penalty](moments, eps, features)
         ridge = np.ones(len(mean)) if ridge is None else ridge
-        return cls(moments, gram, target, factor, share_factor, ridge, fit_intercept, features)
-
-    @property
-    def mean(self) -> Array:
-        """Mean of Φ."""
-        return self.moments.mean(*self.features)
+        return cls(
+            moments, mean, covariance, gram, target, factor, share_factor, ridge, fit_intercept,
+            features,
+        )  # fmt: skip
 
     def solution(self, coef: Array) -> Solution:
         """Join the intercept b = mean(y) − mean(Φ)β to the coefficients."""
-        mean_y, mean = self.moments.mean("y"), self.moments.mean(*self.features)
-        intercept = mean_y - mean @ coef if self.fit_intercept else np.zeros_like(mean_y)
+        mean_y = self.moments.mean("y")
+        intercept = mean_y - self.mean @ coef if self.fit_intercept else np.zeros_like(mean_y)
         return Solution(coef, intercept)
-
-    @cached_property
-    def covariance(self) -> Any:
-        """C_φ, centred also where the Gram matrix is not; all that is asked of it is a product."""
-        if self.fit_intercept:
-            return self.gram
-        return self.moments.covariance(self.features, self.features)
 
     @cached_property
     def deviation(self) -> Array:

@@ -9,6 +9,7 @@ from scalefair.data.sources.files.scan import (
     pieces_of,
     read_piece,
     scan_csv,
+    scan_files,
     scan_parquet,
 )
 from scalefair.data.sources.files.tables import (
@@ -30,6 +31,7 @@ __all__ = [
     "pieces_of",
     "read_piece",
     "scan_csv",
+    "scan_files",
     "scan_parquet",
     "to_pandas",
     "write_csv",

@@ -15,8 +15,9 @@ import pyarrow.fs
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
-from scalefair.data.frames import Kind, column_kinds
+from scalefair.data.frames import Kind, column_kinds, unknown_type
 from scalefair.data.sources.files.paths import Listing, first_repeated
+from scalefair.errors import InputError
 
 
 class Piece(NamedTuple):
@@ -87,7 +88,7 @@ class Files(ABC):
         for where, keys in zip(self.listing.names, self.listing.keys, strict=True):
             for name in from_folders:
                 if name not in keys:
-                    raise ValueError(missing_column(where, name))
+                    raise missing_column(where, name)
         types = {name: self._key_types.get(name) or self._type(name) for name in columns}
         return pa.schema(list(types.items()))
 
@@ -157,18 +158,17 @@ def kind_of(field: pa.Field) -> Kind:
     """Return what a column of this type holds; ValueError for lists, structs and the like."""
     (kind,) = column_kinds(pa.schema([field]).empty_table()).values()
     if kind == "empty" and not pa.types.is_null(field.type):
-        raise ValueError(
-            f"column {field.name!r} has values of type {field.type}; expected numbers, booleans, "
-            "dates or text: convert or drop it"
-        )
+        raise unknown_type(field.name, field.type)
     return kind
 
 
-def missing_column(where: str, name: str) -> str:
-    """Return the error message for a file that lacks a column of the others."""
-    return (
-        f"{where}: column {name!r} is missing, which other files have; give files with the same "
-        "columns, or leave it out"
+def missing_column(where: str, name: str) -> InputError:
+    """Return the error for a file that lacks a column of the others."""
+    return InputError(
+        f"{where}: column {name!r} is missing, which other files have",
+        "give files with the same columns, or leave it out",
+        column=name,
+        where=where,
     )
 
 
@@ -187,7 +187,8 @@ def check_unique(where: str, names: Sequence[str]) -> list[str]:
     """Return the names of columns, among which none may appear twice."""
     twice = first_repeated(names)
     if twice is not None:
-        raise ValueError(f"{where}: column names are not unique: {twice!r}; rename the columns")
+        what = f"{where}: column names are not unique: {twice!r}"
+        raise InputError(what, "rename the columns", column=twice, where=where)
     return list(names)
 
 

@@ -177,7 +177,7 @@ class CsvFiles(Files):
         where, header = self.listing.names[number], self._header(number)
         absent = [name for name in columns if name not in header]
         if absent:
-            return InputError(missing_column(where, absent[0]), column=absent[0], where=where)
+            return missing_column(where, absent[0])
         position = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", error, re.DOTALL)
         if position is None:
             return None
@@ -201,7 +201,8 @@ class CsvFiles(Files):
 def _lasting_type(where: str, field: pa.Field) -> pa.DataType:
     """Return the type for all rows: whole numbers at first may be followed by others."""
     if pa.types.is_binary(field.type):  # which pyarrow reads without a word
-        raise ValueError(f"{where}: column {field.name!r} is not UTF-8; convert the file to UTF-8")
+        what = f"{where}: column {field.name!r} is not UTF-8"
+        raise InputError(what, "convert the file to UTF-8", column=field.name, where=where)
     return pa.float64() if pa.types.is_integer(field.type) else field.type
 
 
@@ -211,9 +212,11 @@ def _data_type(name: str, given: Any) -> pa.DataType:
     try:
         return pa.type_for_alias(given)
     except (ValueError, TypeError) as error:
-        raise ValueError(
-            f"column_types={{{name!r}: {given!r}}}: unknown type; expected 'string', 'float64', "
-            "'bool', 'date32', 'timestamp[s]' or a pyarrow type"
+        raise InputError(
+            f"column_types={{{name!r}: {given!r}}}: unknown type",
+            "give 'string', 'float64', 'bool', 'date32', 'timestamp[s]' or a pyarrow type",
+            column=name,
+            where="column_types",
         ) from error
 
 

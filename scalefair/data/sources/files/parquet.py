@@ -22,6 +22,7 @@ from scalefair.data.sources.files.base import (
     kind_of,
     missing_column,
 )
+from scalefair.errors import InputError
 
 PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
 
@@ -96,7 +97,7 @@ class ParquetFiles(Files):
         merged = self._first.schema.field(column)
         for schema, where in self._schemas.items():
             if column not in schema.names:
-                raise ValueError(missing_column(where, column))
+                raise missing_column(where, column)
             merged = _common_field(merged, schema.field(column), where)
         return merged.type
 
@@ -151,10 +152,13 @@ def _common_field(field: pa.Field, other: pa.Field, where: str) -> pa.Field:
     kind = kind_of(field)
     zones = [getattr(f.type, "tz", None) is None for f in (field, other)]
     if kind != kind_of(other) or len(set(zones)) > 1:
-        raise ValueError(
+        raise InputError(
             f"{where}: column {field.name!r} has the type {other.type}, in the files before "
             f"{field.type}; expected a folder of parquet files with the same columns in the same "
-            "types: convert it, or leave it out"
+            "types",
+            "convert it, or leave it out",
+            column=field.name,
+            where=where,
         )
     zone = None if all(zones) else "UTC"
     common = {"numeric": pa.float64(), "categorical": pa.string()}

@@ -16,6 +16,7 @@ from scalefair.data.sources.files.base import Files, Piece, no_rows
 from scalefair.data.sources.files.csv import CSV_ENDINGS, CsvFiles
 from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, ParquetFiles
 from scalefair.data.sources.files.paths import PathOrPaths, find_files
+from scalefair.errors import InputError
 
 PIECE_ROWS, PIECE_BYTES = 2**17, 2**25
 """Rows of parquet and bytes of csv from which on a piece is long enough."""
@@ -47,6 +48,11 @@ class Scan:
     def columns(self) -> list[str]:
         """Names of the columns."""
         return list(self.selected)
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether the files are csv, not parquet."""
+        return isinstance(self.files, CsvFiles)
 
     @property
     def n_rows(self) -> int | None:
@@ -187,6 +193,30 @@ def scan_csv(
     return _scan_of(CsvFiles(listing, column_types or {}, delimiter), columns)
 
 
+def scan_files(path: PathOrPaths, **options: Any) -> Scan:
+    """Open parquet or csv files, whichever the path means; `options` are those of `scan_csv`.
+
+    The endings decide, and where there is none that is known the first bytes. Beside parquet in a
+    folder csv does not count.
+    """
+    listing = find_files(path, None, (*PARQUET_ENDINGS, *CSV_ENDINGS))
+    files = [file.lower() for file in listing.paths]
+    if any(file.endswith(PARQUET_ENDINGS) for file in files):
+        return scan_parquet(path)
+    if all(file.endswith(CSV_ENDINGS) for file in files):
+        return scan_csv(path, **options)
+    with listing.filesystem.open(listing.paths[0]) as file:
+        head = file.read(4)
+    if head != b"PAR1":
+        what = "not a parquet file, and its name does not end with .csv"
+        raise InputError(
+            f"{listing.names[0]}: {what if head else 'the file is empty'}",
+            "give a parquet file, a folder of them or a csv file",
+            where=listing.names[0],
+        )
+    return scan_parquet(path)
+
+
 def _scan_of(files: Files, columns: Chosen | None) -> Scan:
     scan = Scan(files, tuple(files.columns))
     return scan if columns is None else scan[columns]
@@ -234,9 +264,11 @@ class FileSource(ChunkSource):
         kinds = scan.kinds  # refuses columns that no encoder can read
         if part in ("y", "weight") and "categorical" in kinds.values():
             text = [column for column, kind in kinds.items() if kind == "categorical"]
-            raise ValueError(f"{name}: column {text[0]!r} is text; expected numbers: convert it")
+            what = f"{name}: column {text[0]!r} is text; expected numbers"
+            raise InputError(what, "convert it", column=text[0], where=name)
         if part == "weight" and len(kinds) > 1:
-            raise ValueError(f"{name} has the columns {scan.columns}; expected one column")
+            what = f"{name} has the columns {scan.columns}; expected one column"
+            raise InputError(what, where=name)
 
     @property
     def n_rows(self) -> int | None:
