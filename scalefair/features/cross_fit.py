@@ -263,7 +263,7 @@ class _FoldFits:
         self._fold = folds.of_rows(numbers)
         weight = self._rows.weight
         self._weight = None if weight is None else np.asarray(weight)
-        self._counted = np.ones(len(numbers), bool) if weight is None else self._weight > 0
+        self._counted = np.ones(len(numbers)) > 0 if weight is None else np.asarray(weight) > 0
         if self._weight is not None and weight_name(model) is None and not is_fitted(model):
             warnings.warn(
                 f"base_estimator ({name_of(model)}) takes no sample_weight: its own fit counts "

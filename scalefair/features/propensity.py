@@ -45,7 +45,7 @@ class Propensity:
         return self.n_groups - 1 if self.n_groups else len(self.models)
 
     def columns(self, x: Any) -> Array:
-        """Return ê(x): the probabilities of all groups but the first, or directions of E[ψ(s)|x]."""
+        """Return ê(x): probabilities of all groups but the first, or directions of E[ψ(s)|x]."""
         x = container(x)
         if not self.n_groups:
             return np.column_stack([model.predict(x) for model in self.models])
