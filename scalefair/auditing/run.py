@@ -160,8 +160,10 @@ def audit(
 
 def _possible(names: Sequence[str], surveyed: SurveyedRows, *, asked: bool) -> tuple[str, ...]:
     """Leave out what these rows do not allow; raise ValueError where it was asked for."""
-    n, truth, obstacles = surveyed.survey.n_present, surveyed.truth, dict[str, str]()
-    if surveyed.survey.is_weighted:
+    survey, truth, obstacles = surveyed.survey, surveyed.truth, dict[str, str]()
+    n = survey.n_present
+    # Weights that are all the same are none.
+    if survey.weight < n * survey.heaviest * (1 - 1e-9):
         reason = "is not defined for weighted rows; leave it out"
         obstacles = dict.fromkeys(WITHOUT_WEIGHTS, reason)
     elif n < MIN_AUDIT_ROWS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -20,9 +20,6 @@ MAX_LEVELS = 1_000_000
 
 MAX_CODES = 20
 """Whole numbers with more levels are no codes of groups."""
-
-MAX_COMBINATIONS = 2**22
-"""Combinations of levels beyond which a table of them all is too large."""
 
 MissingRule = Literal["column", "default", "error"]
 """A missing value is marked in a column of its own, becomes the mean or an unknown level, or is
@@ -185,19 +182,6 @@ def few_values(x: Array, most: int) -> Array | None:
         return None
     values = np.unique(x)
     return values if len(values) <= most else None
-
-
-def first_rows(codes: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return the rows that are the first of their combination of codes, in order."""
-    combined = codes[0] + 1
-    for more in codes[1:]:
-        combined = combined * (int(more.max()) + 2) + more + 1
-        if combined.max() >= MAX_COMBINATIONS:
-            combined = np.unique(combined, return_inverse=True)[1]
-    # Written from the last row to the first, so that the first one stays: no sort is needed.
-    first = np.full(int(combined.max()) + 1, -1)
-    first[combined[::-1]] = np.arange(len(combined))[::-1]
-    return np.sort(first[first >= 0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import frames
-from scalefair.data.columns import ColumnStatistics, Spread, TableStatistics, few_values, first_rows
-from scalefair.data.frames import Column
+from scalefair.data.columns import ColumnStatistics, Spread, TableStatistics, few_values
+from scalefair.data.frames import Column, take_rows
 from scalefair.data.sources import ChunkSource, Sample, Sampler
 from scalefair.data.sources.base import ARGUMENTS, parts_of
 from scalefair.errors import check_finite, located
 
 MAX_LEVELS_OF_NUMBERS = 8
 """Numbers with at most this many values may be levels of groups."""
+
+MAX_COMBINATIONS = 2**22
+"""Combinations of levels beyond which a table of them all is too large."""
 
 SURVEY_ROWS = 65536
 """Rows per chunk where no features are computed."""
@@ -70,20 +73,24 @@ class PartSurvey:
 
     @classmethod
     def of(
-        cls, look: Look, table: Any, weight: Array, listed: Sequence[bool] | None = None
+        cls, look: Look, rows: Any, weight: Array, before: PartSurvey | None = None, where: str = ""
     ) -> PartSurvey:
-        """Survey some rows; `listed` is False where other rows had too many values to list."""
-        columns = frames.columns(table, look.prefix)
-        each = tuple(ColumnStatistics.of(column, weight) for column in columns)
-        named = frames.column_names(table) is not None
-        statistics = TableStatistics(each, float(weight.sum()), len(weight), named)
-        values: tuple[Values, ...] = (None,) * len(columns)
-        if look.values:
-            listed = listed or [True] * len(columns)
-            pairs = zip(columns, listed, strict=True)
-            values = tuple(_values_of(column) if few else None for column, few in pairs)
+        """Survey some rows from `where`; of rows `before` some columns had too many values."""
+        with located(look.name):
+            table = frames.as_table(rows, one_column=True)
+            columns = frames.columns(table, look.prefix)
+            each = tuple(ColumnStatistics.of(column, weight) for column in columns)
+            named = frames.column_names(table) is not None
+            statistics = TableStatistics(each, float(weight.sum()), len(weight), named)
+            if look.check is not None and where:
+                look.check(statistics)
+        known: Sequence[Values] = [frozenset()] * len(columns) if before is None else before.values
+        values = tuple(
+            _values_of(column) if look.values and few is not None else None
+            for column, few in zip(columns, known, strict=True)
+        )
         if look.groups and not weight.all():
-            table = frames.as_table(frames.take_rows(table, np.flatnonzero(weight)))
+            table = frames.as_table(take_rows(table, np.flatnonzero(weight)))
             columns = frames.columns(table, look.prefix)
         groups = _first_of_groups(look, table, columns, values) if look.groups else None
         return cls(look, statistics, values, groups)
@@ -125,7 +132,17 @@ def _first_of_groups(
         or column.kind in ("categorical", "boolean")
         or column.name in bins
     ]
-    return frames.take_rows(table, first_rows(codes)) if codes and len(codes[0]) else None
+    if not (codes and len(codes[0])):
+        return None
+    combined = codes[0] + 1
+    for more in codes[1:]:
+        combined = combined * (int(more.max()) + 2) + more + 1
+        if combined.max() >= MAX_COMBINATIONS:
+            combined = np.unique(combined, return_inverse=True)[1]
+    # Written from the last row to the first, so that the first one stays: no sort is needed.
+    first = np.full(int(combined.max()) + 1, -1)
+    first[combined[::-1]] = np.arange(len(combined))[::-1]
+    return take_rows(table, np.sort(first[first >= 0]))
 
 
 def _binned(column: Column, edges: Sequence[float]) -> NDArray[np.int64]:
@@ -178,11 +195,6 @@ class Survey:
             parts,
         )
 
-    @property
-    def is_weighted(self) -> bool:
-        """Whether weights differ: weights that are all the same are none."""
-        return self.weight < self.n_present * self.heaviest * (1 - 1e-9)
-
 
 @dataclass(eq=False)
 class Surveyor:
@@ -214,31 +226,19 @@ class Surveyor:
             weight = weights_of(chunk)
             index = np.flatnonzero(weight > 0)
             surveyed = np.arange(chunk.n_rows) if self.all_rows else index
-            parts = {
-                part: self._part(part, given[part], weight, surveyed, chunk.where)
-                for part in self.looks
-                if given[part] is not None and len(surveyed)
-            }
+            parts, before = {}, {} if self._total is None else self._total.parts
+            for part, look in self.looks.items():
+                rows = given[part]
+                if rows is not None and len(surveyed):
+                    rows = rows if len(surveyed) == len(weight) else take_rows(rows, surveyed)
+                    known = before.get(part)
+                    parts[part] = PartSurvey.of(look, rows, weight[surveyed], known, chunk.where)
             self.sampler.add(chunk)
             weight = weight[index]
             total, heaviest = float(weight.sum()), float(weight.max(initial=0.0))
             n_missing = positive - len(index)
             new = Survey(chunk.n_rows, len(index), n_missing, total, heaviest, parts=parts)
             self._total = new if self._total is None else self._total + new
-
-    def _part(
-        self, part: str, rows: Any, weight: Array, index: NDArray[np.int64], where: str
-    ) -> PartSurvey:
-        look, table = self.looks[part], frames.as_table(rows, one_column=True)
-        if len(index) < len(weight):
-            table, weight = frames.as_table(frames.take_rows(table, index)), weight[index]
-        before = None if self._total is None else self._total.parts.get(part)
-        listed = None if before is None else [values is not None for values in before.values]
-        with located(look.name):
-            survey = PartSurvey.of(look, table, weight, listed)
-            if look.check is not None and where:
-                look.check(survey.columns)
-            return survey
 
     def result(self) -> Survey:
         """Return the survey of all rows seen."""

@@ -32,9 +32,10 @@ from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
 from scalefair.features.training import MapSpec, Training, survey_training
 from scalefair.moments import Moments
+from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Rows, Spec
+from scalefair.solve.spec import Spec
 
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
 """How attributes begin that scikit-learn sets on estimators for itself."""

@@ -25,7 +25,7 @@ from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
 from scalefair.estimators.parameters import described
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
 from scalefair.moments import Moments
-from scalefair.solve.spec import Rows
+from scalefair.moments.accumulate import Rows
 
 
 @described

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Chunk
 from scalefair.estimators.base import Callbacks
-from scalefair.estimators.gp_base import Process, given
+from scalefair.estimators.gp_base import Process
 from scalefair.estimators.parameters import described
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
@@ -154,14 +154,9 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:
         training = self._train(checked, given_rows, "float64")
         inputs = training.preparation.input_names(list(_check_feature_names_in(checked)))
-        spec = replace(
-            self._gp_spec(training, inputs), noise=given(self.noise),
-            noise_bounds=self.noise_bounds,
-        )  # fmt: skip
-        one = training.one_target
+        spec, one = self._gp_spec(training, inputs), training.one_target
         if training.spec.is_exact and self.unfairness is None:
             exact = exact_rows(training, 0.0)
-            self._checked_psi(exact.psi)
             fit = fit_dense(exact, spec, Callbacks(self))
             phi: Any = Identity().fit(training.sample.x)
             design = Design(phi, exact.psi, training.n_targets, preparation=training.preparation)

@@ -17,10 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.data import frames
-from scalefair.errors import (
-    MISSING_SENSITIVE,
-    check_weight_or_limit,
-)
+from scalefair.errors import check_weight_or_limit
 from scalefair.estimators.base import Callbacks, FairEstimator
 from scalefair.features.design import Design
 from scalefair.features.landmarks import standard_deviation
@@ -28,10 +25,11 @@ from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training, input_map, sensitive_map
 from scalefair.moments import Moments
+from scalefair.moments.accumulate import Rows
 from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
 from scalefair.solve.fit import ProcessFit
 from scalefair.solve.gp.distribution import OnChunks
-from scalefair.solve.spec import ProcessSpec, Rows
+from scalefair.solve.spec import ProcessSpec
 
 JITTER = 1e-8
 """Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ."""
@@ -100,30 +98,27 @@ class Process(FairEstimator):
                 check_bounds(name, value)
 
     def _gp_spec(self, training: Training, inputs: list[str]) -> ProcessSpec:
-        """Return what is asked for."""
+        """Return what is asked for; most of it goes by the names that users know."""
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        return ProcessSpec(
-            eta, unfairness, self.penalty, self.eps, amplitude=given(self.amplitude),
-            amplitude_bounds=self.amplitude_bounds, length_scale_bounds=self.length_scale_bounds,
-            learn_scales=self.optimizer is not None, n_restarts=self.n_restarts,
-            max_iter=self.max_iter, tol=self.tol, seed=training.seed, inputs=tuple(inputs),
-        )  # fmt: skip
+        fields, parameters = ProcessSpec.__dataclass_fields__, self.get_params(deep=False)
+        asked = {name: value for name, value in parameters.items() if name in fields}
+        learnt = {"amplitude", "noise"} & asked.keys()
+        given = {n: None if isinstance(asked[n], str) else float(asked[n]) for n in learnt}
+        return ProcessSpec(**asked | given | {
+            "eta": eta, "unfairness": unfairness, "learn_scales": self.optimizer is not None,
+            "seed": training.seed, "inputs": tuple(inputs),
+        })  # fmt: skip
 
     def _start(self, training: Training, nystroem: type[Nystroem] = Nystroem) -> Rows:
         """Return the rows with the maps where the search starts, learnt on the sample."""
         jitter = FULL_JITTER if training.spec.is_exact else JITTER
         phi = input_map(training, nystroem, whitening="cholesky", cutoff=jitter)
-        psi = self._checked_psi(sensitive_map(training))
+        psi = sensitive_map(training)
         design = Design(
             phi, psi, training.n_targets, whiten_rows=True, preparation=training.preparation
         )
         size = current_config().chunk_rows
         return Rows(training.source, design, chunk_rows=size, progress=Callbacks(self))
-
-    def _checked_psi(self, psi: FeatureMap | None) -> FeatureMap | None:
-        if psi is None and not self._is_ordinary():
-            raise ValueError(MISSING_SENSITIVE)
-        return psi
 
     def _process(
         self, fit: ProcessFit, training: Training, inputs: list[str], design: Design
@@ -235,11 +230,6 @@ class Process(FairEstimator):
     def __getstate__(self) -> Any:
         # The evidence holds the training rows, which may be anywhere.
         return {key: value for key, value in super().__getstate__().items() if key != "_evidence"}
-
-
-def given(value: Any) -> float | None:
-    """Return a number that was given; None for "optimize"."""
-    return None if isinstance(value, str) else float(value)
 
 
 def check_bounds(name: str, value: Any) -> None:

@@ -95,7 +95,9 @@ class Kernel(ABC):
         rows, others = as_pair(X, Z, double=True)
         adjoint = as_adjoint(G, (len(rows), len(others)))
         known = K is not None and K.dtype == np.float64 and K.shape == adjoint.shape
-        return self._gradient(rows, others, adjoint, K if known else None)
+        per_input = self._gradient(rows, others, adjoint, K if known else None)
+        shared = not isinstance(self.length_scale, tuple)
+        return np.sum(per_input, keepdims=True) if shared else per_input
 
     def point_gradient(self, X: Any, Z: Any, G: Any) -> Array:
         """Return Σ_i G_ij ∂k(x_i, z_j)/∂z_jl: how a function of the matrix changes with Z.
@@ -156,6 +158,7 @@ class Kernel(ABC):
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:
+        """Return the gradient as if every input had a length scale of its own, shape (d,)."""
         raise NotImplementedError
 
     def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:

@@ -129,24 +129,17 @@ class Stationary(Kernel):
         A, xx = (B, zz) if X is Z else standardise(X)
         return A, B, xx, zz
 
-    def _per_hyper(self, per_input: Array) -> Array:
-        """Return the gradient per input as it is for ARD, else its sum."""
-        if isinstance(self.length_scale, tuple):
-            return per_input
-        return np.asarray(np.sum(per_input, keepdims=True))
-
 
 @dataclass(frozen=True)
 class Radial(Stationary):
     """k(x, z) = f(r), r² = Σ_l (x_l - z_l)²/θ_l²."""
 
-    @abstractmethod
-    def _value(self, D: Rows, xx: Rows, zz: Rows) -> None:
-        """Replace inner products by f(r)."""
+    slope_is_value: ClassVar[bool] = False
+    """Whether -f'(r)/r is f(r): then the kernel matrix, where it is known, gives the gradient."""
 
     @abstractmethod
-    def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
-        """Replace inner products by -f'(r)/r divided by the number returned."""
+    def _radial(self, D: Rows, xx: Rows, zz: Rows, *, slope: bool = False) -> float:
+        """Replace inner products by f(r), or by -f'(r)/r divided by the number returned."""
 
     def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
         """Return the function that fills `out` with k(X, Z); see `Kernel.against`."""
@@ -157,27 +150,27 @@ class Radial(Stationary):
             # One array where X is Z: BLAS returns a symmetric product.
             A, xx = (B, zz) if X is Z else standardise(X)
             np.matmul(A, B.T, out=out)
-            self._value(out, xx, zz)
+            self._radial(out, xx, zz)
 
         return fill
 
-    def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:  # noqa: ARG002
+    def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:
         """Contract W_ij (a_il - b_jl)², W = G ∘ (-f'(r)/r): three matrix products."""
         A, B, xx, zz = self._standardised(X, Z)
-        W = A @ B.T
-        factor = self._slope(W, xx, zz)
-        W *= G
-        return self._contracted(A, B, W, factor)
-
-    def _contracted(self, A: Rows, B: Rows, W: Array, factor: float = 1.0) -> Array:
+        if K is not None and self.slope_is_value:
+            W, factor = G * K, 1.0
+        else:
+            W = A @ B.T
+            factor = self._radial(W, xx, zz, slope=True)
+            W *= G
         squares = W.sum(axis=1) @ (A * A) + W.sum(axis=0) @ (B * B)
-        return self._per_hyper(factor * (squares - 2.0 * np.einsum("il,il->l", A, W @ B)))
+        return np.asarray(factor * (squares - 2.0 * np.einsum("il,il->l", A, W @ B)))
 
     def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         """Contract W_ij (a_il - b_jl)/θ_l, W = G ∘ (-f'(r)/r): two matrix products."""
         A, B, xx, zz = self._standardised(X, Z)
         W = A @ B.T
-        factor = self._slope(W, xx, zz)
+        factor = self._radial(W, xx, zz, slope=True)
         W *= G
         moved = W.T @ A - W.sum(axis=0)[:, None] * B
         return np.asarray(factor * moved / self._scale_for(X.shape[1]))
@@ -214,18 +207,11 @@ class RBF(Radial):
     ∂k/∂log θ_l = k (x_l - z_l)²/θ_l². Identical rows give exactly 1.
     """
 
-    _value = staticmethod(_jit.gaussian)
+    slope_is_value: ClassVar[bool] = True
 
-    def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
+    def _radial(self, D: Rows, xx: Rows, zz: Rows, *, slope: bool = False) -> float:  # noqa: ARG002
         _jit.gaussian(D, xx, zz)
         return 1.0
-
-    def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:
-        """Here -f'(r)/r is k itself: where K is known, a product and exponentials are saved."""
-        if K is None:
-            return super()._gradient(X, Z, G, K)
-        A, B, _, _ = self._standardised(X, Z)
-        return self._contracted(A, B, G * K)
 
 
 @dataclass(frozen=True)
@@ -254,10 +240,10 @@ class Matern(Radial):
         if self.nu not in (0.5, 1.5, 2.5):
             raise ValueError(f"nu={self.nu!r} must be 0.5, 1.5 or 2.5; for smoother, use RBF")
 
-    def _value(self, D: Rows, xx: Rows, zz: Rows) -> None:
-        _jit.matern(D, xx, zz, round(2 * self.nu))
-
-    def _slope(self, D: Rows, xx: Rows, zz: Rows) -> float:
+    def _radial(self, D: Rows, xx: Rows, zz: Rows, *, slope: bool = False) -> float:
+        if not slope:
+            _jit.matern(D, xx, zz, round(2 * self.nu))
+            return 1.0
         _jit.matern_slope(D, xx, zz, round(2 * self.nu))
         return {0.5: 1.0, 1.5: 3.0, 2.5: 5.0 / 3.0}[self.nu]
 
@@ -295,7 +281,7 @@ class Laplace(Stationary):
         W = np.empty(G.shape)
         _jit.laplace(A, B, W)
         W *= G
-        return self._per_hyper(_jit.laplace_contraction(A, B, W))
+        return np.asarray(_jit.laplace_contraction(A, B, W))
 
     def _unit_frequencies(
         self, d: int, m: int, rng: np.random.Generator, orthogonal: bool

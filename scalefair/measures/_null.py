@@ -265,20 +265,16 @@ def mixture_sf(x: float, weights: Array) -> float:
     if x <= 0:
         return 1.0
     scale = weights.max()
-    x, (w, dof) = x / scale, _merged(weights / scale)
-    tail = _saddlepoint(x, w, dof)
-    return float(np.clip(tail if tail < 1e-4 else _inverted(x, w, dof), 0.0, 1.0))
-
-
-def _merged(weights: Array) -> tuple[Array, Array]:
-    """Weights and degrees of freedom, the many smallest made one of equal mean and variance."""
-    w = np.sort(weights[weights > 0])
+    x, w = x / scale, np.sort(weights / scale)
+    w = w[w > 0]
+    dof = np.ones(len(w))
     small = np.cumsum(w**2) <= NEGLIGIBLE_VARIANCE * (w @ w)
     rest, large = w[small], w[~small]
-    if len(rest) < 2:
-        return w, np.ones(len(w))
-    one = rest @ rest / rest.sum()
-    return np.append(large, one), np.append(np.ones(len(large)), rest.sum() / one)
+    if len(rest) > 1:  # the many smallest become one of equal mean and variance
+        one = rest @ rest / rest.sum()
+        w, dof = np.append(large, one), np.append(np.ones(len(large)), rest.sum() / one)
+    tail = _saddlepoint(x, w, dof)
+    return float(np.clip(tail if tail < 1e-4 else _inverted(x, w, dof), 0.0, 1.0))
 
 
 def _inverted(x: float, w: Array, dof: Array) -> float:

@@ -20,7 +20,7 @@ from scalefair.errors import check_count
 from scalefair.features.landmarks import distinct_rows
 from scalefair.measures._features import FeaturePair, PivotMap, pivot_map
 from scalefair.measures._pair import Pair, UndefinedError, Variable, open_pair
-from scalefair.measures.independence import PairSums, pair_sums, squared_covariances
+from scalefair.measures.independence import PairSums, cosine, pair_sums, squared_covariances
 from scalefair.moments import Moments
 
 Counts = NDArray[np.int64]
@@ -82,22 +82,14 @@ def distance_correlation(
         else:
             A, B = _embedded(pair.a, rows.x), _embedded(pair.b, rows.s)
             sums = pair_sums(cdist, cdist, A, B, w)
-        return _correlation(*sums.covariances())
+        return float(np.sqrt(cosine(*sums.covariances(), MIN_SQUARED_DISTANCES)))
     features = distance_features(pair, check_count("n_components", n_components))
     return distance_of(features.moments()[0])
 
 
 def distance_of(moments: Moments) -> float:
     """Return the distance correlation from moments of `distance_features`."""
-    return _correlation(*squared_covariances(moments))
-
-
-def _correlation(ab: float, aa: float, bb: float) -> float:
-    if not min(aa, bb) > MIN_SQUARED_DISTANCES:
-        raise UndefinedError(
-            "a or b varies so little that the squares of its distances vanish; rescale it"
-        )
-    return float(np.sqrt(np.clip(ab / (np.sqrt(aa) * np.sqrt(bb)), 0.0, 1.0)))
+    return float(np.sqrt(cosine(*squared_covariances(moments), MIN_SQUARED_DISTANCES)))
 
 
 def _sorted_sums(x: Array, y: Array, w: Array) -> PairSums:
@@ -269,25 +261,22 @@ def _neighbours(joint: _Points, k: int) -> tuple[Array, Counts]:
     """
     radius, nearest = np.zeros(len(joint.cells)), np.zeros(len(joint.cells), dtype=np.int64)
     for rows, points in joint.parts():
+        if len(rows) == 1:
+            continue
         if points.shape[1] == 0:
-            nearest[rows] = len(rows) if len(rows) > 1 else 0
-        elif len(rows) > 1:
-            radius[rows], nearest[rows] = _nearest(points, min(k, len(rows) - 1))
+            nearest[rows] = len(rows)
+            continue
+        each, _, same = distinct(points)
+        copies, most = np.bincount(same), min(k, len(rows) - 1)
+        few, r = copies <= most, np.zeros(len(each))
+        if few.any():
+            # More than k + 1 copies of a point would only fill the leaves of the tree.
+            tree = cKDTree(np.repeat(each, np.minimum(copies, most + 1), axis=0))
+            distances = np.asarray(tree.query(each[few], k=most + 1, p=np.inf, workers=-1)[0])
+            r[few] = distances[:, -1]
+            copies[few] = np.sum(distances < distances[:, -1:] * (1 - 1e-9), axis=1)
+        radius[rows], nearest[rows] = r[same], copies[same]
     return radius, nearest
-
-
-def _nearest(points: Array, k: int) -> tuple[Array, Counts]:
-    each, _, same = distinct(points)
-    copies = np.bincount(same)
-    # More than k + 1 copies of a point would only fill the leaves of the tree.
-    tree = cKDTree(np.repeat(each, np.minimum(copies, k + 1), axis=0))
-    few = copies <= k
-    radius, nearest = np.zeros(len(each)), copies
-    if few.any():
-        distances = np.asarray(tree.query(each[few], k=k + 1, p=np.inf, workers=-1)[0])
-        radius[few] = distances[:, -1]
-        nearest[few] = np.sum(distances < distances[:, -1:] * (1 - 1e-9), axis=1)
-    return radius[same], nearest[same]
 
 
 def _within(space: _Points, radius: Array) -> Counts:

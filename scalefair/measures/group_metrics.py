@@ -15,7 +15,7 @@ from scalefair._typing import Array
 from scalefair.data import Numbers
 
 if TYPE_CHECKING:
-    from scalefair.measures.group_statistics import GroupStatistics
+    from scalefair.measures.group_statistics import CountedRows, GroupStatistics
 
 Mask = NDArray[np.bool_]
 
@@ -227,18 +227,16 @@ def _rate(outcomes: Array, name: str) -> Array:
 
 
 Distributions = Callable[[int, Sequence[int]], list[Distribution]]
-"""Gives the distributions of predictions of a model in the groups that cross some columns."""
+"""Gives the distributions of predictions of a model in the groups that cross some attributes."""
 
 
-def exact_distributions(
-    codes: NDArray[np.int64], predictions: Array, weight: Array
-) -> Distributions:
+def exact_distributions(rows: CountedRows) -> Distributions:
     """Return the distributions of rows in memory: their sorted values."""
-    by_value = np.argsort(predictions, axis=0, kind="stable")
+    by_value, weight = np.argsort(rows.predictions, axis=0, kind="stable"), rows.weight
 
-    def of(model: int, columns: Sequence[int]) -> list[Distribution]:
-        x, order = predictions[:, model], by_value[:, model]
-        group = distinct(codes[order][:, list(columns)]).number
+    def of(model: int, grouping: Sequence[int]) -> list[Distribution]:
+        x, order = rows.predictions[:, model], by_value[:, model]
+        group = distinct(rows.codes[:, list(grouping)][order]).number
         # A stable sort by group leaves the values in order; numpy sorts 16 bits by counting, and
         # there are at most MAX_CELLS groups.
         order = order[np.argsort(group.astype(np.uint16), kind="stable")]
@@ -251,22 +249,15 @@ def exact_distributions(
     return of
 
 
-def binned_distributions(statistics: GroupStatistics, edges: Array) -> Distributions:
+def binned_distributions(groups: GroupStatistics, model: int, edges: Array) -> list[Distribution]:
     """Return the distributions of counted predictions: a value is known up to its bin."""
-
-    def of(model: int, columns: Sequence[int]) -> list[Distribution]:
-        groups = statistics.groups(columns)
-        rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
-        ends = np.append(edges[model], np.inf)
-        each = zip(groups.counts[:, model], groups.high[:, model], rows, strict=True)
-        return [
-            Distribution(
-                np.minimum(ends, high)[counts > 0], np.cumsum(counts[counts > 0]), float(n)
-            )
-            for counts, high, n in each
-        ]
-
-    return of
+    rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
+    ends = np.append(edges, np.inf)
+    each = zip(groups.counts[:, model], groups.high[:, model], rows, strict=True)
+    return [
+        Distribution(np.minimum(ends, high)[counts > 0], np.cumsum(counts[counts > 0]), float(n))
+        for counts, high, n in each
+    ]
 
 
 class Gap(NamedTuple):

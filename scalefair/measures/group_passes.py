@@ -133,37 +133,37 @@ def _bin_edges(sample: Any) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class CountedGroups:
-    """Rows after the second pass: the statistics and distributions of each crossing."""
+    """Rows after the second pass: the statistics of each crossing.
+
+    And the distributions of predictions where rows are in memory.
+    """
 
     surveyed: SurveyedRows
     crossed: Sums
-    distributions: tuple[Distributions, ...]
+    exact: Distributions | None
 
     def statistics(self, grouping: Sequence[int]) -> GroupStatistics:
         """Return the statistics of the groups of some attributes."""
-        at, columns = self._located(grouping)
-        return self.crossed[at].groups(columns)  # type: ignore[no-any-return]
+        for crossing, cells in zip(self.surveyed.plan.crossings, self.crossed, strict=True):
+            if set(grouping) <= set(crossing):
+                return cells.groups([crossing.index(j) for j in grouping])  # type: ignore[no-any-return]
+        raise KeyError(grouping)
 
     def estimates(self, model: int, grouping: Sequence[int]) -> dict[str, Estimate]:
         """Return the metrics of one model in the groups of some attributes."""
-        rows, (at, columns) = self.surveyed, self._located(grouping)
+        rows, groups = self.surveyed, self.statistics(grouping)
         names, quantiles = choose_metrics(
             rows.predictions[model], rows.truth, rows.settings.quantiles, rows.settings.metrics,
             has_decisions=bool(np.isfinite(rows.plan.cuts[model])),
         )  # fmt: skip
-        groups, n_models = self.crossed[at].groups(columns), len(rows.plan.models)
         estimates: dict[str, Estimate] = {
-            name: estimate_of(groups, n_models, model, name) for name in names
+            name: estimate_of(groups, len(rows.plan.models), model, name) for name in names
         }
-        each = self.distributions[at](model, columns)
+        if self.exact is not None:
+            each = self.exact(model, grouping)
+        else:
+            each = binned_distributions(groups, model, rows.plan.edges[model])  # type: ignore[index]
         return estimates | {f"quantile_{q:g}": Quantile(q, each) for q in quantiles}
-
-    def _located(self, grouping: Sequence[int]) -> tuple[int, list[int]]:
-        """Which crossing has these attributes, and their columns in it."""
-        for at, crossing in enumerate(self.surveyed.plan.crossings):
-            if set(grouping) <= set(crossing):
-                return at, [crossing.index(j) for j in grouping]
-        raise KeyError(grouping)
 
 
 def count_groups(surveyed: SurveyedRows, crossed: Sums | None = None) -> CountedGroups:
@@ -175,16 +175,11 @@ def count_groups(surveyed: SurveyedRows, crossed: Sums | None = None) -> Counted
     rows, plan = surveyed.rows, surveyed.plan
     if crossed is None:
         crossed = rows.source.fold(lambda: GroupAccumulator(plan), PASS_ROWS)
-    if plan.edges is not None:
-        distributions = tuple(binned_distributions(part, plan.edges) for part in crossed)
-    else:
+    exact = None
+    if plan.edges is None:
         (chunk,) = rows.source.chunks(surveyed.survey.n_rows)
-        counted = plan.rows(chunk)
-        distributions = tuple(
-            exact_distributions(plan.codes(counted, c), counted.predictions, counted.weight)
-            for c in plan.crossings
-        )
-    counts = CountedGroups(surveyed, crossed, distributions)
+        exact = exact_distributions(plan.rows(chunk))
+    counts = CountedGroups(surveyed, crossed, exact)
     for j, attribute in enumerate(plan.attributes):
         if not attribute.levels or attribute.kind not in ("categorical", "boolean"):
             continue

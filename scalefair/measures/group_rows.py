@@ -167,18 +167,15 @@ def _floats(x: Any, models: tuple[str, ...], row: int) -> Array:
 class Attribute:
     """How a sensitive attribute is read: the names of its groups, none for continuous numbers.
 
-    `numbers` are the values of levels that are numbers, or the edges between bins.
+    `numbers` are the values of levels that are numbers, or the edges between bins; if `is_coded`
+    measures of dependence take it for a category, not for numbers.
     """
 
     name: str
     kind: Kind
     levels: tuple[str, ...] = ()
     numbers: Array | None = None
-
-    @property
-    def is_coded(self) -> bool:
-        """Whether measures of dependence take it for a category, not for numbers."""
-        return self.kind == "categorical" or MISSING_LEVEL in self.levels
+    is_coded: bool = False
 
     def values(self, column: Column) -> Array:
         """Return numbers as they are, and levels as their position in alphabetic order.
@@ -252,7 +249,7 @@ def _read_levels(
         )
     if len(levels) == 1:
         _check_varies(name, levels[0], levels[0], gap)
-    return Attribute(name, column.kind, (*levels, *gap))
+    return Attribute(name, column.kind, (*levels, *gap), is_coded=True)
 
 
 def _read_numbers(
@@ -267,11 +264,11 @@ def _read_numbers(
                 f"bins[{name!r}]={edges!r}; expected increasing edges between the bins, such as "
                 "[30, 50]: up to 30, 30 to 50, above 50"
             )
-        return Attribute(name, kind, (*_ranges(inner, 6), *gap), inner)
+        return Attribute(name, kind, (*_ranges(inner, 6), *gap), inner, bool(gap))
     if few is not None:
         values = np.array(sorted(few))
         shown = [str(bool(v)) if kind == "boolean" else f"{v:.12g}" for v in values]
-        return Attribute(name, kind, (*shown, *gap), values)
+        return Attribute(name, kind, (*shown, *gap), values, bool(gap))
     if gap:
         raise CannotJudgeError(
             f"sensitive column {name!r} is continuous and missing in {column.n_missing} rows, "

@@ -14,7 +14,6 @@ from scipy.special import pdtr
 from scalefair._hash import distinct, hash_uniform, row_hash
 from scalefair._typing import Array, Chunk
 from scalefair.data import Sums, frames
-from scalefair.data.frames import Column
 from scalefair.data.survey import weights_of, without_gaps
 from scalefair.errors import CannotJudgeError
 from scalefair.measures.group_rows import Attribute, Missing
@@ -29,12 +28,13 @@ RESAMPLED_ROWS = 4096
 class CountedRows(NamedTuple):
     """The k rows of a chunk that count, and their global row numbers.
 
-    `values` (k, v) are [p] or, with targets, [p, p − y, |p − y|, (p − y)²] of each model, and y;
-    `outcomes` (k, M) are 2·decision + target.
+    `codes` (k, p) are the levels of all attributes, 0 where one has none. `values` (k, v) are [p]
+    or, with targets, [p, p − y, |p − y|, (p − y)²] of each model, and y; `outcomes` (k, M) are
+    2·decision + target.
     """
 
     predictions: Array
-    attributes: list[Column]
+    codes: NDArray[np.int64]
     values: Array
     outcomes: NDArray[np.intp]
     weight: Array
@@ -73,16 +73,11 @@ class Plan:
             y = np.asarray(chunk.y, np.float64)[index]
             values = np.concatenate([p, p - y, np.abs(p - y), (p - y) ** 2, y], axis=1)
             outcomes += y >= 0.5
-        return CountedRows(
-            p, frames.columns(s, "s"), values, outcomes, weight, chunk.row + index
-        )  # fmt: skip
-
-    def codes(self, rows: CountedRows, crossing: Sequence[int]) -> NDArray[np.int64]:
-        """Return the levels of some attributes, of shape (k, p)."""
-        out = np.empty((len(rows.weight), len(crossing)), np.int64)
-        for i, j in enumerate(crossing):
-            out[:, i] = self.attributes[j].codes(rows.attributes[j])
-        return out
+        codes = np.zeros((len(p), len(self.attributes)), np.int64)
+        for j, column in enumerate(frames.columns(s, "s")):
+            if self.attributes[j].levels:
+                codes[:, j] = self.attributes[j].codes(column)
+        return CountedRows(p, codes, values, outcomes, weight, chunk.row + index)
 
     def numeric(self, chunk: Chunk) -> Chunk:
         """Return a chunk whose attributes are numbers and codes; rows that do not count weigh 0."""
@@ -155,7 +150,7 @@ class GroupAccumulator:
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
         rows, plan = self.plan.rows(chunk), self.plan
-        new = Sums(_counted(plan, rows, plan.codes(rows, c)) for c in plan.crossings)
+        new = Sums(_counted(plan, rows, crossing) for crossing in plan.crossings)
         self._sum = new if self._sum is None else self._sum + new
         if max(len(part.cells) for part in self._sum) > MAX_CELLS:
             raise CannotJudgeError(
@@ -172,13 +167,13 @@ def _of_no_rows(plan: Plan) -> Sums:
     n, none = len(plan.models), np.empty(0)
     values = np.empty((0, 4 * n + 1 if plan.has_truth else n))
     outcomes, numbers = np.empty((0, n), np.intp), np.empty(0, np.int64)
-    rows = CountedRows(np.empty((0, n)), [], values, outcomes, none, numbers)
-    codes = (np.empty((0, len(crossing)), np.int64) for crossing in plan.crossings)
-    return Sums(_counted(plan, rows, part) for part in codes)
+    codes = np.empty((0, len(plan.attributes)), np.int64)
+    rows = CountedRows(np.empty((0, n)), codes, values, outcomes, none, numbers)
+    return Sums(_counted(plan, rows, crossing) for crossing in plan.crossings)
 
 
-def _counted(plan: Plan, rows: CountedRows, codes: NDArray[np.int64]) -> GroupStatistics:
-    cells, _, cell = distinct(codes)
+def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupStatistics:
+    cells, _, cell = distinct(rows.codes[:, list(crossing)])
     n, w, values = len(cells), rows.weight, rows.values
     weight = _sums(cell, n, w)
     mean = _sums(cell, n, w[:, None] * values) / weight[:, None]

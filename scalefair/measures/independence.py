@@ -13,7 +13,7 @@ from scalefair._typing import Array
 from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.features.base import is_map
 from scalefair.measures._features import FeaturePair, feature_pair, gram_of
-from scalefair.measures._pair import Pair, open_pair
+from scalefair.measures._pair import Pair, UndefinedError, open_pair
 from scalefair.moments import Moments
 
 MAX_EXACT_HSIC_ROWS = 4000
@@ -80,8 +80,8 @@ def hsic(
         a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state,
         method=method, least=2 if biased else MIN_UNBIASED_ROWS,
     )  # fmt: skip
-    if _is_exact(pair, method):
-        sums, diagonals = _exact_sums(pair)
+    if (exact := _exact_sums(pair, method)) is not None:
+        sums, diagonals = exact
         return max(sums.covariances()[0], 0.0) if biased else _unbiased_of_pairs(sums, *diagonals)
     features = feature_pair(pair, n_components)
     return hsic_of(features.moments()[0]) if biased else _unbiased_of_features(features)
@@ -118,8 +118,8 @@ def alignment(
     pair = open_pair(
         a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state, method=method
     )
-    if _is_exact(pair, method):
-        return _cosine(*_exact_sums(pair)[0].covariances())
+    if (exact := _exact_sums(pair, method)) is not None:
+        return cosine(*exact[0].covariances())
     return alignment_of(feature_pair(pair, n_components).moments()[0])
 
 
@@ -169,7 +169,7 @@ def hsic_of(moments: Moments) -> float:
 
 def alignment_of(moments: Moments) -> float:
     """Normalised HSIC from moments of features."""
-    return _cosine(*squared_covariances(moments))
+    return cosine(*squared_covariances(moments))
 
 
 def nocco_of(moments: Moments, eps: float) -> float:
@@ -185,19 +185,15 @@ def squared_covariances(moments: Moments) -> tuple[float, float, float]:
     return ab, aa, bb
 
 
-def _cosine(ab: float, aa: float, bb: float) -> float:
-    if min(aa, bb) <= 0:
-        raise ValueError(
-            "next to all of the weight is on rows of one value, so that nothing varies; give more "
-            "rows, or weights that differ less"
+def cosine(ab: float, aa: float, bb: float, least: float = 0.0) -> float:
+    """ab/√(aa·bb), in [0, 1], of squared covariances; below `least` they have lost digits."""
+    if not min(aa, bb) > least:
+        raise UndefinedError(
+            "a or b hardly varies: next to all of the weight is on rows of one value, or the "
+            "squares of its distances vanish; give more rows, weights that differ less, or rescale "
+            "it"
         )
     return float(np.clip(ab / (np.sqrt(aa) * np.sqrt(bb)), 0.0, 1.0))
-
-
-def _is_exact(pair: Pair, method: str) -> bool:
-    """Return True if all pairs of rows are to be compared."""
-    few = pair.in_memory and pair.n_rows <= MAX_EXACT_HSIC_ROWS
-    return method == "exact" or (method == "auto" and few and not any(map(is_map, pair.kernels)))
 
 
 class PairSums(NamedTuple):
@@ -257,8 +253,12 @@ def pair_sums(
     return PairSums(float(KL), float(KK), float(LL), k, l, weight)
 
 
-def _exact_sums(pair: Pair) -> tuple[PairSums, tuple[Array, Array]]:
-    """Return the sums over pairs, and the diagonals of both Gram matrices."""
+def _exact_sums(pair: Pair, method: str) -> tuple[PairSums, tuple[Array, Array]] | None:
+    """Return the sums over pairs, and the diagonals of both Gram matrices; None for features."""
+    few = pair.in_memory and pair.n_rows <= MAX_EXACT_HSIC_ROWS
+    exact = method == "auto" and few and not any(map(is_map, pair.kernels))
+    if not (exact or method == "exact"):
+        return None
     rows = pair.rows()
     w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
     w = w * (w.sum() / (w @ w))  # they add up to Kish's count

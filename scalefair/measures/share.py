@@ -252,16 +252,9 @@ def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # 
 def share_interval(
     features: FeaturePair, estimate: CrossFittedShare, confidence: float
 ) -> list[float]:
-    """Return the share and the ends of the interval share ± z·error, in [0, 1]."""
-    half = float(ndtri(0.5 + confidence / 2)) * standard_error(features, estimate)
-    ends = (estimate.share, estimate.share - half, estimate.share + half)
-    return [float(np.clip(end, 0.0, 1.0)) for end in ends]
+    """Return a cross-fitted share θ and the ends of θ ± z·error, in [0, 1].
 
-
-def standard_error(features: FeaturePair, estimate: CrossFittedShare) -> float:
-    """Standard error of a cross-fitted share θ.
-
-        √(Var u / n + 2 tr(P²)/n²),   u = [2 g f̃ − g² − θ f̃²] / Var f,   f̃ = f − mean
+        error = √(Var u / n + 2 tr(P²)/n²),   u = [2 g f̃ − g² − θ f̃²] / Var f,   f̃ = f − mean
 
     u is the influence of a row on Var E[f|s] / Var f, with the fitted g(s) for E[f|s] − mean. It
     vanishes where s explains nothing; there the second term is the variance, P = C_ψ(C_ψ + εI)⁻¹
@@ -286,4 +279,6 @@ def standard_error(features: FeaturePair, estimate: CrossFittedShare) -> float:
         pair = replace(pair, source=ArraySource(rows.x, rows.s, None, rows.weight), sample=None)
     (u,) = replace(features, pair=pair).moments(columns=influence, width=1)
     n, squared_trace = m.effective_rows, float(np.sum((space.values / ridge) ** 2))
-    return float(np.sqrt(u.covariance("y", "y")[0, 0] / n + 2 * squared_trace / n**2))
+    error = np.sqrt(u.covariance("y", "y")[0, 0] / n + 2 * squared_trace / n**2)
+    half = ndtri(0.5 + confidence / 2) * error
+    return [float(np.clip(end, 0.0, 1.0)) for end in (share, share - half, share + half)]

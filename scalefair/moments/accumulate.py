@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
-from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair._typing import Array, Chunk, Source
+from scalefair._typing import Rows as RowArray
 from scalefair.data.folds import ALL_ROWS, Folds
-from scalefair.data.sources import ArraySource
+from scalefair.data.progress import Progress
+from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
 from scalefair.features.leaves import LeafMap
@@ -66,7 +69,7 @@ class GramSums:
         single = gram and np.dtype(dtype) != np.float64
         self._chunk = np.zeros_like(self.phi, dtype=dtype) if single else None
 
-    def add(self, Phi: Rows, rest: Array) -> None:
+    def add(self, Phi: RowArray, rest: Array) -> None:
         """Count rows in."""
         if not self._gram:
             Phi = Phi.astype(np.float64, copy=False)
@@ -124,7 +127,7 @@ class RowBuffer:
         self._psi = np.empty((rows, self.blocks.get("psi", 0)))
         self.shift, self._is_shifted = np.zeros(total), False
 
-    def fill(self, chunk: Chunk) -> tuple[Rows, Array]:
+    def fill(self, chunk: Chunk) -> tuple[RowArray, Array]:
         """Return the rows of a chunk, valid until the next."""
         rest = self.fill_rest(chunk)
         Phi = self._phi[: chunk.n_rows]
@@ -260,7 +263,7 @@ class FeatureCache:
     """Features of all rows, as one pass makes them and others need them."""
 
     def __init__(self, n_rows: int, width: int, dtype: Any) -> None:
-        self._rows: Rows = np.empty((n_rows, width), dtype)
+        self._rows: RowArray = np.empty((n_rows, width), dtype)
         self._state = np.full(n_rows, MISSING, dtype=np.int8)
 
     @classmethod
@@ -275,12 +278,12 @@ class FeatureCache:
         fits = source.n_rows * width * dtype.itemsize <= budget
         return cls(source.n_rows, width, dtype) if fits else None
 
-    def keep(self, first: int, features: Rows) -> None:
+    def keep(self, first: int, features: RowArray) -> None:
         """Copy the features of some rows."""
         at = slice(first, first + len(features))
         self._rows[at], self._state[at] = features, RAW
 
-    def take(self, first: int, n: int) -> tuple[Rows, int]:
+    def take(self, first: int, n: int) -> tuple[RowArray, int]:
         """Return the place of `n` rows and what is known of all; from now on they are shifted."""
         at = slice(first, first + n)
         known = int(self._state[at].min())
@@ -342,3 +345,32 @@ def sign(design: Design, folds: FoldMoments) -> FoldMoments:
     if linear is not None:
         folds = FoldMoments(part.transform(phi=linear) for part in folds)
     return FoldMoments(replace(part, key=design.key, units=design.units) for part in folds)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Numeric rows, and the design that turns them into [φ, ψ, blocks, y].
+
+    `chunk_rows=None` takes as many as suit the design; `progress` hears of every chunk.
+    """
+
+    source: ChunkSource
+    design: Design
+    n_rows: int | None = None
+    chunk_rows: int | None = None
+    progress: Progress = field(default_factory=Progress)
+
+    def moments(
+        self,
+        folds: Folds = ALL_ROWS,
+        *,
+        checkpoint: Any = None,
+        cache: FeatureCache | None = None,
+    ) -> FoldMoments:
+        """Return the moments of each fold, by one pass."""
+        size = self.chunk_rows or self.design.chunk_rows
+        saved = None if checkpoint is None else Checkpoint(Path(checkpoint))
+        with self.progress.watched(self.source, size, self.n_rows) as source:
+            return accumulate(
+                source, self.design, folds=folds, rows=size, checkpoint=saved, cache=cache
+            )

@@ -96,7 +96,7 @@ def test_a_survey_counts_what_pandas_counts(frame):
     assert (survey.n_rows, survey.n_present) == (900, len(kept))
     assert survey.n_missing == ((gaps["weight"] > 0) & gaps["race"].isna()).sum()
     assert survey.weight == kept["weight"].sum()
-    assert survey.is_weighted
+    assert survey.heaviest == kept["weight"].max()
     expected = set(map(tuple, kept[["sex", "race", "few"]].astype(str).to_numpy()))
     assert combinations(survey, ["sex", "race", "few"]) == expected
     assert survey.parts["s"].values[2] == {0.0, 1.0, 2.0}

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtri
 
 from scalefair import FairKernelRidge, scan_parquet
 from scalefair.measures import explained_share
@@ -10,7 +11,6 @@ from scalefair.measures.share import (
     cross_fitted_share,
     open_share,
     share_interval,
-    standard_error,
 )
 from tests import naive
 from tests.errors import refused
@@ -184,7 +184,8 @@ def test_the_error_of_a_share_is_that_of_its_influences():
         features = open_share(
             f, g, w, kernel="auto", length_scale="median", size=30, random_state=0
         )  # fmt: skip
-        return standard_error(features, cross_fitted_share(features, 5))
+        _, low, high = share_interval(features, cross_fitted_share(features, 5), 0.9)
+        return (high - low) / (2 * ndtri(0.95))
 
     centred = F - F.mean()
     mean = pd.Series(centred).groupby(G).transform("mean").to_numpy()

@@ -35,6 +35,7 @@ from scalefair.features.base import LengthScaleMap
 from scalefair.features.nystroem import Nystroem
 from scalefair.kernels import Scaled
 from scalefair.losses import Logistic, OneVsRest
+from scalefair.moments.accumulate import Rows
 from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
 from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPClassifierFit, Search
@@ -51,7 +52,7 @@ from scalefair.solve.gp.system import (
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import ProcessSpec, Rows
+from scalefair.solve.spec import ProcessSpec
 
 TOL = 1e-13
 """Of Newton's method: the evidence feels an error of the mode in its first power."""

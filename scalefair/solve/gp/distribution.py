@@ -85,7 +85,7 @@ class FeatureDistribution:
         missing = amplitude**2 if isinstance(phi, Nystroem) else 0.0
         if sample is None or not missing:
             return cls(phi, weights, missing, 0.0)
-        x = _wide(sample.x)
+        x = np.asarray(sample.x, dtype=np.float64)
         missed = residual(phi, x, whitened(phi, x))
         order = np.argsort(missed)
         weight = np.ones(len(x)) if sample.weight is None else sample.weight
@@ -99,7 +99,9 @@ class FeatureDistribution:
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""
-        return np.asarray(self.weights.offset + self.phi.raw(_wide(x)) @ self._raw_coef)
+        return np.asarray(
+            self.weights.offset + self.phi.raw(np.asarray(x, dtype=np.float64)) @ self._raw_coef
+        )
 
     @cached_property
     def _raw_coef(self) -> Array:
@@ -109,7 +111,7 @@ class FeatureDistribution:
 
     def variances(self, x: Array) -> tuple[Array, Array]:
         """Return var f and what the noise adds to it, both of shape (k,)."""
-        x = _wide(x)
+        x = np.asarray(x, dtype=np.float64)
         Phi = whitened(self.phi, x)
         missed, noise = self._missed(x, Phi), self.weights.noise
         inside = self._share * np.minimum(missed, self.contained)
@@ -118,7 +120,7 @@ class FeatureDistribution:
 
     def covariance(self, x: Array) -> Array:
         """Return cov f, shape (k, k)."""
-        x = _wide(x)
+        x = np.asarray(x, dtype=np.float64)
         Phi = whitened(self.phi, x)
         covariance = self.weights.covariance(Phi)
         if self.missing:
@@ -157,7 +159,7 @@ class LatentDistribution:
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (rows, k)."""
-        return np.asarray(whitened(self.phi, _wide(x)) @ self.coef)
+        return np.asarray(whitened(self.phi, np.asarray(x, dtype=np.float64)) @ self.coef)
 
     def mean_and_variance(self, x: Array) -> Array:
         """Return E f and var f side by side, shape (rows, 2k)."""
@@ -165,7 +167,7 @@ class LatentDistribution:
 
     def both(self, x: Array) -> tuple[Array, Array]:
         """Return E f and var f, shape (rows, k) each."""
-        x = _wide(x)
+        x = np.asarray(x, dtype=np.float64)
         Phi = whitened(self.phi, x)
         variance = np.stack([np.sum((Phi @ F) ** 2, axis=1) for F in self.factors], axis=1)
         if self.missing:
@@ -237,10 +239,6 @@ def positive_part(matrix: Array) -> Array:
     """Return the symmetric positive semi-definite matrix that rounding has moved it from."""
     values, vectors = positive_eigh((matrix + matrix.T) / 2)
     return np.asarray((vectors * values) @ vectors.T)
-
-
-def _wide(x: Array) -> Array:
-    return np.asarray(x, dtype=np.float64)
 
 
 def averaged_probability(mean: Array, variance: Array) -> Array:

@@ -21,6 +21,7 @@ from scalefair.features.base import LengthScaleMap
 from scalefair.features.design import Design
 from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Scaled
+from scalefair.moments.accumulate import Rows
 from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
 from scalefair.penalties import explained_share
 from scalefair.solve.diagnostics import of_eigenvalues
@@ -35,7 +36,7 @@ from scalefair.solve.gp.profile import (
 )
 from scalefair.solve.gp.search import Box, scale_bounds, scale_sentences, search
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem, penalty_slopes
-from scalefair.solve.spec import ProcessSpec, Rows
+from scalefair.solve.spec import ProcessSpec
 
 CONSTANT = (
     "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
@@ -155,11 +155,10 @@ def maximise(
     for number, start in enumerate([*starts, *spare]):
         if number >= len(starts) and iterations > 0:
             break
-        run, used = _run(objective, start, bounds, options)
-        iterations += used
-        value = -float(run.fun) * objective.scale
-        if value > result.value:
-            result = Search(run.x, value, *_end(run, bounds))
+        run = _run(objective, start, bounds, options)
+        iterations += run.n_iter
+        if run.value > result.value:
+            result = run
     if objective.walls:
         warnings.warn(
             f"the evidence was not finite at {objective.walls} points that the search turned back "
@@ -171,10 +170,11 @@ def maximise(
     return replace(result, n_iter=iterations, n_evaluations=len(history), history=history)
 
 
-def _run(
-    objective: _Objective, start: Array, bounds: Box, options: Any
-) -> tuple[OptimizeResult, int]:
-    """Run from one start, on and on where the line search fails but the run got somewhere."""
+def _run(objective: _Objective, start: Array, bounds: Box, options: Any) -> Search:
+    """Run from one start, on and on where the line search fails but the run got somewhere.
+
+    A line search also fails where rounding hides what is left to gain: then the slope is small.
+    """
     used, last = 0, np.inf
     for _ in range(1 + MAX_CONTINUED):
         run = minimize(
@@ -184,22 +184,15 @@ def _run(
         if run.status != ABNORMAL or not run.fun < last - 1e-12 * (1 + abs(run.fun)):
             break
         start, last = run.x, float(run.fun)
-    return run, used
-
-
-def _end(run: OptimizeResult, bounds: Box) -> tuple[bool, str]:
-    """Return whether a run converged, and how it ended.
-
-    A line search also fails where rounding hides what is left to gain: then the slope is small.
-    """
-    if run.status != ABNORMAL:
-        return run.status == 0, str(run.message)
-    low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin and fmax pass over
-    way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
-    slope = float(np.abs(way).max(initial=0.0))
-    flat = slope <= MAX_FLAT_SLOPE * max(1.0, abs(run.fun))
-    reason = "within rounding of the evidence" if flat else "too much to be at a maximum"
-    return flat, f"the line search failed at a slope of {slope:.2g} per row, {reason}"
+    value, converged, message = -float(run.fun) * objective.scale, run.status == 0, str(run.message)
+    if run.status == ABNORMAL:
+        low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin, fmax pass over
+        way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
+        slope = float(np.abs(way).max(initial=0.0))
+        converged = slope <= MAX_FLAT_SLOPE * max(1.0, abs(run.fun))
+        reason = "within rounding of the evidence" if converged else "too much to be at a maximum"
+        message = f"the line search failed at a slope of {slope:.2g} per row, {reason}"
+    return Search(run.x, value, converged, message, used)
 
 
 def scale_sentences(search: Search, bounds: Box, scales: int, names: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from scalefair._typing import Array
 from scalefair.features.design import chunk_rows
 from scalefair.kernels import RBF
+from scalefair.moments.accumulate import Rows
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputRows
 from scalefair.penalties import whitening
 from scalefair.solve.fit import LossFit, RidgeFit
@@ -19,7 +20,7 @@ from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
 from scalefair.solve.ridge.direct import diagnosed, ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System, rescale, spread
-from scalefair.solve.spec import Rows, Spec
+from scalefair.solve.spec import Spec
 
 
 def output_kernel(kernel: Any) -> OutputKernel:

@@ -26,6 +26,7 @@ from scipy.optimize import brentq, minimize
 
 from scalefair._linalg import Factor, factorize
 from scalefair._typing import Array
+from scalefair.moments.accumulate import Rows
 from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.penalties import DEFAULT_EPS
 from scalefair.solve.diagnostics import Diagnostics, diagnose, digits_left, rounding_of
@@ -42,7 +43,7 @@ from scalefair.solve.limit import (
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System, best_scale, spread
-from scalefair.solve.spec import Rows, Spec
+from scalefair.solve.spec import Spec
 
 WIDE = 8000
 """Features from which on the m×m eigenproblem is out of reach."""
