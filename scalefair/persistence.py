@@ -21,7 +21,7 @@ from scalefair._hash import attributes
 from scalefair.data import columns, encoding
 from scalefair.data.open import Preparation
 from scalefair.errors import UnsavableError
-from scalefair.features import base_model, blocks, mixed
+from scalefair.features import base_model, blocks, mixed, propensity
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.moments import Moments
@@ -48,7 +48,7 @@ CLASSES: dict[str, type] = {
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
-        columns.LevelCode, columns.NumberCode,
+        columns.LevelCode, columns.NumberCode, propensity.Propensity,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
         maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed,
