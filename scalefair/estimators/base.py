@@ -21,10 +21,7 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
 from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
-from scalefair.errors import (
-    check_alpha,
-    check_weight_or_limit,
-)
+from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_weight_or_limit
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
@@ -148,12 +145,10 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
         base = self.base_estimator
         rows = open_fit_rows(checked, given, keeps_frames=base is not None)
-        training = survey_training(
-            rows,
-            MapSpec.of(self.get_params(deep=False)),
-            ordinary=self._is_ordinary(),
-            single=dtype == "float32",
-        )
+        if not rows.has_sensitive and self.sensitive_columns is None and not self._is_ordinary():
+            raise ValueError(MISSING_SENSITIVE)
+        spec = MapSpec.of(self.get_params(deep=False))
+        training = survey_training(rows, spec, single=dtype == "float32")
         if base is None:
             return training
         return cross_fit(

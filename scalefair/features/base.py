@@ -172,16 +172,12 @@ def row_filler(feature_map: FeatureMap, dtype: DTypeLike, *, whiten: bool) -> Fi
 
     def fill(X: Any, out: Rows) -> None:
         nonlocal buffer
-        buffer = long_enough(buffer, len(X))
+        if len(buffer) < len(X):  # once: new memory costs a page fault every 4 kB
+            buffer = np.empty((len(X), feature_map.n_raw_), dtype)
         raw(X, buffer[: len(X)])
         np.matmul(buffer[: len(X)], matrix, out=out)
 
     return fill
-
-
-def long_enough(buffer: Rows, rows: int) -> Rows:
-    """Return a buffer of so many rows: new memory costs a page fault every 4 kB."""
-    return buffer if len(buffer) >= rows else np.empty((rows, buffer.shape[1]), buffer.dtype)
 
 
 def is_map(value: Any) -> bool:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Rows
 from scalefair.errors import check_choice
-from scalefair.features.base import BaseMap, Filler, is_map, long_enough, n_features, row_filler
+from scalefair.features.base import BaseMap, Filler, is_map, n_features, row_filler
 
 Columns = int | str | slice | Sequence[int] | Sequence[str] | NDArray[Any]
 
@@ -214,7 +214,9 @@ def _part_rows(
 
     def rows(X: Any) -> Rows:
         nonlocal buffer
-        block, buffer = X.take(where, axis=1), long_enough(buffer, len(X))
+        if len(buffer) < len(X):  # once: new memory costs a page fault every 4 kB
+            buffer = np.empty((len(X), buffer.shape[1]), dtype)
+        block = X.take(where, axis=1)
         if block.dtype.kind != "f" and not as_given:
             block = block.astype(np.float64)
         fill(block, buffer[: len(X)])

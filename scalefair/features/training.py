@@ -17,7 +17,7 @@ from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
-from scalefair.errors import MISSING_SENSITIVE, InputError
+from scalefair.errors import InputError
 from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
@@ -97,14 +97,15 @@ class Training:
         return np.asarray(encoders[part].transform(self.survey.parts[part].groups))  # type: ignore[union-attr]
 
 
-def survey_training(
-    rows: FitRows, spec: MapSpec, *, ordinary: bool, single: bool = False
-) -> Training:
+def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Training:
     """Make the first pass over the rows; arrays of inputs are checked, columns of frames surveyed.
 
-    In an `ordinary` fit, without penalty, sensitive attributes may be missing.
+    With `single`, inputs are to be float32.
     """
-    preparation = _sensitive_columns(rows, spec, ordinary=ordinary)
+    preparation, source = Preparation(), rows.source
+    if spec.sensitive_columns is not None:
+        preparation = _sensitive_columns(rows, spec)
+        source = source.then(preparation.split)
     seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)
     looks = {
         "y": Look("y", prefix="y"),
@@ -115,9 +116,6 @@ def survey_training(
     }
     if rows.is_table:
         looks = {"x": Look("", prefix="x"), **looks}
-    source = rows.source
-    if preparation.sensitive_columns is not None:
-        source = source.then(preparation.split)
     survey = survey_rows(
         source, looks, size=spec.sample_size, seed=seed,
         all_rows=True, finite=("y", "weight") if rows.is_table else ("x", "y", "weight"),
@@ -134,13 +132,9 @@ def survey_training(
     )  # fmt: skip
 
 
-def _sensitive_columns(rows: FitRows, spec: MapSpec, *, ordinary: bool) -> Preparation:
-    """Find the sensitive attributes: columns of X, given apart, or none in an ordinary fit."""
+def _sensitive_columns(rows: FitRows, spec: MapSpec) -> Preparation:
+    """Find the sensitive attributes among the columns of X."""
     columns = spec.sensitive_columns
-    if columns is None:
-        if not rows.has_sensitive and not ordinary:
-            raise ValueError(MISSING_SENSITIVE)
-        return Preparation()
     if rows.has_sensitive:
         raise ValueError(
             f"sensitive_columns={columns!r} and sensitive_features are both given; name columns of "

@@ -65,15 +65,17 @@ def diagnose(
     an eigendecomposition does not. `factor`, that of the matrix, is overwritten.
     """
     rank = None
+    # What makes the diagonals 1.
+    diagonals = np.diagonal(gram), np.diagonal(matrix)
+    unit, scale = (1.0 / np.sqrt(np.where(d > 0, d, 1.0)) for d in diagonals)
     if len(gram) <= MAX_RANKED:
-        unit = _unit_diagonal(gram)
         *_, count, _ = lapack.dpstrf(unit[:, None] * gram * unit, tol=4 * len(gram) * ROUNDING)
         rank = int(count)
     try:
         factor = factorize(matrix) if factor is None else factor
     except LinAlgError:
         return Diagnostics(np.inf, np.inf, rank, len(gram), 0.0)
-    scale = _unit_diagonal(matrix) if scaled else np.ones(len(matrix))
+    scale = scale if scaled else np.ones(len(matrix))
     # κ₁ of the scaled matrix, O(m²): its factor is the factor with scaled rows.
     sums = sum(scale[block] @ np.abs(matrix[block]) for block in row_blocks(matrix))
     lower = factor.lower
@@ -118,9 +120,3 @@ def warn_of_few_digits(diagnostics: Diagnostics, name: str) -> None:
             LinAlgWarning,
             stacklevel=4,
         )
-
-
-def _unit_diagonal(matrix: Array) -> Array:
-    """Return the scale of rows and columns that makes the diagonal 1."""
-    diagonal = np.diagonal(matrix)
-    return 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))

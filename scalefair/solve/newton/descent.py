@@ -215,8 +215,8 @@ class _Descent:
     def _limited(self, slice_: Slice) -> tuple[Array, Weight]:
         """Return the minimiser of a model under a limit, and the weight of the penalty there.
 
-        η follows the path of the model. Where that goes round in circles, or ends
-        above the limit, the way is that of the optimum within the limit, from the fit without any.
+        η follows the path of the model. Where that goes round in circles, or ends above the limit,
+        the way is that of the optimum within the limit, from the fit without any.
         """
         if not self._leaves_path:
             theta, weight = self.goal.step(slice_)
