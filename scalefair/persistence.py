@@ -44,7 +44,7 @@ CLASSES: dict[str, type] = {
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,
         Preparation, Design, base_model.BaseModel, CrossFit, blocks.Control, blocks.CrossedControl,
-        blocks.Curve, ExactRows,
+        blocks.Curve, blocks.RidgeCurve, ExactRows,
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,

@@ -25,12 +25,14 @@ from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_weight_or_lim
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
+from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
-from scalefair.features.training import MapSpec, Training, survey_training
+from scalefair.features.training import MapSpec, Training, learn_design, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
+from scalefair.solve.output.fit import with_ridge_curve
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Spec
 
@@ -179,6 +181,17 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         single = np.dtype(design.dtype) == np.float32
         design = replace(design, whiten_rows=small or fine or single)
         return Rows(source, design, n_rows, current_config().chunk_rows, Callbacks(self))
+
+    def _learn_design(self, training: Training, dtype: str) -> Design:
+        """Return the design; one more pass where curves of f need moments before them."""
+        seen, bent = self._sees_sensitive(), self.output_kernel is not None
+        design = learn_design(training, dtype=dtype, sees_sensitive=seen, curved=bent)
+        linear = isinstance(design.phi, Identity)  # and stays linear
+        if not bent or design.psi is None or training.base is not None or seen or linear:
+            return design
+        (moments,) = self._rows(training.source, design, training.survey.n_rows).moments()
+        alpha = check_alpha(self.alpha)["phi"]
+        return with_ridge_curve(design, moments, training.sample, alpha, training.seed)
 
     def _more_rows(self, given: Chunk, n_targets: int | None = None) -> Rows:
         """Return rows that come after a fit, prepared as its rows were."""

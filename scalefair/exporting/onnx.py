@@ -92,7 +92,13 @@ def _scores(graph: Graph, model: Any) -> tuple[str, int]:
         f = _linear(graph, model.phi_, x, weights.coef)
         return graph.plus(f, weights.offset[None]), weights.coef.shape[1]
     coef = model._raw_coef
-    f = graph.matmul(add_map(graph, model.phi_, x), coef["phi"])
+    phi = add_map(graph, model.phi_, x)
+    f = graph.matmul(phi, coef["phi"])
+    for block in model._design.beside:
+        if isinstance(block, RidgeCurve):
+            z = graph.matmul(phi, block.raw_weights)
+            curve = _linear(graph, block.kappa, z, coef["curve"])
+            f = graph.add("Add", f, curve)
     if "psi" in coef:
         psi = add_map(graph, model.psi_, inputs.s())
         f = graph.add("Add", f, graph.matmul(psi, coef["psi"]))
