@@ -141,7 +141,8 @@ def _variable(surveyed: SurveyedRows, columns: tuple[int, ...], *, every: bool) 
     coded = np.array([attribute.is_coded for attribute in chosen])
     groups = None
     if every or coded.any():
-        rows = plan.numbers(part.groups)[:, list(columns)]
+        table = frames.columns(part.groups, "s")
+        rows = np.column_stack([plan.attributes[j].values(table[j]) for j in columns])
         groups = rows[np.sort(distinct(rows[:, coded | every]).first)]
     spreads = [part.columns.columns[j].spread for j in columns]
     return Variable(

@@ -242,13 +242,11 @@ def _notes(
         yield doubt
     yield from left_out
     for frame in gaps.frames.values():
-        pairs = zip(frame.groups, frame.counts, strict=True)
-        small = [f"{group} ({count})" for group, count in pairs if count < MIN_GROUP_SIZE]
-        more = len(small) - MAX_NAMED_GROUPS
-        if small:
+        small = np.flatnonzero(frame.counts < MIN_GROUP_SIZE)
+        if len(small):
+            groups, more = frame.groups, len(small) - MAX_NAMED_GROUPS
+            named = [f"{groups[i]} ({frame.counts[i]})" for i in small[:MAX_NAMED_GROUPS]]
             yield (
                 f"{frame.name}: groups of fewer than {MIN_GROUP_SIZE} rows are too small to judge, "
-                f"their intervals are wide: {', '.join(small[:MAX_NAMED_GROUPS])}"
-                + f" and {more} more"
-                * (more > 0)
+                f"their intervals are wide: {', '.join(named)}" + f" and {more} more" * (more > 0)
             )

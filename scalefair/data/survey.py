@@ -14,7 +14,7 @@ from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import frames
 from scalefair.data.columns import ColumnStatistics, Spread, TableStatistics, few_values
 from scalefair.data.frames import Column, take_rows
-from scalefair.data.sources import ChunkSource, Sample, Sampler
+from scalefair.data.sources import ChunkSource, Sample
 from scalefair.data.sources.base import ARGUMENTS, parts_of
 from scalefair.errors import check_finite, located
 
@@ -198,15 +198,16 @@ class Survey:
 
 @dataclass(eq=False)
 class Surveyor:
-    """Accumulator of a survey; parts that are looked for but that chunks lack are passed over.
+    """Accumulator of a survey, with a sample of `size` rows.
 
-    With `drop` rows in which a sensitive attribute is missing do not count. With `all_rows` columns
-    are surveyed in rows of weight 0 too: an encoder will meet them. The arrays among `finite` must
-    be finite in all rows.
+    Parts that are looked for but that chunks lack are passed over. With `drop` rows in which a
+    sensitive attribute is missing do not count. With `all_rows` columns are surveyed in rows of
+    weight 0 too: an encoder will meet them. The arrays among `finite` must be finite in all rows.
     """
 
     looks: Mapping[str, Look]
-    sampler: Sampler
+    size: int
+    seed: int
     drop: bool = False
     all_rows: bool = False
     finite: Sequence[str] = ("weight",)
@@ -226,23 +227,23 @@ class Surveyor:
             weight = weights_of(chunk)
             index = np.flatnonzero(weight > 0)
             surveyed = np.arange(chunk.n_rows) if self.all_rows else index
-            parts, before = {}, {} if self._total is None else self._total.parts
+            before, parts = self._total or Survey(), {}
             for part, look in self.looks.items():
                 rows = given[part]
                 if rows is not None and len(surveyed):
                     rows = rows if len(surveyed) == len(weight) else take_rows(rows, surveyed)
-                    known = before.get(part)
+                    known = before.parts.get(part)
                     parts[part] = PartSurvey.of(look, rows, weight[surveyed], known, chunk.where)
-            self.sampler.add(chunk)
+            sample = Sample.of(chunk, self.size, self.seed, before.sample)
             weight = weight[index]
             total, heaviest = float(weight.sum()), float(weight.max(initial=0.0))
             n_missing = positive - len(index)
-            new = Survey(chunk.n_rows, len(index), n_missing, total, heaviest, parts=parts)
-            self._total = new if self._total is None else self._total + new
+            new = Survey(chunk.n_rows, len(index), n_missing, total, heaviest, sample, parts)
+            self._total = new if self._total is None else before + new
 
     def result(self) -> Survey:
         """Return the survey of all rows seen."""
-        return replace(self._total or Survey(), sample=self.sampler.result())
+        return self._total or Survey()
 
 
 def survey_rows(
@@ -250,9 +251,7 @@ def survey_rows(
 ) -> Survey:
     """Make the first pass, with a sample of `size` rows (None: all); options as in `Surveyor`."""
     size = sys.maxsize if size is None else size
-    survey: Survey = source.fold(
-        lambda: Surveyor(looks, Sampler(size, seed), **options), SURVEY_ROWS
-    )
+    survey: Survey = source.fold(lambda: Surveyor(looks, size, seed, **options), SURVEY_ROWS)
     return survey
 
 

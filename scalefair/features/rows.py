@@ -134,10 +134,11 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
 
 def _read(part: Any) -> Any:
     """Return targets or weights in memory; a column of a scan has one dimension."""
+    if not is_stream(part):
+        return part
     table = in_memory(part)
-    if isinstance(part, Scan) and len(part.columns) == 1:
-        return frames.to_numpy(table)[:, 0]
-    return table
+    is_column = isinstance(part, Scan) and len(part.columns) == 1
+    return frames.to_numpy(table)[:, 0] if is_column else table
 
 
 def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:

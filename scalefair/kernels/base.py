@@ -346,9 +346,7 @@ def as_pair(X: Any, Z: Any, *, numbers: bool = True, double: bool = False) -> tu
 
 
 def as_output(out: Any, shape: tuple[int, int], dtypes: tuple[Any, ...]) -> Rows:
-    """Return `out` if it can hold the result, a new array if it is None."""
-    if out is None:
-        return np.empty(shape, dtypes[0])
+    """Return `out` if it can hold the result, or raise an error that says what is expected."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out is a {type(out).__name__}, expected a numpy array or None")
     usable = out.flags.c_contiguous and out.flags.writeable

@@ -64,8 +64,11 @@ class Categorical(WithoutLengthScale):
         """
         rows, others = as_pair(X, Z, numbers=False)
         single = rows.dtype == np.float32 and others.dtype == np.float32
-        dtypes = (np.float32, np.float64) if single else (np.float64, np.float32)
-        out = as_output(out, (len(rows), len(others)), dtypes)
+        shape = len(rows), len(others)
+        if out is None:
+            out = np.empty(shape, np.float32 if single else np.float64)
+        else:
+            out = as_output(out, shape, (np.float64, np.float32))
         _jit.equal_rows(*_codes(rows, others), out)
         return out
 

@@ -100,14 +100,18 @@ class Stationary(Kernel):
         """Return what makes A = (X - c)/θ, c the mean of Z, and |a_i|² of rows X.
 
         Differences are the same, and no longer small against the rows: |x|² + |z|² - 2x·z keeps
-        its digits. Rows whose squares overflow are refused.
+        its digits. Those of Z are always one array, for a symmetric product. Rows whose squares
+        overflow are refused.
         """
         # A length scale beyond the largest float32 is as good as that one: the kernel is 1.
         theta = np.minimum(self._scale_for(Z.shape[1]), np.finfo(Z.dtype).max).astype(Z.dtype)
         centre = (Z.mean(axis=0, dtype=float) if len(Z) else np.zeros(Z.shape[1])).astype(Z.dtype)
         largest = 1e300 if Z.dtype == np.float64 else 1e36
+        own: tuple[Rows, Rows] | None = None
 
         def standardise(X: Rows) -> tuple[Rows, Rows]:
+            if X is Z and own is not None:
+                return own
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 shifted: Rows = np.subtract(X, centre, order="C")
                 shifted /= theta
@@ -120,14 +124,8 @@ class Stationary(Kernel):
                 )
             return shifted, sizes
 
+        own = standardise(Z)
         return standardise
-
-    def _standardised(self, X: Rows, Z: Rows) -> tuple[Rows, Rows, Rows, Rows]:
-        """Return A, B and their squared norms; one array if X is Z, for a symmetric product."""
-        standardise = self._standardiser(Z)
-        B, zz = standardise(Z)
-        A, xx = (B, zz) if X is Z else standardise(X)
-        return A, B, xx, zz
 
 
 @dataclass(frozen=True)
@@ -137,9 +135,16 @@ class Radial(Stationary):
     slope_is_value: ClassVar[bool] = False
     """Whether -f'(r)/r is f(r): then the kernel matrix, where it is known, gives the gradient."""
 
+    slope_factor: ClassVar[float] = 1.0
+    """What `_slope` is to be multiplied by."""
+
     @abstractmethod
-    def _radial(self, D: Rows, xx: Rows, zz: Rows, *, slope: bool = False) -> float:
-        """Replace inner products by f(r), or by -f'(r)/r divided by the number returned."""
+    def _value(self, D: Rows, xx: Rows, zz: Rows) -> None:
+        """Replace inner products by f(r)."""
+
+    @abstractmethod
+    def _slope(self, D: Rows, xx: Rows, zz: Rows) -> None:
+        """Replace inner products by -f'(r)/r, but for a factor."""
 
     def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
         """Return the function that fills `out` with k(X, Z); see `Kernel.against`."""
@@ -147,33 +152,35 @@ class Radial(Stationary):
         B, zz = standardise(Z)
 
         def fill(X: Rows, out: Rows) -> None:
-            # One array where X is Z: BLAS returns a symmetric product.
-            A, xx = (B, zz) if X is Z else standardise(X)
+            A, xx = standardise(X)
             np.matmul(A, B.T, out=out)
-            self._radial(out, xx, zz)
+            self._value(out, xx, zz)
 
         return fill
 
     def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:
         """Contract W_ij (a_il - b_jl)², W = G ∘ (-f'(r)/r): three matrix products."""
-        A, B, xx, zz = self._standardised(X, Z)
+        standardise = self._standardiser(Z)
+        (A, xx), (B, zz) = standardise(X), standardise(Z)
         if K is not None and self.slope_is_value:
-            W, factor = G * K, 1.0
+            W = G * K
         else:
             W = A @ B.T
-            factor = self._radial(W, xx, zz, slope=True)
+            self._slope(W, xx, zz)
             W *= G
         squares = W.sum(axis=1) @ (A * A) + W.sum(axis=0) @ (B * B)
-        return np.asarray(factor * (squares - 2.0 * np.einsum("il,il->l", A, W @ B)))
+        contracted = squares - 2.0 * np.einsum("il,il->l", A, W @ B)
+        return np.asarray(self.slope_factor * contracted)
 
     def _point_gradient(self, X: Rows, Z: Rows, G: Array) -> Array:
         """Contract W_ij (a_il - b_jl)/θ_l, W = G ∘ (-f'(r)/r): two matrix products."""
-        A, B, xx, zz = self._standardised(X, Z)
+        standardise = self._standardiser(Z)
+        (A, xx), (B, zz) = standardise(X), standardise(Z)
         W = A @ B.T
-        factor = self._radial(W, xx, zz, slope=True)
+        self._slope(W, xx, zz)
         W *= G
         moved = W.T @ A - W.sum(axis=0)[:, None] * B
-        return np.asarray(factor * moved / self._scale_for(X.shape[1]))
+        return np.asarray(self.slope_factor * moved / self._scale_for(X.shape[1]))
 
     def _unit_frequencies(
         self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
@@ -208,10 +215,7 @@ class RBF(Radial):
     """
 
     slope_is_value: ClassVar[bool] = True
-
-    def _radial(self, D: Rows, xx: Rows, zz: Rows, *, slope: bool = False) -> float:  # noqa: ARG002
-        _jit.gaussian(D, xx, zz)
-        return 1.0
+    _value = _slope = staticmethod(_jit.gaussian)
 
 
 @dataclass(frozen=True)
@@ -240,12 +244,16 @@ class Matern(Radial):
         if self.nu not in (0.5, 1.5, 2.5):
             raise ValueError(f"nu={self.nu!r} must be 0.5, 1.5 or 2.5; for smoother, use RBF")
 
-    def _radial(self, D: Rows, xx: Rows, zz: Rows, *, slope: bool = False) -> float:
-        if not slope:
-            _jit.matern(D, xx, zz, round(2 * self.nu))
-            return 1.0
-        _jit.matern_slope(D, xx, zz, round(2 * self.nu))
+    @property
+    def slope_factor(self) -> float:  # type: ignore[override]
+        """Of h, by the smoothness."""
         return {0.5: 1.0, 1.5: 3.0, 2.5: 5.0 / 3.0}[self.nu]
+
+    def _value(self, D: Rows, xx: Rows, zz: Rows) -> None:
+        _jit.matern(D, xx, zz, round(2 * self.nu))
+
+    def _slope(self, D: Rows, xx: Rows, zz: Rows) -> None:
+        _jit.matern_slope(D, xx, zz, round(2 * self.nu))
 
     def _unit_frequencies(
         self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
@@ -274,10 +282,11 @@ class Laplace(Stationary):
         """Return the function that fills `out` with k(X, Z); see `Kernel.against`."""
         standardise = self._standardiser(Z)
         B, _ = standardise(Z)
-        return lambda X, out: _jit.laplace(B if X is Z else standardise(X)[0], B, out)
+        return lambda X, out: _jit.laplace(standardise(X)[0], B, out)
 
     def _gradient(self, X: Rows, Z: Rows, G: Array, K: Array | None) -> Array:  # noqa: ARG002
-        A, B, _, _ = self._standardised(X, Z)
+        standardise = self._standardiser(Z)
+        (A, _), (B, _) = standardise(X), standardise(Z)
         W = np.empty(G.shape)
         _jit.laplace(A, B, W)
         W *= G

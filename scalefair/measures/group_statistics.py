@@ -83,12 +83,9 @@ class Plan:
         """Return a chunk whose attributes are numbers and codes; rows that do not count weigh 0."""
         chunk = without_gaps(chunk) if self.missing == "drop" else chunk
         x, s = np.asarray(chunk.x, np.float64), frames.as_table(chunk.s, one_column=True)
-        return replace(chunk, x=x, s=self.numbers(s), y=None)
-
-    def numbers(self, s: Any) -> Array:
-        """Return the attributes of some rows as numbers and codes, of shape (k, p)."""
         pairs = zip(self.attributes, frames.columns(s, "s"), strict=True)
-        return np.column_stack([attribute.values(column) for attribute, column in pairs])
+        numbers = np.column_stack([attribute.values(column) for attribute, column in pairs])
+        return replace(chunk, x=x, s=numbers, y=None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -228,7 +228,7 @@ def pair_sums(
     n = len(A)
     cuts = [slice(start, min(start + TILE_ROWS, n)) for start in range(0, n, TILE_ROWS)]
     tiles = [(rows, columns) for j, columns in enumerate(cuts) for rows in cuts[: j + 1]]
-    threads = min(available_threads(), len(tiles))
+    threads = min(available_threads(), len(tiles)) if len(tiles) > 1 else 1
     stop = Event()
 
     def work(thread: int) -> tuple[Array, Array]:

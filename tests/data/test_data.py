@@ -17,7 +17,7 @@ from scalefair import FairKernelClassifier, FairRidge, audit
 from scalefair._typing import Chunk
 from scalefair.data import Look, open_rows, survey_rows
 from scalefair.data.encoding import SensitiveEncoder
-from scalefair.data.sources import BatchSource, FileSource, Sampler
+from scalefair.data.sources import BatchSource, FileSource
 from scalefair.data.survey import Surveyor
 from scalefair.measures import explained_share, group_gaps, hsic
 from tests.errors import refused
@@ -48,7 +48,7 @@ def surveyed(frame, *, drop=False, rows=None, **parts):
     ).source  # fmt: skip
     if rows is None:
         return survey_rows(source, LOOKS, size=50, seed=3, drop=drop)
-    return source.fold(lambda: Surveyor(LOOKS, Sampler(50, 3), drop=drop), rows)
+    return source.fold(lambda: Surveyor(LOOKS, 50, 3, drop=drop), rows)
 
 
 def check_same(first, second):
@@ -81,7 +81,7 @@ def test_surveys_merge_in_any_order(cuts, random):
     whole, parts = surveyed(frame), []
     for first, stop in zip([0, *sorted(cuts)], [*sorted(cuts), 200], strict=True):
         part = frame.iloc[first:stop]
-        surveyor = Surveyor(LOOKS, Sampler(50, 3), drop=False)
+        surveyor = Surveyor(LOOKS, 50, 3, drop=False)
         y, w = part["truth"].to_numpy(float)[:, None], part["weight"].to_numpy(float)
         surveyor.add(Chunk(part[["score"]], part[S], y, w, row=first))
         parts.append(surveyor.result())

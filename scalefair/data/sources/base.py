@@ -214,6 +214,23 @@ class Sample:
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     chunk: Chunk = field(default_factory=lambda: Chunk(None))  # of these rows
 
+    @classmethod
+    def of(cls, chunk: Chunk, size: int, seed: int, before: Sample | None = None) -> Sample:
+        """Return the `size` rows of positive weight with the smallest hash(seed, row number).
+
+        Rows that would not stay in the sample of the rows `before` are left out at once.
+        """
+        rows = np.arange(chunk.row, chunk.row + chunk.n_rows)
+        hashes = row_hash(seed, rows)
+        index = np.arange(len(rows))
+        if chunk.weight is not None:
+            index = np.flatnonzero(np.asarray(chunk.weight) > 0)
+        if before is not None and len(before.rows) == size > 0:
+            index = index[hashes[index] < before.hashes.max()]
+        if len(index) > size:
+            index = np.sort(index[np.argpartition(hashes[index], size)[:size]])
+        return cls(size, hashes, rows, chunk).take(index)
+
     def __add__(self, other: Sample) -> Sample:
         if not (len(self.rows) and len(other.rows)):
             return self if len(self.rows) else other
@@ -247,7 +264,7 @@ class Sample:
 
 @dataclass(eq=False)
 class Sampler:
-    """Accumulator of the `size` rows of positive weight with the smallest hash(seed, number)."""
+    """Accumulator of a sample."""
 
     size: int
     seed: int
@@ -255,18 +272,8 @@ class Sampler:
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
-        rows = np.arange(chunk.row, chunk.row + chunk.n_rows)
-        hashes = row_hash(self.seed, rows)
-        index = np.arange(len(rows))
-        if chunk.weight is not None:
-            index = np.flatnonzero(np.asarray(chunk.weight) > 0)
-        if self._sample is not None and len(self._sample.rows) == self.size:
-            index = index[hashes[index] < self._sample.hashes.max()]
-        if len(index) > self.size:
-            index = np.sort(index[np.argpartition(hashes[index], self.size)[: self.size]])
-        if len(index) or self._sample is None:
-            new = Sample(self.size, hashes, rows, chunk).take(index)
-            self._sample = new if self._sample is None else self._sample + new
+        new = Sample.of(chunk, self.size, self.seed, self._sample)
+        self._sample = new if self._sample is None else self._sample + new
 
     def result(self) -> Sample:
         """Return the sample of all rows seen."""
@@ -295,13 +302,14 @@ class ArraySource(ChunkSource):
 
     def _read(self, rows: int, first: int = 0, step: int = 1) -> Iterator[Chunk]:
         """Yield every `step`-th chunk, from number `first` on."""
-        n, whole = self.n_rows, Chunk(self.x, self.s, self.y, self.weight, c=self.c)
+        whole = Chunk(self.x, self.s, self.y, self.weight, c=self.c)
+        n = whole.n_rows
         for start in range(first * rows, max(n, 1), step * rows):
             yield whole if rows >= n else cut_chunk(whole, start, start + rows)
 
     def _run(self, run: Callable[[Iterator[Chunk]], T], rows: int) -> list[T]:
         """Every thread slices its own chunks: in memory there is nothing to wait for."""
-        n_chunks = -(-self.n_rows // rows)
+        n_chunks = -(-self.x.shape[0] // rows)
         if n_chunks <= 1 or self.n_threads == 1:
             return [run(self._read(rows))]
         threads = min(self.n_threads or available_threads(), n_chunks)
@@ -314,9 +322,8 @@ class ArraySource(ChunkSource):
 
     def sample(self, size: int, seed: int) -> Chunk:
         """Return the `size` rows of positive weight with the smallest hash(seed, row number)."""
-        sampler = Sampler(size, seed)
-        sampler.add(next(self._read(max(self.n_rows, 1))))
-        return self._changed(sampler.result().chunk)
+        (whole,) = self._read(sys.maxsize)
+        return self._changed(Sample.of(whole, size, seed).chunk)
 
 
 def is_dask(X: Any) -> bool:

@@ -163,7 +163,7 @@ class FairKernel(Kernel):
     def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
         """Return the matrix k*(x_i, z_j); see `Kernel.__call__`."""
         plain = self.kernel(X, Z)
-        out = as_output(out, plain.shape, (plain.dtype,))
+        out = plain if out is None else as_output(out, plain.shape, (plain.dtype,))
         g_x = self._shadow(X)
         g_z = g_x if Z is None else self._shadow(Z)
         np.subtract(plain, g_x @ g_z.T, out=out, casting="same_kind")

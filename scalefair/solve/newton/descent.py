@@ -348,7 +348,8 @@ def fit_loss(  # noqa: PLR0917
         rows.progress.watched(rows.source, problem.rows or PREDICT_ROWS) as source,
         rows.progress.steps("iterations") as step,
     ):
-        watched = replace(problem, source=source)
+        # A copy would factorise the linear part of φ again.
+        watched = problem if source is problem.source else replace(problem, source=source)
         options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "progress": step}
         if nonlinear and rows.design.psi is not None:
             return fit_loss_with_output(
