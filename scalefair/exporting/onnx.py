@@ -12,6 +12,7 @@ from scalefair import _files, estimators
 from scalefair._typing import Array
 from scalefair.data.columns import LevelCode, NumberCode
 from scalefair.exporting._graph import Graph, add_kernel, add_map
+from scalefair.features.blocks import RidgeCurve
 from scalefair.losses import ClassWeighted, Gamma, Logistic, Multinomial, Poisson
 
 PREDICTORS = (
