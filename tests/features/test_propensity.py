@@ -167,3 +167,23 @@ def test_a_model_of_s_that_cannot_be_fitted_is_named():
 def test_an_ordinary_fit_without_attributes_needs_none():
     X, _, y = problem(100)
     assert FairRidge(base_estimator=TREE, eta=0).fit(X, y).moments_.blocks["base"] == 1
+
+
+def test_without_a_base_model_smooth_functions_of_ridges_join_the_kernel_on_f():
+    X, s, y = problem()
+    model = fair(None, output_kernel="rbf").fit(X, y, sensitive_features=s)
+    assert list(model.moments_.blocks) == ["phi", "psi", "curve", "y"]
+    (curve,) = model._design.beside
+    phi = model.phi_.transform(X)
+    C = np.cov(phi.T, bias=True) + model.alpha * np.eye(phi.shape[1])
+    h = phi @ np.linalg.solve(C, (phi - phi.mean(axis=0)).T @ y / len(y))
+    z = model.phi_.raw(X) @ curve.raw_weights
+    np.testing.assert_allclose(z[:, 0], h, rtol=1e-6, atol=1e-8)
+    # Columns of ê: as many as the groups leave free, each explained by functions of s.
+    onehot = (s[:, None] == np.unique(s)).astype(float)
+    assert np.linalg.matrix_rank(np.cov(z.T), tol=1e-8) == onehot.shape[1]
+    linear = FairRidge(eta=1.0, output_kernel="rbf").fit(X, y, sensitive_features=s)
+    assert "curve" not in linear.moments_.blocks  # a linear model stays linear
+    seen = fair(None, output_kernel="rbf", sensitive_columns=[4])
+    seen.fit(np.column_stack([X, s.astype(float)]), y)
+    assert "curve" not in seen.moments_.blocks
