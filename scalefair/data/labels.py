@@ -106,19 +106,15 @@ def _in_memory(estimator: Any, y: Any, sample_weight: Any) -> Coded:
     y = _check_y(y, multi_output=False, y_numeric=False, estimator=estimator)
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
-    counted = _with_weight(codes, sample_weight)
+    weight = None if sample_weight is None else np.asarray(sample_weight)
+    counted = np.arange(len(classes))
+    # Bad weights are refused later.
+    if weight is not None and weight.shape == codes.shape and (weight > 0).any():
+        counted = np.unique(codes[weight > 0])
     if len(counted) < len(classes):
         classes = classes[counted]
         codes = np.minimum(np.searchsorted(counted, codes), len(counted) - 1)
     return Coded(classes, np.arange(len(classes), dtype=np.float64), codes.astype(np.float64))
-
-
-def _with_weight(codes: NDArray[np.intp], sample_weight: Any) -> NDArray[np.intp]:
-    """Return the codes that rows of positive weight have; bad weights are refused later."""
-    weight = None if sample_weight is None else np.asarray(sample_weight)
-    if weight is None or weight.shape != codes.shape or not (weight > 0).any():
-        return np.unique(codes)
-    return np.unique(codes[weight > 0])
 
 
 def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
