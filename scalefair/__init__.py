@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scalefair._config import config_context, get_config, set_config
     from scalefair.any_model import limit_gap, make_fair
-    from scalefair.auditing import Audit, audit
+    from scalefair.auditing import Audit, Certificate, audit, certify
     from scalefair.data.sources import BatchSource, scan_csv, scan_parquet
+    from scalefair.errors import NotCertifiedError
     from scalefair.estimators import (
         FairGPClassifier,
         FairGPRegressor,
@@ -31,6 +32,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Audit",
     "BatchSource",
+    "Certificate",
     "CrossFit",
     "FairGPClassifier",
     "FairGPRegressor",
@@ -43,9 +45,11 @@ __all__ = [
     "FairRidge",
     "LossPath",
     "Moments",
+    "NotCertifiedError",
     "SensitiveRows",
     "SklearnFairKernel",
     "audit",
+    "certify",
     "config_context",
     "get_config",
     "limit_gap",
@@ -61,11 +65,14 @@ __all__ = [
 _HOMES = {
     "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.data.sources",
+    "Certificate": "scalefair.auditing",
+    "NotCertifiedError": "scalefair.errors",
     "CrossFit": "scalefair.features.cross_fit",
     "FairKernel": "scalefair.solve.dense.kernel",
     "Moments": "scalefair.moments",
     "SensitiveRows": "scalefair.solve.dense.kernel",
     "audit": "scalefair.auditing",
+    "certify": "scalefair.auditing",
     "config_context": "scalefair._config",
     "get_config": "scalefair._config",
     "limit_gap": "scalefair.any_model",

@@ -1,15 +1,18 @@
-"""scalefair audit: how far predictions in a table depend on sensitive columns."""
+"""scalefair audit and certify: how far predictions depend on attributes, and limits they keep."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import click
 
 from scalefair.cli import _data
-from scalefair.cli._console import Console, noting_warnings
+from scalefair.cli._console import NOT_CERTIFIED, Console, noting_warnings
 from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
+from scalefair.cli.predict import check_inputs, text_columns
 
 
 @click.command("audit")
@@ -103,3 +106,82 @@ def _decisions(data: Data) -> Data:
     """Return Adult with its target as 0 and 1."""
     above = data.table[ADULT_TARGET].str.startswith(">").astype(int)
     return replace(data, table=data.table.assign(**{ADULT_TARGET: above}))
+
+
+@click.command("certify", short_help="Certify that a MODEL keeps a limit, on rows it has not seen.")
+@click.argument("model", type=click.Path(path_type=Path))
+@_data.sensitive_option
+@_data.unfairness_option(default=0.05, show_default=True, help="The limit.")
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="A model beyond the limit passes with at most the remaining probability.",
+)
+@click.option(
+    "--limit-on",
+    type=click.Choice(["scores", "output", "means", "decisions"]),
+    default="scores",
+    show_default=True,
+    help="Explained share, that of the whole distribution, or a gap between groups.",
+)
+@click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
+@_data.weight_option
+@_data.seed_option
+@click.option("--out", type=click.Path(path_type=Path), help="Write the certificate, as JSON.")
+@_data.reading_options
+@_data.printing_options
+def certify_command(
+    model: Path, out: Path | None, reading: Reading, console: Console, **options: Any
+) -> None:
+    """Certify that a MODEL, which `scalefair fit` wrote, keeps a limit on the population.
+
+    The rows of DATA must not have been used to fit or to choose the model. The exit code is 0 where
+    the limit is certified, 3 where it is not, 2 where nothing can be said: a gate for pipelines.
+
+    \b
+    scalefair certify pay.scalefair new.parquet --sensitive sex,race --unfairness 0.05
+    scalefair certify pay.scalefair new.csv --sensitive sex --limit-on means --unfairness 200
+    """
+    from scalefair import NotCertifiedError, load
+
+    fitted = load(model)
+    with reading.open(console, "test") as given:
+        try:
+            certificate = _certified(fitted, reading, given, console, **options)
+        except NotCertifiedError as error:
+            record = {
+                "certified": False, "limit": error.limit, "confidence": error.confidence,
+                "least_limit": error.least_limit,
+                "rows_needed": error.rows if isfinite(error.rows) else None,
+            }  # fmt: skip
+            console.result(record, str(error))
+            click.get_current_context().exit(NOT_CERTIFIED)
+    if out is not None:
+        out.write_text(certificate.to_json() + "\n", encoding="utf-8")
+    console.result({"certified": True, **asdict(certificate)}, f"certified: {certificate}")
+
+
+def _certified(
+    model: Any, reading: Reading, given: Data, console: Console, *,
+    sensitive: tuple[str, ...], unfairness: float, weight: str | None, seed: int, **options: Any,
+) -> Any:  # fmt: skip
+    from scalefair import certify
+
+    table = reading.typed(given, text_columns(model))
+    inputs = check_inputs(table, model)
+    if not sensitive and table.is_built_in:
+        sensitive = ADULT_SENSITIVE
+    stored = vars(model).get("columns_", {}).get("sensitive", ())
+    attributes = table.find("--sensitive", sensitive or stored)
+    if not attributes:
+        raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
+    w = table.find_one("--weight", weight)
+    console("judging")
+    rows = table.selection(list(dict.fromkeys([*inputs, *attributes, *filter(None, (w,))])))
+    with noting_warnings(console):
+        return certify(
+            model, rows[inputs], sensitive_features=rows[attributes], unfairness=unfairness,
+            sample_weight=None if w is None else rows[w], random_state=seed, **options,
+        )  # fmt: skip

@@ -21,13 +21,13 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
 from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
-from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_weight_or_limit
+from scalefair.errors import MISSING_SENSITIVE, auto_alpha, check_alpha, check_weight_or_limit
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
+from scalefair.features.rows import FitRows, open_fit_rows, open_more_rows, open_predict_rows
 from scalefair.features.training import MapSpec, Training, learn_design, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
@@ -145,8 +145,11 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
+        keeps_frames = self.base_estimator is not None
+        return self._train_on(open_fit_rows(checked, given, keeps_frames=keeps_frames), dtype)
+
+    def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
-        rows = open_fit_rows(checked, given, keeps_frames=base is not None)
         if not rows.has_sensitive and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         spec = MapSpec.of(self.get_params(deep=False))
@@ -190,7 +193,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         if not bent or design.psi is None or training.base is not None or seen or linear:
             return design
         (moments,) = self._rows(training.source, design, training.survey.n_rows).moments()
-        alpha = check_alpha(self.alpha)["phi"]
+        alpha = check_alpha(self.alpha, auto_alpha(moments.n_rows))["phi"]
         return with_ridge_curve(design, moments, training.sample, alpha, training.seed)
 
     def _more_rows(self, given: Chunk, n_targets: int | None = None) -> Rows:
@@ -200,9 +203,10 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         source = open_more_rows(self, given, design, n_targets=count)
         return self._rows(source, design, source.n_rows)
 
-    def _spec(self, dtype: Any) -> Spec:
+    def _spec(self, dtype: Any, n_rows: int, curvature: float = 2.0) -> Spec:
+        """Return what to fit to so many rows; `curvature` is the mean of the loss's."""
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        alpha = check_alpha(self.alpha)["phi"]
+        alpha = check_alpha(self.alpha, auto_alpha(n_rows, curvature))["phi"]
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
 
     def _system(self, design: Design, moments: Moments) -> System:

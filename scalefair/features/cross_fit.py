@@ -35,8 +35,15 @@ from scalefair.features.base_model import (
     predictions,
     weight_name,
 )
-from scalefair.features.propensity import SensitiveTarget, check_sensitive, sensitive_model
+from scalefair.features.propensity import (
+    ROUNDS,
+    Propensity,
+    SensitiveTarget,
+    check_sensitive,
+    sensitive_model,
+)
 from scalefair.features.training import Training, sensitive_map
+from scalefair.features.trees import trees_for
 
 FOLDS = 5
 """Folds of the cross-fitting where no cross-validation asks for others."""
@@ -53,8 +60,8 @@ class CrossFit(BaseEstimator):
 
     Parameters
     ----------
-    estimator : estimator
-        Any scikit-learn regressor, classifier or pipeline, fitted or not.
+    estimator : estimator or "trees"
+        Any scikit-learn regressor, classifier or pipeline, fitted or not; "trees" are boosted ones.
     sample_size : int, default=100_000
         Rows that it is fitted on where X is not in memory, chosen by row number.
     fit_on : {"sample", "collection"}, default="sample"
@@ -63,9 +70,9 @@ class CrossFit(BaseEstimator):
     sensitive_estimator : "auto", estimator or None, default="auto"
         Model of the sensitive attributes given X, used where predictions may not see them: what it
         says, ê(x), joins the features beside ĥ(x), and the fair model then has all it can use.
-        "auto" takes the family of `estimator`: one classifier if there are at most 12 groups, else
-        regressors of the four leading directions of ψ(s). None leaves it out, as does
-        ``fit_on="collection"``.
+        "auto" takes the family of `estimator`: a classifier of up to four groups; else regressors
+        of the function of s that explains ĥ best, of the one that explains its prediction best, and
+        so on, three in all. None leaves it out, as does ``fit_on="collection"``.
 
     Examples
     --------
@@ -130,13 +137,13 @@ def cross_fit(  # noqa: PLR0917
     `scale` is what they are turned into; without `folds` there are five of our own.
     """
     model, split = how.estimator, training.given.then(training.preparation.split)
-    target = _sensitive_target(training, how)
-    fitted = is_fitted(model)
+    model = trees_for(scale) if isinstance(model, str) else model
+    fitted, told = is_fitted(model), _tells_of_sensitive(training, how)
     if fitted:
         base = _signed(BaseModel(model, scale), training)
         warn_of_fitted(model, training.split_sample)
         check_varies(model, [base.join(training.split_sample).h])
-        if target is None:
+        if not told:
             return _joined(training, base, base.attach(split), 0)
     if folds is None:
         rows = range(training.survey.n_rows)
@@ -144,31 +151,62 @@ def cross_fit(  # noqa: PLR0917
     count, model = folds.count + 1, model if fitted else _seeded(model, training.seed)
     if how.fit_on == "collection":
         with progress.steps("base models", count) as step:
-            models = [
-                BaseModel(_fit_on_collections(model, training, folds, k, step), scale)
-                for k in range(count)
-            ]
-        base = _signed(models[-1], training)
+            models = [_fit_on_collections(model, training, folds, k, step) for k in range(count)]
+        bases = [BaseModel(one, scale) for one in models]
+        base = _signed(bases[-1], training)
         check_varies(base.model, [base.join(training.split_sample).h])
-        source = split.then(OutOfFold(tuple(models[:-1]), folds, base))
+        source = split.then(OutOfFold(tuple(bases[:-1]), folds, base))
         return _joined(training, base, source, training.survey.n_present)
-    fits = _FoldFits(model, training, how, folds, scale, target)
-    with progress.steps("base models", count) as step:
-        models = in_threads(partial(fits.fit, step), count, n_jobs)
-    base, h = _signed(models[-1], training), fits.columns()
-    check_varies(base.model, [base.of_target(part) for part in fits.out_of_fold.values()])
+    with progress.steps("base models") as step:
+        fits = _FoldFits(training, how, folds, n_jobs, step)
+        bases, h = fits.base_models(model, scale)
+        check_varies(model, [h[fits.fold == k] for k in range(folds.count)])
+        if told:
+            bases, h = _with_propensities(fits, bases, h, training, how)
+    base = _signed(bases[-1], training)
     in_memory = isinstance(training.given, ArraySource)
-    join = FromArray(h) if in_memory else OutOfFold(tuple(models[:-1]), folds, base)
+    join = FromArray(h) if in_memory else OutOfFold(tuple(bases[:-1]), folds, base)
     return _joined(training, base, split.then(join), 0 if fitted else len(h))
 
 
-def _sensitive_target(training: Training, how: CrossFit) -> SensitiveTarget | None:
-    """Return what models of s learn; None where predictions see s, or nobody asks for ê."""
-    seen = training.preparation.sensitive_columns is not None and not training.spec.hide_sensitive
-    if seen or how.sensitive_estimator is None or how.fit_on == "collection":
-        return None
-    psi = sensitive_map(training)
-    return None if psi is None else SensitiveTarget.of(psi, training.sample)
+def _tells_of_sensitive(training: Training, how: CrossFit) -> bool:
+    """Return True if models of s are asked for: where predictions do not see s."""
+    prepared = training.preparation
+    seen = prepared.sensitive_columns is not None and not prepared.hide_sensitive
+    wanted = how.sensitive_estimator is not None and how.fit_on == "sample"
+    return wanted and not seen and prepared.sensitive_encoder is not None
+
+
+def _with_propensities(
+    fits: _FoldFits, bases: list[BaseModel], h: Array, training: Training, how: CrossFit
+) -> tuple[list[BaseModel], Array]:
+    """Let ê(x) stand beside ĥ(x): of the groups, or of the functions of s that explain h."""
+    target, model = fits.sensitive(training), how.sensitive_estimator
+    if isinstance(model, str):
+        model = sensitive_model(bases[0].model, of_groups=target.n_groups > 0)
+    model = _seeded(model, training.seed)
+    if target.n_groups:
+        probabilities = partial(_said, n_groups=target.n_groups)
+        models, e = fits.fit("sensitive_estimator", model, target.groups(), probabilities)
+        propensities = [Propensity((one,), target.n_groups) for one in models]
+    else:
+        of_folds: list[tuple[Any, ...]] = [() for _ in bases]
+        columns, explained = [], h
+        for _ in range(ROUNDS):
+            values = target.explaining(explained[fits.counted])
+            found = [fits.fit("sensitive_estimator", model, g, _said) for g in values.T]
+            explained = np.hstack([column for _, column in found])
+            columns.append(explained)
+            of_folds = [
+                (*before, *(models[k] for models, _ in found)) for k, before in enumerate(of_folds)
+            ]
+        e, propensities = np.hstack(columns), [Propensity(models) for models in of_folds]
+    pairs = zip(bases, propensities, strict=True)
+    return [replace(base, propensity=one) for base, one in pairs], np.hstack([h, e])
+
+
+def _said(model: Any, x: Any, n_groups: int = 0) -> Array:
+    return Propensity((model,), n_groups).columns(x)
 
 
 def _signed(base: BaseModel, training: Training) -> BaseModel:
@@ -250,86 +288,87 @@ def _error_ratio(model: Any, chunk: Chunk) -> float | None:
 
 
 class _FoldFits:
-    """Fits of the base model: one without each fold, and one on all rows."""
+    """Fits without each fold, and one on all rows, of the rows that models are fitted on."""
 
-    def __init__(  # noqa: PLR0917
-        self, model: Any, training: Training, how: CrossFit, folds: Folds, scale: str,
-        target: SensitiveTarget | None,
+    def __init__(
+        self, training: Training, how: CrossFit, folds: Folds, n_jobs: int | None,
+        step: Callable[[], None],
     ) -> None:  # fmt: skip
-        self._model, self._scale, self._target = model, scale, target
         self._rows, numbers = _rows_to_fit(training, how.sample_size)
-        y = self._rows.y
-        self._y = np.asarray(y[:, 0] if training.one_target else y)
-        self._fold = folds.of_rows(numbers)
+        self._one_target, self._n_jobs, self._step = training.one_target, n_jobs, step
+        self._count, self.fold = folds.count + 1, folds.of_rows(numbers)
         weight = self._rows.weight
-        self._weight = None if weight is None else np.asarray(weight)
-        self._counted = np.ones(len(numbers)) > 0 if weight is None else np.asarray(weight) > 0
-        if self._weight is not None and weight_name(model) is None and not is_fitted(model):
+        self._weight = np.ones(len(numbers)) if weight is None else np.asarray(weight)
+        self.counted = np.flatnonzero(self._weight > 0)
+
+    def base_models(self, model: Any, scale: str) -> tuple[list[BaseModel], Array]:
+        """Return the models, and ĥ of each row by the one that has not seen it."""
+        y = self._rows.y[:, 0] if self._one_target else self._rows.y
+        predict = partial(predictions, scale=scale)
+        unequal = np.ptp(self._weight[self.counted]) > 0
+        if unequal and weight_name(model) is None and not is_fitted(model):
             warnings.warn(
                 f"base_estimator ({name_of(model)}) takes no sample_weight: its own fit counts "
                 "every row of positive weight once",
                 stacklevel=6,
             )
-        if target is not None:
-            self._learn_of_sensitive(training, how, target)
-        self.out_of_fold: dict[int, Array] = {}
+        models, h = self.fit("base_estimator", model, np.asarray(y)[self.counted], predict)
+        return [BaseModel(one, scale) for one in models], h
 
-    def _learn_of_sensitive(
-        self, training: Training, how: CrossFit, target: SensitiveTarget
-    ) -> None:
-        """Prepare what the models of s learn, of rows that count."""
-        model: Any = how.sensitive_estimator
-        if isinstance(model, str):
-            model = sensitive_model(how.estimator, of_groups=target.directions is None)
-        self._sensitive_model = _seeded(model, training.seed)
-        at = np.flatnonzero(self._counted)
+    def sensitive(self, training: Training) -> SensitiveTarget:
+        """Return the attributes of the rows that count."""
         encoder: Any = training.preparation.sensitive_encoder
-        values = target.values(encoder.transform(frames.take_rows(self._rows.s, at)))
-        self._values = np.zeros((len(self._fold), *values.shape[1:]), values.dtype)
-        self._values[at] = values
+        s = encoder.transform(frames.take_rows(self._rows.s, self.counted))
+        psi: Any = sensitive_map(training)
+        return SensitiveTarget(psi, np.asarray(s), self._weight[self.counted])
 
-    def fit(self, step: Callable[[], None], k: int) -> BaseModel:
-        """Return the model fitted without fold k; k beyond the last fold: on all rows."""
-        train = np.flatnonzero(self._counted & (self._fold != k))
-        fit, model, propensity = partial(self._fitted, train), self._model, None
-        if not is_fitted(model):
-            model = fit("base_estimator", model, self._y[train])
-        if self._target is not None:
-            fit_sensitive = partial(fit, "sensitive_estimator")
-            propensity = self._target.fit(self._sensitive_model, fit_sensitive, self._values[train])
-        base = BaseModel(model, self._scale, propensity=propensity)
-        unseen = np.flatnonzero(self._fold == k)
-        if len(unseen):
-            self.out_of_fold[k] = base.predict(frames.take_rows(self._rows.x, unseen))
-        step()
-        return base
+    def fit(
+        self, name: str, model: Any, values: Any, predict: Callable[[Any, Any], Array]
+    ) -> tuple[list[Any], Array]:
+        """Return models of the values of rows that count, and what they say of unseen rows.
 
-    def _fitted(self, train: NDArray[np.int64], name: str, model: Any, values: Any) -> Any:
-        weighed = weight_name(model)
+        A model that is fitted already stays as it is.
+        """
+        parts: dict[int, Array] = {}
+
+        def one(k: int) -> Any:
+            at = np.flatnonzero(self.fold[self.counted] != k)
+            fitted = model if is_fitted(model) else self._fitted(name, model, values, at)
+            unseen = np.flatnonzero(self.fold == k)
+            if len(unseen):
+                parts[k] = predict(fitted, frames.take_rows(self._rows.x, unseen))
+            self._step()
+            return fitted
+
+        models = in_threads(one, self._count, self._n_jobs)
+        return models, self._columns(name, model, parts)
+
+    def _fitted(self, name: str, model: Any, values: Any, at: NDArray[np.int64]) -> Any:
+        rows, weighed = self.counted[at], weight_name(model)
         options = {}
-        if self._weight is not None and weighed is not None:
-            options = {weighed: self._weight[train]}
-        x = container(frames.take_rows(self._rows.x, train))
+        if self._rows.weight is not None and weighed is not None:
+            options = {weighed: self._weight[rows]}
+        x = container(frames.take_rows(self._rows.x, rows))
         try:
-            return clone(model).fit(x, values, **options)
+            return clone(model).fit(x, values[at], **options)
         except Exception as error:
             raise ValueError(
-                f"{name} ({name_of(model)}) cannot be fitted on {len(train)} rows: "
+                f"{name} ({name_of(model)}) cannot be fitted on {len(at)} rows: "
                 f"{error}; try it on X and y alone, or put what it needs before it in a pipeline"
             ) from error
 
-    def columns(self) -> Array:
-        """Return the out-of-fold predictions, one row for each row that was fitted on."""
-        width = next(iter(self.out_of_fold.values())).shape[1]
-        h = np.empty((len(self._fold), width))
-        for k, part in self.out_of_fold.items():
+    def _columns(self, name: str, model: Any, parts: dict[int, Array]) -> Array:
+        """Return the predictions of unseen rows, one row for each row that was fitted on."""
+        width = next(iter(parts.values())).shape[1]
+        h = np.empty((len(self.fold), width))
+        for k, part in parts.items():
             if part.shape[1] != width:
                 raise ValueError(
-                    f"base_estimator ({name_of(self._model)}) predicts {width} columns in some "
-                    f"folds and {part.shape[1]} in others: a class is missing from a fold; use "
-                    "fewer folds, or leave rare classes out"
+                    f"{name} ({name_of(model)}) predicts {width} columns in some folds and "
+                    f"{part.shape[1]} in others: a class is missing from a fold; use fewer folds, "
+                    "or leave rare classes out"
                 )
-            h[self._fold == k] = part
+            h[self.fold == k] = part
         return h
 
 

@@ -1,13 +1,18 @@
-"""Propensities ê(x) = E[ψ(s)|x]: all that a model which may not see s needs to know about it.
+"""Propensities ê(x): all that a model which may not see s needs to know about it.
 
-Where s is hidden the best f depends on x through h(x) = E[y|x] and e(x) alone: the error sees x
-through h, the penalty through e. For penalties on the mean it is linear, f = h − η Σ c_j e_j(x).
+Where s is hidden the best f depends on x through h(x) = E[y|x] and e(x) = E[ψ(s)|x] alone: the
+error sees x through h, the penalty through e. For penalties on the mean
+
+    f = h − η Σ_j c_j e_j(x),   (I + ηM) c = Cov(h, ψ̃),   M = Cov(e, ψ̃),
+
+so that c is in the span of Cov(h, ψ̃), M Cov(h, ψ̃), …: of many functions of s those count that
+explain h best, then those that explain what x tells about these, and so on. Each is one model.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,26 +23,36 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 
-from scalefair._typing import Array, Chunk, FeatureMap, Fittable
-from scalefair.features.base import whitened
+from scalefair._typing import Array, FeatureMap, Fittable
+from scalefair.features.base import n_features, whitened
 from scalefair.features.base_model import container
 from scalefair.features.exact import OneHot
+from scalefair.features.trees import Trees
 
-MAX_GROUPS = 12
-"""Groups that one classifier tells apart: boosted trees grow a tree for each in every round."""
+MAX_GROUPS = 4
+"""Groups that one classifier tells apart; of more, functions of s are predicted."""
 
 MAX_DIRECTIONS = 4
-"""Directions of ψ that are predicted where there are more groups, or numbers: a model for each."""
+"""Functions of s at most, a model for each."""
+
+ROUNDS = 3
+"""Terms of the series of functions of s."""
+
+EPS = 1e-3
+"""Ridge of functions of s, in units of k(s, s)."""
+
+ROWS = 8192
+"""Rows of ψ at once."""
 
 LINEAR_MODULE = "sklearn.linear_model"
 
 
 @dataclass(frozen=True, eq=False)
 class Propensity:
-    """Fitted models of s: one classifier of the groups, or a regressor of each direction of ψ."""
+    """Fitted models of s: a classifier of the groups, or a regressor for each function of s."""
 
     models: tuple[Any, ...]
-    n_groups: int  # 0: directions
+    n_groups: int = 0  # 0: functions of s
 
     @property
     def width(self) -> int:
@@ -45,7 +60,7 @@ class Propensity:
         return self.n_groups - 1 if self.n_groups else len(self.models)
 
     def columns(self, x: Any) -> Array:
-        """Return ê(x): probabilities of all groups but the first, or directions of E[ψ(s)|x]."""
+        """Return ê(x): probabilities of all groups but the first, or predicted functions of s."""
         x = container(x)
         if not self.n_groups:
             return np.column_stack([model.predict(x) for model in self.models])
@@ -58,32 +73,44 @@ class Propensity:
 
 @dataclass(frozen=True, eq=False)
 class SensitiveTarget:
-    """What the models of s learn: the group, or the leading directions of ψ(s)."""
+    """Sensitive attributes of the rows that models of s learn from."""
 
     psi: FeatureMap
-    directions: Array | None  # None: groups
+    s: Any  # numeric, of rows that count
+    weight: Array
 
-    @classmethod
-    def of(cls, psi: FeatureMap, sample: Chunk) -> SensitiveTarget:
-        """Take the groups if they are few, else the directions in which ψ varies most."""
-        if isinstance(psi, OneHot) and len(psi.combinations_) <= MAX_GROUPS:
-            return cls(psi, None)
-        weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
-        at = np.flatnonzero(weight)
-        rows = whitened(psi, np.asarray(sample.s)[at])
-        covariance = np.cov(rows, rowvar=False, aweights=weight[at]).reshape(rows.shape[1], -1)
-        return cls(psi, np.linalg.eigh(covariance)[1][:, ::-1][:, :MAX_DIRECTIONS])
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, where they are few; else 0."""
+        psi = self.psi
+        count = len(psi.combinations_) if isinstance(psi, OneHot) else 0
+        return count if count <= MAX_GROUPS else 0
 
-    def values(self, s: Any) -> NDArray[Any]:
-        """Return the number of the group of each row, or its coordinates, a column each."""
-        rows = whitened(self.psi, s)
-        return rows.argmax(axis=1) if self.directions is None else rows @ self.directions
+    def groups(self) -> NDArray[np.int64]:
+        """Return the number of the group of each row."""
+        return np.concatenate([rows.argmax(axis=1) for rows, _ in self._chunks()])
 
-    def fit(self, model: Any, fit: Callable[[Any, NDArray[Any]], Any], values: Any) -> Propensity:
-        """Return the models, fitted by `fit(model, values)` on rows that have these values."""
-        if self.directions is None:
-            return Propensity((fit(model, values),), len(self.psi.combinations_))  # type: ignore[attr-defined]
-        return Propensity(tuple(fit(model, column) for column in values.T), 0)
+    def explaining(self, h: Array) -> Array:
+        """Return the functions of s that explain h best: its ridge regression on ψ(s).
+
+        Of several columns of h the leading directions.
+        """
+        width, mean_h = n_features(self.psi), np.average(h, axis=0, weights=self.weight)
+        mean, scatter, cross = np.zeros(width), np.zeros((width, width)), 0.0
+        total = self.weight.sum()
+        for rows, at in self._chunks():
+            weighed = rows * (self.weight[at, None] / total)
+            mean, scatter = mean + weighed.sum(axis=0), scatter + weighed.T @ rows
+            cross = cross + weighed.T @ (h[at] - mean_h)
+        covariance = scatter - np.outer(mean, mean) + EPS * np.eye(width)
+        coef = np.linalg.solve(covariance, cross)
+        leading = np.linalg.svd(coef, full_matrices=False)[2][:MAX_DIRECTIONS]
+        return np.concatenate([rows @ (coef @ leading.T) for rows, _ in self._chunks()])
+
+    def _chunks(self) -> Iterator[tuple[Array, slice]]:
+        for start in range(0, len(self.s), ROWS):
+            at = slice(start, start + ROWS)
+            yield whitened(self.psi, self.s[at]), at
 
 
 def sensitive_model(base: Any, *, of_groups: bool) -> Any:
@@ -97,6 +124,8 @@ def sensitive_model(base: Any, *, of_groups: bool) -> Any:
         steps = [(n, step if isinstance(step, str) else clone(step)) for n, step in before]
         return Pipeline([*steps, (name, sensitive_model(last, of_groups=of_groups))])
     kind = type(base)
+    if isinstance(base, Trees):
+        return Trees("log_loss" if of_groups else "squared_error")
     if is_classifier(base) == of_groups:
         return clone(base)
     words = ("Regressor", "Classifier") if of_groups else ("Classifier", "Regressor")

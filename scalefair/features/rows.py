@@ -22,6 +22,7 @@ from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
+from scalefair.errors import CLASSES_REMEDY, InputError
 from scalefair.features.design import Design
 
 
@@ -224,6 +225,7 @@ def _refuse_lazy(X: Any) -> None:
 
 def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:
     """Return X and y, checked; a table that will be encoded keeps its container."""
+    y = _numeric(y)
     if table:
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
@@ -235,10 +237,16 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
             estimator, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True,
             y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1,
         )  # fmt: skip
+    return X, np.asarray(y, dtype=np.float64)
+
+
+def _numeric(y: Any) -> Any:
+    """Return the targets; text that is no number is a ValueError."""
+    values = np.asarray(y) if y is not None else None
+    if values is None or values.dtype.kind not in "OUS":
+        return y
     try:
-        return X, np.asarray(y, dtype=np.float64)
+        return values.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"y has values that are not numbers (dtype {y.dtype}); give numbers, such as 0 and 1 "
-            "for two classes"
-        ) from None
+        what = f"y has values that are no numbers, such as {values.tolist()[0]!r}"
+        raise InputError(what, CLASSES_REMEDY, where="y") from None

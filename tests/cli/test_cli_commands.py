@@ -286,3 +286,25 @@ def test_without_data_adult_is_used(tmp_path):
     found = pd.read_parquet(tmp_path / "p.parquet")
     assert len(found) == 16281
     assert (found["prediction"] == found["income"]).mean() > 0.75
+
+
+def test_certificates_have_exit_codes(tmp_path):
+    people(1500).to_csv(tmp_path / "fit.csv", index=False)
+    people(1500, seed=1).to_csv(tmp_path / "new.csv", index=False)
+    model, own = tmp_path / "m.scalefair", ["--target", "pay", "--sensitive", "sex", *SMALL]
+    fit = ["fit", tmp_path / "fit.csv", *own, "--confidence", 0.9, "--out", model]
+    record = json.loads(succeed(*fit, "--unfairness", 0.1, "--json"))
+    assert record["certificate"]["upper_bound"] <= 0.1
+    assert "certified with confidence 0.9" in succeed(*fit, "--unfairness", 0.1)
+    certify = ["certify", model, tmp_path / "new.csv", "--json"]
+    out = tmp_path / "certificate.json"
+    record = json.loads(succeed(*certify, "--unfairness", 0.3, "--out", out))
+    assert record["certified"]
+    assert scalefair.Certificate.from_json(out.read_text()).upper_bound == record["upper_bound"]
+    failed = call(*certify, "--unfairness", 0.0001)
+    assert failed.exit_code == 3
+    assert json.loads(failed.stdout)["least_limit"] == pytest.approx(record["upper_bound"])
+    assert call(*fit, "--unfairness", 0.0001).exit_code == 3
+    for more in (["--sensitive", "gender"], ["--confidence", 1.5], ["--unfairness", 0]):
+        assert call(*certify, *more).exit_code == 2
+    assert "--confidence" in refuse(*fit, "--eta", 1)

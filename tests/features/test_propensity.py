@@ -17,7 +17,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from scalefair import CrossFit, FairKernelRidge, FairRidge
 from scalefair._hash import balanced_fold
 from scalefair.features.cross_fit import FOLDS
-from scalefair.features.propensity import MAX_DIRECTIONS, MAX_GROUPS, sensitive_model
+from scalefair.features.propensity import MAX_GROUPS, ROUNDS, sensitive_model
+from scalefair.features.trees import Trees
 from tests.errors import refused
 
 TREE = DecisionTreeRegressor(max_depth=3)
@@ -66,9 +67,9 @@ def test_a_model_that_sees_s_has_none(options):
 def test_numbers_and_many_groups_are_a_few_directions():
     X, _, y = problem()
     age = X[:, :2] + np.random.default_rng(1).normal(size=(600, 2))
-    assert fair().fit(X, y, sensitive_features=age).moments_.blocks["base"] == 1 + MAX_DIRECTIONS
+    assert fair().fit(X, y, sensitive_features=age).moments_.blocks["base"] == 1 + ROUNDS
     many = np.random.default_rng(2).integers(0, MAX_GROUPS + 1, 600).astype(str)
-    assert fair().fit(X, y, sensitive_features=many).moments_.blocks["base"] == 1 + MAX_DIRECTIONS
+    assert fair().fit(X, y, sensitive_features=many).moments_.blocks["base"] == 1 + ROUNDS
 
 
 def test_a_fitted_base_model_stays_as_it_is():
@@ -139,6 +140,7 @@ def test_the_known_optimum_is_reached_with_boosted_trees():
         (LinearRegression(), True, LogisticRegression),
         (LogisticRegression(), False, Ridge),
         (Known(), True, HistGradientBoostingClassifier),
+        (Trees(), True, Trees),
     ],
 )
 def test_models_of_s_are_of_the_family_of_the_base_model(base, of_groups, kind):
@@ -171,7 +173,7 @@ def test_an_ordinary_fit_without_attributes_needs_none():
 
 def test_without_a_base_model_smooth_functions_of_ridges_join_the_kernel_on_f():
     X, s, y = problem()
-    model = fair(None, output_kernel="rbf").fit(X, y, sensitive_features=s)
+    model = fair(None, output_kernel="rbf", alpha=1e-3).fit(X, y, sensitive_features=s)
     assert list(model.moments_.blocks) == ["phi", "psi", "curve", "y"]
     (curve,) = model._design.beside
     phi = model.phi_.transform(X)

@@ -37,7 +37,7 @@ COMMON = {
 MAPPED = COMMON | {
     "feature_map": "nystroem", "kernel": "rbf", "length_scale": "median", "n_components": 500,
 }  # fmt: skip
-WEIGHTED = {"alpha": 1e-3, "eta": None}
+WEIGHTED = {"alpha": "auto", "eta": None}
 RIDGE = {"base_estimator": None, "fit_intercept": True}
 
 PARAMETERS = {

@@ -50,11 +50,19 @@ class SearchResult:
     etas: Array
     scores: GridScores
     choice: Choice | None
+    fits: FoldFits
 
     @property
     def alpha(self) -> float:
         """The chosen α; the largest for a constant."""
         return float(self.alphas.max() if self.choice is None else self.alphas[self.choice.alpha])
+
+    @property
+    def path_alpha(self) -> int:
+        """Position of the α of a path: that of the choice, or of least error at the largest η."""
+        if self.choice is not None:
+            return self.choice.alpha
+        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
 
     @property
     def eta(self) -> float:
@@ -103,10 +111,7 @@ def search(
         results.append(min(tried, key=lambda result: result.mse))
     if unfairness is None:
         return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
-    best = min(results, key=lambda result: result.mse)
-    if best.choice is None:
-        warn_of_constant(best, unfairness)
-    return best
+    return min(results, key=lambda result: result.mse)
 
 
 def _search_grid(
@@ -132,7 +137,7 @@ def _search_grid(
     if unfairness is not None and choice is not None:
         errors = fits.constant_errors() - scores.mse[:, choice.alpha, choice.eta]
         choice = choice if errors.mean() >= 0 else None
-    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice)
+    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice, fits)
 
 
 def _refined(etas: Array, chosen: int) -> Array:
