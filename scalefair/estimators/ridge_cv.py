@@ -309,6 +309,7 @@ class FairKernelRidgeCV(Regression):
         return search(
             moments, options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
             epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
+            refine=self.confidence is None,  # a certified path has etas of its own
         )  # fmt: skip
 
     def _ridge_at(
