@@ -271,7 +271,7 @@ def feature_ridges(
     features: tuple[str, ...], moments: Moments, relative: dict[str, float]
 ) -> Array:
     """Ridge of each feature relative to α, for ĥ in units of its variance."""
-    of = {"phi": 1.0, "psi": relative["psi"], "base": relative["base"], "curve": relative["base"]}
+    of = relative | {"phi": 1.0, "ridge_curve": 1.0, "curve": relative["base"]}
     parts = {name: np.full(moments.blocks[name], of[name]) for name in features}
     if "base" in parts:
         spread = np.diagonal(moments.covariance("base", "base"))

@@ -134,7 +134,7 @@ class RidgeCurve(Block):
     phi: FeatureMap
     raw_weights: Array  # W, of the raw rows of φ
     kappa: FeatureMap
-    name: ClassVar[str] = "curve"
+    name: ClassVar[str] = "ridge_curve"
     is_feature: ClassVar[bool] = True
 
     @property

@@ -36,10 +36,9 @@ from scalefair.features.base_model import (
     weight_name,
 )
 from scalefair.features.propensity import (
-    ROUNDS,
-    Propensity,
     SensitiveTarget,
     check_sensitive,
+    learn_propensities,
     sensitive_model,
 )
 from scalefair.features.training import Training, sensitive_map
@@ -162,7 +161,12 @@ def cross_fit(  # noqa: PLR0917
         bases, h = fits.base_models(model, scale)
         check_varies(model, [h[fits.fold == k] for k in range(folds.count)])
         if told:
-            bases, h = _with_propensities(fits, bases, h, training, how)
+            target = fits.target
+            model = _sensitive_model(how, bases[0].model, target, training.seed)
+            propensities, e = learn_propensities(target, partial(fits.fit, model), h)
+            pairs = zip(bases, propensities, strict=False)  # none where s explains nothing of h
+            bases = [replace(base, propensity=one) for base, one in pairs] or bases
+            h = np.hstack([h, e])
     base = _signed(bases[-1], training)
     in_memory = isinstance(training.given, ArraySource)
     join = FromArray(h) if in_memory else OutOfFold(tuple(bases[:-1]), folds, base)
@@ -177,36 +181,11 @@ def _tells_of_sensitive(training: Training, how: CrossFit) -> bool:
     return wanted and not seen and prepared.sensitive_encoder is not None
 
 
-def _with_propensities(
-    fits: _FoldFits, bases: list[BaseModel], h: Array, training: Training, how: CrossFit
-) -> tuple[list[BaseModel], Array]:
-    """Let ê(x) stand beside ĥ(x): of the groups, or of the functions of s that explain h."""
-    target, model = fits.sensitive(training), how.sensitive_estimator
-    if isinstance(model, str):
-        model = sensitive_model(bases[0].model, of_groups=target.n_groups > 0)
-    model = _seeded(model, training.seed)
-    if target.n_groups:
-        probabilities = partial(_said, n_groups=target.n_groups)
-        models, e = fits.fit("sensitive_estimator", model, target.groups(), probabilities)
-        propensities = [Propensity((one,), target.n_groups) for one in models]
-    else:
-        of_folds: list[tuple[Any, ...]] = [() for _ in bases]
-        columns, explained = [], h
-        for _ in range(ROUNDS):
-            values = target.explaining(explained[fits.counted])
-            found = [fits.fit("sensitive_estimator", model, g, _said) for g in values.T]
-            explained = np.hstack([column for _, column in found])
-            columns.append(explained)
-            of_folds = [
-                (*before, *(models[k] for models, _ in found)) for k, before in enumerate(of_folds)
-            ]
-        e, propensities = np.hstack(columns), [Propensity(models) for models in of_folds]
-    pairs = zip(bases, propensities, strict=True)
-    return [replace(base, propensity=one) for base, one in pairs], np.hstack([h, e])
-
-
-def _said(model: Any, x: Any, n_groups: int = 0) -> Array:
-    return Propensity((model,), n_groups).columns(x)
+def _sensitive_model(how: CrossFit, base: Any, target: SensitiveTarget, seed: int) -> Any:
+    """Return the model of s that is asked for, not fitted."""
+    auto = isinstance(how.sensitive_estimator, str)
+    own = sensitive_model(base, of_groups=target.n_groups > 0)
+    return _seeded(own if auto else how.sensitive_estimator, seed)
 
 
 def _signed(base: BaseModel, training: Training) -> BaseModel:
@@ -295,7 +274,7 @@ class _FoldFits:
         step: Callable[[], None],
     ) -> None:  # fmt: skip
         self._rows, numbers = _rows_to_fit(training, how.sample_size)
-        self._one_target, self._n_jobs, self._step = training.one_target, n_jobs, step
+        self._training, self._n_jobs, self._step = training, n_jobs, step
         self._count, self.fold = folds.count + 1, folds.of_rows(numbers)
         weight = self._rows.weight
         self._weight = np.ones(len(numbers)) if weight is None else np.asarray(weight)
@@ -303,7 +282,7 @@ class _FoldFits:
 
     def base_models(self, model: Any, scale: str) -> tuple[list[BaseModel], Array]:
         """Return the models, and ĥ of each row by the one that has not seen it."""
-        y = self._rows.y[:, 0] if self._one_target else self._rows.y
+        y = self._rows.y[:, 0] if self._training.one_target else self._rows.y
         predict = partial(predictions, scale=scale)
         unequal = np.ptp(self._weight[self.counted]) > 0
         if unequal and weight_name(model) is None and not is_fitted(model):
@@ -312,19 +291,22 @@ class _FoldFits:
                 "every row of positive weight once",
                 stacklevel=6,
             )
-        models, h = self.fit("base_estimator", model, np.asarray(y)[self.counted], predict)
+        y = np.asarray(y)[self.counted]
+        models, h = self.fit(model, y, predict, "base_estimator")
         return [BaseModel(one, scale) for one in models], h
 
-    def sensitive(self, training: Training) -> SensitiveTarget:
-        """Return the attributes of the rows that count."""
-        encoder: Any = training.preparation.sensitive_encoder
+    @property
+    def target(self) -> SensitiveTarget:
+        """The attributes of the rows that count."""
+        encoder: Any = self._training.preparation.sensitive_encoder
         s = encoder.transform(frames.take_rows(self._rows.s, self.counted))
-        psi: Any = sensitive_map(training)
-        return SensitiveTarget(psi, np.asarray(s), self._weight[self.counted])
+        psi: Any = sensitive_map(self._training)
+        return SensitiveTarget(psi, np.asarray(s), self._weight[self.counted], self.counted)
 
     def fit(
-        self, name: str, model: Any, values: Any, predict: Callable[[Any, Any], Array]
-    ) -> tuple[list[Any], Array]:
+        self, model: Any, values: Any, predict: Callable[[Any, Any], Array],
+        name: str = "sensitive_estimator",
+    ) -> tuple[list[Any], Array]:  # fmt: skip
         """Return models of the values of rows that count, and what they say of unseen rows.
 
         A model that is fitted already stays as it is.

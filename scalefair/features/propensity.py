@@ -12,8 +12,9 @@ explain h best, then those that explain what x tells about these, and so on. Eac
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ MAX_DIRECTIONS = 4
 
 ROUNDS = 3
 """Terms of the series of functions of s."""
+
+LEAST_NEW = 1e-2
+"""Share of the variance of a function of s that is new, or it is left out."""
 
 EPS = 1e-3
 """Ridge of functions of s, in units of k(s, s)."""
@@ -78,6 +82,7 @@ class SensitiveTarget:
     psi: FeatureMap
     s: Any  # numeric, of rows that count
     weight: Array
+    at: NDArray[np.int64]  # which rows these are
 
     @property
     def n_groups(self) -> int:
@@ -90,27 +95,60 @@ class SensitiveTarget:
         """Return the number of the group of each row."""
         return np.concatenate([rows.argmax(axis=1) for rows, _ in self._chunks()])
 
-    def explaining(self, h: Array) -> Array:
-        """Return the functions of s that explain h best: its ridge regression on ψ(s).
+    def explaining(self, h: Array, before: Array) -> Array:
+        """Return the functions of s that explain h best, of variance 1: regressions on ψ(s).
 
-        Of several columns of h the leading directions.
+        Of several columns of h the leading directions; none that those `before` tell already.
         """
-        width, mean_h = n_features(self.psi), np.average(h, axis=0, weights=self.weight)
+        p = (self.weight / self.weight.sum())[:, None]
+        width, h = n_features(self.psi), h - np.sum(p * h, axis=0)
         mean, scatter, cross = np.zeros(width), np.zeros((width, width)), 0.0
-        total = self.weight.sum()
         for rows, at in self._chunks():
-            weighed = rows * (self.weight[at, None] / total)
+            weighed = rows * p[at]
             mean, scatter = mean + weighed.sum(axis=0), scatter + weighed.T @ rows
-            cross = cross + weighed.T @ (h[at] - mean_h)
+            cross = cross + weighed.T @ h[at]
         covariance = scatter - np.outer(mean, mean) + EPS * np.eye(width)
         coef = np.linalg.solve(covariance, cross)
         leading = np.linalg.svd(coef, full_matrices=False)[2][:MAX_DIRECTIONS]
-        return np.concatenate([rows @ (coef @ leading.T) for rows, _ in self._chunks()])
+        g = np.concatenate([rows @ (coef @ leading.T) for rows, _ in self._chunks()])
+        g = g - np.sum(p * g, axis=0)
+        new = g - before @ (before.T @ (p * g)) if before.shape[1] else g
+        size, left = (np.sum(p * part**2, axis=0) for part in (g, new))
+        counts = left > LEAST_NEW * np.maximum(size, np.finfo(float).tiny)
+        return np.asarray(new[:, counts] / np.sqrt(left[counts]))
 
     def _chunks(self) -> Iterator[tuple[Array, slice]]:
         for start in range(0, len(self.s), ROWS):
             at = slice(start, start + ROWS)
             yield whitened(self.psi, self.s[at]), at
+
+
+def learn_propensities(
+    target: SensitiveTarget, fit: Callable[..., tuple[list[Any], Array]], h: Array
+) -> tuple[list[Propensity], Array]:
+    """Return the models of s of each fold and of all rows, and ê of rows that they have not seen.
+
+    `fit(values, predict)` returns such models of values, and what they say of unseen rows. h is
+    explained by functions of s, what is said of these by others, and so on.
+    """
+    if target.n_groups:
+        models, e = fit(target.groups(), partial(_said, n_groups=target.n_groups))
+        return [Propensity((model,), target.n_groups) for model in models], e
+    functions, said, columns, of_folds = np.empty((len(target.at), 0)), h, [h[:, :0]], []
+    for _ in range(ROUNDS):
+        new = target.explaining(said[target.at], functions)
+        if not new.shape[1]:
+            break
+        found = [fit(g, _said) for g in new.T]
+        of_folds += [models for models, _ in found]
+        said = np.hstack([column for _, column in found])
+        columns.append(said)
+        functions = np.hstack([functions, new])
+    return [Propensity(models) for models in zip(*of_folds, strict=True)], np.hstack(columns)
+
+
+def _said(model: Any, x: Any, n_groups: int = 0) -> Array:
+    return Propensity((model,), n_groups).columns(x)
 
 
 def sensitive_model(base: Any, *, of_groups: bool) -> Any:

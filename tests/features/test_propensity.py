@@ -174,7 +174,7 @@ def test_an_ordinary_fit_without_attributes_needs_none():
 def test_without_a_base_model_smooth_functions_of_ridges_join_the_kernel_on_f():
     X, s, y = problem()
     model = fair(None, output_kernel="rbf", alpha=1e-3).fit(X, y, sensitive_features=s)
-    assert list(model.moments_.blocks) == ["phi", "psi", "curve", "y"]
+    assert list(model.moments_.blocks) == ["phi", "psi", "ridge_curve", "y"]
     (curve,) = model._design.beside
     phi = model.phi_.transform(X)
     C = np.cov(phi.T, bias=True) + model.alpha * np.eye(phi.shape[1])
@@ -185,7 +185,7 @@ def test_without_a_base_model_smooth_functions_of_ridges_join_the_kernel_on_f():
     onehot = (s[:, None] == np.unique(s)).astype(float)
     assert np.linalg.matrix_rank(np.cov(z.T), tol=1e-8) == onehot.shape[1]
     linear = FairRidge(eta=1.0, output_kernel="rbf").fit(X, y, sensitive_features=s)
-    assert "curve" not in linear.moments_.blocks  # a linear model stays linear
+    assert "ridge_curve" not in linear.moments_.blocks  # a linear model stays linear
     seen = fair(None, output_kernel="rbf", sensitive_columns=[4])
     seen.fit(np.column_stack([X, s.astype(float)]), y)
-    assert "curve" not in seen.moments_.blocks
+    assert "ridge_curve" not in seen.moments_.blocks
