@@ -364,6 +364,9 @@ class FairKernelRidgeCV(Regression):
             control_features=control_features,
         )  # fmt: skip
 
+    def _without_penalty(self) -> Any:
+        return self._ridge._without_penalty()
+
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
         """Return a path from the moments of all rows; see :meth:`FairKernelRidge.path`."""
         check_is_fitted(self)

@@ -142,15 +142,20 @@ def _read(part: Any) -> Any:
     return frames.to_numpy(table)[:, 0] if is_column else table
 
 
-def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
+def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> ChunkSource:
     """Return the rows of `predict`, checked to have the columns of `fit`.
 
-    Columns that are hidden from the predictions are left out, and may be absent.
+    Columns that are hidden from the predictions are left out, and may be absent. What stands
+    `beside` X, such as the sensitive attributes s, is opened with it, not checked; then X has all
+    columns.
     """
-    first = _first_batch(Chunk(X)).x if is_stream(X) else X
-    estimator, hidden = _without_hidden(estimator, first, design)
+    first, hidden = _first_batch(Chunk(X)).x if is_stream(X) else X, list[int]()
+    if not beside:
+        estimator, hidden = _without_hidden(estimator, first, design)
     if is_stream(X):
-        source = open_rows(X, n_threads=estimator.n_jobs).source
+        if isinstance(X, Scan):
+            beside = {name: in_memory(part, scans=False) for name, part in beside.items()}
+        source = open_rows(X, **beside, n_threads=estimator.n_jobs).source
         _check_columns(estimator, first, hidden, reset=False)
         return source.then(partial(_drop, hidden)) if hidden else source
     _refuse_lazy(X)
@@ -161,6 +166,8 @@ def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
     else:
         X = np.delete(X, hidden, axis=1) if hidden else X
         X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
+    if beside:
+        return open_rows(X, **beside, n_threads=estimator.n_jobs).source
     return ArraySource(X, n_threads=estimator.n_jobs)
 
 
