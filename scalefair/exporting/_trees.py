@@ -16,8 +16,8 @@ from scalefair.features.trees import LOG_LINKS, Forest, Trees
 def add_base(graph: Graph, base: BaseModel, inputs: Callable[[Trees], str]) -> str:
     """Add ĥ(x) and ê(x) side by side; `inputs` adds x as trees see it."""
     models = [(base.model, base.scale)]
-    if base.propensity is not None:
-        models += [(model, "probability") for model in base.propensity.models]
+    if base.sensitive is not None:
+        models += [(model, "probability") for model in base.sensitive.models]
     parts = []
     for model, scale in models:
         trees = _trees_inside(model)

@@ -34,7 +34,7 @@ class BaseModel(Block):
     scale: str  # of ĥ: "probability", "log_odds" or "log"
     columns: int = 0  # of ĥ and ê
     digest: str = ""  # of its predictions
-    propensity: Any = None  # models of s, where s is hidden; ê(x) stands beside ĥ(x)
+    sensitive: Any = None  # models of s, where s is hidden; ê(x) stands beside ĥ(x)
     name: ClassVar[str] = "base"
     is_feature: ClassVar[bool] = True
 
@@ -61,7 +61,7 @@ class BaseModel(Block):
     def predict(self, x: Any) -> Array:
         """Return [ĥ(x), ê(x)] of inputs as the user gave them."""
         h = predictions(self.model, x, self.scale)
-        return h if self.propensity is None else np.hstack([h, self.propensity.columns(x)])
+        return h if self.sensitive is None else np.hstack([h, self.sensitive.columns(x)])
 
     def attach(self, source: ChunkSource) -> ChunkSource:
         """Let chunks carry ĥ(x): of all rows at once where they are in memory."""

@@ -35,7 +35,7 @@ from scalefair.features.base_model import (
     predictions,
     weight_name,
 )
-from scalefair.features.propensity import (
+from scalefair.features.sensitive_model import (
     SensitiveTarget,
     check_sensitive,
     learn_propensities,
@@ -165,7 +165,7 @@ def cross_fit(  # noqa: PLR0917
             model = _sensitive_model(how, bases[0].model, target, training.seed)
             propensities, e = learn_propensities(target, partial(fits.fit, model), h)
             pairs = zip(bases, propensities, strict=False)  # none where s explains nothing of h
-            bases = [replace(base, propensity=one) for base, one in pairs] or bases
+            bases = [replace(base, sensitive=one) for base, one in pairs] or bases
             h = np.hstack([h, e])
     base = _signed(bases[-1], training)
     in_memory = isinstance(training.given, ArraySource)
@@ -178,7 +178,7 @@ def _tells_of_sensitive(training: Training, how: CrossFit) -> bool:
     prepared = training.preparation
     seen = prepared.sensitive_columns is not None and not prepared.hide_sensitive
     wanted = how.sensitive_estimator is not None and how.fit_on == "sample"
-    return wanted and not seen and prepared.sensitive_encoder is not None
+    return wanted and not seen and prepared.sensitive_encoder is not None and not training.partial
 
 
 def _sensitive_model(how: CrossFit, base: Any, target: SensitiveTarget, seed: int) -> Any:

@@ -12,7 +12,7 @@ import scipy.linalg
 from scalefair._typing import Array, Chunk
 from scalefair.features.blocks import RidgeCurve
 from scalefair.features.design import Design, chunk_rows
-from scalefair.features.propensity import MAX_DIRECTIONS
+from scalefair.features.sensitive_model import MAX_DIRECTIONS
 from scalefair.kernels import RBF
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows

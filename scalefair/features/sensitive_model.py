@@ -52,7 +52,7 @@ LINEAR_MODULE = "sklearn.linear_model"
 
 
 @dataclass(frozen=True, eq=False)
-class Propensity:
+class SensitiveModels:
     """Fitted models of s: a classifier of the groups, or a regressor for each function of s."""
 
     models: tuple[Any, ...]
@@ -125,7 +125,7 @@ class SensitiveTarget:
 
 def learn_propensities(
     target: SensitiveTarget, fit: Callable[..., tuple[list[Any], Array]], h: Array
-) -> tuple[list[Propensity], Array]:
+) -> tuple[list[SensitiveModels], Array]:
     """Return the models of s of each fold and of all rows, and ê of rows that they have not seen.
 
     `fit(values, predict)` returns such models of values, and what they say of unseen rows. h is
@@ -133,7 +133,7 @@ def learn_propensities(
     """
     if target.n_groups:
         models, e = fit(target.groups(), partial(_said, n_groups=target.n_groups))
-        return [Propensity((model,), target.n_groups) for model in models], e
+        return [SensitiveModels((model,), target.n_groups) for model in models], e
     functions, said, columns, of_folds = np.empty((len(target.at), 0)), h, [h[:, :0]], []
     for _ in range(ROUNDS):
         new = target.explaining(said[target.at], functions)
@@ -144,11 +144,11 @@ def learn_propensities(
         said = np.hstack([column for _, column in found])
         columns.append(said)
         functions = np.hstack([functions, new])
-    return [Propensity(models) for models in zip(*of_folds, strict=True)], np.hstack(columns)
+    return [SensitiveModels(models) for models in zip(*of_folds, strict=True)], np.hstack(columns)
 
 
 def _said(model: Any, x: Any, n_groups: int = 0) -> Array:
-    return Propensity((model,), n_groups).columns(x)
+    return SensitiveModels((model,), n_groups).columns(x)
 
 
 def sensitive_model(base: Any, *, of_groups: bool) -> Any:
