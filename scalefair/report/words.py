@@ -171,6 +171,8 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
         "limit": frontier.limit,
         "estimator": type(estimator).__name__,
+        "chosen": None if frontier.choice is None else frontier.choice.name,
+        "errors": None if frontier.choice is None else frontier.choice.errors,
         "alpha": frontier.alpha,
         "eta": estimator.eta_,
         "cost": frontier.cost()._asdict(),

@@ -1,0 +1,141 @@
+"""Options about the model that commands share, and the estimators that they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import click
+
+from scalefair.cli import _data
+
+LIMIT = 0.05
+MODELS = ("auto", "kernel", "trees", "linear", "gp")
+TREES = "boosted trees"
+CANDIDATES: dict[str, dict[str, Any]] = {
+    "Gaussian kernel": {}, "Laplace kernel": {"kernel": "laplace"},
+    TREES: {"base_estimator": "trees"},
+}  # fmt: skip
+"""What --model auto tries, by name."""
+
+kind_option = click.option(
+    "--kind",
+    type=click.Choice(["auto", "regression", "classification"]),
+    default="auto",
+    show_default=True,
+    help="auto: classes are text, booleans or two numbers.",
+)
+limit_options = _data.in_help_order(
+    _data.unfairness_option(help=f"{_data.UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
+    click.option(
+        "--eta", type=click.FloatRange(0), help="Weight of the penalty, instead of a limit."
+    ),
+    click.option(
+        "--alpha",
+        type=click.FloatRange(0),
+        help="Ridge per row of a kernel or linear model, which is then not cross-validated.",
+    ),
+)
+shape_options = _data.in_help_order(
+    click.option(
+        "--model",
+        type=click.Choice(MODELS),
+        default="auto",
+        show_default=True,
+        help="kernel: Gaussian; trees: boosted trees inside; gp: a Gaussian process with one "
+        "length scale per input. auto: Gaussian kernel, Laplace kernel or trees, whichever has "
+        "the least held-out error under the limit.",
+    ),
+    click.option(
+        "--map",
+        "feature_map",
+        type=click.Choice(["nystroem", "fourier", "linear"]),
+        default="nystroem",
+        show_default=True,
+        help="Features of the inputs. With fourier or linear the model holds no row of DATA.",
+    ),
+    _data.components_option,
+    click.option(
+        "--hide-sensitive", is_flag=True, help="Do not let the model see the sensitive columns."
+    ),
+    _data.seed_option,
+)
+"""Which model is fitted."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What the options about the model say."""
+
+    unfairness: float | None
+    eta: float | None
+    alpha: float | None
+    model: str
+    feature_map: str
+    components: int
+    hide_sensitive: bool
+    seed: int
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> ModelOptions:
+        """Take them out of all options; a frontier has no weight and no ridge."""
+        taken = cls(**{field.name: options.pop(field.name, None) for field in fields(cls)})
+        if taken.unfairness is not None and taken.eta is not None:
+            raise click.UsageError(
+                "--unfairness and --eta are both given; give a limit or a weight, not both"
+            )
+        if taken.alpha is not None and taken.model in ("trees", "gp"):
+            raise click.UsageError(f"--alpha is not for --model {taken.model}; leave it out")
+        return taken
+
+    @property
+    def limit(self) -> dict[str, Any]:
+        """The limit, or the weight."""
+        if self.eta is not None:
+            return {"eta": self.eta}
+        return {"unfairness": LIMIT if self.unfairness is None else self.unfairness}
+
+    def options(self, columns: list[str] | None) -> dict[str, Any]:
+        """Parameters of every estimator; `columns` are sensitive ones that the model sees."""
+        linear = self.model == "linear"
+        return {
+            "feature_map": "linear" if linear else self.feature_map,
+            "n_components": self.components, "sensitive_columns": columns,
+            "random_state": self.seed,
+        }  # fmt: skip
+
+    def plain(self, columns: list[str] | None, *, classes: bool = False) -> Any:
+        """Return the kernel or linear estimator that is not cross-validated, not fitted."""
+        from scalefair import FairKernelClassifier, FairKernelRidge
+
+        if self.model in ("trees", "gp"):
+            raise click.UsageError(f"--model {self.model} has no moments; use kernel or linear")
+        ridge = {} if self.alpha is None else {"alpha": self.alpha}
+        kind = FairKernelClassifier if classes else FairKernelRidge
+        return kind(**self.options(columns) | self.limit | ridge)
+
+    def candidates(self, columns: list[str] | None, *, classes: bool) -> dict[str, Any]:
+        """Return the estimators to choose from by name, not fitted."""
+        if self.model == "gp":
+            return {"Gaussian process": self._process(columns, classes=classes)}
+        if self.alpha is not None:
+            return {"kernel": self.plain(columns, classes=classes)}
+        from scalefair import FairKernelClassifierCV, FairKernelRidgeCV
+
+        cross_validated = FairKernelClassifierCV if classes else FairKernelRidgeCV
+        limit = self.limit if self.eta is None else {"etas": [self.eta]}
+        options = self.options(columns) | limit
+        linear = "linear" in (self.model, self.feature_map)
+        names = {
+            "auto": [TREES] if linear else list(CANDIDATES), "trees": [TREES],
+            "kernel": ["Gaussian kernel"], "linear": [],
+        }[self.model]  # fmt: skip
+        made = {name: cross_validated(**options | CANDIDATES[name]) for name in names}
+        plain = {"linear": cross_validated(**options)} if linear and self.model != "trees" else {}
+        return plain | made
+
+    def _process(self, columns: list[str] | None, *, classes: bool) -> Any:
+        from scalefair import FairGPClassifier, FairGPRegressor
+
+        options = self.options(columns) | self.limit | {"length_scale": "standardized"}
+        return (FairGPClassifier if classes else FairGPRegressor)(**options)
