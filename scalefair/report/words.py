@@ -131,12 +131,14 @@ def verdict(table: pd.DataFrame | None, names: str) -> str:
 def refit_code(frontier: Frontier) -> str:
     """Return Python that fits the chosen model again, on all rows."""
     estimator = frontier.estimator
+    weight = frontier.problem.weight
+    weight = "" if weight is None else f", sample_weight=data[{weight!r}]"
     apart = ", sensitive_features=S" if estimator.sensitive_columns is None else ""
     lines = [
         "import scalefair",
         frontier.problem.code,
         f"est = scalefair.{estimator!r}",
-        f"est.fit(X, y{apart})",
+        f"est.fit(X, y{apart}{weight})",
         "",
     ]
     if frontier.is_cross_validated:
