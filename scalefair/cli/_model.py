@@ -12,11 +12,7 @@ from scalefair.cli import _data
 LIMIT = 0.05
 MODELS = ("auto", "kernel", "trees", "linear", "gp")
 TREES = "boosted trees"
-CANDIDATES: dict[str, dict[str, Any]] = {
-    "Gaussian kernel": {}, "Laplace kernel": {"kernel": "laplace"},
-    TREES: {"base_estimator": "trees"},
-}  # fmt: skip
-"""What --model auto tries, by name."""
+KERNELS: dict[str, Any] = {"Gaussian kernel": {}, "Laplace kernel": {"kernel": "laplace"}}
 
 kind_option = click.option(
     "--kind",
@@ -38,13 +34,18 @@ limit_options = _data.in_help_order(
 )
 shape_options = _data.in_help_order(
     click.option(
+        "--confidence",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        help="Certify the limit, such as 0.95: four rows of ten only calibrate it.",
+    ),
+    click.option(
         "--model",
         type=click.Choice(MODELS),
         default="auto",
         show_default=True,
         help="kernel: Gaussian; trees: boosted trees inside; gp: a Gaussian process with one "
         "length scale per input. auto: Gaussian kernel, Laplace kernel or trees, whichever has "
-        "the least held-out error under the limit.",
+        "the least held-out error under the limit; trees with --confidence.",
     ),
     click.option(
         "--map",
@@ -69,6 +70,7 @@ class ModelOptions:
 
     unfairness: float | None
     eta: float | None
+    confidence: float | None
     alpha: float | None
     model: str
     feature_map: str
@@ -116,23 +118,35 @@ class ModelOptions:
 
     def candidates(self, columns: list[str] | None, *, classes: bool) -> dict[str, Any]:
         """Return the estimators to choose from by name, not fitted."""
+        plain = self.alpha is not None or self.eta is not None or self.model == "gp"
+        if self.confidence is not None and (classes or plain):
+            raise click.UsageError(
+                "--confidence certifies a limit on numbers; leave out --eta, --alpha and --model "
+                "gp, or give --kind regression"
+            )
         if self.model == "gp":
             return {"Gaussian process": self._process(columns, classes=classes)}
         if self.alpha is not None:
             return {"kernel": self.plain(columns, classes=classes)}
-        from scalefair import FairKernelClassifierCV, FairKernelRidgeCV
+        from scalefair import FairKernelClassifier, FairKernelRidgeCV
 
-        cross_validated = FairKernelClassifierCV if classes else FairKernelRidgeCV
+        if classes:  # INTERIM
+            base = {"base_estimator": "trees"} if self.model == "trees" else {}
+            return {"one": FairKernelClassifier(**self.options(columns) | self.limit | base)}
         limit = self.limit if self.eta is None else {"etas": [self.eta]}
-        options = self.options(columns) | limit
+        certified = {} if self.confidence is None else {"confidence": self.confidence}
+        options = self.options(columns) | limit | certified
+        made = FairKernelRidgeCV
+        return {name: made(**options | own) for name, own in self._variants().items()}
+
+    def _variants(self) -> dict[str, Any]:
+        """Parameters of the models that are tried, by name."""
         linear = "linear" in (self.model, self.feature_map)
-        names = {
-            "auto": [TREES] if linear else list(CANDIDATES), "trees": [TREES],
-            "kernel": ["Gaussian kernel"], "linear": [],
-        }[self.model]  # fmt: skip
-        made = {name: cross_validated(**options | CANDIDATES[name]) for name in names}
-        plain = {"linear": cross_validated(**options)} if linear and self.model != "trees" else {}
-        return plain | made
+        kernels = {"linear": {}} if linear else KERNELS
+        trees = {TREES: {"base_estimator": "trees"}}
+        if self.model == "auto":  # a choice would look at the rows that certify
+            return kernels | trees if self.confidence is None else trees
+        return trees if self.model == "trees" else dict([*kernels.items()][:1])
 
     def _process(self, columns: list[str] | None, *, classes: bool) -> Any:
         from scalefair import FairGPClassifier, FairGPRegressor

@@ -183,7 +183,7 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
         "inputs": roles.inputs, "chosen": choice.name, "errors": choice.errors, **describe(model),
         "notes": notes, "seconds": console.seconds,
     }  # fmt: skip
-    compared = f"; {choice.summary}" if len(candidates) > 1 else ""
+    compared = f"; model {choice.summary}" if len(candidates) > 1 else ""
     console.result(record, words(out, record) + compared)
 
 

@@ -77,7 +77,7 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     stored = {"target": problem.target, "sensitive": list(problem.sensitive)}
     result.estimator.columns_ = {**stored, "weight": problem.weight}
     page = write_report(result, out)
-    chosen = "" if result.choice is None else f" {result.choice.summary}."
+    chosen = "" if result.choice is None else f" Model {result.choice.summary}."
     console.result({**as_record(result), "report": page}, f"{page}: {headline(result)}{chosen}")
 
 
@@ -133,7 +133,7 @@ def _adult_problem(roles: Roles) -> ReportProblem:
         train=parts[0],
         test=parts[1],
         held_out="the test rows that come with the data",
-        code="from scalefair.datasets import load_adult\n\nadult = load_adult()\ndata = adult.data\n"
-        f"X, y, S = data[{roles.inputs!r}], adult.target, data[{sensitive!r}]",
+        code="from scalefair.datasets import load_adult\n\nadult = load_adult()\n"
+        f"data = adult.data\nX, y, S = data[{roles.inputs!r}], adult.target, data[{sensitive!r}]",
         weight=roles.weight,
     )

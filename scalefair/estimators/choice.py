@@ -36,12 +36,11 @@ class Choice:
     def summary(self) -> str:
         """Which model it is and by how much, in a sentence."""
         unit = "log loss" if "loss_cv" in self.model.path_.table else "share of variance left"
-        others = ", ".join(
-            f"{name} {error:.4f}" for name, error in self.errors.items() if name != self.name
-        )
+        first, *others = sorted(self.errors.items(), key=lambda pair: pair[1])
+        compared = ", ".join(f"{name} {error:.4f}" for name, error in others)
         failed = "".join(f"; {name} failed: {why}" for name, why in self.failed.items())
-        least = f"least held-out error ({unit}): {self.errors[self.name]:.4f}"
-        return f"{self.name} has the {least}{f', {others}' if others else ''}{failed}"
+        best = f"chosen by held-out error ({unit}): {first[0]} {first[1]:.4f}"
+        return f"{best}{f', before {compared}' if compared else ''}{failed}"
 
 
 def choose(

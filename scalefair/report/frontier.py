@@ -197,7 +197,7 @@ def fit_frontier(
         before, after = predicted(baseline, test.X), predicted(estimator, test.X)
         scored = scores(baseline, test.X), scores(estimator, test.X)
     notes = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
-    notes = (choice.summary, *notes) if len(named) > 1 else notes
+    notes = (f"Model {choice.summary}", *notes) if len(named) > 1 else notes
     seconds = perf_counter() - start
     progress("testing independence")
     tests, reason = independence(before, after, test.sensitive, test.y)
