@@ -311,13 +311,17 @@ def show(totals: dict[Any, Any]) -> None:
     )
     table["certified"] /= table["draws"]
     table["excess"] /= table["draws"]
+    # Of the draws in which something was certified, which are not the same for all methods.
+    table["excess of the certified"] = table["excess_certified"] / np.maximum(
+        table["certified"] * table["draws"], 1
+    )
     worst = table.groupby(["method", "delta", "rows", "law"])["rate"].max().unstack("law")
     print("Largest violation rate over the limits\n", worst.round(3).to_string())
     over = table[table["rate"] > table["allowed"]]
     print(f"\nBeyond delta + 3 s.e.: {len(over)} of {len(table)}")
     print(over[[*KEYS, "draws", "rate", "allowed"]].round(4).to_string(index=False))
     at = table[(table["limit"] == 0.05) & (table["delta"] == 0.05)]
-    for name in ("certified", "excess"):
+    for name in ("certified", "excess", "excess of the certified"):
         shown = at.pivot_table(index=["rows", "law"], columns="method", values=name)
         print(f"\n{name}, limit 0.05, delta 0.05\n", shown.round(4).to_string())
 

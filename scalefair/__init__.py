@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     )
     from scalefair.exporting import to_onnx
     from scalefair.features.cross_fit import CrossFit
+    from scalefair.measures.explanation import explain_share
+    from scalefair.measures.proxy_shares import proxies
     from scalefair.moments import Moments
     from scalefair.persistence import load, save
     from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
@@ -51,10 +53,12 @@ __all__ = [
     "audit",
     "certify",
     "config_context",
+    "explain_share",
     "get_config",
     "limit_gap",
     "load",
     "make_fair",
+    "proxies",
     "save",
     "scan_csv",
     "scan_parquet",
@@ -74,6 +78,8 @@ _HOMES = {
     "audit": "scalefair.auditing",
     "certify": "scalefair.auditing",
     "config_context": "scalefair._config",
+    "explain_share": "scalefair.measures.explanation",
+    "proxies": "scalefair.measures.proxy_shares",
     "get_config": "scalefair._config",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",

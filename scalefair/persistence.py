@@ -320,13 +320,14 @@ def _is_cache(cls: type, name: str) -> bool:
 def _is_data(cls: type, name: str) -> bool:
     """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
 
-    No method, no property, nothing of Python's own, and nothing that a class does not have but that
-    somebody might ask it for, such as `codes` of a map.
+    No method, no property that cannot be set, nothing of Python's own, and nothing that a class
+    does not have but that somebody might ask it for, such as `codes` of a map.
     """
     if name in _field_names(cls) or cls in BOOSTED:
         return name in _parameters(cls)
     own = getattr(cls, name, None)
-    hidden = callable(own) or isinstance(own, property | cached_property)
+    hidden = callable(own) or isinstance(own, cached_property)
+    hidden = hidden or (isinstance(own, property) and own.fset is None)
     known = name in _parameters(cls) or name.startswith("_") or name.endswith("_")
     return known and name.isidentifier() and not name.startswith("__") and not hidden
 

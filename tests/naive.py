@@ -193,6 +193,14 @@ def share(f, Psi, *, eps=1e-6, weight=None):
     return np.trace(explained) / np.trace(covariance(f, f, weight))
 
 
+def contributions(parts, Psi, *, weight=None):
+    """Cov(f_l, g) / Var f of f = Σ_l f_l, g the best function in the span of Ψ, for each part."""
+    f = sum(parts)
+    centred = Psi - mean(Psi, weight)
+    g = centred @ np.linalg.pinv(covariance(Psi, Psi, weight)) @ covariance(Psi, f, weight)
+    return [np.trace(covariance(p, g, weight)) / np.trace(covariance(f, f, weight)) for p in parts]
+
+
 def between_group_share(f, groups):
     """Variance of the group means over the variance: Σ_g n_g (f̄_g − f̄)² / Σ (f − f̄)²."""
     total = np.sum((f - f.mean()) ** 2)

@@ -25,6 +25,7 @@ from scalefair.errors import MISSING_SENSITIVE, auto_alpha, check_alpha, check_w
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
+from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import FitRows, open_fit_rows, open_more_rows, open_predict_rows
 from scalefair.features.training import MapSpec, Training, survey_training
@@ -107,7 +108,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         for name in [*vars(self)]:  # an earlier fit in another mode may have set others
             fitted = name.endswith("_") or name.startswith("_")
             if fitted and not name.startswith(OF_SCIKIT_LEARN):
-                delattr(self, name)
+                del self.__dict__[name]
         names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
         self.__dict__.update(names | learnt)
         task.call_on_fit_task_end(estimator=self)
@@ -211,6 +212,27 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         models = (block.model for block in self._design.beside if isinstance(block, BaseModel))
         return next(models, None)
 
+    @property
+    def coef_(self) -> Array:
+        """β; one that is not of the columns of X says so where it is taken for that."""
+        if "coef_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no attribute 'coef_'")
+        coef: Array = vars(self)["coef_"]
+        linear = isinstance(self._design.phi, Identity) and self._design.features == ("phi",)
+        return coef if linear else coef.view(FeatureCoef)
+
+    @coef_.setter
+    def coef_(self, coef: Array) -> None:
+        self.__dict__["coef_"] = coef
+
+    def _feature_coef(self) -> Array:
+        """Return the coefficients of Φ, shape (m, t)."""
+        return np.atleast_2d(vars(self)["coef_"]).T
+
+    def _without_penalty(self) -> Self | None:
+        """Return the fit at η = 0 where that takes no rows; else None."""
+        return None
+
     def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
         return self._design.predictor(self._raw_coef, self.intercept_)
 
@@ -221,6 +243,23 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         if finish is not None:
             start = _Finished(start, finish)
         return self._design.predict(open_predict_rows(self, X, self._design), start)
+
+
+class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
+    """Coefficients of features φ(x), with which `np.dot(coef, x)` is an error.
+
+    SHAP takes any model with `coef_` and `intercept_` for a linear one, and begins with
+    np.dot(coef_, mean of X): wrong values where there are as many features as columns.
+    """
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Refuse that product; all other functions see an ordinary array."""
+        if func is np.dot and isinstance(args[0], FeatureCoef):
+            raise TypeError(
+                "coef_ are coefficients of features, not of the columns of X: the model is not "
+                "linear in these; explain its predictions, as in shap.Explainer(model.predict, X)"
+            )
+        return super().__array_function__(func, types, args, kwargs)
 
 
 def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:

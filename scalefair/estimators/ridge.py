@@ -272,6 +272,12 @@ class RidgeBase(Regression):
         other._check_parameters()
         return other._take(self.moments_, other._solve(self._design, self.moments_))
 
+    def _without_penalty(self) -> Self | None:
+        if type(vars(self).get("moments_")) is not Moments:
+            return None
+        plain: Self = copy(self).set_params(output_kernel=None, penalty="normalized")
+        return plain._at(self.alpha, eta=0.0)
+
     def _rescaled(self) -> Self:
         """Take the scale of least error on the training rows, which changes no share."""
         system = self._system(self._design, self.moments_)

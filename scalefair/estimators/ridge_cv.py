@@ -309,6 +309,7 @@ class FairKernelRidgeCV(Regression):
         return search(
             moments, options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
             epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
+            refine=self.confidence is None,  # a certified path has etas of its own
         )  # fmt: skip
 
     def _ridge_at(
@@ -362,6 +363,9 @@ class FairKernelRidgeCV(Regression):
             X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
             control_features=control_features,
         )  # fmt: skip
+
+    def _without_penalty(self) -> Any:
+        return self._ridge._without_penalty()
 
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
         """Return a path from the moments of all rows; see :meth:`FairKernelRidge.path`."""

@@ -154,17 +154,17 @@ class Design:
             return np.empty((chunk.n_rows, 0))
         return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
 
+    def split_coef(self, coef: Array) -> dict[str, Array]:
+        """Cut coefficients of Φ, of shape (m, t), into those of each block."""
+        widths = self.blocks | {"phi": n_features(self.phi)}
+        stops = np.cumsum([widths[name] for name in self.features])[:-1]
+        return dict(zip(self.features, np.split(coef, stops), strict=True))
+
     def raw_coef(self, coef: Array) -> dict[str, Array]:
         """Coefficients of the raw rows of each map, so that predictions skip the linear part."""
-        parts, start = {}, 0
         linear = {"phi": self.phi.linear_, "psi": None if self.psi is None else self.psi.linear_}
-        whitened_blocks = self.blocks | {"phi": n_features(self.phi)}
-        for name in self.features:
-            stop = start + whitened_blocks[name]
-            matrix, part = linear.get(name), coef[start:stop]
-            parts[name] = part if matrix is None else matrix @ part
-            start = stop
-        return parts
+        parts = self.split_coef(coef).items()
+        return {n: p if linear.get(n) is None else linear[n] @ p for n, p in parts}  # type: ignore[operator]
 
     def predictor(self, coef: dict[str, Array], intercept: Any) -> Callable[[], Predictor]:
         """Return what makes f of each thread; only what it needs, since dask sends it around."""

@@ -138,10 +138,15 @@ def _read(part: Any) -> Any:
     return frames.to_numpy(table)[:, 0] if is_column else table
 
 
-def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
-    """Return the rows of `predict`, checked to have the columns of `fit`."""
+def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> ChunkSource:
+    """Return the rows of `predict`, checked to have the columns of `fit`.
+
+    What stands `beside` X, such as the sensitive attributes s, is opened with it, not checked.
+    """
     if is_stream(X):
-        source = open_rows(X, n_threads=estimator.n_jobs).source
+        if isinstance(X, Scan):
+            beside = {name: in_memory(part, scans=False) for name, part in beside.items()}
+        source = open_rows(X, **beside, n_threads=estimator.n_jobs).source
         _check_columns(estimator, _first_batch(Chunk(X)).x, reset=False)
         return source
     _refuse_lazy(X)
@@ -150,6 +155,8 @@ def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
         X = X if isinstance(X, Shaped) else np.array(X, dtype=object)
     else:
         X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
+    if beside:
+        return open_rows(X, **beside, n_threads=estimator.n_jobs).source
     return ArraySource(X, n_threads=estimator.n_jobs)
 
 

@@ -9,6 +9,8 @@ import scalefair
 from scalefair import CrossFit, FairKernelRidgeCV, NotCertifiedError, certify
 from scalefair.estimators.certified import Part, path_etas
 from scalefair.measures import explained_share
+from scalefair.report import as_record, fit_frontier, from_table
+from scalefair.report.page import render
 from scalefair.solve.ridge.path import Spectrum
 from tests.errors import refused
 
@@ -126,6 +128,15 @@ def test_numbers_are_certified_at_every_ridge():
 def test_saved_with_the_model(model, tmp_path):
     scalefair.save(model, tmp_path / "model")
     assert scalefair.load(tmp_path / "model").certificate_ == model.certificate_
+
+
+def test_a_report_shows_it():
+    table = pd.DataFrame(X, columns=["u", "v", "w"]).assign(s=s, y=y)
+    problem = from_table(table, target="y", sensitive=("s",), source="a test")
+    frontier = fit_frontier(problem, FairKernelRidgeCV(**OPTIONS | {"unfairness": 0.3}))
+    made = frontier.estimator.certificate_
+    assert str(made) in render(frontier)
+    assert as_record(frontier)["certificate"]["upper_bound"] == made.upper_bound
 
 
 def test_other_moments_take_the_certificate_away(model):

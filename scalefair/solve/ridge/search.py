@@ -93,11 +93,12 @@ def search(
     epses: Sequence[float | None],
     ratios: Sequence[float],
     unfairness: float | None,
+    refine: bool = True,
 ) -> SearchResult:
     """Return the best point over all ε and ridge ratios.
 
     Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
-    every candidate being as good as the best anyway.
+    every candidate being as good as the best anyway. `refine`: try more etas beside the best.
     """
     if unfairness == 0:
         # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
@@ -105,7 +106,9 @@ def search(
     results = []
     for eps in epses:
         tried = [
-            _search_grid(moments, options(ratio, eps), ratio, (alphas, etas), unfairness)
+            _search_grid(
+                moments, options(ratio, eps), ratio, (alphas, etas), unfairness, refine=refine
+            )
             for ratio in ratios
         ]
         results.append(min(tried, key=lambda result: result.mse))
@@ -120,6 +123,8 @@ def _search_grid(
     ratio: float,
     grid: tuple[Array, Array],
     unfairness: float | None,
+    *,
+    refine: bool,
 ) -> SearchResult:
     alphas, etas = grid
     fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
@@ -130,7 +135,7 @@ def _search_grid(
         choice = best_without_share(scores, etas)
     else:
         choice = best_within_limit(scores, unfairness)
-        if choice is not None and choice.eta > 0:
+        if refine and choice is not None and choice.eta > 0:
             etas = _refined(etas, choice.eta)
             scores = fits.score(alphas, etas)
             choice = best_within_limit(scores, unfairness)
