@@ -121,63 +121,6 @@ def test_quiet_prints_nothing(run, data):
     assert (result.exit_code, result.output) == (0, "")
 
 
-def steps(n=1500, seed=0):
-    """y is a step of x and of the levels of c, which trees learn and kernels do not."""
-    rng = np.random.default_rng(seed)
-    x, c, s = rng.normal(size=(n, 3)), rng.integers(0, 12, n), rng.integers(0, 2, n)
-    y = (x[:, 0] > 0) * np.where(c % 3 == 0, 2.0, -1.0) + 0.5 * s + 0.1 * rng.normal(size=n)
-    columns = {f"x{j}": x[:, j] for j in range(3)}
-    return pd.DataFrame({**columns, "c": [f"c{j}" for j in c], "s": np.take(["f", "m"], s), "y": y})
-
-
-@pytest.mark.parametrize("command", ["fit", "frontier"])
-def test_the_model_of_least_held_out_error_is_taken(tmp_path, command):
-    """And is no worse on new rows than those that were not."""
-    steps().to_csv(tmp_path / "d.csv", index=False)
-    own = ["--target", "y", "--sensitive", "s", "--components", "50", "--json", "--out"]
-    out = tmp_path / ("m.scalefair" if command == "fit" else "out")
-    records = {}
-    for model in ("auto", "kernel", "trees", "linear"):
-        given = [command, str(tmp_path / "d.csv"), *own, str(out), "--model", model]
-        records[model] = json.loads(CliRunner().invoke(main, given).stdout)
-    errors = records["auto"]["errors"]
-    assert records["auto"]["chosen"] == "boosted trees" == min(errors, key=errors.get)
-    assert errors["boosted trees"] < 0.5 * errors["Gaussian kernel"]
-    r2 = {
-        name: each["r2_cv"] if command == "fit" else each["after"]["r2"]
-        for name, each in records.items()
-    }
-    assert r2["auto"] == pytest.approx(r2["trees"])
-    assert r2["auto"] > max(r2["kernel"], r2["linear"])
-
-
-def test_frontier_has_the_options_of_fit(run, table, tmp_path):
-    table.assign(w=np.arange(len(table)) % 3).to_csv(tmp_path / "w.csv", index=False)
-    given = [str(tmp_path / "w.csv"), *OPTIONS, "--json", "--model", "linear"]
-    plain, weighted, hidden = (
-        json.loads(run(*given, *more).stdout)
-        for more in ([], ["--weight", "w"], ["--weight", "w", "--hide-sensitive"])
-    )
-    assert plain["rows"]["train"] == 400
-    assert weighted["rows"]["train"] < 400
-    assert weighted["before"] != plain["before"]
-    model = scalefair.load(tmp_path / "out" / "model.scalefair")
-    assert list(model.feature_names_in_) == ["x"]
-    assert hidden["after"]["r2"] < weighted["after"]["r2"]
-    page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert "sample_weight=data[" in page
-
-
-def test_two_classes_have_a_classifier_unless_told_otherwise(run, table, tmp_path):
-    table.assign(y=table["y"] > 0).to_csv(tmp_path / "two.csv", index=False)
-    for own, kind in (([], "Classifier"), (["--kind", "regression"], "Ridge")):
-        result = run(str(tmp_path / "two.csv"), *OPTIONS, *own, "--json")
-        assert kind in json.loads(result.stdout)["estimator"]
-    line = refusal(run(str(tmp_path / "two.csv"), *OPTIONS, "--target", "x",
-                       "--kind", "classification"))  # fmt: skip
-    assert "'x'" in line
-
-
 @pytest.mark.parametrize("model", ["kernel", "trees", "gp"])
 def test_every_model_has_a_frontier(run, table, tmp_path, model):
     table.assign(y=table["y"] > 0).to_csv(tmp_path / "two.csv", index=False)
@@ -310,7 +253,7 @@ def test_version_and_help():
         assert "frontier" in result.stdout
     commands = CliRunner().invoke(main, []).stdout.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in commands] == [
-        "frontier", "fit", "predict", "audit", "certify", "moments", "merge",
+        "frontier", "fit", "predict", "audit", "explain", "certify", "moments", "merge",
     ]  # fmt: skip
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)
 
