@@ -27,7 +27,10 @@ from scalefair.estimators import decisions
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
+from scalefair.features.partial import PartialEncoder, Propensity
+from scalefair.features.sensitive_model import SensitiveModels
 from scalefair.moments import Moments
+from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve import decisions as solved_decisions
 from scalefair.solve.dense import ridge
@@ -45,16 +48,19 @@ CLASSES: dict[str, type] = {
         decisions.Decisions, decisions.FairDecisions, decisions.Crossing,
         solved_decisions.DecisionRule, solved_decisions.DecisionRates,
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
-        estimators.FairPath, GridScores, Moments, CrossMoments, Certificate,
+        estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
+        Certificate,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV, estimators.LossPathCV,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,
         Preparation, Design, base_model.BaseModel, trees.Trees, trees.Forest, CrossFit,
-        blocks.Control, blocks.CrossedControl, blocks.Curve, ExactRows,
+        blocks.Control, blocks.CrossedControl, blocks.Curve, blocks.RidgeCurve,
+        ExactRows,
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
+        PartialEncoder, Propensity, SensitiveModels,
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
@@ -325,13 +331,14 @@ def _is_cache(cls: type, name: str) -> bool:
 def _is_data(cls: type, name: str) -> bool:
     """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
 
-    No method, no property, nothing of Python's own, and nothing that a class does not have but that
-    somebody might ask it for, such as `codes` of a map.
+    No method, no property that cannot be set, nothing of Python's own, and nothing that a class
+    does not have but that somebody might ask it for, such as `codes` of a map.
     """
     if name in _field_names(cls) or cls in BOOSTED:
         return name in _parameters(cls)
     own = getattr(cls, name, None)
-    hidden = callable(own) or isinstance(own, property | cached_property)
+    hidden = callable(own) or isinstance(own, cached_property)
+    hidden = hidden or (isinstance(own, property) and own.fset is None)
     known = name in _parameters(cls) or name.startswith("_") or name.endswith("_")
     return known and name.isidentifier() and not name.startswith("__") and not hidden
 

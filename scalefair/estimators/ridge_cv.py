@@ -24,8 +24,8 @@ from scalefair.errors import (
     check_closed_form,
     check_grid,
 )
-from scalefair.estimators.base import OF_COLUMNS, FairEstimator, feature_ridges
-from scalefair.estimators.certified import JudgedPath, Part, judge_path, only
+from scalefair.estimators.base import OF_COLUMNS, feature_ridges
+from scalefair.estimators.certified import JudgedPath, OnFolds, Part, judge_path, only
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath
@@ -48,7 +48,7 @@ HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "
 """What only the moments of each fold can tell, not those of all rows."""
 
 
-class CrossValidated(FairEstimator):
+class CrossValidated(OnFolds):
     """A fair estimator that chooses alpha and eta by what they do on held-out folds."""
 
     def _check_grids(self) -> None:
@@ -111,7 +111,8 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         held-out error within the limit. Shares are measured without it.
     ridge_ratios : sequence of float, default=(1.0, 1e-3)
         Ridges to try for ψ(s) where it joins φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
-    @ base_estimator fit_intercept sensitive_columns hide_sensitive n_jobs random_state
+    @ base_estimator fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs
+    @ random_state
 
     Attributes
     ----------
@@ -181,6 +182,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        missing_labels: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -219,6 +221,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             None if part is None else part.folds, checkpoint=config.checkpoint,
         )  # fmt: skip
         result = self._search(design, moments)
+        moments = moments.calibrated(result.calibration)
         claim, path = None, None
         if self.confidence is not None:
             claim = Claim.of(self.unfairness, self.confidence)
@@ -345,6 +348,9 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             control_features=control_features,
         )  # fmt: skip
 
+    def _without_penalty(self) -> Any:
+        return self._ridge._without_penalty()
+
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
         """Return a path from the moments of all rows; see :meth:`FairKernelRidge.path`."""
         check_is_fitted(self)
@@ -359,8 +365,8 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             Made with the same maps, by :meth:`collect`; or the sum of several such.
         """
         check_is_fitted(self)
-        # Raises ValueError if they were made with other maps.
-        Moments.empty(self.moments_.blocks, self.moments_.key) + moments
+        self.moments_.check_same_rows(moments)
+        moments = moments.as_in(self.moments_)
         ridge = copy(self._ridge)
         self._refit(ridge, moments, constant=not np.any(self.coef_))
         for name in HELD_OUT:
