@@ -22,6 +22,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from benchmarks._frontier_data import Split, available, load
 from benchmarks._measure import RESULTS
@@ -101,10 +102,9 @@ def centring(task: Task) -> Chances:
         yield h - (1 - kept) * (shift - middle) > 0
 
 
-class Held:
+class Held(ClassifierMixin, BaseEstimator):
     """Predictions that are known, as a fitted classifier of their own column."""
 
-    _estimator_type = "classifier"
     classes_ = np.array([0, 1])
 
     def fit(self, *_: Any) -> Held:

@@ -82,7 +82,8 @@ class DecisionRule:
         """Propensities of the cells: those of groups, times the probability of the outcome."""
         if not self.odds:
             return propensity
-        return np.asarray((gain[:, :, None] * propensity[:, None]).reshape(len(gain), -1))
+        cells = gain[:, :, None] * propensity[:, None]
+        return np.asarray(cells.reshape(len(gain), gain.shape[1] * propensity.shape[1]))
 
     def values(self, gain: Array, propensity: Array) -> Array:
         """Return what decisions are compared by, of shape (n, K)."""
