@@ -32,7 +32,7 @@ from scalefair.errors import (
 from scalefair.estimators.parameters import check_output_kernel, check_partial
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
-from scalefair.features.design import Design
+from scalefair.features.design import Design, Finished
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import (
@@ -306,19 +306,6 @@ class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
                 "linear in these; explain its predictions, as in shap.Explainer(model.predict, X)"
             )
         return super().__array_function__(func, types, args, kwargs)
-
-
-@dataclass(frozen=True, eq=False)
-class Finished:
-    """Makes finish(f) of each thread."""
-
-    start: Callable[[], Callable[[Chunk], Array]]
-    finish: Callable[[Array], Array]
-
-    def __call__(self) -> Callable[[Chunk], Array]:
-        """Return the function of one thread."""
-        predict = self.start()
-        return lambda chunk: self.finish(predict(chunk))
 
 
 def feature_ridges(

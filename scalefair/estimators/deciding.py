@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._typing import Array
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.errors import check_weight_or_limit
-from scalefair.estimators.base import FairEstimator, Finished
+from scalefair.estimators.base import FairEstimator
 from scalefair.estimators.decisions import (
     Decisions,
     FairDecisions,
@@ -22,7 +22,7 @@ from scalefair.estimators.decisions import (
     learn_decisions,
     propensities,
 )
-from scalefair.features.design import Design
+from scalefair.features.design import Design, Finished
 from scalefair.features.rows import open_predict_rows
 from scalefair.moments.accumulate import Rows
 from scalefair.solve.fit import LossFit

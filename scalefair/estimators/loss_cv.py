@@ -335,9 +335,8 @@ class FairKernelClassifierCV(LossCV, Classification):
 class FairKernelRegressorCV(LossCV, LossRegression):
     """Fair kernel regression with any loss that chooses alpha and eta by cross-validation.
 
-    As :class:`FairKernelRegressor`, with the ridge and the weight of the penalty chosen as
-    :class:`FairKernelClassifierCV` does. For the squared loss :class:`FairKernelRidgeCV` needs one
-    pass.
+    As :class:`FairKernelRegressor`, with ridge and weight chosen as :class:`FairKernelClassifierCV`
+    does. For the squared loss :class:`FairKernelRidgeCV` needs one pass.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ NAMES = {
     "": """FairRidge FairKernelRidge FairKernelRidgeCV FairKernelClassifier FairKernelRegressor
     FairKernelClassifierCV FairKernelRegressorCV
         FairGPRegressor FairGPClassifier FairPath LossPath Moments audit save load scan_parquet
-        scan_csv BatchSource make_fair limit_gap to_onnx CrossFit config_context set_config
+        scan_csv BatchSource make_fair limit_gap to_onnx CrossFit Decisions config_context set_config
         get_config explain_share proxies""",
     "maps": "RandomFourier Nystroem Identity OneHot ConcatMap ProductMap LeafMap TransformerMap",
     "kernels": "RBF Laplace Matern Linear Categorical",
