@@ -113,8 +113,8 @@ def explain_share(
     >>> model = FairRidge(unfairness=0.01).fit(X, y, sensitive_features=sex)
     >>> explain_share(model, X, sensitive_features=sex)[["column", "before", "after"]].round(3)
       column  before  after
-    0     x0   0.128  0.011
-    1     x1  -0.001 -0.001
+    0     x0   0.112   0.01
+    1     x1   0.000   0.00
     """
     given = Chunk(X, sensitive_features, None, sample_weight, c=control_features)
     models = _explained(model, given, before=baseline is None)

@@ -72,9 +72,9 @@ def proxies(
     >>> X = rng.normal(size=(2000, 2)) + np.outer(sex == "m", [1.0, 0.0])
     >>> proxies(X, sensitive_features=sex)[["column", "linear", "nonlinear"]].round(2)
               column  linear  nonlinear
-    0             x0    0.19       0.19
+    0             x0    0.21       0.21
     1             x1    0.00       0.00
-    2  (all columns)    0.19       0.19
+    2  (all columns)    0.21       0.21
     """
     z = float(ndtri(0.5 + check_number("confidence", confidence, 0.0, 1.0) / 2))
     training = open_inputs(Chunk(X, sensitive_features, None, sample_weight), {})

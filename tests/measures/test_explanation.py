@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import product
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +19,7 @@ from scalefair import (
     FairRidge,
     config_context,
     explain_share,
+    proxies,
     scan_parquet,
 )
 from scalefair._typing import Chunk
@@ -332,3 +335,50 @@ def test_what_cannot_be_explained_is_refused():
     ):  # fmt: skip
         with refused(*words):
             explain_share(model, **given)
+
+
+def peak_of(n):
+    """Most bytes that explaining n streamed rows, and measuring their proxies, ever held."""
+
+    def batches():
+        return (
+            (*law(1_000, seed=start)[:2], law(1_000, seed=start)[2]) for start in range(n // 1_000)
+        )
+
+    X, y, sex = law(1_000)
+    model = FairKernelRidge(eta=1.0, n_components=50, random_state=0).fit(
+        X, y, sensitive_features=sex
+    )
+    tracemalloc.start()
+    explain_share(model, BatchSource(batches, n_threads=1))
+    proxies(BatchSource(batches, n_threads=1), sensitive_features=None)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_memory_does_not_grow_with_rows():
+    few, many = peak_of(20_000), peak_of(80_000)
+    assert many < 1.1 * few
+
+
+@pytest.mark.parametrize("name", ["seen", "controlled", "joined", "three"])
+def test_a_pass_can_be_sent_to_workers(name):
+    given = Chunk(
+        models.rows(name),
+        beside(name).get("sensitive_features"),
+        None,
+        c=beside(name).get("control_features"),
+    )
+    sent = []
+
+    class Spy(BatchSource):
+        def fold(self, start, rows):
+            sent.append(cloudpickle.dumps(start))
+            return super().fold(cloudpickle.loads(sent[-1]), rows)
+
+    source = Spy([(given.x, None, given.s, None, given.c)])
+    table = explain_share(models.fitted(name), source)
+    expected = explain_share(models.fitted(name), models.rows(name), **beside(name))
+    assert len(sent) >= 2
+    np.testing.assert_allclose(table["after_error"], expected["after_error"], rtol=1e-6)
