@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csc_array, eye_array
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
@@ -288,7 +289,7 @@ def _of_one(made: Any, j: int, chunk: Chunk) -> Any:
 def _views(design: Design, moments: Moments) -> list[View]:
     """Return the views of all attributes together and, where there are several, of each."""
     names = design.preparation.sensitive_encoder.names_  # type: ignore[union-attr]
-    unit = np.eye(len(moments.shift))
+    unit = eye_array(len(moments.shift), format="csc")
     control = {n: unit[:, moments.span(n)] for n in ("upsilon",) if n in moments.blocks}
     of = "xi" if control else "psi"
     own = unit[:, moments.span(of)]
@@ -298,7 +299,7 @@ def _views(design: Design, moments: Moments) -> list[View]:
             mine, units = unit[:, moments.span(f"alone {j}")], moments.units[f"alone {j}"]
         elif isinstance(design.psi, OneHot) and not control:
             values = design.psi.combinations_[:, j]
-            mine = own @ (values[:, None] == np.unique(values))
+            mine = own @ csc_array(values[:, None] == np.unique(values), dtype=float)
             units = all_columns("groups", mine.shape[1])
         else:  # stored moments do not have it
             continue
@@ -316,40 +317,49 @@ class Form:
     columns: list[tuple[str, slice]]
     coefs: list[dict[str, Array]]
 
-    def parts(self, m: Moments, coef: dict[str, Array]) -> tuple[list[str], Array, Any]:
-        """Return the names of the parts of f, W (p, k, t), and `slopes` of `Split.of`."""
-        slopes, inverse, x = coef.get("phi"), None, m.span("phi")
-        if slopes is None:
+    def parts(
+        self, m: Moments, coef: dict[str, Array], inverse: Array | None
+    ) -> tuple[list[str], Array, Array | None]:
+        """Return the names of the parts of f, W (p, k·t), and `member` of `Split.of`."""
+        slopes, x = coef.get("phi"), m.span("phi")
+        if inverse is not None:
             *_, (last, own) = coef.items()
-            C = m.covariance("phi", "phi")
-            scale = 1 / np.sqrt(np.where(np.diagonal(C) > 0, np.diagonal(C), 1.0))
-            root = scale[:, None] * inverse_root(scale[:, None] * C * scale, 0.0, CUTOFF)
-            inverse = root @ root.T
             slopes = inverse @ m.covariance("phi", last) @ own
         names = [name for name, _ in self.columns]
         names += dict.fromkeys(OTHERS[block] for block in coef if block != "phi")
-        W = np.zeros((len(m.shift), len(names), slopes.shape[1]))
+        W = np.zeros((len(m.shift), len(names), slopes.shape[1]))  # type: ignore[union-attr]
         member = np.zeros((len(x), len(names)))
         for part, (_, columns) in enumerate(self.columns):
-            W[x[columns], part], member[columns, part] = slopes[columns], 1.0
+            W[x[columns], part], member[columns, part] = slopes[columns], 1.0  # type: ignore[index]
         for block, own in coef.items():
             if block != "phi":
                 W[m.span(block), names.index(OTHERS[block])] = own
-        if inverse is None:
-            return names, W, None
-        W[x, -1] = -slopes
-        return names, W, (inverse, member)
+        if inverse is not None:
+            W[x, -1] = -slopes  # type: ignore[operator]
+        return names, W.reshape(len(W), -1), None if inverse is None else member
+
+
+def _inverse(C: Array) -> Array:
+    """C⁻¹ on the range of C, in units in which its diagonal is 1."""
+    scale = 1 / np.sqrt(np.where(np.diagonal(C) > 0, np.diagonal(C), 1.0))
+    root = scale[:, None] * inverse_root(scale[:, None] * C * scale, 0.0, CUTOFF)
+    return np.asarray(root @ root.T)
 
 
 def _explain(
     form: Form, design: Design, moments: Moments, source: ChunkSource | None
 ) -> list[Contributions]:
     """Explain the models of a form; without a source there are no standard errors."""
-    views, models = _views(design, moments), [form.parts(moments, coef) for coef in form.coefs]
-    splits = [Split.of(moments, W, view, slopes) for _, W, slopes in models for view in views]
+    linear, outputs = "phi" in form.coefs[0], next(iter(form.coefs[0].values())).shape[1]
+    inverse = None if linear else _inverse(moments.covariance("phi", "phi"))
+    models = [form.parts(moments, coef, inverse) for coef in form.coefs]
+    views = _views(design, moments)
+    splits = [
+        Split.of(moments, csc_array(W), outputs, v, own) for _, W, own in models for v in views
+    ]
     errors = [np.full(len(split.values), np.nan) for split in splits]
     if source is not None:
-        errors = standard_errors(source, design, moments, splits)
+        errors = standard_errors(source, design, moments, splits, inverse)
     found = zip(splits, errors, strict=True)
     results = []
     for names, _, _ in models:
