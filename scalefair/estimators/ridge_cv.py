@@ -37,6 +37,7 @@ from scalefair.features.design import Design
 from scalefair.features.rows import FitRows, open_fit_rows
 from scalefair.features.training import Training, group_names, learn_design
 from scalefair.moments import Moments
+from scalefair.penalties import check_known
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import Spectrum
@@ -93,7 +94,8 @@ class FairKernelRidgeCV(Regression):
         held-out error within the limit. Shares are measured without it.
     ridge_ratios : sequence of float, default=(1.0, 1e-3)
         Ridges to try for ψ(s) where it joins φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
-    @ base_estimator fit_intercept sensitive_columns hide_sensitive n_jobs random_state
+    @ base_estimator fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs
+    @ random_state
 
     Attributes
     ----------
@@ -163,6 +165,7 @@ class FairKernelRidgeCV(Regression):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        missing_labels: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -205,7 +208,10 @@ class FairKernelRidgeCV(Regression):
         moments = self._fold_moments(training, design, part)
         if "xi" in moments.total.blocks:
             check_control(moments.total)
+        if design.partial:
+            check_known(moments.total)
         result = self._search(design, moments)
+        moments = moments.calibrated(result.calibration)
         claim, path = None, None
         if self.confidence is not None:
             claim = Claim.of(self.unfairness, self.confidence)
@@ -297,7 +303,7 @@ class FairKernelRidgeCV(Regression):
 
     def _search(self, design: Design, moments: FoldedMoments) -> SearchResult:
         if design.psi is not None and self.unfairness is not None:
-            check_folds(moments.folds, group_names(design))
+            check_folds([fold.judged for fold in moments.folds], group_names(design))
         joined = len(design.features) > 1
         ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
         options = partial(self._options, design, moments.total)
@@ -381,8 +387,8 @@ class FairKernelRidgeCV(Regression):
             Made with the same maps, by :meth:`collect`; or the sum of several such.
         """
         check_is_fitted(self)
-        # Raises ValueError if they were made with other maps.
-        Moments.empty(self.moments_.blocks, self.moments_.key) + moments
+        self.moments_.check_same_rows(moments)
+        moments = moments.as_in(self.moments_)
         ridge = copy(self._ridge)
         self._refit(ridge, moments, constant=not np.any(self.coef_))
         for name in HELD_OUT:
