@@ -36,6 +36,7 @@ from scalefair.features.mixed import (
     mixed_map,
     units_of,
 )
+from scalefair.features.partial import lacks
 from scalefair.features.product import ConcatMap
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import learn_design, open_inputs
@@ -101,7 +102,8 @@ def explain_share(
     A standard error is that of the rows, for the model as it is: of the influence of a row on θ_l,
     u = [f̂_l g + g_l (f̂ − g) − θ_l f̃²] / Var f, g_l being the best function of s for f_l, and f̂
     what a control leaves of f. Rows are read twice, three times where one of several attributes
-    is a number or there is a control; memory does not grow with them.
+    is a number or there is a control; memory does not grow with them. Of a model that was fitted
+    with ``missing_labels="partial"``, rows that lack s are left out.
 
     Examples
     --------
@@ -172,15 +174,27 @@ def _explain_model(model: Any, given: Chunk, *, before: bool) -> list[Contributi
         return _explain(form, design, model.moments_, None)
     opened = open_predict_rows(model, given.x, design, s=given.s, weight=given.weight, c=given.c)
     _check_beside(prepared, next(opened.chunks(1)))
-    alone = _alone(design, replace(design, beside=()).numbers(opened, sensitive=True))
-    narrow = replace(
-        design, n_targets=0, dtype=np.float64, whiten_rows=True, beside=(*design.beside, *alone)
-    )
+    design = replace(design, n_targets=0, dtype=np.float64, partial=False, propensity=None)
+    alone = _alone(design, _rows(replace(design, beside=()), opened))
+    narrow = replace(design, whiten_rows=True, beside=(*design.beside, *alone))
     if not isinstance(design.phi, Identity):
         narrow, form = _with_scores(narrow, form, [design.raw_coef(coef)["phi"] for coef in coefs])
-    source = narrow.numbers(opened, sensitive=True)
+    source = _rows(narrow, opened)
     (moments,) = accumulate(source, narrow)
     return _explain(form, narrow, moments, source)
+
+
+def _rows(design: Design, opened: ChunkSource) -> ChunkSource:
+    """Return numeric chunks, in which rows that lack s have the weight 0."""
+    return design.numbers(opened, sensitive=True).then(_of_known)
+
+
+def _of_known(chunk: Chunk) -> Chunk:
+    unknown = lacks(chunk.s)
+    if not unknown.any():
+        return chunk
+    weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+    return replace(chunk, weight=np.where(unknown, 0.0, weight))
 
 
 def _with_scores(design: Design, form: Form, raw: list[Array]) -> tuple[Design, Form]:
@@ -261,6 +275,8 @@ def _alone(design: Design, rows: ChunkSource) -> list[Columns]:
     linear = isinstance(design.psi, Identity | ConcatMap)
     kernel = "linear" if linear else "categorical" if groups else "auto"
     sample, blocks = rows.sample(SAMPLE_ROWS, 0), []
+    if sample.weight is not None:
+        sample = sample.take(np.flatnonzero(sample.weight))
     for j, name in enumerate(encoder.names_):
         s, levels = sample.s[:, [j]], len(encoder.levels_.get(name, ()))
         made: Any = mixed_map(
