@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from scalefair._linalg import positive_eigh, thin_root
+from scalefair._linalg import positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties import (
@@ -109,11 +109,11 @@ class AlphaSlice:
         """β' for each η, shape (E, m, t)."""
         vectors, strength, along = self.directions
         weighted = gain(np.atleast_1d(etas), strength)[:, :, None] * along
-        return np.asarray(self.ridge - np.matmul(vectors, weighted))
+        return np.asarray(self.ridge - times_each(vectors, weighted))
 
     def coef(self, etas: Array) -> Array:
         """β for each η, shape (E, m, t)."""
-        return np.asarray(np.matmul(self.spectrum.basis, self.coordinates(etas)))
+        return times_each(self.spectrum.basis, self.coordinates(etas))
 
     def shares(self, etas: Array) -> Array:
         """Explained share for each η, shape (E,); NaN where f is constant."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from scalefair._linalg import positive_eigh, thin_root
+from scalefair._linalg import positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties import (
@@ -172,7 +172,7 @@ def best_scale(coef: Array, product: Array, target: Array, size: float = 0.0) ->
 
 def rescale(system: System, coef: Array) -> Array:
     """β ← aβ with the scale of least error, for each β of shape (..., m, t)."""
-    product = np.matmul(system.gram, coef)
+    product = times_each(system.gram, coef)
     scale = best_scale(coef, product, system.target, size_of_block(system.moments, "y"))
     return np.asarray(coef * scale[..., None, None])
 
