@@ -29,6 +29,8 @@ HERE = Path(__file__).parent
 ARGUMENTS = {
     "control": ["--rows", "400"],
     "cost_model": ["--rows", "3000"],
+    "default_alpha": ["--data", "income", "--rows", "300", "--seeds", "1", "--kinds", "linear"],
+    "explain": ["--rows", "2000", "--features", "20"],
     "frontier": ["--quick", "--only", "E"],
     "gp": ["--quick"],
     "gp_exact": ["--rows", "40", "--inputs", "3", "--rounds", "1"],

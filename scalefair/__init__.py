@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scalefair._config import config_context, get_config, set_config
     from scalefair.any_model import limit_gap, make_fair
-    from scalefair.auditing import Audit, audit
+    from scalefair.auditing import Audit, Certificate, audit, certify
     from scalefair.data.sources import BatchSource, scan_csv, scan_parquet
+    from scalefair.errors import NotCertifiedError
     from scalefair.estimators import (
         FairGPClassifier,
         FairGPRegressor,
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     )
     from scalefair.exporting import to_onnx
     from scalefair.features.cross_fit import CrossFit
+    from scalefair.measures.explanation import explain_share
+    from scalefair.measures.proxy_shares import proxies
     from scalefair.moments import Moments
     from scalefair.persistence import load, save
     from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
@@ -31,6 +34,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Audit",
     "BatchSource",
+    "Certificate",
     "CrossFit",
     "FairGPClassifier",
     "FairGPRegressor",
@@ -43,14 +47,18 @@ __all__ = [
     "FairRidge",
     "LossPath",
     "Moments",
+    "NotCertifiedError",
     "SensitiveRows",
     "SklearnFairKernel",
     "audit",
+    "certify",
     "config_context",
+    "explain_share",
     "get_config",
     "limit_gap",
     "load",
     "make_fair",
+    "proxies",
     "save",
     "scan_csv",
     "scan_parquet",
@@ -61,12 +69,17 @@ __all__ = [
 _HOMES = {
     "Audit": "scalefair.auditing",
     "BatchSource": "scalefair.data.sources",
+    "Certificate": "scalefair.auditing",
+    "NotCertifiedError": "scalefair.errors",
     "CrossFit": "scalefair.features.cross_fit",
     "FairKernel": "scalefair.solve.dense.kernel",
     "Moments": "scalefair.moments",
     "SensitiveRows": "scalefair.solve.dense.kernel",
     "audit": "scalefair.auditing",
+    "certify": "scalefair.auditing",
     "config_context": "scalefair._config",
+    "explain_share": "scalefair.measures.explanation",
+    "proxies": "scalefair.measures.proxy_shares",
     "get_config": "scalefair._config",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",

@@ -1,7 +1,7 @@
 """One-file container of arrays and plain values: safetensors and JSON, written atomically.
 
 Reading runs no code: arrays come from safetensors, everything else from JSON. A checksum over both
-tells a damaged file from a whole one.
+tells a damaged file from a whole one. A model of scikit-learn is an array of bytes by skops.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
+from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
+from sklearn.base import BaseEstimator
 
-from scalefair.errors import InputError
+from scalefair.errors import InputError, UnsavableError
 
 SCHEMA = 2
 """Version of the container. Files of a later version are refused."""
@@ -232,6 +234,49 @@ def _read_array(
     content = array.reshape(-1).view(np.uint8).data
     file.readinto(content)
     return array.astype(dtype.newbyteorder("="), copy=False), content
+
+
+def by_skops(value: Any, where: str) -> bytes:
+    """Return what skops writes of a model of scikit-learn, if it reads that without being told to.
+
+    Only models: a RandomState or a splitter is better said by a number.
+    """
+    try:
+        from skops.io import dumps, get_untrusted_types  # type: ignore[import-untyped]
+
+        content: bytes = dumps(value) if isinstance(value, BaseEstimator) else b""
+        if content and not get_untrusted_types(data=content):
+            return content
+    except Exception:  # noqa: S110  # nosec B110 (not installed, or a type it does not know)
+        pass
+    raise unsavable(value, where)
+
+
+def unsavable(value: Any, where: str) -> UnsavableError:
+    """Return the error for an object, at `where`, that only pickle could store."""
+    return UnsavableError(
+        f"{where} is a {type(value).__name__}, which cannot be saved without pickle",
+        "set it to a plain value (an int as random_state, a number of folds as cv, 'trees' or a "
+        "model of scalefair as base_estimator), or use joblib or skops",
+        where=where,
+    )
+
+
+def from_skops(content: bytes) -> Any:
+    """Return a model of types that skops trusts; nothing in it is larger than it is written."""
+    try:
+        from skops.io import loads
+
+        with ZipFile(BytesIO(content)) as parts:
+            if sum(part.file_size for part in parts.infolist()) > len(content):
+                raise ValueError("packed parts")
+        return loads(content, trusted=[])
+    except ImportError as error:
+        raise ValueError("it holds a model of scikit-learn: pip install skops") from error
+    except Exception as error:
+        raise ValueError(
+            f"a model of scikit-learn inside it is damaged ({error!r:.200})"
+        ) from error
 
 
 def plain(value: Any) -> Any:

@@ -67,6 +67,34 @@ class CannotJudgeError(InputError):
     """Predictions or attributes that an audit cannot judge, such as constant ones."""
 
 
+class NotCertifiedError(InputError):
+    """A limit that could not be certified on the rows at hand.
+
+    Attributes
+    ----------
+    limit, confidence : float
+        What was asked for.
+    least_limit : float
+        The least limit that would have been certified.
+    rows : float
+        About how many rows to calibrate with the limit would need; infinite where more rows would
+        not help, because the estimate itself is beyond the limit.
+    """
+
+    def __init__(self, what: str, limit: float, confidence: float, least: float, rows: float):
+        needs = (
+            "the estimate itself is beyond the limit, so more rows would not help"
+            if np.isinf(rows)
+            else f"the limit would need about {float(f'{rows:.2g}'):,.0f} rows to calibrate with"
+        )
+        super().__init__(
+            f"{what} is not certified to be at most {limit:g} with confidence {confidence:g}: "
+            f"{needs}",
+            f"ask for {least:.3g} or more, give more rows, or fit a fairer model",
+        )
+        self.limit, self.confidence, self.least_limit, self.rows = limit, confidence, least, rows
+
+
 class LostWorkersError(RuntimeError):
     """Work that a dask cluster gave up, because its workers were lost."""
 
@@ -86,6 +114,8 @@ def located(where: str) -> Iterator[None]:
 
 FINITE = float(np.finfo(np.float64).max)
 TINY = float(np.finfo(np.float64).tiny)
+
+CLASSES_REMEDY = "convert it; classes are for a classifier, such as FairKernelClassifier"
 
 LARGEST_WEIGHT = 1e30
 """Beyond it products with the penalty lose all digits of the other terms, or overflow."""
@@ -146,11 +176,21 @@ def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | Non
     return weight, None
 
 
-def check_alpha(alpha: Any) -> dict[str, float]:
+AUTO_ALPHAS = (1e-7, 1e-3)
+"""Between these alpha="auto" is 1/n: fewer rows need more than 1/n at times, more none at all."""
+
+
+def auto_alpha(n_rows: int, curvature: float = 2.0) -> float:
+    """½κ/n, a ridge as strong as one row of a loss with mean curvature κ, within bounds of 1/n."""
+    return curvature / 2 * float(np.clip(1 / max(n_rows, 1), *AUTO_ALPHAS))
+
+
+def check_alpha(alpha: Any, auto: float = AUTO_ALPHAS[0]) -> dict[str, float]:
     """Return α as "phi" and the relative ridge of the other blocks.
 
-    `alpha` is a number, or a dict with one ridge per block.
+    `alpha` is a number, "auto", or a dict with one ridge per block.
     """
+    alpha = auto if isinstance(alpha, str) else alpha
     if not isinstance(alpha, dict):
         ridge = check_number("alpha", alpha, 0.0, FINITE)
         return {"phi": ridge, "psi": JOINED_RIDGE, "base": JOINED_RIDGE}

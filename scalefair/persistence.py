@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._hash import attributes
+from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
 from scalefair.data.open import Preparation
 from scalefair.errors import UnsavableError
-from scalefair.features import base_model, blocks, mixed
+from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.moments import Moments
@@ -39,12 +41,12 @@ CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
-        estimators.FairPath, GridScores, Moments, CrossMoments,
+        estimators.FairPath, GridScores, Moments, CrossMoments, Certificate,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,
-        Preparation, Design, base_model.BaseModel, CrossFit, blocks.Control, blocks.CrossedControl,
-        blocks.Curve, ExactRows,
+        Preparation, Design, base_model.BaseModel, trees.Trees, trees.Forest, CrossFit,
+        blocks.Control, blocks.CrossedControl, blocks.Curve, ExactRows,
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
@@ -58,6 +60,10 @@ CLASSES: dict[str, type] = {
     )
 }  # fmt: skip
 """Every class that a file may name."""
+
+BOOSTED = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+CLASSES |= {cls.__name__: cls for cls in BOOSTED}
+"""These before their fit: fitted ones become `Trees`."""
 
 PLAIN = (str, int, float, bool, type(None))
 MAX_TEXT_BYTES = 2**28
@@ -88,9 +94,17 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ------
     UnsavableError (a ValueError)
         If it holds something that is no number, text, array or object of scalefair: a RandomState,
-        a splitter, a feature map or base model that is not scalefair's own. To store such an object
-        is to store code; the error names where it is. joblib and skops do that (`skops_types`).
+        a splitter, a feature map of the user's own. To store such an object is to store code; the
+        error names where it is. joblib and skops do that (`skops_types`).
+
+    Notes
+    -----
+    Boosted trees of scikit-learn, and ``base_estimator="trees"``, are stored as arrays: fitted ones
+    come back as `scalefair.features.trees.Trees`. Other models of scikit-learn are written by
+    skops, where it is installed and trusts every type in them; `load` needs it then, too.
     """
+    if CLASSES.get(type(model).__name__) is not type(model):
+        raise _files.unsavable(model, type(model).__name__)
     writer = _ModelWriter()
     root = writer.entry(model, type(model).__name__)
     _files.write(path, "model", writer.arrays, {"root": root, "objects": writer.objects})
@@ -113,8 +127,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 def skops_types() -> list[str]:
     """Return the names of scalefair's classes, for `trusted` of ``skops.io.load``.
 
-    skops stores models that hold others, such as a base model of scikit-learn. The types of those
-    are to be trusted one by one: ``skops.io.get_untrusted_types`` lists them.
+    skops stores models that hold others. The types of those are to be trusted one by one:
+    ``skops.io.get_untrusted_types`` lists them.
     """
     return sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in CLASSES.values()})
 
@@ -176,21 +190,29 @@ class _ModelWriter:
         self.arrays[name] = array.T if fortran else array
         return {"fortran" if fortran else "array": name}
 
+    def _shared_once(self, value: Any, where: str) -> str:
+        """Return the name of the array that holds a model of scikit-learn, as skops writes it."""
+        if id(value) not in self._known:
+            content = np.frombuffer(_files.by_skops(value, where), dtype=np.uint8)
+            self._alive.append(value)
+            self._known[id(value)] = str(len(self.arrays))
+            self.arrays[self._known[id(value)]] = content
+        return str(self._known[id(value)])
+
     def entry(self, value: Any, where: str) -> Any:
         """Return the reference to an object of scalefair, which joins the list."""
         name = type(value).__name__
-        if CLASSES.get(name) is not type(value):
-            raise UnsavableError(
-                f"{where} is a {name}, which cannot be saved without pickle",
-                "set it to a plain value (an int as random_state, a number of folds as cv, a model "
-                "of scalefair as base_estimator), or use joblib or skops",
-                where=where,
-            )
         if id(value) in self._numbers:
             return {"object": self._numbers[id(value)]}
+        if CLASSES.get(name) is not type(value):
+            return {"skops": self._shared_once(value, where)}
         number = self._numbers[id(value)] = len(self.objects)
         self._alive.append(value)
+        if isinstance(value, BOOSTED) and base_model.is_fitted(value):
+            value = trees.Trees.of(value)
+            name = type(value).__name__
         self.objects.append({"class": name})
+        where = "base_estimator_" if isinstance(value, base_model.BaseModel) else where
         state = {
             key: self.state(item, f"{where}.{key}")
             for key, item in attributes(value).items()
@@ -229,6 +251,7 @@ class _ModelReader:
             "object": self._object,
             "number": _number_type,
             "text": self._text_array,
+            "skops": lambda name: _files.from_skops(arrays[name].tobytes()),
         }
 
     def root(self, state: Any) -> Any:
@@ -297,13 +320,14 @@ def _is_cache(cls: type, name: str) -> bool:
 def _is_data(cls: type, name: str) -> bool:
     """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
 
-    No method, no property, nothing of Python's own, and nothing that a class does not have but that
-    somebody might ask it for, such as `codes` of a map.
+    No method, no property that cannot be set, nothing of Python's own, and nothing that a class
+    does not have but that somebody might ask it for, such as `codes` of a map.
     """
-    if name in _field_names(cls):
-        return True
+    if name in _field_names(cls) or cls in BOOSTED:
+        return name in _parameters(cls)
     own = getattr(cls, name, None)
-    hidden = callable(own) or isinstance(own, property | cached_property)
+    hidden = callable(own) or isinstance(own, cached_property)
+    hidden = hidden or (isinstance(own, property) and own.fset is None)
     known = name in _parameters(cls) or name.startswith("_") or name.endswith("_")
     return known and name.isidentifier() and not name.startswith("__") and not hidden
 
@@ -342,6 +366,11 @@ def check_shapes(made: Any) -> None:
         fits = made.n_raw_ == made.n_features_in_ and made.linear_ is None
     elif isinstance(made, maps.OneHot) and "codes_" in vars(made):
         fits = made.n_raw_ == len(made.codes_[-1]) == len(made.combinations_)
+    elif isinstance(made, trees.Trees) and "forest_" in vars(made):
+        made.forest_.check(made.n_features_in_)
+        fits = len(made.levels_) == made.n_features_in_ and all(
+            known is None or len(known) <= trees.MAX_LEVELS for known in made.levels_
+        )
     elif isinstance(made, Moments):
         made.check_shapes()
         fits = True

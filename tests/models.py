@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from scalefair import (
     CrossFit,
@@ -48,6 +49,19 @@ MODELS = {
     "three": FairKernelClassifier(eta=1.0, class_weight="balanced", **SMALL),
     "poisson": FairKernelRegressor(loss="poisson", eta=1.0, **SMALL),
     "quantile": FairKernelRegressor(loss="quantile", eta=1.0, **SMALL),
+    "trees": FairKernelRidgeCV(
+        base_estimator="trees", sensitive_columns=["sex", "ethnicity"], cv=3, **SMALL
+    ),
+    "boosted": FairKernelRidge(
+        base_estimator=HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=5),
+        eta=1.0,
+        **SMALL,
+    ),
+    "boosted_classes": FairKernelClassifier(
+        base_estimator=HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5),
+        eta=1.0,
+        **SMALL,
+    ),
     "process": FairGPRegressor(eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, **SMALL),
     "exact_process": FairGPRegressor(
         feature_map="exact", eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, random_state=0
@@ -89,12 +103,12 @@ def groups():
 
 
 def rows(name):
-    return numbers() if name.startswith("exact") else pay().data
+    return numbers() if name.startswith(("exact", "boosted")) else pay().data
 
 
 def target(name):
     y = np.asarray(pay().target, dtype=float)
-    if name in ("classes", "process_of_classes"):
+    if name in ("classes", "boosted_classes", "process_of_classes"):
         return np.where(y > np.median(y), "high", "low")
     if name == "three":
         return np.searchsorted(np.quantile(y, [0.3, 0.6]), y)

@@ -193,6 +193,14 @@ def share(f, Psi, *, eps=1e-6, weight=None):
     return np.trace(explained) / np.trace(covariance(f, f, weight))
 
 
+def contributions(parts, Psi, *, weight=None):
+    """Cov(f_l, g) / Var f of f = Σ_l f_l, g the best function in the span of Ψ, for each part."""
+    f = sum(parts)
+    centred = Psi - mean(Psi, weight)
+    g = centred @ np.linalg.pinv(covariance(Psi, Psi, weight)) @ covariance(Psi, f, weight)
+    return [np.trace(covariance(p, g, weight)) / np.trace(covariance(f, f, weight)) for p in parts]
+
+
 def between_group_share(f, groups):
     """Variance of the group means over the variance: Σ_g n_g (f̄_g − f̄)² / Σ (f − f̄)²."""
     total = np.sum((f - f.mean()) ** 2)
@@ -297,6 +305,42 @@ def share_of_groups(f, groups, weight):
         n_g, mean_g, variance_g = parts(f[own], weight[own])
         explained += weight[own].sum() / weight.sum() * (mean_g**2 - variance_g / n_g)
     return explained / variance
+
+
+def share_distribution(f, Psi, *, eps=0.0, weight=None):
+    """θ̂, its error, tr Ω, tr Ω², n Var e₁ and its degrees of freedom, row by row.
+
+    ĉ = Cov(f, z)/sd(f), z = (C + ε)^(−1/2)(ψ − mean); Ω = E[e² zzᵀ]/Var f with the residual e of
+    the regression of f on ψ, each square divided by 1 − leverage; u = [2gf̃ − g² − θf̃²]/Var f.
+    """
+    w = ones_if_none(weight, len(f))
+    p, n = w / w.sum(), kish(w)
+    C = covariance(Psi, Psi, w)
+    values, vectors = np.linalg.eigh(C)
+    keep = values > 1e-12 * values.max()
+    Z = (Psi - mean(Psi, w)) @ vectors[:, keep] / np.sqrt(values[keep] + eps)
+    centred = f - p @ f
+    variance = p @ centred**2
+    c = (p * centred) @ Z
+    g, raw = Z @ c, c @ c / variance
+    Omega = np.zeros((len(c), len(c)))
+    for i in range(len(f)):
+        leverage = p[i] * (1 + Z[i] @ Z[i])
+        Omega += p[i] * (centred[i] - g[i]) ** 2 / (1 - leverage) * np.outer(Z[i], Z[i]) / variance
+    share = raw - np.trace(Omega) / n
+    P = values[keep] / (values[keep] + eps)
+
+    def spread(v):
+        return p @ (v - p @ v) ** 2
+
+    u = (2 * g * centred - g**2 - share * centred**2) / variance
+    x = (2 * g * centred - g**2 - raw * centred**2) / variance / (2 * np.sqrt(raw))
+    kurtosis = p @ (x - p @ x) ** 4 / spread(x) ** 2
+    return {
+        "share": share, "error": np.sqrt(spread(u) / n + 2 * np.sum(P**2) / n**2),
+        "noise": np.trace(Omega), "squares": np.trace(Omega @ Omega), "along": spread(x),
+        "freedom": max(2 * n / (kurtosis - 1), 2.0),
+    }  # fmt: skip
 
 
 def close(actual, expected, tolerance):

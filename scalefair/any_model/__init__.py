@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length
 
 from scalefair._hash import hash_uniform
@@ -20,11 +21,12 @@ from scalefair.any_model.limit import LimitGap, limit_gap
 from scalefair.auditing import Audit, audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames, is_stream, open_rows
 from scalefair.data.encoding import asked_before
-from scalefair.errors import check_number
+from scalefair.errors import check_flag, check_number, located
 from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
 from scalefair.features.base import seed_of
 from scalefair.features.base_model import is_fitted, name_of, predictions
 from scalefair.measures import explained_share
+from scalefair.persistence import save
 from scalefair.plots.figures import predicted
 
 if TYPE_CHECKING:
@@ -42,8 +44,8 @@ class FairModel:
     Parameters
     ----------
     estimator : FairKernelRidgeCV or FairKernelClassifier
-        Fitted on the rows that were not held out; its `predict` needs no sensitive attributes apart
-        from the columns it was given.
+        Fitted on the rows that were not held out, or with `refit` on all; its `predict` needs no
+        sensitive attributes apart from the columns it was given.
     path : FairPath or LossPath
         The accuracy–fairness frontier; also called `frontier`.
     before, after : Audit
@@ -73,6 +75,15 @@ class FairModel:
         """Return the predictions of the fair estimator."""
         return self.estimator.predict(X)
 
+    @available_if(lambda made: is_classifier(made.estimator))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the classes, where it is a classifier."""
+        return self.estimator.predict_proba(X)
+
+    def save(self, path: Any) -> None:
+        """Write the fair estimator to one file; :func:`scalefair.load` reads it."""
+        save(self.estimator, path)
+
     def __str__(self) -> str:
         return self.summary
 
@@ -86,6 +97,7 @@ def make_fair(
     *,
     hide_sensitive: bool = False,
     test_size: float = TEST_SIZE,
+    refit: bool = False,
     random_state: Any = None,
     **parameters: Any,
 ) -> FairModel:
@@ -96,9 +108,9 @@ def make_fair(
 
     Parameters
     ----------
-    model : estimator
-        Any scikit-learn regressor, classifier or pipeline. One that is fitted already is used as it
-        is, with a warning.
+    model : estimator or "trees"
+        Any scikit-learn regressor, classifier or pipeline, or boosted trees. One that is fitted
+        already is used as it is, with a warning.
     X : array or frame of shape (n, d)
         Inputs as the model takes them, in memory.
     y : array-like of shape (n,)
@@ -110,7 +122,10 @@ def make_fair(
     hide_sensitive : bool, default=False
         Whether neither model may use those columns.
     test_size : float, default=0.25
-        Share of the rows that are held out for the audits.
+        Share of the rows of each group, and of each class in it, that are held out for the audits;
+        of a group too small for two such rows none is.
+    refit : bool, default=False
+        Whether the final model is fitted on all rows, once the audits are made.
     random_state : int, RandomState or None, default=None
         Seed.
     **parameters
@@ -139,27 +154,40 @@ def make_fair(
     if apart is not None:
         open_rows(X, apart)  # compares their lengths
     check_consistent_length(X, y)
-    seed = seed_of(random_state)
-    tested = hash_uniform(seed, np.arange(len(y))) < test_size
+    check_flag("refit", refit)
+    seed, classes = seed_of(random_state), _has_classes(model, y)
+    with located(f"sensitive_columns={columns!r}"):
+        s = frames.take_columns(X, columns) if apart is None else apart
+    tested = hold_out(_groups(s), y if classes else np.zeros(len(y)), test_size, seed)
     test = np.flatnonzero(tested)
+    if not tested.any():
+        raise ValueError(
+            f"test_size={test_size!r} of {len(y)} rows leaves no two rows of any group to judge "
+            "by; give a larger test_size, more rows, or merged levels"
+        )
     options = {
         "base_estimator": model, "unfairness": unfairness, "random_state": seed,
         "sensitive_columns": columns, "hide_sensitive": hide_sensitive and columns is not None,
     }  # fmt: skip
-    kind = FairKernelClassifier if is_classifier(model) else FairKernelRidgeCV
+    kind = FairKernelClassifier if classes else FairKernelRidgeCV
     estimator = kind(**(options | parameters))
     train, own = _take(X, apart, np.flatnonzero(~tested))
     estimator.fit(train, y[~tested], **own)
-    alone = _alone(_split(estimator, *_take(X, apart, test)).s)
-    if alone.any():
-        warnings.warn(
-            f"{alone.sum()} of {len(test)} rows held out are the only ones of their group there "
-            "and are left out of the audits; a larger test_size, or merged levels, would keep them",
-            stacklevel=2,
-        )
-        test = test[~alone]
     with asked_before():
-        return _compare(model, estimator, *_take(X, apart, test), y[test], test)
+        made = _compare(model, estimator, *_take(X, apart, test), y[test], test)
+        if not refit:
+            return made
+        whole, own = _take(X, apart, np.arange(len(y)))
+        final = kind(**(options | parameters)).fit(whole, y, **own)
+    words = f"{made.summary} The final model was then fitted on all {len(y):,} rows."
+    return replace(made, estimator=final, summary=words)
+
+
+def _has_classes(model: Any, y: Any) -> bool:
+    """Return True if a classifier is asked for; trees are one where y holds no numbers."""
+    if isinstance(model, str):
+        return np.asarray(y).dtype.kind not in "fiu"
+    return bool(is_classifier(model))
 
 
 def _check_arguments(model: Any, X: Any, y: Any, test_size: Any, unfairness: Any) -> None:
@@ -172,7 +200,7 @@ def _check_arguments(model: Any, X: Any, y: Any, test_size: Any, unfairness: Any
             "FairKernelRidgeCV with base_estimator=model, and audit its predictions with "
             "scalefair.audit"
         )
-    if is_classifier(model) and (count := len(np.unique(np.asarray(y)))) > 2:
+    if _has_classes(model, y) and (count := len(np.unique(np.asarray(y)))) > 2:
         raise ValueError(
             f"y has {count} classes, and make_fair audits two; use FairKernelClassifier with "
             "base_estimator=model"
@@ -189,16 +217,34 @@ def _named_columns(X: Any, sensitive: Any) -> Any:
     return list(sensitive) if named and len(sensitive) < frames.n_rows(X) else None
 
 
-def _alone(s: Any) -> NDArray[np.bool_]:
-    """Rows that are the only ones of a level of an attribute, which no audit can judge."""
-    columns = frames.columns(frames.as_table(s, one_column=True), "s")
-    alone = np.zeros(frames.n_rows(s), dtype=bool)
-    for column in columns:
+def _groups(s: Any) -> NDArray[np.int64]:
+    """Number the combinations of levels, by row; numbers of many values are no levels."""
+    groups = np.zeros(frames.n_rows(s), dtype=np.int64)
+    for column in frames.columns(frames.as_table(s, one_column=True), "s"):
         codes, levels = column.codes()
         if column.kind in ("categorical", "boolean") or len(levels) <= MAX_LEVELS_OF_NUMBERS:
-            # Code −1, of what is missing, counts as the last level.
-            alone |= np.bincount(codes % (len(levels) + 1))[codes] == 1
-    return alone
+            groups = np.unique(groups * (len(levels) + 1) + codes + 1, return_inverse=True)[1]
+    return groups
+
+
+def hold_out(groups: Any, classes: Any, part: float, seed: int) -> NDArray[np.bool_]:
+    """Return which rows are held out: of each group this part, of each class in it alike.
+
+    One row alone is never held out, for no audit can judge it, and none of a group is missing from
+    the other rows.
+    """
+    chance = hash_uniform(seed, np.arange(len(groups)))
+    numbers = np.unique(classes, return_inverse=True)[1]
+    tested = np.zeros(len(groups), dtype=bool)
+    for group in np.unique(groups):
+        rows = np.flatnonzero(groups == group)
+        # In each class by chance, classes one after the other: every prefix step takes its part.
+        order = rows[np.lexsort([chance[rows], numbers[rows]])]
+        steps = np.floor(np.arange(len(rows) + 1) * part + 0.5)
+        chosen = order[np.diff(steps) > 0]
+        if 2 <= len(chosen) < len(rows):
+            tested[chosen] = True
+    return tested
 
 
 def _take(X: Any, apart: Any, rows: NDArray[np.int64]) -> tuple[Any, dict[str, Any]]:

@@ -1,6 +1,8 @@
-"""Audits: every measure of how far predictions depend on sensitive attributes, in one table."""
+"""Audits and certificates: how far predictions depend on attributes, and limits that are kept."""
 
+from scalefair.auditing.certificate import Certificate
+from scalefair.auditing.certification import certify
 from scalefair.auditing.result import Audit
 from scalefair.auditing.run import audit
 
-__all__ = ["Audit", "audit"]
+__all__ = ["Audit", "Certificate", "audit", "certify"]

@@ -20,6 +20,8 @@ def main(context: click.Context) -> None:
     scalefair fit pay.csv --target pay --sensitive sex --out pay.scalefair
     scalefair predict pay.scalefair new.csv --out predictions.csv --keep sex
     scalefair audit predictions.csv --sensitive sex
+    scalefair explain pay.scalefair pay.csv             which columns carry what is left
+    scalefair certify pay.scalefair new.csv --sensitive sex --unfairness 0.05
 
     Every command has --help with examples. DATA is a parquet or csv file, a folder or pattern of
     them, or a URL; it need not fit in memory.
@@ -28,7 +30,10 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (frontier.frontier, fit.fit, predict.predict, audit.audit_command):
+for _command in (
+    frontier.frontier, fit.fit, predict.predict, audit.audit_command, audit.explain_command,
+    audit.certify_command,
+):  # fmt: skip
     main.add_command(_command)
 main.add_command(moments.moments)
 main.add_command(moments.merge)

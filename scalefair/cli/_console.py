@@ -22,11 +22,15 @@ from scalefair.errors import (
     DelimiterError,
     InputError,
     LostWorkersError,
+    NotCertifiedError,
     UselessColumnError,
 )
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
 """Exit codes as a shell gives them for the signals."""
+
+NOT_CERTIFIED = 3
+"""Exit code of a limit that is not certified."""
 
 BAD_INPUT = (ValueError, OSError, ImportError, MemoryError, LostWorkersError)
 REPORT_PACKAGES = ("matplotlib", "jinja2", "markupsafe")
@@ -225,7 +229,7 @@ def _message_and_code(error: Exception) -> tuple[str, int]:
             message += f"; see {error.ctx.command_path} --help"
         return message, 2
     if isinstance(error, BAD_INPUT):
-        return remedied(error), 2
+        return remedied(error), NOT_CERTIFIED if isinstance(error, NotCertifiedError) else 2
     return f"{type(error).__name__}: {error} (a bug; --debug shows where)", 1
 
 

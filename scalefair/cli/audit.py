@@ -1,15 +1,20 @@
-"""scalefair audit: how far predictions in a table depend on sensitive columns."""
+"""scalefair audit, explain, certify: how far predictions depend on attributes, and by what."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import click
 
 from scalefair.cli import _data
-from scalefair.cli._console import Console, noting_warnings
+from scalefair.cli._console import NOT_CERTIFIED, Console, noting_warnings
 from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
+from scalefair.cli.fit import without_useless
+from scalefair.cli.predict import check_inputs, text_columns
+from scalefair.errors import InputError
 
 
 @click.command("audit")
@@ -103,3 +108,181 @@ def _decisions(data: Data) -> Data:
     """Return Adult with its target as 0 and 1."""
     above = data.table[ADULT_TARGET].str.startswith(">").astype(int)
     return replace(data, table=data.table.assign(**{ADULT_TARGET: above}))
+
+
+@click.command("explain", short_help="Show which columns carry the share of a MODEL, or proxies.")
+@click.argument("subject", metavar="MODEL|DATA")
+@_data.sensitive_option
+@_data.drop_option
+@_data.weight_option
+@_data.reading_options
+@_data.printing_options
+def explain_command(subject: str, *, reading: Reading, console: Console, **options: Any) -> None:
+    """Show which columns carry the explained share, or give the sensitive columns away.
+
+    Of a MODEL that `scalefair fit` wrote: how much each of its inputs contributes to the share of
+    the variance of its predictions that the sensitive columns explain in DATA, without and with
+    the limit, with standard errors. A linear model needs no DATA.
+
+    Of DATA alone: how much of each sensitive column every other column tells, by linear and by
+    smooth functions of it, with 95 % intervals.
+
+    \b
+    scalefair explain pay.scalefair pay.csv
+    scalefair explain pay.csv --sensitive sex,age --drop id
+    """
+    from scalefair.data.sources.files import CSV_ENDINGS, PARQUET_ENDINGS
+
+    path, tables = Path(subject), (*CSV_ENDINGS, *PARQUET_ENDINGS)
+    is_table = path.is_dir() or "://" in subject or "*" in subject
+    if not (is_table or path.name.lower().endswith(tables)):
+        _explain_model(path, reading, console, **options)
+        return
+    if reading.data is not None:
+        raise click.UsageError(f"{subject} is a table, so that {reading.data} is one too many")
+    with replace(reading, data=subject).open(console) as table:
+        _explain_table(table, console, **options)
+
+
+def _explain_model(
+    path: Path, reading: Reading, console: Console, *,
+    sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None,
+) -> None:  # fmt: skip
+    from scalefair import explain_share, load
+
+    if sensitive or drop:
+        raise click.UsageError("--sensitive and --drop are for DATA alone: a MODEL knows its own")
+    model = load(path)
+    if reading.data is None:
+        try:
+            _print(console, explain_share(model), {"model": path})
+        except InputError as error:
+            raise click.UsageError(f"{path}: {error.what}; add DATA") from error
+        return
+    with reading.open(console) as given:
+        table, prepared = reading.typed(given, text_columns(model)), model._design.preparation
+        inputs, w = check_inputs(table, model), table.find_one("--weight", weight)
+        names = [] if prepared.sensitive_columns else prepared.sensitive_encoder.names_
+        apart = table.find("--sensitive", names)
+        console("explaining")
+        rows = table.selection(list(dict.fromkeys([*inputs, *apart, *filter(None, [w])])))
+        result = explain_share(
+            model, rows[inputs], sensitive_features=rows[apart] if apart else None,
+            sample_weight=None if w is None else rows[w],
+        )  # fmt: skip
+        _print(console, result, {"model": path, "data": table.name})
+
+
+def _explain_table(
+    table: Data, console: Console, *,
+    sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None,
+) -> None:  # fmt: skip
+    from scalefair import proxies
+
+    if not sensitive:
+        raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
+    attributes, w = table.find("--sensitive", sensitive), table.find_one("--weight", weight)
+    gone = {*attributes, *table.find("--drop", drop), w}
+    columns = [name for name in table.columns if name not in gone]
+
+    def work(useless: list[str]) -> Any:
+        inputs = [name for name in columns if name not in useless]
+        rows = table.selection([*inputs, *attributes, *filter(None, [w])])
+        weights = None if w is None else rows[w]
+        return proxies(rows[inputs], sensitive_features=rows[attributes], sample_weight=weights)
+
+    console("measuring")
+    with noting_warnings(console):
+        result, notes = without_useless(table, columns, work, console)
+    _print(console, result, {"data": table.name, "sensitive": attributes, "notes": notes})
+
+
+def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
+    """Print a table, one block an attribute."""
+    from scalefair.measures.groups import records
+
+    blocks = [
+        f"{attribute}\n{rows.drop(columns='attribute').to_string(index=False)}"
+        for attribute, rows in table.round(4).replace(-0.0, 0.0).groupby("attribute", sort=False)
+    ]
+    record |= {"rows": records(table), "seconds": console.seconds}
+    console.result(record, "\n\n".join(blocks))
+
+
+@click.command("certify", short_help="Certify that a MODEL keeps a limit, on rows it has not seen.")
+@click.argument("model", type=click.Path(path_type=Path))
+@_data.sensitive_option
+@_data.unfairness_option(default=0.05, show_default=True, help="The limit.")
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="A model beyond the limit passes with at most the remaining probability.",
+)
+@click.option(
+    "--limit-on",
+    type=click.Choice(["scores", "output", "means", "decisions"]),
+    default="scores",
+    show_default=True,
+    help="Explained share, that of the whole distribution, or a gap between groups.",
+)
+@click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
+@_data.weight_option
+@_data.seed_option
+@click.option("--out", type=click.Path(path_type=Path), help="Write the certificate, as JSON.")
+@_data.reading_options
+@_data.printing_options
+def certify_command(
+    model: Path, out: Path | None, reading: Reading, console: Console, **options: Any
+) -> None:
+    """Certify that a MODEL, which `scalefair fit` wrote, keeps a limit on the population.
+
+    The rows of DATA must not have been used to fit or to choose the model. The exit code is 0 where
+    the limit is certified, 3 where it is not, 2 where nothing can be said: a gate for pipelines.
+
+    \b
+    scalefair certify pay.scalefair new.parquet --sensitive sex,race --unfairness 0.05
+    scalefair certify pay.scalefair new.csv --sensitive sex --limit-on means --unfairness 200
+    """
+    from scalefair import NotCertifiedError, load
+
+    fitted = load(model)
+    with reading.open(console, "test") as given:
+        try:
+            certificate = _certified(fitted, reading, given, console, **options)
+        except NotCertifiedError as error:
+            record = {
+                "certified": False, "limit": error.limit, "confidence": error.confidence,
+                "least_limit": error.least_limit,
+                "rows_needed": error.rows if isfinite(error.rows) else None,
+            }  # fmt: skip
+            console.result(record, str(error))
+            click.get_current_context().exit(NOT_CERTIFIED)
+    if out is not None:
+        out.write_text(certificate.to_json() + "\n", encoding="utf-8")
+    console.result({"certified": True, **asdict(certificate)}, f"certified: {certificate}")
+
+
+def _certified(
+    model: Any, reading: Reading, given: Data, console: Console, *,
+    sensitive: tuple[str, ...], unfairness: float, weight: str | None, seed: int, **options: Any,
+) -> Any:  # fmt: skip
+    from scalefair import certify
+
+    table = reading.typed(given, text_columns(model))
+    inputs = check_inputs(table, model)
+    if not sensitive and table.is_built_in:
+        sensitive = ADULT_SENSITIVE
+    stored = vars(model).get("columns_", {}).get("sensitive", ())
+    attributes = table.find("--sensitive", sensitive or stored)
+    if not attributes:
+        raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
+    w = table.find_one("--weight", weight)
+    console("judging")
+    rows = table.selection(list(dict.fromkeys([*inputs, *attributes, *filter(None, (w,))])))
+    with noting_warnings(console):
+        return certify(
+            model, rows[inputs], sensitive_features=rows[attributes], unfairness=unfairness,
+            sample_weight=None if w is None else rows[w], random_state=seed, **options,
+        )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,11 @@ model_options = _data.in_help_order(
     _data.unfairness_option(help=f"{_data.UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
     click.option(
         "--eta", type=click.FloatRange(0), help="Weight of the penalty, instead of a limit."
+    ),
+    click.option(
+        "--confidence",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        help="Certify the limit, such as 0.95: four rows of ten only calibrate it.",
     ),
     click.option(
         "--alpha",
@@ -48,6 +53,7 @@ class ModelOptions:
 
     unfairness: float | None
     eta: float | None
+    confidence: float | None
     alpha: float | None
     feature_map: str
     components: int
@@ -80,8 +86,13 @@ class ModelOptions:
             options |= {"etas": [self.eta]} if chooses else {"eta": self.eta}
         else:
             options["unfairness"] = limit
+        if self.confidence is not None and (self.eta is not None or not chooses):
+            raise click.UsageError(
+                "--confidence certifies a limit on numbers; leave out --eta and --alpha, or give "
+                "--kind regression"
+            )
         if chooses:
-            return FairKernelRidgeCV(**options)
+            return FairKernelRidgeCV(confidence=self.confidence, **options)
         options |= {} if self.alpha is None else {"alpha": self.alpha}
         return (FairKernelClassifier if classes else FairKernelRidge)(**options)
 
@@ -274,6 +285,8 @@ def describe(model: Any) -> dict[str, Any]:
             "explained_share_cv_error": model.explained_share_cv_error_,
             "r2_cv": _held_out_r2(model),
         }
+    if "certificate_" in vars(model):
+        record["certificate"] = asdict(model.certificate_)
     if is_classifier(model):
         record["classes"] = model.classes_.tolist()
     return record
@@ -305,6 +318,12 @@ def words(out: Path, record: dict[str, Any]) -> str:
         + (" on held-out folds" if held_out else " on these rows")
         + ("" if record["limit"] is None else f" (limit {percent(record['limit'])})"),
     ]
+    if "certificate" in record:
+        certificate = record["certificate"]
+        parts.append(
+            f"certified with confidence {certificate['confidence']:g}, upper bound "
+            f"{percent(certificate['upper_bound'])}"
+        )
     if "r2_cv" in record:
         parts.append(f"held-out R² {record['r2_cv']:.3f}")
     return f"{out}: {'; '.join(parts)}"

@@ -91,13 +91,11 @@ def predict(
     elif console.as_json:
         raise click.UsageError("--out - writes the predictions to stdout; leave out --json")
     fitted = load(model)
-    if not hasattr(fitted, "predict") or not hasattr(fitted, "feature_names_in_"):
-        raise ValueError(f"{model}: holds no model of named columns; make one with scalefair fit")
     with reading.open(console, "test") as given:
         table = reading.typed(given, text_columns(fitted))
+        check_inputs(table, fitted)
         every = list(keep) == ["all"] and "all" not in table.columns
         predictor = TablePredictor(fitted, table.columns if every else table.find("--keep", keep))
-        _check_inputs(table, model, predictor.inputs)
         console("predicting")
         parts = with_progress(tables(predictor, table), table.n_rows, console)
         rows = write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)
@@ -111,13 +109,16 @@ def predict(
         console.result(record, f"{out}: predictions for {rows:,} rows")
 
 
-def _check_inputs(data: Data, model: Path, inputs: list[str]) -> None:
+def check_inputs(data: Data, model: Any) -> list[str]:
+    """Return the inputs of a model, all of which must be in the data."""
+    inputs = [str(name) for name in model.feature_names_in_]
     absent = [name for name in inputs if name not in data.columns]
     if absent:
         raise ValueError(
-            f"{data.name}: lacks {len(absent)} column(s) that {model} was fitted on, such as "
-            f"{absent[0]!r}; give a table with all of {', '.join(inputs)}"
+            f"{data.name}: lacks {len(absent)} column(s) that the {type(model).__name__} was "
+            f"fitted on, such as {absent[0]!r}; give a table with all of {', '.join(inputs)}"
         )
+    return inputs
 
 
 def tables(predictor: TablePredictor, data: Data) -> Iterator[Any]:
@@ -144,6 +145,10 @@ def with_progress(parts: Iterator[Any], total: int | None, console: Console) -> 
 
 def text_columns(model: Any) -> list[str]:
     """Return the inputs that were text when the model was fitted, whatever they look like now."""
+    if not hasattr(model, "predict") or not hasattr(model, "feature_names_in_"):
+        raise ValueError(
+            f"a {type(model).__name__} is no model of named columns; make one with scalefair fit"
+        )
     encoder, sensitive = (
         model._design.preparation.encoder,
         model._design.preparation.sensitive_encoder,

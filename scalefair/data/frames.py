@@ -103,9 +103,7 @@ class Column:
             encoded = (array.cast(array.type.value_type) if typed else array).dictionary_encode()
             codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             levels = encoded.dictionary.to_pylist()
-        whole = (isinstance(v, float) and v.is_integer() for v in levels)
-        texts = [str(int(v) if w else v) for v, w in zip(levels, whole, strict=True)]
-        return codes.astype(np.int64, copy=False), texts
+        return codes.astype(np.int64, copy=False), level_names(levels)
 
 
 def kinds_differ(name: str, kind: Kind, other: Kind) -> InputError:
@@ -342,6 +340,12 @@ def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
             column=name,
         )
     return _OBJECT_KINDS[inferred]
+
+
+def level_names(levels: Iterable[Any]) -> list[str]:
+    """Return levels as text; 1.0 is "1"."""
+    whole = ((v, isinstance(v, float) and v.is_integer()) for v in levels)
+    return [str(int(v) if w else v) for v, w in whole]
 
 
 def _series_floats(series: nw.Series[Any], kind: Kind) -> Array:

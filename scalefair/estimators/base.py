@@ -21,12 +21,13 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
 from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
-from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_weight_or_limit
+from scalefair.errors import MISSING_SENSITIVE, auto_alpha, check_alpha, check_weight_or_limit
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
+from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.rows import open_fit_rows, open_more_rows, open_predict_rows
+from scalefair.features.rows import FitRows, open_fit_rows, open_more_rows, open_predict_rows
 from scalefair.features.training import MapSpec, Training, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
@@ -107,7 +108,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         for name in [*vars(self)]:  # an earlier fit in another mode may have set others
             fitted = name.endswith("_") or name.startswith("_")
             if fitted and not name.startswith(OF_SCIKIT_LEARN):
-                delattr(self, name)
+                del self.__dict__[name]
         names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
         self.__dict__.update(names | learnt)
         task.call_on_fit_task_end(estimator=self)
@@ -143,8 +144,11 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
+        keeps_frames = self.base_estimator is not None
+        return self._train_on(open_fit_rows(checked, given, keeps_frames=keeps_frames), dtype)
+
+    def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
-        rows = open_fit_rows(checked, given, keeps_frames=base is not None)
         if not rows.has_sensitive and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         spec = MapSpec.of(self.get_params(deep=False))
@@ -187,9 +191,10 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         source = open_more_rows(self, given, design, n_targets=count)
         return self._rows(source, design, source.n_rows)
 
-    def _spec(self, dtype: Any) -> Spec:
+    def _spec(self, dtype: Any, n_rows: int, curvature: float = 2.0) -> Spec:
+        """Return what to fit to so many rows; `curvature` is the mean of the loss's."""
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
-        alpha = check_alpha(self.alpha)["phi"]
+        alpha = check_alpha(self.alpha, auto_alpha(n_rows, curvature))["phi"]
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
 
     def _system(self, design: Design, moments: Moments) -> System:
@@ -207,6 +212,27 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         models = (block.model for block in self._design.beside if isinstance(block, BaseModel))
         return next(models, None)
 
+    @property
+    def coef_(self) -> Array:
+        """β; one that is not of the columns of X says so where it is taken for that."""
+        if "coef_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no attribute 'coef_'")
+        coef: Array = vars(self)["coef_"]
+        linear = isinstance(self._design.phi, Identity) and self._design.features == ("phi",)
+        return coef if linear else coef.view(FeatureCoef)
+
+    @coef_.setter
+    def coef_(self, coef: Array) -> None:
+        self.__dict__["coef_"] = coef
+
+    def _feature_coef(self) -> Array:
+        """Return the coefficients of Φ, shape (m, t)."""
+        return np.atleast_2d(vars(self)["coef_"]).T
+
+    def _without_penalty(self) -> Self | None:
+        """Return the fit at η = 0 where that takes no rows; else None."""
+        return None
+
     def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
         return self._design.predictor(self._raw_coef, self.intercept_)
 
@@ -217,6 +243,23 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         if finish is not None:
             start = _Finished(start, finish)
         return self._design.predict(open_predict_rows(self, X, self._design), start)
+
+
+class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
+    """Coefficients of features φ(x), with which `np.dot(coef, x)` is an error.
+
+    SHAP takes any model with `coef_` and `intercept_` for a linear one, and begins with
+    np.dot(coef_, mean of X): wrong values where there are as many features as columns.
+    """
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Refuse that product; all other functions see an ordinary array."""
+        if func is np.dot and isinstance(args[0], FeatureCoef):
+            raise TypeError(
+                "coef_ are coefficients of features, not of the columns of X: the model is not "
+                "linear in these; explain its predictions, as in shap.Explainer(model.predict, X)"
+            )
+        return super().__array_function__(func, types, args, kwargs)
 
 
 def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:

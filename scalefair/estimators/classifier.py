@@ -57,7 +57,7 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
         β; for more than two classes one row each, which add up to zero.
     loss_ : loss
         V, class weights included.
-    @ intercept_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
+    @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
     @ n_samples_seen_ diagnostics_
 
     Notes
@@ -91,7 +91,7 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
-        alpha: Any = 1e-3,
+        alpha: Any = "auto",
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from scalefair._typing import Array, Chunk
 from scalefair.estimators.parameters import described
 from scalefair.estimators.ridge import RidgeBase
+from scalefair.features.mixed import for_new_rows
 
 
 @described
@@ -32,8 +34,8 @@ class FairKernelRidge(RidgeBase):
         β; not there with ``feature_map="exact"``.
     dual_coef_ : array of shape (n,) or (n, t)
         With ``feature_map="exact"`` only: f(x) = k(x, X) dual_coef + intercept.
-    @ intercept_ eta_ explained_share_ moments_ output_share_ n_iter_ n_samples_seen_ diagnostics_
-    @ base_estimator_ n_base_samples_
+    @ intercept_ alpha_ eta_ explained_share_ moments_ output_share_ n_iter_ n_samples_seen_
+    @ diagnostics_ base_estimator_ n_base_samples_
 
     Notes
     -----
@@ -61,7 +63,7 @@ class FairKernelRidge(RidgeBase):
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
-        alpha: Any = 1e-3,
+        alpha: Any = "auto",
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",
@@ -83,7 +85,9 @@ class FairKernelRidge(RidgeBase):
         if "dual_coef_" not in vars(self):
             return super()._predictor()
         dual_coef = self.dual_coef_.reshape(len(self.dual_coef_), -1)
-        rows, intercept = self._exact_rows, self.intercept_
+        prepared, intercept = self._design.preparation, self.intercept_
+        encoder = None if prepared is None else prepared.sensitive_encoder
+        rows = replace(self._exact_rows, psi=for_new_rows(self._exact_rows.psi, encoder))
 
         def predict(chunk: Chunk) -> Array:
             return np.asarray(rows.cross(chunk.x, chunk.s) @ dual_coef + intercept)

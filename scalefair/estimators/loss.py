@@ -95,14 +95,15 @@ class LossBase(FairEstimator):
         if "xi" in moments.blocks:
             check_control(moments)
         loss = loss if weigh is None else weigh(loss, moments)
-        system, spec = self._system(design, moments), self._spec(dtype)
+        system = self._system(design, moments)
+        spec = self._spec(dtype, moments.n_rows, mean_curvature(loss, moments, y))
         solved = self._solved_loss(loss)
         problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
         based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
         return {
             "_design": design, "phi_": design.phi, "psi_": design.psi, "loss_": loss, **based,
-            **self._solution(design, moments, loss, fit),
+            **self._solution(design, moments, loss, fit), "alpha_": spec.alpha,
         }  # fmt: skip
 
     def _solution(
@@ -153,7 +154,9 @@ class LossBase(FairEstimator):
         rows = self._rows_again(Chunk(X, sensitive_features, y, sample_weight, c=control_features))
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
-        system, spec = self._system(rows.design, moments), self._spec(rows.design.dtype)
+        system = self._system(rows.design, moments)
+        spec = self._spec(rows.design.dtype, moments.n_rows)
+        spec = replace(spec, alpha=vars(self).get("alpha_", spec.alpha))
         solved = self._solved_loss(self.loss_)
         problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         etas = default_etas(system, spec.alpha, 9) if etas is None else etas
@@ -206,6 +209,20 @@ def encoded_once(training: Training) -> Training:
     return replace(training, source=rows if h is None else rows.then(FromArray(h)))
 
 
+def mean_curvature(loss: Any, moments: Moments, y: Array) -> float:
+    """κ = tr V″ / k at the best constant; of a loss that does not know that, at f = 0 on some y."""
+    start = loss.start(moments.mean("y"))
+    if start is None:
+        one = loss.n_scores == 1, loss.n_targets == 1
+        f = np.zeros(len(y)) if one[0] else np.zeros((len(y), loss.n_scores))
+        curved = loss.curvature(f, y[:, 0] if one[1] else y).reshape(len(y), -1).mean(axis=0)
+    else:
+        curved = start.curvature
+    D = np.atleast_2d(loss.directions)
+    kappa = float(curved @ (D**2).sum(axis=1)) / loss.n_scores
+    return kappa if 0 < kappa < np.inf else 1.0
+
+
 def check_row_targets(loss: Loss, chunk: Chunk) -> Chunk:
     """Pass a chunk on whose targets are in the domain of the loss, where they count."""
     y = np.asarray(chunk.y)
@@ -245,7 +262,7 @@ class FairKernelRegressor(RegressorMixin, LossBase):
         β.
     loss_ : loss
         V, with the scales that were left open.
-    @ intercept_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
+    @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
     @ n_samples_seen_ diagnostics_
 
     Notes
@@ -277,7 +294,7 @@ class FairKernelRegressor(RegressorMixin, LossBase):
         sensitive_kernel: Any = "auto",
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
-        alpha: Any = 1e-3,
+        alpha: Any = "auto",
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",

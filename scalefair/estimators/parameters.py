@@ -30,11 +30,13 @@ VALID: dict[str, Any] = {
     "sensitive_kernel": [StrOptions({"auto", *NAMES}), Kernel, HasMethods("raw")],
     "sensitive_length_scale": LENGTH_SCALE,
     "n_sensitive_components": [COUNT],
-    "alpha": [NOT_NEGATIVE, dict],
+    "alpha": [StrOptions({"auto"}), NOT_NEGATIVE, dict],
     "alphas": [None, "array-like"],
     "eta": [None, Interval(Real, 0, np.inf, closed="both")],
     "etas": [None, "array-like"],
     "unfairness": [None, Interval(Real, 0, 1, closed="both")],
+    "confidence": [None, Interval(Real, 0, 1, closed="neither")],
+    "guarantee": [StrOptions({"split", "cross"})],
     "penalty": [StrOptions(set(PENALTIES))],
     "eps": [None, NOT_NEGATIVE],
     "output_kernel": [None, StrOptions({"rbf"}), RBF],
@@ -72,9 +74,11 @@ sensitive_length_scale : float, array or "median", default="median"
 n_sensitive_components : int, default=100
     Nyström features for sensitive attributes that are not categories. Where these are crossed
     with groups, ψ has at most four times as many columns, but at least five for each group.
-alpha : float or dict, default=1e-3
+alpha : float, "auto" or dict, default="auto"
     Ridge α per row: scikit-learn's `KernelRidge` has nα, `LogisticRegression` has C = 1/(2nα),
-    `PoissonRegressor` and `GammaRegressor` have 2α. A dict gives one per block of features,
+    `PoissonRegressor` and `GammaRegressor` have 2α. "auto" is 1/n for n rows, but at most 1e-3 and
+    at least 1e-7, times half the mean curvature of the loss at the best constant: 1 for the
+    squared loss, p(1 − p)/2 for two classes. A dict gives one per block of features,
     ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``: of φ(x), of ψ(s) and of ĥ(x), the last in units
     of its variance. A number is that of φ; the others get 1e-3 of it.
 eta : float or None, default=None
@@ -149,6 +153,8 @@ X : array, data frame, dask collection, scan or batches of shape (k, d)
     Inputs as in `fit`; the sensitive attributes are not needed.
 intercept_ : float or array
     b.
+alpha_ : float
+    The ridge of φ that was used.
 eta_ : float
     The weight that was used or found.
 explained_share_ : float

@@ -108,7 +108,8 @@ class RidgeBase(Regression):
             if self.output_kernel is None or design.psi is None:
                 fit = self._solve(design, moments)
             else:
-                system, spec = self._system(design, moments), self._spec(design.dtype)
+                system = self._system(design, moments)
+                spec = self._spec(design.dtype, moments.n_rows)
                 fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
         if "xi" in moments.blocks:
             check_control(moments)
@@ -125,14 +126,14 @@ class RidgeBase(Regression):
         rows = self._rows(training.source, design, None)
         ridge = partial(feature_ridges, design.features, relative=check_alpha(self.alpha))
         return fit_wide(
-            rows, self._spec(design.dtype), ridge, fit_intercept=self.fit_intercept,
-            seed=training.seed,
+            rows, self._spec(design.dtype, training.survey.n_present), ridge,
+            fit_intercept=self.fit_intercept, seed=training.seed,
         )  # fmt: skip
 
     def _learn_dual(self, training: Training) -> dict[str, Any]:
         """Return the attributes of the exact mode, which has no explicit features."""
         seen = 1.0 / check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
-        rows, spec = exact_rows(training, seen), self._spec("float64")
+        rows, spec = exact_rows(training, seen), self._spec("float64", training.survey.n_present)
         fit = rows.solve(
             spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty,
             fit_intercept=self.fit_intercept,
@@ -147,7 +148,7 @@ class RidgeBase(Regression):
         both = learnt(training, design)
         del both["phi_"]
         return both | {
-            "_exact_rows": rows, "kernel_": rows.kernel, "eta_": spec.eta,
+            "_exact_rows": rows, "kernel_": rows.kernel, "alpha_": spec.alpha, "eta_": spec.eta,
             "dual_coef_": fit.dual_coef[:, 0] if one else fit.dual_coef,
             "intercept_": float(intercept[0]) if one else intercept,
             "explained_share_": rows.explained_share(fit.predict(rows.K)),
@@ -163,7 +164,8 @@ class RidgeBase(Regression):
                 f"output_kernel={self.output_kernel!r} needs all rows again, but here are only "
                 "their moments; fit on all rows at once, or use output_kernel=None"
             )
-        return fit_ridge(self._system(design, moments), self._spec(design.dtype))
+        spec = self._spec(design.dtype, moments.n_rows)
+        return fit_ridge(self._system(design, moments), spec)
 
     def _solution(
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
@@ -177,6 +179,7 @@ class RidgeBase(Regression):
             "coef_": coef[:, 0] if one_target else coef.T,
             "intercept_": float(intercept[0]) if one_target else intercept,
             "moments_": moments, "n_samples_seen_": moments.n_rows, "eta_": fit.eta,
+            "alpha_": self._spec(design.dtype, moments.n_rows).alpha,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics,
             "jitter_": fit.diagnostics.jitter, "_raw_coef": design.raw_coef(coef),
             **steps, **nonlinear,
@@ -241,7 +244,8 @@ class RidgeBase(Regression):
                 f"a path has no form with output_kernel={self.output_kernel!r}, which needs all "
                 "rows again; fit one model for each eta, or use output_kernel=None"
             )
-        alphas = [check_alpha(self.alpha)["phi"]] if alphas is None else alphas
+        own = self._spec(self._design.dtype, self.moments_.n_rows).alpha
+        alphas = [own] if alphas is None else alphas
         alphas = check_grid("alphas", alphas, high=FINITE)
         if etas is None:
             system = self._system(self._design, self.moments_)
@@ -267,6 +271,12 @@ class RidgeBase(Regression):
         other: Self = copy(self).set_params(unfairness=unfairness, alpha=alpha, eta=eta)
         other._check_parameters()
         return other._take(self.moments_, other._solve(self._design, self.moments_))
+
+    def _without_penalty(self) -> Self | None:
+        if type(vars(self).get("moments_")) is not Moments:
+            return None
+        plain: Self = copy(self).set_params(output_kernel=None, penalty="normalized")
+        return plain._at(self.alpha, eta=0.0)
 
     def _rescaled(self) -> Self:
         """Take the scale of least error on the training rows, which changes no share."""
@@ -319,8 +329,9 @@ class FairRidge(RidgeBase):
 
     Parameters
     ----------
-    alpha : float, default=1e-3
-        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one.
+    alpha : float or "auto", default="auto"
+        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is 1/n for n
+        rows, but at most 1e-3 and at least 1e-7.
     @ eta unfairness penalty eps output_kernel sensitive_kernel sensitive_length_scale
     @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive n_jobs
     @ random_state
@@ -329,8 +340,8 @@ class FairRidge(RidgeBase):
     ----------
     coef_ : array of shape (d,) or (t, d)
         β.
-    @ intercept_ eta_ explained_share_ moments_ output_share_ n_iter_ n_samples_seen_ diagnostics_
-    @ base_estimator_ n_base_samples_
+    @ intercept_ alpha_ eta_ explained_share_ moments_ output_share_ n_iter_ n_samples_seen_
+    @ diagnostics_ base_estimator_ n_base_samples_
 
     Examples
     --------
@@ -346,7 +357,7 @@ class FairRidge(RidgeBase):
     def __init__(
         self,
         *,
-        alpha: Any = 1e-3,
+        alpha: Any = "auto",
         eta: float | None = None,
         unfairness: float | None = None,
         penalty: str = "normalized",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 from typing import Any, ClassVar, Self
@@ -13,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Chunk
+from scalefair.auditing.certificate import Claim
 from scalefair.data.folds import Folds, make_folds
-from scalefair.data.sources import ArraySource
+from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.errors import (
     FINITE,
     JOINED_RIDGE,
@@ -24,22 +26,32 @@ from scalefair.errors import (
     check_grid,
 )
 from scalefair.estimators.base import OF_COLUMNS, check_control, feature_ridges
+from scalefair.estimators.certified import JudgedPath, Part, judge_path, only
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath, default_alphas, default_etas
 from scalefair.estimators.ridge import Regression, learnt
+from scalefair.features.base import seed_of
+from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
+from scalefair.features.rows import FitRows, open_fit_rows
 from scalefair.features.training import Training, group_names, learn_design
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds, search
+from scalefair.solve.ridge.search import (
+    FoldedMoments,
+    SearchResult,
+    check_folds,
+    search,
+    warn_of_constant,
+)
 from scalefair.solve.ridge.system import System, rescale
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_")
+HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "certificate_")
 """What only the moments of each fold can tell, not those of all rows."""
 
 
@@ -68,6 +80,13 @@ class FairKernelRidgeCV(Regression):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share: the share of the variance of the predictions that the
         sensitive attributes explain, on held-out folds.
+    confidence : float in (0, 1) or None, default=None
+        Certify the limit: a model beyond it on the population is returned with at most the
+        remaining probability; where none is certified, NotCertifiedError is raised.
+    guarantee : {"split", "cross"}, default="split"
+        How the limit is certified. "split": four rows of ten, chosen by their number, calibrate
+        and touch nothing else. "cross": cross-fitted statistics and a refit on all rows, which
+        errs less, but is calibrated by simulation and not by a theorem.
     @ penalty
     eps : float, "auto" or None, default=None
         Regularisation ε of the penalty, as in :class:`FairKernelRidge`; "auto" chooses it by the
@@ -91,6 +110,8 @@ class FairKernelRidgeCV(Regression):
         attributes the largest over three ridges of the function of s, a little too large.
     explained_share_cv_error_ : float
         Its standard error.
+    certificate_ : Certificate
+        What is certified, with `confidence`.
     coef_ : array of shape (m,) or (t, m)
         β.
     @ intercept_ moments_ n_samples_seen_ diagnostics_ base_estimator_ n_base_samples_
@@ -133,6 +154,8 @@ class FairKernelRidgeCV(Regression):
         sensitive_length_scale: Any = "median",
         n_sensitive_components: int = 100,
         unfairness: float | None = None,
+        confidence: float | None = None,
+        guarantee: str = "split",
         penalty: str = "normalized",
         eps: Any = None,
         ridge_ratios: Any = RIDGE_RATIOS,
@@ -152,6 +175,18 @@ class FairKernelRidgeCV(Regression):
             check_grid("alphas", self.alphas, high=FINITE)
         if self.etas is not None:
             check_grid("etas", self.etas)
+        if self.confidence is not None:
+            Claim.of(self.unfairness, self.confidence)
+            base = self.base_estimator
+            if (
+                isinstance(base, CrossFit)
+                and base.fit_on == "collection"
+                and self.guarantee == "split"
+            ):
+                raise ValueError(
+                    "fit_on='collection' gives a base model all rows, those that calibrate among "
+                    "them; use fit_on='sample' or guarantee='cross'"
+                )
         check_grid("ridge_ratios", self.ridge_ratios, low=TINY, high=FINITE)
 
     def _is_ordinary(self) -> bool:
@@ -163,27 +198,29 @@ class FairKernelRidgeCV(Regression):
         return EPS_GRID if isinstance(self.eps, str) else (float(self.eps),)
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
-        config = current_config()
-        training = self._train(checked, given, config.dtype)
-        design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
-        least = np.inf if self.alphas is None else float(np.min(self.alphas))
-        rows = self._rows(training.source, design, training.survey.n_rows, least)
-        folds, some_always_train = self._folds(training)
-        parts = rows.moments(folds, checkpoint=config.checkpoint)
-        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
-        if not all(fold.weight for fold in tested):
-            raise ValueError(
-                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
-                "fewer folds, or leave those rows out"
-            )
-        moments = FoldedMoments(tested, always, reduce(add, parts))
+        dtype, part = current_config().dtype, self._part()
+        rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)
+        training = self._train_on(rows if part is None else part.of(rows), dtype)
+        design = learn_design(training, dtype=dtype, sees_sensitive=self._sees_sensitive())
+        moments = self._fold_moments(training, design, part)
         if "xi" in moments.total.blocks:
             check_control(moments.total)
         result = self._search(design, moments)
+        claim, path = None, None
+        if self.confidence is not None:
+            claim = Claim.of(self.unfairness, self.confidence)
+            source, folds = self._judging(training, design, rows, part)
+            path = self._judged(result, design, moments, source, folds)
+            result = path.chosen(claim)
+        elif result.choice is None and self.unfairness is not None:
+            warn_of_constant(result, self.unfairness)
         ridge = self._ridge_at(result, checked, training, design)
         self._refit(ridge, moments.total, constant=result.choice is None)
         share = result.share
-        return self._attributes(ridge) | {
+        certificate = {}
+        if claim is not None and path is not None:
+            certificate = {"certificate_": path.certificate(claim, ridge)}
+        return self._attributes(ridge) | certificate | {
             "alpha_": result.alpha, "eps_": result.eps, "ridge_ratio_": result.ratio,
             "explained_share_cv_": float(share.value),
             "explained_share_cv_error_": float(share.error),
@@ -193,6 +230,45 @@ class FairKernelRidgeCV(Regression):
                 "mse": result.scores.mse, "explained_share": result.scores.share,
             },
         }  # fmt: skip
+
+    def _part(self) -> Part | None:
+        """Return the rows that fit, where others are to calibrate."""
+        if self.confidence is None or self.guarantee == "cross":
+            return None
+        return Part(seed_of(self.random_state) + 2, calibrates=False)
+
+    def _fold_moments(self, training: Training, design: Design, part: Part | None) -> FoldedMoments:
+        folds, some_always_train = self._folds(training)
+        least = np.inf if self.alphas is None else float(np.min(self.alphas))
+        rows = self._rows(training.source, design, training.survey.n_rows, least)
+        parts = rows.moments(
+            folds if part is None else part.folds(folds), checkpoint=current_config().checkpoint
+        )
+        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
+        if not all(fold.weight for fold in tested):
+            raise ValueError(
+                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
+                "fewer folds, or leave those rows out"
+            )
+        return FoldedMoments(tested, always, reduce(add, parts))
+
+    def _judging(
+        self, training: Training, design: Design, rows: FitRows, part: Part | None
+    ) -> tuple[ChunkSource, Folds | None]:
+        """Return the rows that judge a path, and the folds of them that it is judged on."""
+        if part is None:
+            folds, some_always_train = self._folds(training)
+            return training.source, only(folds, folds.count - some_always_train)
+        calibrating = replace(part, calibrates=True).of(rows).source
+        return design.numbers(calibrating, sensitive=True), None
+
+    def _judged(
+        self, result: SearchResult, design: Design, moments: FoldedMoments, source: ChunkSource,
+        folds: Folds | None,
+    ) -> JudgedPath:  # fmt: skip
+        options = self._options(design, moments.total, result.ratio, result.eps)
+        system = System.build(moments.total, **options)
+        return judge_path(self.unfairness, result, system, design, source, folds=folds)
 
     def _folds(self, training: Training) -> tuple[Folds, bool]:
         source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
@@ -233,6 +309,7 @@ class FairKernelRidgeCV(Regression):
         return search(
             moments, options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
             epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
+            refine=self.confidence is None,  # a certified path has etas of its own
         )  # fmt: skip
 
     def _ridge_at(
@@ -286,6 +363,9 @@ class FairKernelRidgeCV(Regression):
             X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
             control_features=control_features,
         )  # fmt: skip
+
+    def _without_penalty(self) -> Any:
+        return self._ridge._without_penalty()
 
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
         """Return a path from the moments of all rows; see :meth:`FairKernelRidge.path`."""

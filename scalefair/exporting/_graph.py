@@ -62,6 +62,10 @@ class Graph:
         """Return a value as numbers."""
         return self.add("Cast", value, to=self._onnx.TensorProto.DOUBLE)
 
+    def whole(self, value: str) -> str:
+        """Return a value as integers."""
+        return self.add("Cast", value, to=self._onnx.TensorProto.INT64)
+
     def times(self, value: str, factor: Any) -> str:
         """Return a value times an array, elementwise."""
         return self.add("Mul", value, self.constant(np.asarray(factor, dtype=np.float64)))
@@ -127,7 +131,7 @@ def add_map(graph: Graph, feature_map: Any, x: str) -> str:
     if isinstance(feature_map, Nystroem):
         return add_kernel(graph, feature_map.kernel_, x, feature_map.landmarks_)
     if isinstance(feature_map, OneHot):
-        return _equal(graph, x, feature_map.combinations_)
+        return _one_hot(graph, feature_map, x)
     if isinstance(feature_map, ProductMap | ConcatMap):
         return _parts(graph, feature_map, x)
     raise ValueError(
@@ -185,6 +189,18 @@ def _equal(graph: Graph, x: str, Z: Array) -> str:
     same = graph.cast(graph.add("Equal", rows, others))
     axes = graph.constant(np.array([2], dtype=np.int64))
     return graph.add("ReduceMin", same, axes, keepdims=0)
+
+
+def _one_hot(graph: Graph, feature_map: OneHot, x: str) -> str:
+    """Indicators of the groups; of a combination that was not seen what its levels give."""
+    groups, levels = feature_map.combinations_, feature_map.categories_
+    known = _equal(graph, x, groups)
+    if len(groups) == np.prod([len(each) for each in levels], dtype=float):
+        return known
+    columns = [_equal(graph, graph.columns(x, [j]), each[:, None]) for j, each in enumerate(levels)]
+    others = graph.matmul(graph.beside(columns), feature_map.from_levels())
+    seen = graph.add("Greater", graph.summed(known, 1, keep=True), graph.constant(0.5))
+    return graph.add("Where", seen, known, others)
 
 
 def _fourier(graph: Graph, feature_map: RandomFourier, x: str) -> str:

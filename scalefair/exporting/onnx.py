@@ -12,6 +12,9 @@ from scalefair import _files, estimators
 from scalefair._typing import Array
 from scalefair.data.columns import LevelCode, NumberCode
 from scalefair.exporting._graph import Graph, add_kernel, add_map
+from scalefair.exporting._trees import add_base, trees_inside
+from scalefair.features.base_model import BaseModel
+from scalefair.features.trees import Trees
 from scalefair.losses import ClassWeighted, Gamma, Logistic, Multinomial, Poisson
 
 PREDICTORS = (
@@ -48,12 +51,14 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     ImportError
         Without the package onnx: ``pip install scalefair[onnx]``.
     ValueError
-        For what has no form in ONNX: a base model, a feature map of the user's own.
+        For what has no form in ONNX: a base model other than boosted trees, a feature map of the
+        user's own.
 
     Notes
     -----
     A graph cannot raise errors: a level that `fit` has not seen counts as the pooled one or as
-    none, where `predict` of a model that sees sensitive columns raises an error.
+    none, where `predict` of a model that sees sensitive columns raises an error. Unseen
+    combinations of known levels are answered as by `predict`, without its warning.
     """
     if not isinstance(model, PREDICTORS):
         raise TypeError(
@@ -61,11 +66,6 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
             "FairKernelRidge"
         )
     check_is_fitted(model)
-    if model.base_estimator_ is not None:
-        raise ValueError(
-            "base_estimator is a model of its own, which its own exporter must write; export it "
-            "beside this one, or fit without base_estimator"
-        )
     name = type(model).__name__
     graph = Graph(name)
     _add_outputs(graph, model, *_scores(graph, model))
@@ -96,6 +96,12 @@ def _scores(graph: Graph, model: Any) -> tuple[str, int]:
     if "psi" in coef:
         psi = add_map(graph, model.psi_, inputs.s())
         f = graph.add("Add", f, graph.matmul(psi, coef["psi"]))
+    for block in model._design.beside:
+        if isinstance(block, BaseModel):
+            h = add_base(graph, block, inputs.trees(trees_inside(block)))
+            f = graph.add("Add", f, graph.matmul(h, coef["base"]))
+        elif block.is_feature:
+            raise ValueError("curves of a base model, as output_kernel= has, have no form in ONNX")
     return graph.plus(f, np.atleast_2d(model.intercept_)), coef["phi"].shape[1]
 
 
@@ -195,6 +201,26 @@ class Inputs:
                 value = self._graph.cast(self._graph.places(value, places, -1))
             parts.append(value)
         return self._graph.beside(parts)
+
+    def trees(self, model: Trees) -> str:
+        """Return the numbers that boosted trees see: levels by their position."""
+        if not self._columns:
+            columns = [self._graph.columns(self._matrix, [j]) for j in self._seen]
+        else:
+            columns = list(self._columns.values())
+        codes = [None] * len(columns) if self._encoder is None else self._encoder.columns_
+        parts = zip(columns, codes, model.levels_, strict=True)
+        return self._graph.beside([self._level(*part) for part in parts])
+
+    def _level(self, value: str, code: Any, levels: Any) -> str:
+        if levels is None:
+            return value
+        if not isinstance(code, LevelCode):
+            raise ValueError("categories of trees that are numbers have no form in ONNX")
+        place = self._graph.places(value, {level: i for i, level in enumerate(levels)}, -1)
+        absent = self._graph.add("Less", place, self._graph.constant(np.array(0)))
+        nothing = self._graph.constant(np.nan)
+        return self._graph.add("Where", absent, nothing, self._graph.cast(place))
 
     def _encoded(self, value: str, code: Any) -> str:
         return (self._number if isinstance(code, NumberCode) else self._levels)(value, code)

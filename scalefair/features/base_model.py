@@ -20,6 +20,9 @@ from scalefair.features.design import Block
 LEAST_PROBABILITY = 1e-4
 """How far probabilities are kept from 0 and 1, whose log-odds are infinite: forests say both."""
 
+TREES = "trees"
+"""The word for boosted trees with settings for most tables."""
+
 METHODS = ("predict", "predict_proba", "decision_function")
 
 
@@ -74,19 +77,28 @@ class FromArray:
 
 
 def check_base(model: Any) -> None:
-    """Raise TypeError unless an object can predict."""
+    """Raise TypeError unless an object can predict, or is the word for trees."""
+    if isinstance(model, str) and model == TREES:
+        return
     can = any(callable(getattr(model, name, None)) for name in METHODS)
     if isinstance(model, type) or not can:
         raise TypeError(
             f"base_estimator={model!r} cannot predict; give a scikit-learn regressor, classifier "
-            "or pipeline, fitted or not (an object, not its class), or None"
+            "or pipeline, fitted or not (an object, not its class), 'trees' or None"
+        )
+    scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
+    if _is_classifier(model) and not scores:
+        raise TypeError(
+            f"base_estimator={model!r} is a classifier without probabilities, and classes are no "
+            "numbers to learn from; give one with predict_proba or decision_function, or wrap it "
+            "in scikit-learn's CalibratedClassifierCV"
         )
 
 
 def is_fitted(model: Any) -> bool:
     """Return True if a model is used as it is: it is fitted, or cannot be copied and fitted."""
     if not isinstance(model, Fittable):
-        return True
+        return not isinstance(model, str)
     try:
         check_is_fitted(model)
     except (NotFittedError, TypeError):
@@ -96,7 +108,7 @@ def is_fitted(model: Any) -> bool:
 
 def name_of(model: Any) -> str:
     """Return the name of its class, for messages."""
-    return type(model).__name__
+    return model if isinstance(model, str) else type(model).__name__
 
 
 def predictions(model: Any, x: Any, scale: str) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.features.base import n_features, whitened
 from scalefair.features.design import Block, counted_rows
 from scalefair.features.landmarks import standard_deviation
-from scalefair.features.mixed import CROSSED, Crossed, Units, mixed_map, units_of
+from scalefair.features.mixed import CROSSED, Crossed, Units, for_new_rows, mixed_map, units_of
 from scalefair.features.nystroem import Nystroem
 
 CURVE_LANDMARKS = 16
@@ -105,6 +105,13 @@ class Curve(Block):
             return np.hstack([own, self.crossed.rows(chunk.s[at], chunk.h[at])])
 
         return np.asarray(counted_rows(of, chunk, np.arange(chunk.n_rows)), dtype=np.float64)
+
+    def for_new_rows(self, encoder: Any) -> Curve:
+        """Return the block for predictions; see `mixed.for_new_rows`."""
+        if self.crossed is None:
+            return self
+        psi = for_new_rows(self.crossed.psi, encoder)
+        return replace(self, crossed=replace(self.crossed, psi=psi))
 
     @classmethod
     def learn(cls, h: Array, sample: Chunk, psi: FeatureMap | None, seed: int) -> Curve:

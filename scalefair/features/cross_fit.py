@@ -36,6 +36,7 @@ from scalefair.features.base_model import (
     weight_name,
 )
 from scalefair.features.training import Training
+from scalefair.features.trees import trees_for
 
 FOLDS = 5
 """Folds of the cross-fitting where no cross-validation asks for others."""
@@ -52,8 +53,8 @@ class CrossFit(BaseEstimator):
 
     Parameters
     ----------
-    estimator : estimator
-        Any scikit-learn regressor, classifier or pipeline, fitted or not.
+    estimator : estimator or "trees"
+        Any scikit-learn regressor, classifier or pipeline, fitted or not; "trees" are boosted ones.
     sample_size : int, default=100_000
         Rows that it is fitted on where X is not in memory, chosen by row number.
     fit_on : {"sample", "collection"}, default="sample"
@@ -116,6 +117,7 @@ def cross_fit(  # noqa: PLR0917
     `scale` is what they are turned into; without `folds` there are five of our own.
     """
     model, split = how.estimator, training.given.then(training.preparation.split)
+    model = trees_for(scale) if isinstance(model, str) else model
     if is_fitted(model):
         base = _signed(model, training, scale)
         warn_of_fitted(model, training.split_sample)
@@ -234,7 +236,8 @@ class _FoldFits:
         weight = self._rows.weight
         self._weight = None if weight is None else np.asarray(weight)
         self._weight_name = weight_name(model)
-        if self._weight is not None and self._weight_name is None:
+        present = np.ones(1) if self._weight is None else self._weight[self._weight > 0]
+        if np.ptp(present) > 0 and self._weight_name is None:
             warnings.warn(
                 f"base_estimator ({name_of(model)}) takes no sample_weight: its own fit counts "
                 "every row of positive weight once",

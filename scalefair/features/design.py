@@ -22,7 +22,7 @@ from scalefair.data.sources import ChunkSource
 from scalefair.data.sources.base import cut_chunk
 from scalefair.features.base import n_features, row_filler, whitened
 from scalefair.features.leaves import LeafMap
-from scalefair.features.mixed import Units, units_of
+from scalefair.features.mixed import Units, for_new_rows, units_of
 
 CODED_ROWS = 8192
 """Rows per chunk where rows are named by codes, and never written out."""
@@ -68,6 +68,10 @@ class Block(ABC):
     def attach(self, source: ChunkSource) -> ChunkSource:
         """Let chunks carry what `rows` needs and only x as the user gave it can tell."""
         return source
+
+    def for_new_rows(self, encoder: Any) -> Block:  # noqa: ARG002
+        """Return the block for predictions; see `mixed.for_new_rows`."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,23 +154,25 @@ class Design:
             return np.empty((chunk.n_rows, 0))
         return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
 
+    def split_coef(self, coef: Array) -> dict[str, Array]:
+        """Cut coefficients of Φ, of shape (m, t), into those of each block."""
+        widths = self.blocks | {"phi": n_features(self.phi)}
+        stops = np.cumsum([widths[name] for name in self.features])[:-1]
+        return dict(zip(self.features, np.split(coef, stops), strict=True))
+
     def raw_coef(self, coef: Array) -> dict[str, Array]:
         """Coefficients of the raw rows of each map, so that predictions skip the linear part."""
-        parts, start = {}, 0
         linear = {"phi": self.phi.linear_, "psi": None if self.psi is None else self.psi.linear_}
-        whitened_blocks = self.blocks | {"phi": n_features(self.phi)}
-        for name in self.features:
-            stop = start + whitened_blocks[name]
-            matrix, part = linear.get(name), coef[start:stop]
-            parts[name] = part if matrix is None else matrix @ part
-            start = stop
-        return parts
+        parts = self.split_coef(coef).items()
+        return {n: p if linear.get(n) is None else linear[n] @ p for n, p in parts}  # type: ignore[operator]
 
     def predictor(self, coef: dict[str, Array], intercept: Any) -> Callable[[], Predictor]:
         """Return what makes f of each thread; only what it needs, since dask sends it around."""
         typed = {name: part.astype(self.dtype) for name, part in coef.items()}
-        seen = self.psi if "psi" in coef else None
-        beside = tuple(block for block in self.beside if block.name in coef)
+        encoder = None if self.preparation is None else self.preparation.sensitive_encoder
+        seen = for_new_rows(self.psi, encoder) if "psi" in coef else None
+        blocks = (block for block in self.beside if block.name in coef)
+        beside = tuple(block.for_new_rows(encoder) for block in blocks)
         slim = Design(self.phi, seen, dtype=self.dtype, beside=beside)
         return partial(_start_predicting, slim, typed, intercept)
 
@@ -175,14 +181,14 @@ class Design:
         source = self.numbers(given)
         encoded = self.preparation is not None and self.preparation.encoder is not None
         if encoded or any(block.is_feature for block in self.beside):
-            return source.map(partial(_in_blocks, start), TABLE_ROWS)
+            return source.map(partial(in_blocks, start), TABLE_ROWS)
         return source.map(start, PREDICT_ROWS)
 
 
 Predictor = Callable[[Chunk], Array]
 
 
-def _in_blocks(start: Callable[[], Predictor]) -> Predictor:
+def in_blocks(start: Callable[[], Predictor]) -> Predictor:
     """Return the function on chunks of any size, block by block."""
     function = start()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,10 +54,11 @@ class OneHot(BaseMap):
 
     Parameters
     ----------
-    unknown : {"error", "group"}, default="error"
-        What a combination that `fit` has not seen becomes: a ValueError that names it, or a member
-        of one further group of all unseen combinations, the only group without an indicator: its
-        rows are all zero.
+    unknown : {"error", "group", "levels"}, default="error"
+        What a combination that `fit` has not seen becomes: a ValueError that names it; a member of
+        one further group of all unseen combinations, the only group without an indicator: its
+        rows are all zero; or what is known of its levels, with a warning: φ(s)ᵀβ is then the sum
+        of one effect per level that is nearest to β, without their interaction.
 
     Attributes
     ----------
@@ -66,6 +69,8 @@ class OneHot(BaseMap):
     codes_ : list of d + 1 int arrays
         The last: the combinations as integers, ascending. The others: what the integer of the
         columns so far is looked up in first, where it might outgrow 64 bits; empty elsewhere.
+    group_weights_ : array of shape (q,)
+        Their total weights.
     kernel_ : Categorical
     n_raw_ : int
         Number q of combinations.
@@ -88,11 +93,14 @@ class OneHot(BaseMap):
     array([0., 0., 1.])
     """
 
+    name_of: Callable[[Any], str] | None = None
+    """What names a row, for messages, where its values are codes."""
+
     def __init__(self, unknown: str = "error") -> None:
         self.unknown = unknown
 
     def _learn(self, X: Any, weight: Array) -> None:
-        check_choice("unknown", self.unknown, ("error", "group"))
+        check_choice("unknown", self.unknown, ("error", "group", "levels"))
         rows = X[weight > 0]
         columns = range(rows.shape[1])
         self.categories_ = [_sorted_categories(rows[:, column], column) for column in columns]
@@ -106,8 +114,9 @@ class OneHot(BaseMap):
             self.codes_.append(seen)
             codes = codes * len(categories) + _find(categories, rows[:, column])[0]
             largest *= len(categories)
-        seen, first = np.unique(codes, return_index=True)
+        seen, first, number = np.unique(codes, return_index=True, return_inverse=True)
         self.codes_.append(seen)
+        self.group_weights_ = np.bincount(number, weights=weight[weight > 0])
         self.combinations_ = rows[first]
         self.kernel_ = Categorical()
         self.n_raw_ = len(seen)
@@ -122,24 +131,50 @@ class OneHot(BaseMap):
 
     def _fill(self, X: Any, out: Rows) -> None:
         codes, known = np.zeros(X.shape[0], dtype=np.int64), np.ones(X.shape[0], dtype=bool)
+        levels = known.copy()
         for column, categories in enumerate(self.categories_):
             if len(self.codes_[column]):
                 codes, is_known = _find(self.codes_[column], codes)
                 known &= is_known
             digit, is_known = _find(categories, X[:, column])
             codes = codes * len(categories) + digit
-            known &= is_known
+            levels &= is_known
+        known &= levels
         feature, is_known = _find(self.codes_[-1], codes)
         known &= is_known
-        if self.unknown == "error" and not known.all():
-            row = int(np.argmin(known))
-            name = _combination_name(_check_feature_names_in(self), X[row])
+        required = {"error": known, "levels": levels, "group": levels | True}[self.unknown]
+        if not required.all():
+            row = int(np.argmin(required))
             raise ValueError(
-                f"the combination {name!r} in row {row} of X was not seen in fit; fit with rows "
-                "that have it, or use unknown='group'"
+                f"the combination {self._name(X[row])!r} in row {row} of X was not seen in fit; "
+                "fit with rows that have it, or use unknown='group'"
             )
         out[...] = 0
         out[np.flatnonzero(known), feature[known]] = 1
+        if self.unknown == "levels" and not known.all():
+            unseen = np.flatnonzero(~known)
+            warnings.warn(
+                f"the combination {self._name(X[unseen[0]])!r} was not seen in fit; it is answered "
+                "by what is known of its levels, without their interaction",
+                stacklevel=2,
+            )
+            out[unseen] = self._levels(X[unseen]) @ self.from_levels()
+
+    def _name(self, row: Any) -> str:
+        if self.name_of is not None:
+            return self.name_of(row)
+        return _combination_name(_check_feature_names_in(self), row)
+
+    def _levels(self, X: Any) -> Array:
+        """Z: one indicator for each level of each column, of shape (k, Σ levels)."""
+        pairs = enumerate(self.categories_)
+        return np.hstack([np.equal(X[:, [j]], levels[None]) for j, levels in pairs]).astype(float)
+
+    def from_levels(self) -> Array:
+        """(ZᵀWZ)⁺ZᵀW, of shape (Σ levels, q): the effects of levels that are nearest to any β."""
+        Z = self._levels(self.combinations_)
+        W = vars(self).get("group_weights_", np.ones(len(Z)))[:, None]  # older files have none
+        return np.asarray(np.linalg.pinv(Z.T @ (W * Z), hermitian=True) @ (W * Z).T)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return names such as "sex=F & race=White", one per combination.

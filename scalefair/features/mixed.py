@@ -6,7 +6,9 @@ And the units of their columns.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -229,6 +231,29 @@ class Crossed:
             return (Psi[:, :, None] * Upsilon[:, None, :]).reshape(len(Psi), width)
         kernel = (Psi @ self.landmarks[0].T) * (Upsilon @ self.landmarks[1].T)
         return np.asarray(kernel @ self.linear)
+
+
+def for_new_rows(psi: Any, encoder: Any) -> Any:
+    """Return ψ that answers unseen combinations of levels by their levels; the encoder names them.
+
+    A later batch of training rows must not: groups that ψ cannot tell apart would go unpunished.
+    """
+    return _for_new_rows(psi, encoder, None)
+
+
+def _for_new_rows(psi: Any, encoder: Any, columns: Any) -> Any:
+    made = copy(psi)
+    if isinstance(psi, OneHot):
+        made.unknown = "levels"
+        at = range(len(psi.categories_)) if columns is None else columns
+        made.name_of = partial(_group_name, encoder, at)
+    elif isinstance(psi, ProductMap | ConcatMap):
+        made.parts_ = [(_for_new_rows(part, encoder, at), at) for part, at in psi.parts_]
+    return made
+
+
+def _group_name(encoder: Any, columns: Any, row: Any) -> str:
+    return str(encoder.group_names([row], columns)[0])
 
 
 def units_of(feature_map: Any) -> Units:

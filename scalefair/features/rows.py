@@ -18,6 +18,7 @@ from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
+from scalefair.errors import CLASSES_REMEDY, InputError
 from scalefair.features.design import Design
 
 
@@ -137,10 +138,15 @@ def _read(part: Any) -> Any:
     return frames.to_numpy(table)[:, 0] if is_column else table
 
 
-def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
-    """Return the rows of `predict`, checked to have the columns of `fit`."""
+def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> ChunkSource:
+    """Return the rows of `predict`, checked to have the columns of `fit`.
+
+    What stands `beside` X, such as the sensitive attributes s, is opened with it, not checked.
+    """
     if is_stream(X):
-        source = open_rows(X, n_threads=estimator.n_jobs).source
+        if isinstance(X, Scan):
+            beside = {name: in_memory(part, scans=False) for name, part in beside.items()}
+        source = open_rows(X, **beside, n_threads=estimator.n_jobs).source
         _check_columns(estimator, _first_batch(Chunk(X)).x, reset=False)
         return source
     _refuse_lazy(X)
@@ -149,6 +155,8 @@ def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
         X = X if isinstance(X, Shaped) else np.array(X, dtype=object)
     else:
         X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
+    if beside:
+        return open_rows(X, **beside, n_threads=estimator.n_jobs).source
     return ArraySource(X, n_threads=estimator.n_jobs)
 
 
@@ -187,6 +195,7 @@ def _refuse_lazy(X: Any) -> None:
 
 def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:
     """Return X and y, checked; a table that will be encoded keeps its container."""
+    y = _numeric(y)
     if table:
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
@@ -198,10 +207,16 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
             estimator, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True,
             y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1,
         )  # fmt: skip
+    return X, np.asarray(y, dtype=np.float64)
+
+
+def _numeric(y: Any) -> Any:
+    """Return the targets; text that is no number is a ValueError."""
+    values = np.asarray(y) if y is not None else None
+    if values is None or values.dtype.kind not in "OUS":
+        return y
     try:
-        return X, np.asarray(y, dtype=np.float64)
+        return values.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"y has values that are not numbers (dtype {y.dtype}); give numbers, such as 0 and 1 "
-            "for two classes"
-        ) from None
+        what = f"y has values that are no numbers, such as {values.tolist()[0]!r}"
+        raise InputError(what, CLASSES_REMEDY, where="y") from None

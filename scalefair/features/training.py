@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
-from scalefair.data import Look, Survey, frames, is_stream, survey_rows
+from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_rows
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
@@ -127,9 +128,27 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
     sample = preparation.encode(survey.sample.chunk)
     source = source.then(preparation.encode)
     return Training(
-        spec, rows.source, preparation, source, sample.y.shape[1], rows.one_target, survey, seed,
-        sample, survey.sample.smallest(SAMPLE_ROWS),
+        spec, rows.source, preparation, source, 0 if sample.y is None else sample.y.shape[1],
+        rows.one_target, survey, seed, sample, survey.sample.smallest(SAMPLE_ROWS),
     )  # fmt: skip
+
+
+def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:
+    """Survey rows that are not fitted, for linear maps; y is None or predictions.
+
+    `names` are what users call the parts.
+    """
+    parts = (given.x, given.s, given.y, given.weight, given.c)
+    source = open_rows(*parts, names=names).source
+    first = next(source.chunks(1))
+    if first.s is None:
+        raise ValueError("sensitive_features are missing; give one row for each row of X")
+    rows = FitRows(source, given.x, None, 0, True, True, True, first.c is not None)
+    spec = {
+        "sensitive_kernel": "auto", "sensitive_length_scale": "median", "random_state": 0,
+        "n_sensitive_components": 100, "sensitive_columns": None, "hide_sensitive": False,
+    }  # fmt: skip
+    return survey_training(rows, MapSpec.of(spec))
 
 
 def _sensitive_columns(rows: FitRows, spec: MapSpec) -> Preparation:
@@ -169,7 +188,7 @@ def _check_survey(survey: Survey) -> None:
             "control_features are given without sensitive attributes, so there is nothing to "
             "control; pass sensitive_features to fit as well, or leave control_features out"
         )
-    for j, column in enumerate(survey.parts["y"].columns.columns):
+    for j, column in enumerate(survey.parts["y"].columns.columns if "y" in survey.parts else ()):
         spread = column.spread
         size = spread.high - spread.low or abs(spread.high)
         # Too large numbers are refused chunk by chunk.

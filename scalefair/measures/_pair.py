@@ -23,6 +23,7 @@ from scalefair.features.base import is_map, seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
 from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import NAMES, plain_name
+from scalefair.measures.bounds import ERROR_ROWS
 
 MAX_GROUPS = 1000
 """Combinations of categories beyond which groups are too small, or the column an identifier."""
@@ -189,7 +190,7 @@ def open_pair(
         return a
     kernels = check_kernel("kernel_a", kernels[0]), check_kernel("kernel_b", kernels[1])
     for name, part in zip(names, (a, b), strict=True):
-        if part is None:
+        if part is None and not isinstance(a, ChunkSource):  # whose chunks bring both
             raise TypeError(f"{name}=None; give an array, a Series or a frame with rows")
     rows = open_rows(a, b, weight=sample_weight, names={"x": names[0], "s": names[1]})
     looks = {
@@ -197,7 +198,7 @@ def open_pair(
         for part, name, kernel in zip("xs", names, kernels, strict=True)
     }
     seed = seed_of(random_state)
-    survey = survey_rows(rows.source, looks, size=SAMPLE_ROWS, seed=seed)
+    survey = survey_rows(rows.source, looks, size=ERROR_ROWS, seed=seed)
     _check_rows(survey, names, least)
     parts = [survey.parts[part] for part in "xs"]
     encoders = [fitted_encoder(parts[0], numeric=numeric), fitted_encoder(parts[1])]

@@ -15,7 +15,7 @@ from scalefair._typing import Array, Chunk, WithColumns
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, Survey, frames, is_stream, open_rows, table_of
 from scalefair.data.columns import ColumnStatistics
 from scalefair.data.frames import Column, Kind
-from scalefair.data.sources import BatchSource, ChunkSource, Scan, is_dask
+from scalefair.data.sources import ChunkSource, Scan, is_dask
 from scalefair.data.survey import Values
 from scalefair.errors import CannotJudgeError
 
@@ -46,7 +46,7 @@ def open_audit(y_pred: Any, sensitive_features: Any, y_true: Any, sample_weight:
     """
     models, x = _predictions(y_pred)
     y, s = table_of("y_true", y_true), sensitive_features
-    if isinstance(y_pred, BatchSource):
+    if isinstance(y_pred, ChunkSource):
         first = next(y_pred.chunks(1))
         s, y = first.s, first.y
     if s is None:
@@ -65,7 +65,7 @@ def _predictions(y_pred: Any) -> tuple[tuple[str, ...], Any]:
     """Names of the models, and their predictions as one table."""
     if isinstance(y_pred, Mapping):
         return _joined(y_pred)
-    is_batches = isinstance(y_pred, BatchSource)
+    is_batches = isinstance(y_pred, ChunkSource)
     part = table_of("y_pred", next(y_pred.chunks(1)).x if is_batches else y_pred)
     if part is None:
         raise ValueError("y_pred=None; expected predictions, one for each row")

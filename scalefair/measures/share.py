@@ -9,17 +9,16 @@ from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from scalefair._hash import balanced_fold
 from scalefair._typing import Array
-from scalefair.data.sources import ArraySource
 from scalefair.errors import check_count
 from scalefair.features import Identity, OneHot
-from scalefair.features.base import seed_of
+from scalefair.features.base import seed_of, whitened
 from scalefair.features.mixed import mixed_map
 from scalefair.measures._features import ColumnsBeside, FeaturePair
 from scalefair.measures._pair import TooFineError, UndefinedError, check_kernel, open_pair
+from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, share_distributions
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 from scalefair.penalties import FunctionSpace, share_of_block, share_of_variance, size_of_block
 
@@ -249,36 +248,31 @@ def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # 
     return np.column_stack([(Phi - centre) ** 2, weight])
 
 
+def distributions_of_rows(
+    features: FeaturePair, moments: Moments, **options: Any
+) -> list[ShareDistribution]:
+    """Return the sampling distributions of the share, from the moments and some of the rows."""
+    pair = features.pair
+    chunk = pair.rows(ERROR_ROWS if pair.sample is None else min(ERROR_ROWS, pair.sample.size))
+    rows = {"phi": whitened(features.phi, chunk.x), "psi": whitened(features.psi, chunk.s)}
+    weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+    return share_distributions(moments, rows, weight, outputs=rows["phi"].shape[1], **options)
+
+
+def share_distribution(features: FeaturePair, estimate: CrossFittedShare) -> ShareDistribution:
+    """Return the sampling distribution of a cross-fitted share."""
+    (found,) = distributions_of_rows(features, estimate.moments, epses=(estimate.eps,))
+    return replace(found, share=np.array([estimate.share]))
+
+
 def share_interval(
     features: FeaturePair, estimate: CrossFittedShare, confidence: float
 ) -> list[float]:
-    """Return a cross-fitted share θ and the ends of θ ± z·error, in [0, 1].
-
-        error = √(Var u / n + 2 tr(P²)/n²),   u = [2 g f̃ − g² − θ f̃²] / Var f,   f̃ = f − mean
-
-    u is the influence of a row on Var E[f|s] / Var f, with the fitted g(s) for E[f|s] − mean. It
-    vanishes where s explains nothing; there the second term is the variance, P = C_ψ(C_ψ + εI)⁻¹
-    (for q groups its trace is q − 1). n is Kish's (Σw)²/Σw².
-
-    Var u is that of one more pass over rows in memory; of a stream, that of its sample.
-    """
-    m, space = estimate.moments, FunctionSpace.of(estimate.moments)
-    ridge = space.ridge(estimate.eps)
-    coef = space.basis @ (space.basis.T @ m.covariance("psi", "phi") / ridge[:, None])
-    variance = float(np.trace(m.covariance("phi", "phi")))
-    share, mean_f, mean_psi = estimate.share, m.mean("phi"), m.mean("psi")
-
-    def influence(Phi: Array, Psi: Array, _: Array) -> Array:
-        f, g = Phi - mean_f, (Psi - mean_psi) @ coef
-        u = 2 * g * f - g**2 - share * f**2
-        return np.asarray(u.sum(axis=1, keepdims=True) / variance)
-
-    pair = features.pair
-    if pair.sample is not None:
-        rows = pair.sample.chunk
-        pair = replace(pair, source=ArraySource(rows.x, rows.s, None, rows.weight), sample=None)
-    (u,) = replace(features, pair=pair).moments(columns=influence, width=1)
-    n, squared_trace = m.effective_rows, float(np.sum((space.values / ridge) ** 2))
-    error = np.sqrt(u.covariance("y", "y")[0, 0] / n + 2 * squared_trace / n**2)
-    half = ndtri(0.5 + confidence / 2) * error
-    return [float(np.clip(end, 0.0, 1.0)) for end in (share, share - half, share + half)]
+    """Return the share and the ends of its interval, in [0, 1]."""
+    level, found = 0.5 + confidence / 2, share_distribution(features, estimate)
+    share = float(np.clip(estimate.share, 0.0, 1.0))
+    return [
+        share,
+        min(share, float(found.lower(level)[0])),
+        max(share, float(found.upper(level)[0])),
+    ]

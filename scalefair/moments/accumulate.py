@@ -213,6 +213,8 @@ class MomentAccumulator:
         ends = np.array([0, chunk.n_rows])
         if self._folds.of is not None:
             chunk, ends = _by_fold(chunk, self._folds.of, self._folds.count)
+            if chunk.n_rows == 0:
+                return
         if self._codes is None:
             Phi, rest = self._buffer.fill(chunk)
         else:
@@ -252,10 +254,11 @@ def _by_fold(
 ) -> tuple[Chunk, NDArray[np.int64]]:
     """Sort the rows of a chunk by fold; return it with the ends of the folds' spans.
 
-    Sorting the inputs, which are narrow, keeps each fold's feature rows side by side.
+    Sorting the inputs, which are narrow, keeps each fold's feature rows side by side. Rows of no
+    fold are left out before anything is computed of them.
     """
     fold = of(np.arange(chunk.row, chunk.row + chunk.n_rows))
-    order = np.argsort(fold, kind="stable")
+    order = np.argsort(fold, kind="stable")[int(np.sum(fold < 0)) :]
     return chunk.take(order), np.searchsorted(fold[order], np.arange(count + 1))
 
 

@@ -125,7 +125,8 @@ class Moments:
                 "accumulate both with the same maps",
             )
 
-    def _span(self, *names: str) -> NDArray[np.intp]:
+    def span(self, *names: str) -> NDArray[np.intp]:
+        """Return the columns of z that the named blocks are."""
         starts = dict(zip(self.blocks, np.cumsum([0, *self.blocks.values()]), strict=False))
         spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
         return np.concatenate(spans)
@@ -143,12 +144,12 @@ class Moments:
 
     def mean(self, *names: str) -> Array:
         """Return the mean of the named blocks, side by side."""
-        at = self._span(*names)
+        at = self.span(*names)
         return np.asarray(self.shift[at] + self.offset[at])
 
     def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
         """Return the centred covariance of two (groups of) blocks, divided by n."""
-        at = [self._span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
+        at = [self.span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
         return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
 
     @staticmethod
@@ -237,18 +238,35 @@ class Moments:
         if all(linear.get(name) is None for name in names):
             return self
         shift, offset = (
-            np.concatenate([_times(vector[self._span(n)], linear.get(n)) for n in names])
+            np.concatenate([_times(vector[self.span(n)], linear.get(n)) for n in names])
             for vector in (self.shift, self.offset)
         )
         # Only the blocks on and above the diagonal are computed: the rest is their mirror image.
         cells = [[np.empty(0)] * len(names) for _ in names]
         for (i, a), (j, b) in combinations_with_replacement(enumerate(names), 2):
-            cell = self.scatter[np.ix_(self._span(a), self._span(b))]
+            cell = self.scatter[np.ix_(self.span(a), self.span(b))]
             cells[i][j] = _times(_times(cell.T, linear.get(a)).T, linear.get(b))
             cells[j][i] = (cells[i][j] + cells[i][j].T) / 2 if i == j else cells[i][j].T
         blocks = {name: cells[i][i].shape[0] for i, name in enumerate(names)}
         scatter = np.block(cells)
         return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
+
+    def mapped(
+        self, blocks: Mapping[str, Array], units: Mapping[str, Units] | None = None
+    ) -> Moments:
+        """Return the moments of rows zM: every block of them is a matrix of shape (p, width)."""
+        M = np.hstack(list(blocks.values()))
+        at = np.flatnonzero(M.any(axis=1))  # of many columns few may matter
+        M = M[at]
+        return replace(
+            self,
+            blocks={name: matrix.shape[1] for name, matrix in blocks.items()},
+            shift=self.shift[at] @ M,
+            offset=self.offset[at] @ M,
+            scatter=M.T @ self.scatter[np.ix_(at, at)] @ M,
+            key="",
+            units=units or {},
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +286,7 @@ class CrossMoments(Moments):
         """Return the centred covariance of two (groups of) blocks, divided by n."""
         left, right = ((part,) if isinstance(part, str) else part for part in (rows, columns))
         if "phi" not in right:
-            at = np.ix_(self._span(*left), self._span(*right) - self.blocks["phi"])
+            at = np.ix_(self.span(*left), self.span(*right) - self.blocks["phi"])
             return np.asarray(self.scatter[at] / self.weight)
         if "phi" not in left:
             return self.covariance(columns, rows).T

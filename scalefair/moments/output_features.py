@@ -66,6 +66,27 @@ class OutputKernel:
         return np.asarray(np.multiply.accumulate(np.broadcast_to(first, count), axis=1))
 
 
+class OutputMap:
+    """Features of f whose share is `output_share_`: √a u, and waves of u = f/sd(f)."""
+
+    def __init__(self, kernel: OutputKernel, deviation: Array) -> None:
+        self._kernel, self._deviation = kernel, deviation
+        self.n_raw_ = len(deviation) * (1 + 2 * len(kernel.weights))
+        self.linear_: Array | None = None
+
+    def raw(self, X: Any, out: Rows | None = None) -> Rows:
+        """Return the features of rows of f."""
+        parts: list[Array] = []
+        for u in (np.asarray(X) / self._deviation).T:
+            waves = np.sqrt(self._kernel.weights) * self._kernel.waves(u)
+            parts += [np.sqrt(self._kernel.linear) * u[:, None], waves.real, waves.imag]
+        return np.concatenate(parts, axis=1, out=out)
+
+    def transform(self, X: Any) -> Rows:
+        """Return the features of rows of f."""
+        return self.raw(X)
+
+
 @dataclass(frozen=True, eq=False)
 class OutputRows:
     """What a row of the penalty on f needs: the features of f, and the whitened attributes.

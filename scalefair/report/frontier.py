@@ -31,7 +31,7 @@ from scalefair.report.groups import (
     cross,
     independence,
     normal_interval,
-    share_and_error,
+    share_distribution,
 )
 from scalefair.report.problem import ReportProblem, ReportRows
 
@@ -331,12 +331,12 @@ def compare(models: dict[float, Any], test: ReportRows, groups: Groups) -> pd.Da
 def _compared_row(eta: float, model: Any, test: ReportRows, groups: Groups) -> dict[str, float]:
     f = predicted(model, test.X)
     squares = (test.y - f) ** 2
-    share, share_error = share_and_error(groups, scores(model, test.X))
+    found = share_distribution(groups, scores(model, test.X))
     return {
         "eta": eta,
         "mse_test": float(squares.mean()),
         "mse_test_error": float(squares.std(ddof=1) / np.sqrt(len(squares))),
         "r2_test": _r2(test.y, f),
-        "explained_share_test": max(share, 0.0),
-        "explained_share_test_error": share_error,
+        "explained_share_test": np.nan if found is None else max(float(found.share[0]), 0.0),
+        "explained_share_test_error": np.nan if found is None else float(found.error[0]),
     }

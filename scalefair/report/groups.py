@@ -12,10 +12,12 @@ from scalefair._typing import Array
 from scalefair.auditing import audit
 from scalefair.data import frames
 from scalefair.errors import CannotJudgeError
+from scalefair.features.mixed import all_columns
+from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, share_distributions
 from scalefair.measures.group_metrics import Mean, Rate
 from scalefair.measures.group_rows import Crossing as Groups
 from scalefair.measures.group_rows import cross
-from scalefair.penalties import corrected, share_of_variance
+from scalefair.moments import Moments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,31 +96,34 @@ def normal_interval(value: float, error: float) -> Interval:
 def between_share(groups: Groups, f: Array) -> Interval:
     """Share of the variance of f that lies between the groups, corrected for chance.
 
-        r = Σ_g p_g (m_g − m)² / Var f,    share = (r − t) / (1 − t),    t = (G − 1) / (n − 1)
-
-    The interval is normal, from the influence function of r; its variance is increased by
-    2(G − 1)/n², the variance of r where the groups do not differ and the influence vanishes.
     NaN for a constant f, and where every row is a group of its own.
     """
-    value, low, high = normal_interval(*share_and_error(groups, f))
-    if np.isnan(value):
+    found, level = share_distribution(groups, f), 0.5 + LEVEL / 2
+    if found is None:
         return Interval(np.nan, np.nan, np.nan)
-    return Interval(max(value, 0.0), max(low, 0.0), min(max(high, 0.0), 1.0))
+    value = max(float(found.share[0]), 0.0)
+    return Interval(value, min(value, found.lower(level)[0]), max(value, found.upper(level)[0]))
 
 
-def share_and_error(groups: Groups, f: Array) -> tuple[float, float]:
-    """Share of :func:`between_share`, which may be below 0, and its standard error."""
-    n, n_groups = len(f), len(groups.names)
-    centred = f - f.mean()
-    variance = float(np.mean(centred**2))
-    mean = _means(groups, centred)[groups.codes]
-    r = float(share_of_variance(np.mean(mean**2), variance, np.mean(f**2)))
-    if np.isnan(r) or n_groups >= n:
-        return np.nan, np.nan
-    influence = (2 * mean * centred - mean**2 - r * centred**2) / variance
-    error = float(np.sqrt(np.mean(influence**2) / n + 2 * (n_groups - 1) / n**2))
-    chance = (n_groups - 1) / (n - 1)
-    return float(corrected(r, chance)), error / (1 - chance)
+def share_distribution(groups: Groups, f: Array) -> ShareDistribution | None:
+    """Sampling distribution of the share between the groups; None where it is undefined."""
+    n, p = len(f), groups.counts / len(f)
+    if len(p) >= n:
+        return None
+    cross = p * (_means(groups, f) - f.mean())
+    scatter = n * np.block([
+        [np.atleast_2d(f.var()), cross[None]],
+        [cross[:, None], np.diag(p) - np.outer(p, p)],
+    ])  # fmt: skip
+    mean = np.append(f.mean(), p)
+    moments = Moments(
+        {"phi": 1, "psi": len(p)}, n, float(n), mean, np.zeros_like(mean), scatter,
+        squared_weight=float(n), units={"psi": all_columns("groups", len(p))},
+    )  # fmt: skip
+    at = np.linspace(0, n - 1, min(n, ERROR_ROWS)).astype(np.int64)
+    rows = {"phi": f[at, None], "psi": np.eye(len(p))[groups.codes[at]]}
+    (found,) = share_distributions(moments, rows, np.ones(len(at)))
+    return None if np.isnan(found.share[0]) else found
 
 
 def independence(before: Array, after: Array, sensitive: Any, y: Array) -> tuple[Any, str]:

@@ -94,6 +94,7 @@ def settings(frontier: Frontier) -> list[tuple[str, str]]:
         levels = f": “{problem.levels[0]}” read as 0, “{problem.levels[1]}” as 1"
     values = [(label, vars(frontier.estimator).get(name)) for name, label in FITTED.items()]
     chosen = ", ".join(f"{label} {number(float(x))}" for label, x in values if x is not None)
+    certificate = vars(frontier.estimator).get("certificate_")
     rows = f"{problem.train.n_rows:,} to fit, {problem.test.n_rows:,} held out: {problem.held_out}"
     return [
         ("Data", problem.source),
@@ -102,6 +103,7 @@ def settings(frontier: Frontier) -> list[tuple[str, str]]:
         *([("Inputs", f"{len(inputs)}: {', '.join(inputs)}")] if inputs else []),
         ("Rows", rows),
         ("Chosen", chosen),
+        *([("Certificate", str(certificate))] if certificate is not None else []),
         ("Time", f"{number(frontier.seconds)} s"),
         ("Software", f"scalefair {__version__}, scikit-learn {sklearn.__version__}, "
                      f"numpy {np.__version__}, Python {platform.python_version()}"),

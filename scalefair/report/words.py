@@ -162,6 +162,7 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
     problem, estimator = frontier.problem, frontier.estimator
     before, after = frontier.scores()
     groups = group_table(frontier.groups, problem.test.y, frontier.before, frontier.after)
+    certificate = vars(estimator).get("certificate_")
     record = {
         "finding": headline(frontier),
         "data": problem.source,
@@ -178,6 +179,7 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "after": _as_dict(after),
         "groups": groups.to_dict("records"),
         "independence": [] if frontier.tests is None else frontier.tests.to_dict("records"),
+        "certificate": None if certificate is None else asdict(certificate),
         "notes": list(frontier.notes),
         "seconds": frontier.seconds,
     }

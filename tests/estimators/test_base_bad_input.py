@@ -78,7 +78,7 @@ def test_a_model_that_cannot_be_fitted_is_named():
         fair(eta=1.0, base_estimator=LinearRegression(), sensitive_columns=["group"]).fit(X, y)
 
 
-@pytest.mark.parametrize("base", [StandardScaler(), LinearRegression, "trees", 3])
+@pytest.mark.parametrize("base", [StandardScaler(), LinearRegression, "forest", 3])
 def test_what_cannot_predict_is_named(base):
     X, y = problem()
     with refused("base_estimator=", error=TypeError):

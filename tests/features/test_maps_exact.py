@@ -241,3 +241,33 @@ def test_column_numbers(columns, expected):
 def test_bad_columns(columns, names, error, named):
     with refused(named, error=error):
         column_numbers(columns, 3, names)
+
+
+def test_unseen_combinations_are_what_their_levels_give():
+    """Where β is a sum of effects of levels, so it is for a combination that fit has not seen."""
+    S = np.array([[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [2, 0], [2, 2]], dtype=float)
+    rows = np.repeat(S, [5, 1, 3, 2, 2, 1, 4], axis=0)
+    psi = OneHot(unknown="levels").fit(rows)
+    effects = np.array([1.0, -2.0, 0.5]), np.array([0.3, 4.0, -1.0])
+    beta = effects[0][S[:, 0].astype(int)] + effects[1][S[:, 1].astype(int)]
+    new = np.array([[1.0, 2.0], [2.0, 1.0], [0.0, 1.0]])
+    with pytest.warns(UserWarning, match="x0=1 & x1=2"):
+        Psi = psi.transform(new)
+    np.testing.assert_allclose(Psi @ beta, [-3.0, 4.5, 5.0], atol=1e-12)
+    np.testing.assert_allclose(Psi.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(Psi[2], OneHot().fit(rows).transform(new[2:])[0])
+    with refused("x0=3", error=ValueError):
+        psi.transform([[3.0, 0.0]])
+
+
+def test_frequent_groups_count_more_where_effects_do_not_add_up():
+    """The nearest sum of effects in the weighted mean square, by its normal equations."""
+    rng = np.random.default_rng(0)
+    S = np.array([[a, b] for a in range(4) for b in range(3) if (a, b) != (3, 2)], dtype=float)
+    count, beta = rng.integers(1, 9, len(S)), rng.normal(size=len(S))
+    psi = OneHot(unknown="levels").fit(np.repeat(S, count, axis=0))
+    Z = np.hstack([S[:, [0]] == np.arange(4), S[:, [1]] == np.arange(3)]).astype(float)
+    effects = np.linalg.lstsq(np.sqrt(count)[:, None] * Z, np.sqrt(count) * beta, rcond=None)[0]
+    with pytest.warns(UserWarning, match="not seen"):
+        found = psi.transform([[3.0, 2.0]]) @ beta
+    np.testing.assert_allclose(found, effects[3] + effects[6], atol=1e-12)

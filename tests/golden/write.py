@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import scalefair
-from scalefair import FairKernel, SensitiveRows, _files, losses
+from scalefair import Certificate, FairKernel, SensitiveRows, _files, losses
 from scalefair.data.columns import table_statistics
 from scalefair.data.encoding import TableEncoder
 from scalefair.kernels import RBF, Linear
@@ -44,7 +44,15 @@ def transformer():
     return TransformerMap(Nystroem(n_components=4, length_scale=9.0, random_state=0)).fit(numbers())
 
 
+def certificate():
+    return Certificate(
+        0.05, 0.95, "scores", "split", 600, 0.01, 0.03, "every function of the 2 groups", ("one",),
+        "list:1", "list:2", "0.1", "2026-01-01T00:00:00+00:00",
+    )  # fmt: skip
+
+
 OTHERS = {
+    "certificate": certificate,
     "path": lambda: fitted("nystroem").path(etas=[0.0, 1.0, np.inf]),
     "loss_path": loss_path,
     "encoding": lambda: TableEncoder().fit(pay().data),

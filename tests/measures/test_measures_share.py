@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import ndtri
 
 from scalefair import FairKernelRidge, scan_parquet
 from scalefair.measures import explained_share
 from scalefair.measures.share import (
     cross_fitted_share,
     open_share,
+    share_distribution,
     share_interval,
 )
 from tests import naive
@@ -179,31 +179,20 @@ def test_intervals_hold_as_often_as_they_say(share, kind):
     assert np.mean([high - low for _, low, high in found]) < 0.2
 
 
-def test_the_error_of_a_share_is_that_of_its_influences():
-    def found(f, g, w=None):
-        features = open_share(
-            f, g, w, kernel="auto", length_scale="median", size=30, random_state=0
-        )  # fmt: skip
-        _, low, high = share_interval(features, cross_fitted_share(features, 5), 0.9)
-        return (high - low) / (2 * ndtri(0.95))
-
-    centred = F - F.mean()
-    mean = pd.Series(centred).groupby(G).transform("mean").to_numpy()
-    share = explained_share(F, G)
-    u = (2 * mean * centred - mean**2 - share * centred**2) / F.var()
-    error = np.sqrt(u.var() / N + 2 * 3 / N**2)
-    assert found(1e4 - 3 * F, G) == pytest.approx(error, rel=1e-8)
-    w = np.random.default_rng(1).exponential(size=N)
-    centred = F - np.average(F, weights=w)
-    sums = pd.DataFrame({"f": w * centred, "w": w}).groupby(G).transform("sum")
-    mean, variance = (sums["f"] / sums["w"]).to_numpy(), np.average(centred**2, weights=w)
-    share = explained_share(F, G, sample_weight=w)
-    u = (2 * mean * centred - mean**2 - share * centred**2) / variance
-    spread = np.average((u - np.average(u, weights=w)) ** 2, weights=w)
-    n = naive.kish(w)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_error_of_a_share_is_that_of_its_influences(weighted):
+    w = np.random.default_rng(1).exponential(size=N) if weighted else np.ones(N)
+    expected = naive.share_distribution(F, pd.get_dummies(G).to_numpy(float), weight=w)
     for factor in (1 / w.sum(), 1.0, 100.0):
-        expected = np.sqrt(spread / n + 2 * 3 / n**2)
-        assert found(F, G, factor * w) == pytest.approx(expected, rel=1e-8)
+        features = open_share(
+            1e4 - 3 * F, G, factor * w, kernel="auto", length_scale="median", size=30,
+            random_state=0,
+        )  # fmt: skip
+        found = share_distribution(features, cross_fitted_share(features, 5))
+        for name, value in expected.items():
+            if name != "share":
+                assert vars(found)[name][0] == pytest.approx(value, rel=1e-6), name
+        assert found.share[0] == pytest.approx(expected["share"], abs=40 / N**2)
 
 
 def test_clip():

@@ -16,7 +16,19 @@ from tests.fuzz import cases
 from tests.golden.write import FOLDER
 from tests.models import groups, rows, target
 
-NAMES = ["fourier", "laplace", "seen", "controlled", "bent", "three", "process", "exact"]
+NAMES = [
+    "fourier",
+    "laplace",
+    "seen",
+    "controlled",
+    "bent",
+    "three",
+    "process",
+    "exact",
+    "trees",
+    "trees",
+    "boosted",
+]  # trees twice: most of their places are arrays
 VALUES = st.sampled_from([
     None, True, -1, 0, 1, 3, 13, 10**6, 2**63, 10**30, 0.5, np.nan, np.inf, -1e308, "", "rbf",
     {"list": []}, {"dict": []}, {"number": "<i8"}, {"object": 0}, {"object": 3}, {"array": "0"},

@@ -10,7 +10,14 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 import scalefair
-from scalefair import FairKernelClassifier, FairKernelRidge, FairRidge
+from scalefair import (
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+)
+from scalefair.datasets import make_biased_income
 from scalefair.exporting.onnx import MISSING
 from scalefair.kernels import RBF, Laplace, Linear, Scaled
 from tests.errors import refused
@@ -91,6 +98,22 @@ def test_missing_and_unknown_values_are_read_alike():
     model.fit(X, pay().target, sensitive_features=pay().sensitive_features)
     X.loc[1, "region"] = "Atlantis"
     X.loc[2, "experience"] = np.nan
+    same(model, X)
+
+
+@pytest.mark.parametrize("kind", [FairKernelRidgeCV, FairKernelClassifier, FairKernelRegressor])
+def test_trees_inside(kind):
+    """Missing and unknown levels go where the trees send them."""
+    made = make_biased_income(400, random_state=1)
+    X, y = made.data, np.asarray(made.target)
+    X["region"] = X["region"].astype(object)
+    X.loc[::7, "region"] = None
+    X.loc[::5, "rating"] = np.nan
+    target = y > np.median(y) if kind is FairKernelClassifier else y
+    options = {"loss": "poisson"} if kind is FairKernelRegressor else {}
+    model = kind(base_estimator="trees", sensitive_columns=["sex"], n_components=10, **options)
+    model.set_params(unfairness=0.05, random_state=0).fit(X, target)
+    X.loc[1, "region"] = "Atlantis"
     same(model, X)
 
 

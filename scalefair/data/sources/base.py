@@ -24,7 +24,7 @@ from scalefair._hash import row_hash
 from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import frames
 from scalefair.data.sources.threads import available_threads, run_threads
-from scalefair.errors import InputError
+from scalefair.errors import CLASSES_REMEDY, InputError
 
 Change = Callable[[Chunk], Chunk]
 ARGUMENTS = {
@@ -372,7 +372,8 @@ def finite_columns(part: Any, name: str, where: str, row: int) -> Array:
         shown = name if alone else column.name
         if column.kind == "categorical":
             what = f"{where}: column {shown!r} is text; expected numbers"
-            raise InputError(what, "convert it", column=shown, where=where)
+            remedy = CLASSES_REMEDY if name == ARGUMENTS["y"] else "convert it"
+            raise InputError(what, remedy, column=shown, where=where)
         out[:, j] = column.floats()
         good = np.isfinite(out[:, j])
         if not good.all():

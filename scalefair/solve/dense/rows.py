@@ -10,7 +10,7 @@ import numpy as np
 
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, FeatureMap
-from scalefair.features import ConcatMap, Identity, ProductMap
+from scalefair.features import ConcatMap, Identity, OneHot, ProductMap
 from scalefair.features.base import whitened as features
 from scalefair.features.mixed import units_of
 from scalefair.features.training import Training, input_kernel, sensitive_map
@@ -29,6 +29,8 @@ def gram(feature_map: Any, S: Array, T: Array) -> Array:
         return np.asarray(combine.reduce(parts))
     if isinstance(feature_map, Identity):
         return S @ T.T
+    if isinstance(feature_map, OneHot) and feature_map.unknown == "levels":
+        return feature_map.raw(S) @ feature_map.raw(T).T
     return np.asarray(feature_map.kernel_(S, T))
 
 

@@ -132,6 +132,15 @@ def grid(spectrum: Spectrum, alphas: Array, etas: Array) -> Array:
     return np.stack([spectrum.at(alpha).coef(etas) for alpha in alphas])
 
 
+def side_by_side(system: System, coef: Array, etas: Array, *, rescaled: bool) -> Array:
+    """β of shape (A, E, m, t) as columns, of shape (m, A·E·t); with the best scale if so asked."""
+    if rescaled:
+        # Without penalty the limit is not active, and the ridge fit stays as it is.
+        coef = np.where((etas > 0)[:, None, None], rescale(system, coef), coef)
+    m, t = coef.shape[2:]
+    return np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
+
+
 @dataclass(frozen=True, eq=False)
 class GridScores:
     """Held-out scores of every (α, η), one row per fold; arrays of shape (K, A, E).
@@ -175,13 +184,9 @@ class FoldFits:
     def score(self, alphas: Array, etas: Array) -> GridScores:
         """Fit on the other folds, score on the one left out, for the whole grid."""
         errors, shares = [], []
-        for fold, system, spectrum in zip(self._folds, self._systems, self._spectra, strict=True):
-            coef = grid(spectrum, alphas, etas)
-            if self._rescaled:
-                # Without penalty the limit is not active, and the ridge fit stays as it is.
-                coef = np.where((etas > 0)[:, None, None], rescale(system, coef), coef)
-            m, t = coef.shape[2:]
-            B = np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
+        coefs = self.coefs(alphas, etas)
+        for fold, system, B in zip(self._folds, self._systems, coefs, strict=True):
+            t = system.target.shape[1]
             variance = variance_of(fold, system.features, B).reshape(-1, t)
             errors.append(squared_errors(system, B, variance, fold).mean(axis=1))
             if attribute(fold) is not None:
@@ -189,6 +194,14 @@ class FoldFits:
         shape = (len(self._folds), len(alphas), len(etas))
         worst = worst_of(shares) if shares else np.full(shape, np.nan)
         return GridScores(np.reshape(errors, shape), worst.reshape(shape))
+
+    def coefs(self, alphas: Array, etas: Array) -> list[Array]:
+        """β of every (α, η) without each fold, side by side: of shape (m, A·E·t)."""
+        pairs = zip(self._systems, self._spectra, strict=True)
+        return [
+            side_by_side(system, grid(spectrum, alphas, etas), etas, rescaled=self._rescaled)
+            for system, spectrum in pairs
+        ]
 
     def constant_errors(self) -> Array:
         """Held-out error of the best constant of the other folds, shape (K,)."""

@@ -50,11 +50,19 @@ class SearchResult:
     etas: Array
     scores: GridScores
     choice: Choice | None
+    fits: FoldFits
 
     @property
     def alpha(self) -> float:
         """The chosen α; the largest for a constant."""
         return float(self.alphas.max() if self.choice is None else self.alphas[self.choice.alpha])
+
+    @property
+    def path_alpha(self) -> int:
+        """Position of the α of a path: that of the choice, or of least error at the largest η."""
+        if self.choice is not None:
+            return self.choice.alpha
+        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
 
     @property
     def eta(self) -> float:
@@ -85,11 +93,12 @@ def search(
     epses: Sequence[float | None],
     ratios: Sequence[float],
     unfairness: float | None,
+    refine: bool = True,
 ) -> SearchResult:
     """Return the best point over all ε and ridge ratios.
 
     Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
-    every candidate being as good as the best anyway.
+    every candidate being as good as the best anyway. `refine`: try more etas beside the best.
     """
     if unfairness == 0:
         # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
@@ -97,16 +106,15 @@ def search(
     results = []
     for eps in epses:
         tried = [
-            _search_grid(moments, options(ratio, eps), ratio, (alphas, etas), unfairness)
+            _search_grid(
+                moments, options(ratio, eps), ratio, (alphas, etas), unfairness, refine=refine
+            )
             for ratio in ratios
         ]
         results.append(min(tried, key=lambda result: result.mse))
     if unfairness is None:
         return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
-    best = min(results, key=lambda result: result.mse)
-    if best.choice is None:
-        warn_of_constant(best, unfairness)
-    return best
+    return min(results, key=lambda result: result.mse)
 
 
 def _search_grid(
@@ -115,6 +123,8 @@ def _search_grid(
     ratio: float,
     grid: tuple[Array, Array],
     unfairness: float | None,
+    *,
+    refine: bool,
 ) -> SearchResult:
     alphas, etas = grid
     fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
@@ -125,14 +135,14 @@ def _search_grid(
         choice = best_without_share(scores, etas)
     else:
         choice = best_within_limit(scores, unfairness)
-        if choice is not None and choice.eta > 0:
+        if refine and choice is not None and choice.eta > 0:
             etas = _refined(etas, choice.eta)
             scores = fits.score(alphas, etas)
             choice = best_within_limit(scores, unfairness)
     if unfairness is not None and choice is not None:
         errors = fits.constant_errors() - scores.mse[:, choice.alpha, choice.eta]
         choice = choice if errors.mean() >= 0 else None
-    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice)
+    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice, fits)
 
 
 def _refined(etas: Array, chosen: int) -> Array:

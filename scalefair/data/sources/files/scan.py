@@ -16,7 +16,7 @@ from scalefair.data.sources.files.base import Files, Piece, no_rows
 from scalefair.data.sources.files.csv import CSV_ENDINGS, CsvFiles
 from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, ParquetFiles
 from scalefair.data.sources.files.paths import PathOrPaths, find_files
-from scalefair.errors import InputError
+from scalefair.errors import CLASSES_REMEDY, InputError
 
 PIECE_ROWS, PIECE_BYTES = 2**17, 2**25
 """Rows of parquet and bytes of csv from which on a piece is long enough."""
@@ -265,7 +265,8 @@ class FileSource(ChunkSource):
         if part in ("y", "weight") and "categorical" in kinds.values():
             text = [column for column, kind in kinds.items() if kind == "categorical"]
             what = f"{name}: column {text[0]!r} is text; expected numbers"
-            raise InputError(what, "convert it", column=text[0], where=name)
+            remedy = CLASSES_REMEDY if part == "y" else "convert it"
+            raise InputError(what, remedy, column=text[0], where=name)
         if part == "weight" and len(kinds) > 1:
             what = f"{name} has the columns {scan.columns}; expected one column"
             raise InputError(what, where=name)
