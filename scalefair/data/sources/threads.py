@@ -26,6 +26,9 @@ _STACK_BYTES = 3 * 2**22
 SMALL = 2000
 """Columns up to which a matrix is decomposed by one thread: more would wait for each other."""
 
+TINY = 32
+"""Columns up to which BLAS starts no threads, so that nothing need be said to it."""
+
 _lock = Lock()
 _users: set[object] = set()
 _keeper: _Keeper | None = None
@@ -116,8 +119,8 @@ def one_blas_thread() -> Iterator[None]:
 
 @contextmanager
 def blas_threads_for(columns: int) -> Iterator[None]:
-    """Hold BLAS to one thread for the linear algebra of small matrices."""
-    with one_blas_thread() if columns <= SMALL else nullcontext():
+    """Hold BLAS to one thread for the linear algebra of small matrices, if it uses more at all."""
+    with one_blas_thread() if TINY < columns <= SMALL else nullcontext():
         yield
 
 
@@ -165,7 +168,7 @@ def run_threads(work: Callable[[int], T], threads: int, stop: Event) -> list[T]:
             raise
 
 
-def in_threads(work: Callable[[int], T], count: int, n_jobs: int | None = None) -> list[T]:
+def run_each(work: Callable[[int], T], count: int, n_jobs: int | None = None) -> list[T]:
     """Return [work(0), …, work(count − 1)], as many at once as there are cores (or `n_jobs`)."""
     threads = min(count, n_jobs or available_threads())
     stop = Event()

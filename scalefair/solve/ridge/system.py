@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from scalefair._linalg import positive_eigh, thin_root, times_each
+from scalefair._linalg import factorize, positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties import (
@@ -134,6 +134,12 @@ def gain(eta: Array | float, strength: Array) -> Array:
     weak = strength <= NULL * strength.max(initial=0.0)
     nothing = (eta[..., None] == 0) | ((inverse == 0) & weak)
     return np.where(nothing, 0.0, 1.0 / np.where(nothing, 1.0, inverse + strength))
+
+
+def largest_strength(system: System, alpha: float) -> float:
+    """Largest eigenvalue of RᵀA⁻¹R; 0 without penalty."""
+    solved = factorize(system.gram + alpha * np.diag(system.ridge)).solve(system.factor)
+    return float(positive_eigh(system.factor.T @ solved)[0].max(initial=0.0))
 
 
 class Directions(NamedTuple):
