@@ -50,6 +50,7 @@ ARGUMENTS = {
     "measures": ["--rows", "5000"],
     "numerics": [],
     "output": ["--splits", "E", "--rows", "400"],
+    "partial": ["--rows", "2000", "--seeds", "1", "--problems", "60 inputs"],
     "scaling": ["--quick"],
     "scaling_peers": ["--quick", "--only", "KernelRidge"],
     "streams": ["--rows", "3000", "--long-rows", "3000"],
@@ -61,6 +62,7 @@ SMALLER = {
                    "on_workers": lambda *_: 1.0, "scheduler_costs": lambda: (1e-3, 1e8)},
     "frontier": {"LIMITS": {"E": (0.02, 0.1)}, "LOGISTIC_LIMITS": (0.02,)},
     "output": {"ETAS": {"E": [1.0]}, "HSIC_ROWS": 200},
+    "partial": {"TEST_ROWS": 1000},
     "measures": {"TEST_ROWS": 200, "permutation_error": lambda *_: 0.0},
 }  # fmt: skip
 

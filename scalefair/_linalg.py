@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,8 +82,8 @@ def row_blocks(matrix: Array, rows: int = 256) -> list[slice]:
 def times_each(matrix: Array, stack: Array) -> Array:
     """Return matrix · β for each β of shape (…, m, t), by one product instead of many."""
     columns = np.moveaxis(stack, -2, 0)
-    product = matrix @ columns.reshape(len(columns), -1)
-    return np.moveaxis(product.reshape(-1, *columns.shape[1:]), 0, -2)
+    product = matrix @ columns.reshape(len(columns), math.prod(columns.shape[1:]))
+    return np.moveaxis(product.reshape(len(matrix), *columns.shape[1:]), 0, -2)
 
 
 class Factor(NamedTuple):

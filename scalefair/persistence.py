@@ -26,7 +26,9 @@ from scalefair.errors import UnsavableError
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
+from scalefair.features.partial import PartialEncoder, Propensity
 from scalefair.moments import Moments
+from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
@@ -41,7 +43,8 @@ CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
-        estimators.FairPath, GridScores, Moments, CrossMoments, Certificate,
+        estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
+        Certificate,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,
@@ -50,6 +53,7 @@ CLASSES: dict[str, type] = {
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
+        PartialEncoder, Propensity,
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,

@@ -21,13 +21,27 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
 from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
-from scalefair.errors import MISSING_SENSITIVE, auto_alpha, check_alpha, check_weight_or_limit
+from scalefair.data.sources.base import parts_of
+from scalefair.errors import (
+    MISSING_SENSITIVE,
+    InputError,
+    auto_alpha,
+    check_alpha,
+    check_weight_or_limit,
+)
+from scalefair.estimators.parameters import check_output_kernel, check_partial
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.rows import FitRows, open_fit_rows, open_more_rows, open_predict_rows
+from scalefair.features.rows import (
+    FitRows,
+    TwoTables,
+    open_fit_rows,
+    open_more_rows,
+    open_predict_rows,
+)
 from scalefair.features.training import MapSpec, Training, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
@@ -70,6 +84,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         sensitive_features: Any = None,
         sample_weight: Any = None,
         control_features: Any = None,
+        sensitive_data: Any = None,
     ) -> Self:
         """Fit the fair predictor.
 
@@ -90,12 +105,19 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
             Legitimate factors: only the dependence on the sensitive attributes that remains at
             each level of them is punished. The target itself asks for equalised odds in
             expectation. `predict` does not need them.
+        sensitive_data : pair (X2, S2), optional
+            Another table, with the columns of X and the sensitive attributes of its rows, whose
+            targets nobody need know; then no row of X need have attributes. For ridges.
 
         Returns
         -------
         self
         """
-        return self._fit(Chunk(X, sensitive_features, y, sample_weight, c=control_features))
+        given = Chunk(X, sensitive_features, y, sample_weight, c=control_features)
+        if sensitive_data is not None:
+            given = TwoTables(**parts_of(given), sensitive_data=sensitive_data)
+            check_partial(self, controlled=control_features is not None)
+        return self._fit(given)
 
     def _fit(self, given: Chunk) -> Self:
         self._check_parameters()
@@ -149,12 +171,20 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
-        if not rows.has_sensitive and self.sensitive_columns is None and not self._is_ordinary():
+        if rows.partial:
+            check_partial(self, controlled=rows.has_control)
+        given_apart = rows.has_sensitive or rows.second is not None
+        if not given_apart and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         spec = MapSpec.of(self.get_params(deep=False))
         training = survey_training(rows, spec, single=dtype == "float32")
         if base is None:
             return training
+        if rows.lacks_y or rows.second is not None:
+            raise InputError(
+                "base_estimator is fitted on y, which some rows lack",
+                "leave these rows out, or use base_estimator=None", where="base_estimator",
+            )  # fmt: skip
         return cross_fit(
             training, CrossFit.of(base), self._base_scale, self._base_folds(training), self.n_jobs,
             Callbacks(self),
@@ -260,25 +290,6 @@ class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
                 "linear in these; explain its predictions, as in shap.Explainer(model.predict, X)"
             )
         return super().__array_function__(func, types, args, kwargs)
-
-
-def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
-    """Raise ValueError if something is asked for beside a kernel on f that it cannot do."""
-    if not isinstance(kernel, str) and np.ndim(kernel.length_scale):
-        raise ValueError(
-            f"output_kernel={kernel!r}: give RBF(length_scale) with one length scale, in units of "
-            "the standard deviation of the predictions"
-        )
-    if penalty not in ("normalized", "nocco_output"):
-        raise ValueError(
-            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use 'normalized' or "
-            "'nocco_output'"
-        )
-    if eta is not None and np.isinf(eta):
-        raise ValueError(
-            f"eta={eta!r} with output_kernel={kernel!r} has no limit that can be computed; use a "
-            "large eta such as 1e4, or unfairness="
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,7 @@ from scalefair.features.design import Design
 from scalefair.features.rows import FitRows, open_fit_rows
 from scalefair.features.training import Training, group_names, learn_design
 from scalefair.moments import Moments
+from scalefair.penalties import check_known
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import Spectrum
@@ -94,7 +95,8 @@ class FairKernelRidgeCV(Regression):
         held-out error within the limit. Shares are measured without it.
     ridge_ratios : sequence of float, default=(1.0, 1e-3)
         Ridges to try for ψ(s) where it joins φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
-    @ base_estimator fit_intercept sensitive_columns hide_sensitive n_jobs random_state
+    @ base_estimator fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs
+    @ random_state
 
     Attributes
     ----------
@@ -164,6 +166,7 @@ class FairKernelRidgeCV(Regression):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        missing_labels: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -206,7 +209,10 @@ class FairKernelRidgeCV(Regression):
         moments = self._fold_moments(training, design, part)
         if "xi" in moments.total.blocks:
             check_control(moments.total)
+        if design.partial:
+            check_known(moments.total)
         result = self._search(design, moments)
+        moments = moments.calibrated(result.calibration)
         claim, path = None, None
         if self.confidence is not None:
             claim = Claim.of(self.unfairness, self.confidence)
@@ -302,11 +308,10 @@ class FairKernelRidgeCV(Regression):
         options = partial(self._options, design, moments.total)
         with blas_threads_for(len(moments.total.shift)):
             if design.psi is not None and self.unfairness is not None:
-                check_folds(moments.folds, group_names(design))
+                check_folds([fold.judged for fold in moments.folds], group_names(design))
             system = System.build(moments.total, **options(ratios[0], self._epses()[0]))
-            alphas = (
-                default_alphas(system) if self.alphas is None else check_grid("alphas", self.alphas)
-            )
+            alphas = default_alphas(system) if self.alphas is None else self.alphas
+            alphas = check_grid("alphas", alphas)
             etas = default_etas(system, float(alphas.min())) if self.etas is None else self.etas
         return search(
             moments, options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
@@ -384,8 +389,8 @@ class FairKernelRidgeCV(Regression):
             Made with the same maps, by :meth:`collect`; or the sum of several such.
         """
         check_is_fitted(self)
-        # Raises ValueError if they were made with other maps.
-        Moments.empty(self.moments_.blocks, self.moments_.key) + moments
+        self.moments_.check_same_rows(moments)
+        moments = moments.as_in(self.moments_)
         ridge = copy(self._ridge)
         self._refit(ridge, moments, constant=not np.any(self.coef_))
         for name in HELD_OUT:

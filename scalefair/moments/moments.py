@@ -87,7 +87,7 @@ class Moments:
     def __add__(self, other: Moments) -> Self:
         if type(other) is not type(self):
             return NotImplemented
-        self._check_same_rows(other)
+        self.check_same_rows(other)
         if self.weight == 0 or other.weight == 0:
             return self if other.weight == 0 else other
         weight = self.weight + other.weight
@@ -109,7 +109,13 @@ class Moments:
         """Begin `sum(parts)`, which starts at 0."""
         return self if zero == 0 else NotImplemented
 
-    def _check_same_rows(self, other: Moments) -> None:
+    def check_same_rows(self, other: Moments) -> None:
+        """Raise InputError if moments were made with other maps, which cannot be added."""
+        if type(other) is not type(self):
+            raise InputError(
+                f"cannot add {type(self).__name__} and {type(other).__name__}",
+                "collect all with missing_labels='partial', or none",
+            )
         if dict(self.blocks) != dict(other.blocks):
             raise InputError(
                 f"cannot add moments with blocks {dict(self.blocks)} and {dict(other.blocks)}",
@@ -130,6 +136,26 @@ class Moments:
         starts = dict(zip(self.blocks, np.cumsum([0, *self.blocks.values()]), strict=False))
         spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
         return np.concatenate(spans)
+
+    @property
+    def judged(self) -> Moments:
+        """Moments of the rows that the share is judged on: those that know s."""
+        return self
+
+    @property
+    def judges(self) -> tuple[Moments, ...]:
+        """Moments that held-out shares are taken from, of which the largest counts."""
+        return (self,)
+
+    @property
+    def scored(self) -> Moments:
+        """Moments of the rows that the error is measured on: those that know y."""
+        return self
+
+    def as_in(self, fitted: Moments) -> Moments:
+        """Return these moments with what a fit has learnt beside its own."""
+        del fitted
+        return self
 
     @property
     def effective_rows(self) -> float:
@@ -185,9 +211,11 @@ class Moments:
         OSError
             If it cannot be read.
         """
+        from scalefair.moments.partial import PartialMoments
+
         arrays, values = _files.read(path, "moments")
         try:
-            return cls.of_state(arrays, values)
+            return (PartialMoments if "known" in values else cls).of_state(arrays, values)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{path} holds no valid moments ({error})") from error
 
@@ -237,6 +265,10 @@ class Moments:
         names = list(self.blocks)
         if all(linear.get(name) is None for name in names):
             return self
+        if not self.weight:
+            widths = {n: w if (m := linear.get(n)) is None else m.shape[1]
+                      for n, w in self.blocks.items()}  # fmt: skip
+            return Moments.empty(widths, self.key)
         shift, offset = (
             np.concatenate([_times(vector[self.span(n)], linear.get(n)) for n in names])
             for vector in (self.shift, self.offset)

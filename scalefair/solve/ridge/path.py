@@ -57,9 +57,10 @@ class Spectrum:
         factor = basis.T @ system.factor
         same = system.share_factor is system.factor
         share_factor = factor if same else basis.T @ system.share_factor
-        # Without intercept the Gram matrix is not centred, but the variance of f is.
+        # Without intercept the Gram matrix is not centred, but the variance of f is; and the share
+        # is judged on rows that know s.
         deviation = np.sqrt(values)
-        if not system.fit_intercept:
+        if system.covariance is not system.gram:
             deviation = thin_root(system.covariance) @ basis
         return cls(values, basis, basis.T @ system.target, factor, share_factor, deviation)
 
@@ -202,11 +203,13 @@ class FoldFits:
 
         def score(k: int) -> tuple[Array, HeldOut | None]:
             fold, system, B = self._folds[k], self._systems[k], self._coef(k, alphas, etas)
-            t = system.target.shape[1]
-            variance = variance_of(fold, system.features, B).reshape(-1, t)
-            errors = squared_errors(system, B, variance, fold).mean(axis=1)
-            judged = attribute(fold) is not None
-            return errors, held_out_shares(fold, system.features, B, t) if judged else None
+            t, scored = system.target.shape[1], fold.scored
+            variance = variance_of(scored, system.features, B).reshape(-1, t)
+            errors = squared_errors(system, B, variance, scored).mean(axis=1)
+            if attribute(fold) is None:
+                return errors, None
+            judges = [held_out_shares(on, system.features, B, t) for on in fold.judges]
+            return errors, HeldOut.joined(judges)
 
         errors, shares = zip(*self._each(score), strict=True)
         shape = (len(self._folds), len(alphas), len(etas))
