@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 OTHERS = {
     "psi": "(sensitive attributes)", "base": "(base model)", "curve": "(base model)",
-    "ridge_curve": "(nonlinear rest)", "scores": "(nonlinear rest)", "y": "(nonlinear rest)",
+    "ridge_curve": "(curve)", "scores": "(nonlinear rest)", "y": "(nonlinear rest)",
 }  # fmt: skip
 """Names of the parts of f that are no columns of X, by block of the rows."""
 
@@ -86,7 +86,8 @@ def explain_share(
     -------
     data frame with the columns
         attribute : all sensitive attributes, joined by " × ", then each of several
-        column : of X (those that it was encoded to, joined); "(base model)", its prediction;
+        column : of X (those that it was encoded to, joined); "(base model)", its prediction (and
+            those of s where s is hidden); "(curve)", functions of f that an output kernel brings;
             "(sensitive attributes)", ψ(s) where the model sees it; "(nonlinear rest)", what is
             not linear in the columns of X
         before, before_error : contribution without the penalty, and its standard error
