@@ -211,7 +211,7 @@ class FairKernelRidgeCV(Regression):
         if design.partial:
             check_known(moments.total)
         result = self._search(design, moments)
-        moments = moments.calibrated(result.calibration)
+        moments = replace(moments, total=moments.total.calibrated(result.calibration))
         claim, path = None, None
         if self.confidence is not None:
             claim = Claim.of(self.unfairness, self.confidence)

@@ -7,7 +7,8 @@ Then O(mq) per η. Held-out errors and shares come from the moments of the folds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -19,7 +20,9 @@ from scipy.linalg import LinAlgError
 from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
 from scalefair.moments import Moments
+from scalefair.moments.partial import Calibration
 from scalefair.penalties import (
+    PENALTIES,
     HeldOut,
     ShareEstimate,
     attribute,
@@ -48,8 +51,8 @@ class Spectrum:
     deviation: Array
 
     @classmethod
-    def of(cls, system: System) -> Spectrum:
-        """Decompose the system's Gram matrix."""
+    def of(cls, system: System, *, shares: bool = True) -> Spectrum:
+        """Decompose the system's Gram matrix; without `shares` it has coefficients only."""
         scale = 1.0 / np.sqrt(system.ridge)
         values, vectors = positive_eigh(scale[:, None] * system.gram * scale)
         basis = scale[:, None] * vectors
@@ -59,7 +62,7 @@ class Spectrum:
         # Without intercept the Gram matrix is not centred, but the variance of f is; and the share
         # is judged on rows that know s.
         deviation = np.sqrt(values)
-        if system.covariance is not system.gram:
+        if shares and system.covariance is not system.gram:
             deviation = thin_root(system.covariance) @ basis
         return cls(values, basis, basis.T @ system.target, factor, share_factor, deviation)
 
@@ -181,7 +184,19 @@ class FoldFits:
             System.build(reduce(add, [*folds[:k], *folds[k + 1 :], *rest]), **system)
             for k in range(len(folds))
         ]
-        self._spectra = [Spectrum.of(system) for system in self._systems]
+        self._spectra = [Spectrum.of(system, shares=False) for system in self._systems]
+
+    def calibrated(self, calibration: Calibration, penalty: str, eps: float | None) -> FoldFits:
+        """Return the fits with another λ and τ for rows that lack s: only the factors differ."""
+        other = copy(self)
+        moments = [system.moments.calibrated(calibration) for system in self._systems]
+        pairs = [*zip(self._systems, self._spectra, moments, strict=True)]
+        factors = [PENALTIES[penalty](own, eps, system.features) for system, _, own in pairs]
+        other._systems, other._spectra = [], []
+        for (system, spectrum, own), factor in zip(pairs, factors, strict=True):
+            other._systems.append(replace(system, moments=own, factor=factor))
+            other._spectra.append(replace(spectrum, factor=spectrum.basis.T @ factor))
+        return other
 
     def score(self, alphas: Array, etas: Array) -> GridScores:
         """Fit on the other folds, score on the one left out, for the whole grid."""
