@@ -31,7 +31,7 @@ from scalefair.solve.ridge.path import (
     grid,
     squared_errors,
 )
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.system import System, largest_strength
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -358,7 +358,7 @@ def held_out_columns(scores: GridScores) -> dict[str, Array]:
 
 def default_etas(system: System, alpha: float, count: int = 25) -> Array:
     """0, a log grid around the strength of the penalty, and ∞."""
-    strength = Spectrum.of(system).at(alpha).strength.max(initial=0.0)
+    strength = largest_strength(system, alpha)
     unit = 1.0 / strength if strength > 0 else 1.0
     return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
 

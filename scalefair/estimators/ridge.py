@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
+from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import (
     FINITE,
     MISSING_SENSITIVE,
@@ -166,7 +167,8 @@ class RidgeBase(Regression):
                 "their moments; fit on all rows at once, or use output_kernel=None"
             )
         spec = self._spec(design.dtype, moments.n_rows)
-        return fit_ridge(self._system(design, moments), spec)
+        with blas_threads_for(len(moments.shift)):
+            return fit_ridge(self._system(design, moments), spec)
 
     def _solution(
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool

@@ -6,7 +6,7 @@ Then O(mq) per η. Held-out errors and shares come from the moments of the folds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from scalefair._linalg import positive_eigh, thin_root
+from scalefair._linalg import positive_eigh, thin_root, times_each
 from scalefair._typing import Array
+from scalefair.data.sources.threads import SMALL, run_each
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration
 from scalefair.penalties import (
@@ -114,11 +115,11 @@ class AlphaSlice:
         """β' for each η, shape (E, m, t)."""
         vectors, strength, along = self.directions
         weighted = gain(np.atleast_1d(etas), strength)[:, :, None] * along
-        return np.asarray(self.ridge - np.matmul(vectors, weighted))
+        return np.asarray(self.ridge - times_each(vectors, weighted))
 
     def coef(self, etas: Array) -> Array:
         """β for each η, shape (E, m, t)."""
-        return np.asarray(np.matmul(self.spectrum.basis, self.coordinates(etas)))
+        return times_each(self.spectrum.basis, self.coordinates(etas))
 
     def shares(self, etas: Array) -> Array:
         """Explained share for each η, shape (E,); NaN where f is constant."""
@@ -161,6 +162,14 @@ class GridScores:
         """Return the scores of some alphas or etas, of all folds."""
         return GridScores(self.mse[(slice(None), *index)], self.share[(slice(None), *index)])
 
+    def beside(self, more: GridScores, order: NDArray[np.int64]) -> GridScores:
+        """Return the scores of these and more etas, in this order."""
+        mse, share = (
+            np.concatenate(both, axis=2)[:, :, order]
+            for both in ((self.mse, more.mse), (self.share, more.share))
+        )
+        return GridScores(mse, share)
+
 
 class FoldFits:
     """The training systems of K folds, decomposed once, ready for any grid.
@@ -180,46 +189,57 @@ class FoldFits:
         self._folds, self._rescaled = folds, rescaled
         # The training moments are added up, never subtracted from the total: that would cancel.
         rest = [] if always is None else [always]
-        self._systems = [
-            System.build(reduce(add, [*folds[:k], *folds[k + 1 :], *rest]), **system)
-            for k in range(len(folds))
-        ]
-        self._spectra = [Spectrum.of(system, shares=False) for system in self._systems]
+
+        def decompose(k: int) -> tuple[System, Spectrum]:
+            built = System.build(reduce(add, [*folds[:k], *folds[k + 1 :], *rest]), **system)
+            return built, Spectrum.of(built, shares=False)
+
+        self._systems, self._spectra = zip(*self._each(decompose), strict=True)
 
     def calibrated(self, calibration: Calibration, penalty: str, eps: float | None) -> FoldFits:
         """Return the fits with another λ and τ for rows that lack s: only the factors differ."""
+
+        def turned(k: int) -> tuple[System, Spectrum]:
+            system, spectrum = self._systems[k], self._spectra[k]
+            moments = system.moments.calibrated(calibration)
+            factor = PENALTIES[penalty](moments, eps, system.features)
+            own = replace(system, moments=moments, factor=factor)
+            return own, replace(spectrum, factor=spectrum.basis.T @ factor)
+
         other = copy(self)
-        moments = [system.moments.calibrated(calibration) for system in self._systems]
-        pairs = [*zip(self._systems, self._spectra, moments, strict=True)]
-        factors = [PENALTIES[penalty](own, eps, system.features) for system, _, own in pairs]
-        other._systems, other._spectra = [], []
-        for (system, spectrum, own), factor in zip(pairs, factors, strict=True):
-            other._systems.append(replace(system, moments=own, factor=factor))
-            other._spectra.append(replace(spectrum, factor=spectrum.basis.T @ factor))
+        other._systems, other._spectra = zip(*self._each(turned), strict=True)
         return other
+
+    def _each(self, work: Callable[[int], Any]) -> list[Any]:
+        """Return work(k) of each fold k: side by side where matrices are small."""
+        small = len(self._folds[0].shift) <= SMALL
+        return run_each(work, len(self._folds), None if small else 1)
 
     def score(self, alphas: Array, etas: Array) -> GridScores:
         """Fit on the other folds, score on the one left out, for the whole grid."""
-        errors, shares = [], []
-        coefs = self.coefs(alphas, etas)
-        for fold, system, B in zip(self._folds, self._systems, coefs, strict=True):
+
+        def score(k: int) -> tuple[Array, HeldOut | None]:
+            fold, system, B = self._folds[k], self._systems[k], self._coef(k, alphas, etas)
             t, scored = system.target.shape[1], fold.scored
             variance = variance_of(scored, system.features, B).reshape(-1, t)
-            errors.append(squared_errors(system, B, variance, scored).mean(axis=1))
-            if attribute(fold) is not None:
-                judges = [held_out_shares(on, system.features, B, t) for on in fold.judges]
-                shares.append(HeldOut.joined(judges))
+            errors = squared_errors(system, B, variance, scored).mean(axis=1)
+            if attribute(fold) is None:
+                return errors, None
+            judges = [held_out_shares(on, system.features, B, t) for on in fold.judges]
+            return errors, HeldOut.joined(judges)
+
+        errors, shares = zip(*self._each(score), strict=True)
         shape = (len(self._folds), len(alphas), len(etas))
-        worst = worst_of(shares) if shares else np.full(shape, np.nan)
+        worst = np.full(shape, np.nan) if None in shares else worst_of(shares)
         return GridScores(np.reshape(errors, shape), worst.reshape(shape))
 
     def coefs(self, alphas: Array, etas: Array) -> list[Array]:
         """β of every (α, η) without each fold, side by side: of shape (m, A·E·t)."""
-        pairs = zip(self._systems, self._spectra, strict=True)
-        return [
-            side_by_side(system, grid(spectrum, alphas, etas), etas, rescaled=self._rescaled)
-            for system, spectrum in pairs
-        ]
+        return self._each(lambda k: self._coef(k, alphas, etas))
+
+    def _coef(self, k: int, alphas: Array, etas: Array) -> Array:
+        coef = grid(self._spectra[k], alphas, etas)
+        return side_by_side(self._systems[k], coef, etas, rescaled=self._rescaled)
 
     def constant_errors(self) -> Array:
         """Held-out error of the best constant of the other folds, shape (K,)."""

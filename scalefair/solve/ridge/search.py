@@ -169,8 +169,10 @@ def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool) -> 
     else:
         choice = best_within_limit(scores, unfairness)
         if refine and choice is not None and choice.eta > 0:
-            etas = _refined(etas, choice.eta)
-            scores = fits.score(alphas, etas)
+            more = _between(etas, choice.eta)
+            # Points that are there already keep their scores.
+            etas, order = np.unique(np.concatenate([etas, more]), return_index=True)
+            scores = scores.beside(fits.score(alphas, more), order)
             choice = best_within_limit(scores, unfairness)
     if unfairness is not None and choice is not None:
         errors = fits.constant_errors() - scores.mse[:, choice.alpha, choice.eta]
@@ -178,14 +180,13 @@ def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool) -> 
     return replace(result, etas=etas, scores=scores, choice=choice)
 
 
-def _refined(etas: Array, chosen: int) -> Array:
-    """Sorted etas with more of them between the chosen one and the next smaller."""
-    etas = np.sort(etas)
+def _between(etas: Array, chosen: int) -> Array:
+    """More etas, between the chosen one and the next smaller of those, which are sorted."""
     low, high = etas[chosen - 1], etas[chosen]
     if np.isinf(high):
         high = 1e4 * low if low > 0 else 1e4
     low = low if low > 0 else 1e-3 * high
-    return np.unique(np.concatenate([etas, np.geomspace(low, high, REFINE + 2)[1:-1]]))
+    return np.geomspace(low, high, REFINE + 2)[1:-1]
 
 
 def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
