@@ -71,7 +71,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
         )
     check_is_fitted(model)
     name = type(model).__name__
-    if "decisions_" in vars(model):
+    if {"decisions_", "classes_"} <= vars(model).keys():
         raise ValueError(
             f"{name} with limit_on={model.limit_on!r} decides by a rule that has no ONNX graph "
             "yet; export a model with limit_on='scores', or apply the rule to its outputs"
