@@ -133,7 +133,7 @@ class _Judged:
     candidates: Candidates
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """Return the chunk with predictions for x; 0 where the weight is."""
+        """Return the chunk with predictions for x, 0 where the weight is; y plays no part."""
         numbers = np.arange(chunk.row, chunk.row + chunk.n_rows)
         fold = self.candidates.folds.of_rows(numbers)
         if chunk.weight is not None:
@@ -144,7 +144,7 @@ class _Judged:
             if len(at):
                 start = self.design.predictor(self.design.raw_coef(coef), 0.0)
                 F[at] = in_blocks(start)(chunk.take(at))
-        return replace(chunk, x=F, h=None)
+        return replace(chunk, x=F, y=np.zeros((chunk.n_rows, 1)), h=None)
 
 
 class Judgement(NamedTuple):
@@ -167,10 +167,8 @@ def judge(source: ChunkSource, design: Design, candidates: Candidates, size: flo
     """
     width = candidates.coefs[0].shape[1]
     beside = tuple(block for block in design.beside if not block.is_feature)
-    narrow = Design(
-        Identity().fit(np.zeros((2, width))), design.psi, design.n_targets, whiten_rows=True,
-        beside=beside,
-    )  # fmt: skip
+    phi = Identity().fit(np.zeros((2, width)))
+    narrow = Design(phi, design.psi, whiten_rows=True, beside=beside)
     folds = candidates.folds
     start: list[tuple[Any, Any]] = [
         (_same, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
