@@ -230,6 +230,8 @@ def _fair_points(estimator: Any, X: Any) -> list[CurvePoint]:
             model = path.at(unfairness=limit)
         except NotAttainableError:
             continue
+        if not np.any(model.coef_):  # a constant has no share
+            continue
         points.append(CurvePoint("model", limit, np.asarray(model.predict(X))))
         if model.eta_ == 0:  # larger limits do not bind
             break

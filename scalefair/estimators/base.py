@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import ceil
+from operator import add
 from threading import Lock
 from typing import Any, ClassVar, Self
 
@@ -18,19 +20,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.folds import Folds
+from scalefair.data.folds import Folds, make_folds
 from scalefair.data.progress import Progress, nothing
-from scalefair.data.sources import ChunkSource, DaskSource, FileSource
+from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, FileSource
 from scalefair.errors import MISSING_SENSITIVE, auto_alpha, check_alpha, check_weight_or_limit
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import FitRows, open_fit_rows, open_more_rows, open_predict_rows
-from scalefair.features.training import MapSpec, Training, survey_training
+from scalefair.features.training import MapSpec, Training, group_names, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
+from scalefair.solve.ridge.search import FoldedMoments, check_folds
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Spec
 
@@ -163,6 +166,37 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         """Return the folds that the base model is cross-fitted on; None: its own."""
         del training
         return None
+
+    def _folds(self, training: Training) -> tuple[Folds, bool]:
+        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
+        if isinstance(source, ArraySource):
+            X, y = source.x, source.y
+        # Not the seed of the sample: landmarks must not gather in one fold.
+        return make_folds(self.cv, X, y, training.seed + 1)
+
+    def _fold_moments(
+        self,
+        rows: Rows,
+        training: Training,
+        among: Callable[[Folds], Folds] | None = None,
+        **options: Any,
+    ) -> tuple[Folds, FoldedMoments]:
+        """Return the folds and their moments, by one pass; `among` leaves rows out of folds."""
+        folds, some_always_train = self._folds(training)
+        folds = folds if among is None else among(folds)
+        parts = rows.moments(folds, **options)
+        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
+        if not all(fold.weight for fold in tested):
+            raise ValueError(
+                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
+                "fewer folds, or leave those rows out"
+            )
+        moments = FoldedMoments(tested, always, reduce(add, parts))
+        if "xi" in moments.total.blocks:
+            check_control(moments.total)
+        if rows.design.psi is not None and self.unfairness is not None:
+            check_folds(moments.folds, group_names(rows.design))
+        return folds, moments
 
     def _rows(
         self,

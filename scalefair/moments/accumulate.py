@@ -127,8 +127,8 @@ class RowBuffer:
         self._psi = np.empty((rows, self.blocks.get("psi", 0)))
         self.shift, self._is_shifted = np.zeros(total), False
 
-    def fill(self, chunk: Chunk) -> tuple[RowArray, Array]:
-        """Return the rows of a chunk, valid until the next."""
+    def fill(self, chunk: Chunk, order: NDArray[np.int64] | None = None) -> tuple[RowArray, Array]:
+        """Return the rows of a chunk, valid until the next; `order` is how they were sorted."""
         rest = self.fill_rest(chunk)
         Phi = self._phi[: chunk.n_rows]
         shift = self.shift[: self.width].astype(Phi.dtype)
@@ -136,10 +136,10 @@ class RowBuffer:
         size = phi.block if isinstance(phi, TransformerMap) else BLOCK_ROWS
         # Block by block: a block is mapped and shifted while it is in the cache.
         for start in range(0, chunk.n_rows, size):
-            block = slice(start, start + size)
+            block = slice(start, min(start + size, chunk.n_rows))
             self._phi_rows(chunk.x[block], Phi[block])
             if self._cache is not None:
-                self._cache.keep(chunk.row + start, Phi[block])
+                self._cache.keep(chunk.row, block if order is None else order[block], Phi[block])
             Phi[block] -= shift
         if chunk.weight is not None:
             Phi *= np.sqrt(chunk.weight)[:, None].astype(Phi.dtype)
@@ -210,13 +210,13 @@ class MomentAccumulator:
         """Count the rows of one chunk in."""
         if chunk.n_rows == 0:
             return
-        ends = np.array([0, chunk.n_rows])
+        ends, order = np.array([0, chunk.n_rows]), None
         if self._folds.of is not None:
-            chunk, ends = _by_fold(chunk, self._folds.of, self._folds.count)
+            chunk, ends, order = _by_fold(chunk, self._folds.of, self._folds.count)
             if chunk.n_rows == 0:
                 return
         if self._codes is None:
-            Phi, rest = self._buffer.fill(chunk)
+            Phi, rest = self._buffer.fill(chunk, order)
         else:
             codes, rest = self._codes(chunk.x), self._buffer.fill_rest(chunk)
         for k, (start, stop) in enumerate(pairwise(ends)):
@@ -251,15 +251,15 @@ class MomentAccumulator:
 
 def _by_fold(
     chunk: Chunk, of: Callable[[NDArray[np.int64]], NDArray[np.int64]], count: int
-) -> tuple[Chunk, NDArray[np.int64]]:
-    """Sort the rows of a chunk by fold; return it with the ends of the folds' spans.
+) -> tuple[Chunk, NDArray[np.int64], NDArray[np.int64]]:
+    """Sort the rows of a chunk by fold; return it, the ends of the folds' spans and the order.
 
     Sorting the inputs, which are narrow, keeps each fold's feature rows side by side. Rows of no
     fold are left out before anything is computed of them.
     """
     fold = of(np.arange(chunk.row, chunk.row + chunk.n_rows))
     order = np.argsort(fold, kind="stable")[int(np.sum(fold < 0)) :]
-    return chunk.take(order), np.searchsorted(fold[order], np.arange(count + 1))
+    return chunk.take(order), np.searchsorted(fold[order], np.arange(count + 1)), order
 
 
 class FeatureCache:
@@ -281,10 +281,9 @@ class FeatureCache:
         fits = source.n_rows * width * dtype.itemsize <= budget
         return cls(source.n_rows, width, dtype) if fits else None
 
-    def keep(self, first: int, features: RowArray) -> None:
-        """Copy the features of some rows."""
-        at = slice(first, first + len(features))
-        self._rows[at], self._state[at] = features, RAW
+    def keep(self, first: int, at: Any, features: RowArray) -> None:
+        """Copy the features of some rows: `at` counts from the row `first` on."""
+        self._rows[first:][at], self._state[first:][at] = features, RAW
 
     def take(self, first: int, n: int) -> tuple[RowArray, int]:
         """Return the place of `n` rows and what is known of all; from now on they are shifted."""
@@ -307,8 +306,7 @@ def accumulate(
 
     With `checkpoint` the sums so far are written every so often, so that a long pass can go on
     after a crash. A file that is there already is where an earlier pass over the same rows stopped.
-    It goes once the pass is complete. `cache` takes the features, for passes that follow; not with
-    folds, which sort the rows.
+    It goes once the pass is complete. `cache` takes the features, for passes that follow.
     """
     size = rows or design.chunk_rows
     start = partial(MomentAccumulator, design, folds, size, cache)

@@ -15,12 +15,10 @@ from sklearn.metrics import roc_auc_score
 from scalefair._typing import Array, WithPath
 from scalefair.data import frames
 from scalefair.errors import InputError
-from scalefair.estimators import (
-    FairGPClassifier,
-    FairGPRegressor,
-    FairKernelClassifier,
-    FairKernelRegressor,
-)
+from scalefair.estimators import FairGPClassifier, FairGPRegressor
+from scalefair.estimators.classifier import Classification
+from scalefair.estimators.loss import LossRegression
+from scalefair.estimators.loss_cv import LossCV
 from scalefair.moments.products import CrossMoments
 from scalefair.plots.figures import predicted
 from scalefair.plots.path import held_out, row_at, unbeaten
@@ -115,7 +113,8 @@ class Frontier:
         """The ridge of the chosen model, None for a Gaussian process."""
         if self.is_cross_validated:
             return self.estimator.alpha_
-        return self.estimator.get_params(deep=False).get("alpha")
+        found = {"alpha": vars(self.estimator).get("alpha_")}
+        return (found | self.estimator.get_params(deep=False)).get("alpha")
 
     @property
     def chosen(self) -> pd.DataFrame | None:
@@ -177,7 +176,8 @@ def fit_frontier(
         warnings.simplefilter("default")
         progress(f"fitting the path on {train.n_rows:,} rows")
         estimator.fit(train.X, train.y, **fit_arguments(estimator, train))
-        if isinstance(estimator, WithPath):
+        # That of a general loss has no squared errors, which the page compares.
+        if isinstance(estimator, WithPath) and "mse_cv" in estimator.path_.table:
             table, front = estimator.path_.table, estimator.path_.front()
             baseline = _unpenalized(estimator.path_)
         else:
@@ -238,7 +238,7 @@ def scores(model: Any, X: Any) -> Array:
     """Return the f(x) whose dependence is limited, of shape (n,): before any link function."""
     if is_classifier(model):
         return np.asarray(model.decision_function(X), dtype=np.float64).reshape(-1)
-    if isinstance(model, FairKernelRegressor):
+    if isinstance(model, LossRegression):
         return np.asarray(model.predict_scores(X), dtype=np.float64).reshape(-1)
     return predicted(model, X)
 
@@ -293,7 +293,7 @@ def has_loss_path(estimator: Any) -> bool:
 
     They do not with a base model that was fitted on them, whose errors there are too small.
     """
-    if not isinstance(estimator, FairKernelClassifier | FairKernelRegressor):
+    if not isinstance(estimator, Classification | LossRegression):
         return False
     return _is_quadratic(estimator) and (
         estimator.base_estimator is None or not estimator.n_base_samples_
@@ -310,7 +310,7 @@ def _output_kernel(estimator: Any) -> Any:
 
 def _settled(estimator: Any) -> Any:
     """Return an unfitted copy that keeps what a Gaussian process of classes has learnt."""
-    copied = clone(estimator)
+    copied = clone(estimator._model if isinstance(estimator, LossCV) else estimator)
     if isinstance(estimator, FairGPClassifier) and isinstance(estimator.feature_map, str):
         kernel, amplitude = estimator.kernel_.kernel, estimator.amplitude_
         copied.set_params(kernel=kernel, amplitude=amplitude, optimizer=None)
