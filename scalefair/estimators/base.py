@@ -175,15 +175,10 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         return make_folds(self.cv, X, y, training.seed + 1)
 
     def _fold_moments(
-        self,
-        rows: Rows,
-        training: Training,
-        among: Callable[[Folds], Folds] | None = None,
-        **options: Any,
+        self, rows: Rows, training: Training, **options: Any
     ) -> tuple[Folds, FoldedMoments]:
-        """Return the folds and their moments, by one pass; `among` leaves rows out of folds."""
+        """Return the folds and their moments, by one pass."""
         folds, some_always_train = self._folds(training)
-        folds = folds if among is None else among(folds)
         parts = rows.moments(folds, **options)
         tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
         if not all(fold.weight for fold in tested):

@@ -255,9 +255,11 @@ def _by_fold(
     """Sort the rows of a chunk by fold; return it, the ends of the folds' spans and the order.
 
     Sorting the inputs, which are narrow, keeps each fold's feature rows side by side. Rows of no
-    fold are left out before anything is computed of them.
+    fold, or of weight 0, are left out before anything is computed of them.
     """
     fold = of(np.arange(chunk.row, chunk.row + chunk.n_rows))
+    if chunk.weight is not None:
+        fold = np.where(np.asarray(chunk.weight) > 0, fold, -1)
     order = np.argsort(fold, kind="stable")[int(np.sum(fold < 0)) :]
     return chunk.take(order), np.searchsorted(fold[order], np.arange(count + 1)), order
 

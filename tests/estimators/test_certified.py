@@ -3,10 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.tree import DecisionTreeRegressor
 
 import scalefair
-from scalefair import CrossFit, FairKernelRidgeCV, NotCertifiedError, certify
+from scalefair import (
+    CrossFit,
+    FairKernelClassifierCV,
+    FairKernelRegressorCV,
+    FairKernelRidgeCV,
+    NotCertifiedError,
+    certify,
+)
 from scalefair.estimators.certified import Part, path_etas
 from scalefair.measures import explained_share
 from scalefair.report import as_record, fit_frontier, from_table
@@ -114,6 +122,45 @@ def test_control_weights_and_several_targets(guarantee):
         sample_weight=50 * w,
     )  # fmt: skip
     assert again.certificate_.upper_bound == pytest.approx(model.certificate_.upper_bound, rel=1e-4)
+
+
+LOSSES = {
+    "two classes": (FairKernelClassifierCV(), y > 0),
+    "three classes": (FairKernelClassifierCV(), np.digitize(y, [-0.5, 1.0])),
+    "huber": (FairKernelRegressorCV(), y),
+}
+
+
+@pytest.mark.parametrize("guarantee", ["split", "cross"])
+@pytest.mark.parametrize("kind", LOSSES)
+def test_general_losses(kind, guarantee, tmp_path):
+    model, target = LOSSES[kind]
+    own = OPTIONS | {"guarantee": guarantee, "n_components": 10}
+    model = clone(model).set_params(**own).fit(X, target, sensitive_features=s)
+    made = model.certificate_
+    assert (made.method, made.limit) == (guarantee, 0.1)
+    assert made.estimate < made.upper_bound <= 0.1
+    assert model.n_samples_seen_ == made.rows + 300 if guarantee == "split" else made.rows
+    scalefair.save(model, tmp_path / "model")
+    assert scalefair.load(tmp_path / "model").certificate_ == made
+    if guarantee == "split":
+        again = certify(model, X[CALIBRATES], sensitive_features=s[CALIBRATES], unfairness=0.1,
+                        confidence=0.9)  # fmt: skip
+        assert again.upper_bound == pytest.approx(made.upper_bound, rel=0.01)
+    with refused(error=NotCertifiedError):
+        model.set_params(unfairness=1e-4).fit(X, target, sensitive_features=s)
+
+
+def test_rows_that_calibrate_do_not_touch_general_losses():
+    own = OPTIONS | {"n_components": 10}
+    model = FairKernelClassifierCV(**own).fit(X, y > 0, sensitive_features=s)
+    other, target = X.copy(), y > 0
+    other[CALIBRATES] = 3 * np.random.default_rng(5).normal(size=(600, 3))
+    target[CALIBRATES] = ~target[CALIBRATES]
+    again = FairKernelClassifierCV(**own).fit(other, target, sensitive_features=s)
+    np.testing.assert_allclose(
+        again.cv_results_["loss"], model.cv_results_["loss"], rtol=1e-9, equal_nan=True
+    )
 
 
 def test_numbers_are_certified_at_every_ridge():
