@@ -72,8 +72,18 @@ class ModelOptions:
 
     def estimator(self, roles: Roles, *, classes: bool, cross_validated: bool = True) -> Any:
         """Return the estimator, not fitted."""
-        from scalefair import FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV
+        from scalefair import (
+            FairKernelClassifier,
+            FairKernelClassifierCV,
+            FairKernelRidge,
+            FairKernelRidgeCV,
+        )
 
+        if self.confidence is not None and (self.eta is not None or self.alpha is not None):
+            raise click.UsageError(
+                "--confidence certifies a limit of a cross-validated model; leave out --eta and "
+                "--alpha"
+            )
         options: dict[str, Any] = {
             "feature_map": self.feature_map,
             "n_components": self.components,
@@ -81,18 +91,15 @@ class ModelOptions:
             "random_state": self.seed,
         }
         limit = LIMIT if self.unfairness is None else self.unfairness
-        chooses = cross_validated and self.alpha is None and not classes
+        certified = self.confidence is not None
+        chooses = cross_validated and self.alpha is None and (certified or not classes)
         if self.eta is not None:
             options |= {"etas": [self.eta]} if chooses else {"eta": self.eta}
         else:
             options["unfairness"] = limit
-        if self.confidence is not None and (self.eta is not None or not chooses):
-            raise click.UsageError(
-                "--confidence certifies a limit on numbers; leave out --eta and --alpha, or give "
-                "--kind regression"
-            )
         if chooses:
-            return FairKernelRidgeCV(confidence=self.confidence, **options)
+            options["confidence"] = self.confidence
+            return (FairKernelClassifierCV if classes else FairKernelRidgeCV)(**options)
         options |= {} if self.alpha is None else {"alpha": self.alpha}
         return (FairKernelClassifier if classes else FairKernelRidge)(**options)
 
@@ -283,8 +290,8 @@ def describe(model: Any) -> dict[str, Any]:
         record |= {
             "explained_share_cv": model.explained_share_cv_,
             "explained_share_cv_error": model.explained_share_cv_error_,
-            "r2_cv": _held_out_r2(model),
         }
+        record |= {} if is_classifier(model) else {"r2_cv": _held_out_r2(model)}
     if "certificate_" in vars(model):
         record["certificate"] = asdict(model.certificate_)
     if is_classifier(model):
