@@ -30,6 +30,7 @@ ARGUMENTS = {
     "control": ["--rows", "400"],
     "cost_model": ["--rows", "3000"],
     "default_alpha": ["--data", "income", "--rows", "300", "--seeds", "1", "--kinds", "linear"],
+    "explain": ["--rows", "2000", "--features", "20"],
     "frontier": ["--quick", "--only", "E"],
     "gp": ["--quick"],
     "gp_exact": ["--rows", "40", "--inputs", "3", "--rounds", "1"],
@@ -49,6 +50,7 @@ ARGUMENTS = {
     "measures": ["--rows", "5000"],
     "numerics": [],
     "output": ["--splits", "E", "--rows", "400"],
+    "partial": ["--rows", "2000", "--seeds", "1", "--problems", "60 inputs"],
     "scaling": ["--quick"],
     "scaling_peers": ["--quick", "--only", "KernelRidge"],
     "streams": ["--rows", "3000", "--long-rows", "3000"],
@@ -60,6 +62,7 @@ SMALLER = {
                    "on_workers": lambda *_: 1.0, "scheduler_costs": lambda: (1e-3, 1e8)},
     "frontier": {"LIMITS": {"E": (0.02, 0.1)}, "LOGISTIC_LIMITS": (0.02,)},
     "output": {"ETAS": {"E": [1.0]}, "HSIC_ROWS": 200},
+    "partial": {"TEST_ROWS": 1000},
     "measures": {"TEST_ROWS": 200, "permutation_error": lambda *_: 0.0},
 }  # fmt: skip
 

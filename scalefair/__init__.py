@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     )
     from scalefair.exporting import to_onnx
     from scalefair.features.cross_fit import CrossFit
+    from scalefair.measures.explanation import explain_share
+    from scalefair.measures.proxy_shares import proxies
     from scalefair.moments import Moments
     from scalefair.persistence import load, save
     from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
@@ -57,10 +59,12 @@ __all__ = [
     "audit",
     "certify",
     "config_context",
+    "explain_share",
     "get_config",
     "limit_gap",
     "load",
     "make_fair",
+    "proxies",
     "save",
     "scan_csv",
     "scan_parquet",
@@ -80,6 +84,8 @@ _HOMES = {
     "audit": "scalefair.auditing",
     "certify": "scalefair.auditing",
     "config_context": "scalefair._config",
+    "explain_share": "scalefair.measures.explanation",
+    "proxies": "scalefair.measures.proxy_shares",
     "get_config": "scalefair._config",
     "limit_gap": "scalefair.any_model",
     "load": "scalefair.persistence",

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
+from scalefair.errors import InputError
 from scalefair.moments import Moments
 
 Features = tuple[str, ...]
@@ -274,6 +275,12 @@ class HeldOut(NamedTuple):
     shares: Array
     chance: Array
 
+    @classmethod
+    def joined(cls, parts: list[HeldOut]) -> HeldOut:
+        """Return the shares that several judges say, side by side as for more ε."""
+        shares, chance = zip(*parts, strict=True)
+        return cls(np.concatenate(shares), np.concatenate(chance))
+
 
 def held_out_shares(moments: Moments, features: Features, coef: Array, outputs: int) -> HeldOut:
     """Return the corrected share of G predictors on rows that did not fit them, for each ε.
@@ -323,6 +330,21 @@ def group_counts(moments: Moments) -> Array:
 def chance_of(moments: Moments) -> float:
     """Share that chance explains of a fold, with the largest ridge of g."""
     return FunctionSpace.of(moments).freedom(HELD_OUT_EPS[-1]) / degrees_of_freedom(moments)
+
+
+def check_known(moments: Moments) -> None:
+    """Raise ValueError if too few rows know s for what it explains to be told from chance."""
+    known = moments.judged
+    if attribute(moments) is None or known is moments:
+        return
+    chance = chance_of(known) if known.n_rows > 1 else 1.0
+    if chance > MOST_CHANCE:
+        raise InputError(
+            f"the sensitive attributes are known in {known.n_rows} rows, of which chance alone "
+            f"would explain a share of {min(chance, 1.0):.2g}",
+            "give them for more rows, merge rare groups, or use fewer n_sensitive_components",
+            where="sensitive_features",
+        )
 
 
 def worst_of(folds: list[HeldOut]) -> Array:

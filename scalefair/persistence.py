@@ -26,7 +26,9 @@ from scalefair.errors import UnsavableError
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
+from scalefair.features.partial import PartialEncoder, Propensity
 from scalefair.moments import Moments
+from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
@@ -41,7 +43,8 @@ CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
-        estimators.FairPath, GridScores, Moments, CrossMoments, Certificate,
+        estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
+        Certificate,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV, estimators.LossPathCV,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
@@ -51,6 +54,7 @@ CLASSES: dict[str, type] = {
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
+        PartialEncoder, Propensity,
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
@@ -321,13 +325,14 @@ def _is_cache(cls: type, name: str) -> bool:
 def _is_data(cls: type, name: str) -> bool:
     """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
 
-    No method, no property, nothing of Python's own, and nothing that a class does not have but that
-    somebody might ask it for, such as `codes` of a map.
+    No method, no property that cannot be set, nothing of Python's own, and nothing that a class
+    does not have but that somebody might ask it for, such as `codes` of a map.
     """
     if name in _field_names(cls) or cls in BOOSTED:
         return name in _parameters(cls)
     own = getattr(cls, name, None)
-    hidden = callable(own) or isinstance(own, property | cached_property)
+    hidden = callable(own) or isinstance(own, cached_property)
+    hidden = hidden or (isinstance(own, property) and own.fset is None)
     known = name in _parameters(cls) or name.startswith("_") or name.endswith("_")
     return known and name.isidentifier() and not name.startswith("__") and not hidden
 

@@ -77,6 +77,24 @@ def factor(Phi, Psi, *, penalty="normalized", eps=1e-6, eps_phi=None, weight=Non
     return power(C_phi + (eps_phi or eps) * np.eye(len(C_phi)), -0.5) @ R
 
 
+def calibrated(Phi, Psi, *, ridge, tau, everyone=None):
+    """C_φψ of all rows where some lack s: what a ridge of ψ on φ, from those that know s, tells.
+
+    `Phi` and `Psi` are of the rows that know s, `everyone` has the features of all rows.
+    """
+    everyone = Phi if everyone is None else everyone
+    known, cross = covariance(Phi, Phi), covariance(Phi, Psi)
+    W = np.linalg.inv(known + ridge * np.eye(len(known))) @ cross
+    return covariance(everyone, everyone) @ W + tau * (cross - known @ W)
+
+
+def leave_one_out(Phi, Psi, ridge):
+    """Squared error of that ridge, per row, by the generalised cross-validation of its trace."""
+    n, Phi, Psi = len(Phi), Phi - Phi.mean(axis=0), Psi - Psi.mean(axis=0)
+    hat = Phi @ np.linalg.inv(Phi.T @ Phi / n + ridge * np.eye(Phi.shape[1])) @ Phi.T / n
+    return np.sum((Psi - hat @ Psi) ** 2) / n / (1 - np.trace(hat) / n) ** 2
+
+
 def objective(b, coef, Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, weight=None):
     """J(b, β) = 1/n Σ w |y − b − Φβ|² + α|β|² + η|Rᵀβ|², summed over the outputs."""
     y, coef = columns(y), columns(coef)
@@ -191,6 +209,14 @@ def share(f, Psi, *, eps=1e-6, weight=None):
     C_f_psi = covariance(f, Psi, weight)
     explained = C_f_psi @ np.linalg.pinv(C_psi, rcond=1e-12, hermitian=True) @ C_f_psi.T
     return np.trace(explained) / np.trace(covariance(f, f, weight))
+
+
+def contributions(parts, Psi, *, weight=None):
+    """Cov(f_l, g) / Var f of f = Σ_l f_l, g the best function in the span of Ψ, for each part."""
+    f = sum(parts)
+    centred = Psi - mean(Psi, weight)
+    g = centred @ np.linalg.pinv(covariance(Psi, Psi, weight)) @ covariance(Psi, f, weight)
+    return [np.trace(covariance(p, g, weight)) / np.trace(covariance(f, f, weight)) for p in parts]
 
 
 def between_group_share(f, groups):

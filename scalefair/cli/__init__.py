@@ -20,6 +20,7 @@ def main(context: click.Context) -> None:
     scalefair fit pay.csv --target pay --sensitive sex --out pay.scalefair
     scalefair predict pay.scalefair new.csv --out predictions.csv --keep sex
     scalefair audit predictions.csv --sensitive sex
+    scalefair explain pay.scalefair pay.csv             which columns carry what is left
     scalefair certify pay.scalefair new.csv --sensitive sex --unfairness 0.05
 
     Every command has --help with examples. DATA is a parquet or csv file, a folder or pattern of
@@ -30,7 +31,8 @@ def main(context: click.Context) -> None:
 
 
 for _command in (
-    frontier.frontier, fit.fit, predict.predict, audit.audit_command, audit.certify_command,
+    frontier.frontier, fit.fit, predict.predict, audit.audit_command, audit.explain_command,
+    audit.certify_command,
 ):  # fmt: skip
     main.add_command(_command)
 main.add_command(moments.moments)

@@ -280,6 +280,16 @@ def missing_values(role: str, name: str, kind: Kind, count: int) -> InputError:
     return InputError(what, remedy, column=name)
 
 
+def nobody_knows(role: str, name: str, n_rows: int) -> UselessColumnError:
+    """Return the error for an attribute that no row has."""
+    return UselessColumnError(
+        f"{role} column {name!r} is missing in all {n_rows} rows, so nobody knows what must not "
+        "matter",
+        "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
+        column=name,
+    )
+
+
 def missing_refused(name: str, count: int) -> InputError:
     """Return the error of missing="error" where values are missing."""
     return InputError(

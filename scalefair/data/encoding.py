@@ -314,13 +314,17 @@ class SensitiveEncoder(_ColumnEncoder):
             x = column.floats(largest=LARGEST)
             absent = np.isnan(x)
         if absent.any():
-            raise missing_values(self.role, column.name, kind, int(absent.sum()))
+            self._check_absent(column.name, kind, int(absent.sum()))
         if kind != "categorical":
             return x
         position = {level: i for i, level in enumerate(self.levels_[column.name])}
         if strange := [level for level in present if level not in position]:
             raise unknown_level(column.name, strange[0], position)
-        return np.array([position[level] for level in present], dtype=np.float64)[codes]
+        # The last one is that of code −1, a missing value.
+        return np.array([*(position[level] for level in present), np.nan])[codes]
+
+    def _check_absent(self, name: str, kind: Kind, count: int) -> None:
+        raise missing_values(self.role, name, kind, count)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
         """Return the names of the columns."""

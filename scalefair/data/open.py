@@ -213,3 +213,13 @@ class Preparation:
             return [str(name) for name in self.encoder.get_feature_names_out()]
         hidden = set(self.sensitive_columns or []) if self.hide_sensitive else set()
         return [name for i, name in enumerate(names) if i not in hidden]
+
+    def input_columns(self, names: list[str]) -> list[tuple[str, slice]]:
+        """Return the columns of X that the maps see, and which inputs each was encoded to."""
+        shown = self.input_names(names)
+        widths = [1] * len(shown)
+        if self.encoder is not None:
+            shown = [code.name for code in self.encoder.columns_]
+            widths = [len(code.outputs("")) for code in self.encoder.columns_]
+        stops = np.cumsum(widths)
+        return [(n, slice(b - w, b)) for n, w, b in zip(shown, widths, stops, strict=True)]

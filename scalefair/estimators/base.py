@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import reduce
 from math import ceil
-from operator import add
 from threading import Lock
 from typing import Any, ClassVar, Self
 
@@ -20,20 +18,34 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.folds import Folds, make_folds
+from scalefair.data.folds import Folds
 from scalefair.data.progress import Progress, nothing
-from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, FileSource
-from scalefair.errors import MISSING_SENSITIVE, auto_alpha, check_alpha, check_weight_or_limit
+from scalefair.data.sources import ChunkSource, DaskSource, FileSource
+from scalefair.data.sources.base import parts_of
+from scalefair.errors import (
+    MISSING_SENSITIVE,
+    InputError,
+    auto_alpha,
+    check_alpha,
+    check_weight_or_limit,
+)
+from scalefair.estimators.parameters import check_output_kernel, check_partial
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design
+from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.rows import FitRows, open_fit_rows, open_more_rows, open_predict_rows
-from scalefair.features.training import MapSpec, Training, group_names, survey_training
+from scalefair.features.rows import (
+    FitRows,
+    TwoTables,
+    open_fit_rows,
+    open_more_rows,
+    open_predict_rows,
+)
+from scalefair.features.training import MapSpec, Training, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
-from scalefair.solve.ridge.search import FoldedMoments, check_folds
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Spec
 
@@ -72,6 +84,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         sensitive_features: Any = None,
         sample_weight: Any = None,
         control_features: Any = None,
+        sensitive_data: Any = None,
     ) -> Self:
         """Fit the fair predictor.
 
@@ -92,12 +105,19 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
             Legitimate factors: only the dependence on the sensitive attributes that remains at
             each level of them is punished. The target itself asks for equalised odds in
             expectation. `predict` does not need them.
+        sensitive_data : pair (X2, S2), optional
+            Another table, with the columns of X and the sensitive attributes of its rows, whose
+            targets nobody need know; then no row of X need have attributes. For ridges.
 
         Returns
         -------
         self
         """
-        return self._fit(Chunk(X, sensitive_features, y, sample_weight, c=control_features))
+        given = Chunk(X, sensitive_features, y, sample_weight, c=control_features)
+        if sensitive_data is not None:
+            given = TwoTables(**parts_of(given), sensitive_data=sensitive_data)
+            check_partial(self, controlled=control_features is not None)
+        return self._fit(given)
 
     def _fit(self, given: Chunk) -> Self:
         self._check_parameters()
@@ -110,7 +130,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         for name in [*vars(self)]:  # an earlier fit in another mode may have set others
             fitted = name.endswith("_") or name.startswith("_")
             if fitted and not name.startswith(OF_SCIKIT_LEARN):
-                delattr(self, name)
+                del self.__dict__[name]
         names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
         self.__dict__.update(names | learnt)
         task.call_on_fit_task_end(estimator=self)
@@ -151,12 +171,20 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
-        if not rows.has_sensitive and self.sensitive_columns is None and not self._is_ordinary():
+        if rows.partial:
+            check_partial(self, controlled=rows.has_control)
+        given_apart = rows.has_sensitive or rows.second is not None
+        if not given_apart and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         spec = MapSpec.of(self.get_params(deep=False))
         training = survey_training(rows, spec, single=dtype == "float32")
         if base is None:
             return training
+        if rows.lacks_y or rows.second is not None:
+            raise InputError(
+                "base_estimator is fitted on y, which some rows lack",
+                "leave these rows out, or use base_estimator=None", where="base_estimator",
+            )  # fmt: skip
         return cross_fit(
             training, CrossFit.of(base), self._base_scale, self._base_folds(training), self.n_jobs,
             Callbacks(self),
@@ -166,32 +194,6 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         """Return the folds that the base model is cross-fitted on; None: its own."""
         del training
         return None
-
-    def _folds(self, training: Training) -> tuple[Folds, bool]:
-        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
-        if isinstance(source, ArraySource):
-            X, y = source.x, source.y
-        # Not the seed of the sample: landmarks must not gather in one fold.
-        return make_folds(self.cv, X, y, training.seed + 1)
-
-    def _fold_moments(
-        self, rows: Rows, training: Training, **options: Any
-    ) -> tuple[Folds, FoldedMoments]:
-        """Return the folds and their moments, by one pass."""
-        folds, some_always_train = self._folds(training)
-        parts = rows.moments(folds, **options)
-        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
-        if not all(fold.weight for fold in tested):
-            raise ValueError(
-                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
-                "fewer folds, or leave those rows out"
-            )
-        moments = FoldedMoments(tested, always, reduce(add, parts))
-        if "xi" in moments.total.blocks:
-            check_control(moments.total)
-        if rows.design.psi is not None and self.unfairness is not None:
-            check_folds(moments.folds, group_names(rows.design))
-        return folds, moments
 
     def _rows(
         self,
@@ -240,6 +242,27 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         models = (block.model for block in self._design.beside if isinstance(block, BaseModel))
         return next(models, None)
 
+    @property
+    def coef_(self) -> Array:
+        """β; one that is not of the columns of X says so where it is taken for that."""
+        if "coef_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no attribute 'coef_'")
+        coef: Array = vars(self)["coef_"]
+        linear = isinstance(self._design.phi, Identity) and self._design.features == ("phi",)
+        return coef if linear else coef.view(FeatureCoef)
+
+    @coef_.setter
+    def coef_(self, coef: Array) -> None:
+        self.__dict__["coef_"] = coef
+
+    def _feature_coef(self) -> Array:
+        """Return the coefficients of Φ, shape (m, t)."""
+        return np.atleast_2d(vars(self)["coef_"]).T
+
+    def _without_penalty(self) -> Self | None:
+        """Return the fit at η = 0 where that takes no rows; else None."""
+        return None
+
     def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
         return self._design.predictor(self._raw_coef, self.intercept_)
 
@@ -252,23 +275,21 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         return self._design.predict(open_predict_rows(self, X, self._design), start)
 
 
-def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
-    """Raise ValueError if something is asked for beside a kernel on f that it cannot do."""
-    if not isinstance(kernel, str) and np.ndim(kernel.length_scale):
-        raise ValueError(
-            f"output_kernel={kernel!r}: give RBF(length_scale) with one length scale, in units of "
-            "the standard deviation of the predictions"
-        )
-    if penalty not in ("normalized", "nocco_output"):
-        raise ValueError(
-            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use 'normalized' or "
-            "'nocco_output'"
-        )
-    if eta is not None and np.isinf(eta):
-        raise ValueError(
-            f"eta={eta!r} with output_kernel={kernel!r} has no limit that can be computed; use a "
-            "large eta such as 1e4, or unfairness="
-        )
+class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
+    """Coefficients of features φ(x), with which `np.dot(coef, x)` is an error.
+
+    SHAP takes any model with `coef_` and `intercept_` for a linear one, and begins with
+    np.dot(coef_, mean of X): wrong values where there are as many features as columns.
+    """
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Refuse that product; all other functions see an ordinary array."""
+        if func is np.dot and isinstance(args[0], FeatureCoef):
+            raise TypeError(
+                "coef_ are coefficients of features, not of the columns of X: the model is not "
+                "linear in these; explain its predictions, as in shap.Explainer(model.predict, X)"
+            )
+        return super().__array_function__(func, types, args, kwargs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Certified paths: every candidate tested in one further pass, the fairest first.
+"""Estimators on folds, and certified paths: every candidate tested in one further pass.
 
 Rows are split by their number ("split": those that calibrate touch nothing else), or every row
 is judged by the fit without its fold ("cross"). Candidates are tested from the fairest on, up to
@@ -26,24 +26,24 @@ from scalefair.auditing.certificate import (
     functions_of,
 )
 from scalefair.data import Together
-from scalefair.data.folds import ALL_ROWS, Folds
+from scalefair.data.folds import ALL_ROWS, Folds, make_folds
 from scalefair.data.sources import ArraySource, ChunkSource, Sample, Sampler
-from scalefair.estimators.base import FairEstimator
+from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.features.base import seed_of
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import Identity
 from scalefair.features.rows import FitRows, open_fit_rows
-from scalefair.features.training import Training
+from scalefair.features.training import Training, group_names
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, share_distributions
 from scalefair.moments import Moments
-from scalefair.moments.accumulate import MomentAccumulator, sign
-from scalefair.penalties import size_of_block
+from scalefair.moments.accumulate import MomentAccumulator, Rows, sign
+from scalefair.penalties import check_known, size_of_block
 from scalefair.solve.limit import PenaltyPath
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, Trials
 from scalefair.solve.newton.model import Slice
 from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
-from scalefair.solve.ridge.search import SearchResult
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds
 from scalefair.solve.ridge.system import System
 
 CALIBRATES, OF = 4, 10
@@ -59,6 +59,39 @@ LOSS_CANDIDATES, LOSS_REACH = 16, 1.2
 """The same for general losses, whose fits take passes over the rows."""
 
 PASS_ROWS = 8192
+
+
+class OnFolds(FairEstimator):
+    """A fair estimator that is judged on folds of its rows: `cv` says which."""
+
+    def _folds(self, training: Training) -> tuple[Folds, bool]:
+        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
+        if isinstance(source, ArraySource):
+            X, y = source.x, source.y
+        # Not the seed of the sample: landmarks must not gather in one fold.
+        return make_folds(self.cv, X, y, training.seed + 1)
+
+    def _fold_moments(
+        self, rows: Rows, training: Training, **options: Any
+    ) -> tuple[Folds, FoldedMoments]:
+        """Return the folds and their moments, by one pass."""
+        folds, some_always_train = self._folds(training)
+        parts = rows.moments(folds, **options)
+        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
+        if not all(fold.weight for fold in tested):
+            raise ValueError(
+                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
+                "fewer folds, or leave those rows out"
+            )
+        moments = FoldedMoments(tested, always, reduce(add, parts))
+        if "xi" in moments.total.blocks:
+            check_control(moments.total)
+        if rows.design.partial:
+            check_known(moments.total)
+        if rows.design.psi is not None and self.unfairness is not None:
+            judged = [fold.judged for fold in moments.folds]
+            check_folds(judged, group_names(rows.design))
+        return folds, moments
 
 
 @dataclass(frozen=True)
@@ -138,6 +171,10 @@ class _Judged:
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return the chunk with predictions for x, 0 where the weight is; y plays no part."""
+        if self.design.partial:  # rows that do not know s cannot judge
+            weight = np.ones(chunk.n_rows) if chunk.weight is None else np.asarray(chunk.weight)
+            known = ~np.isnan(chunk.s).any(axis=1)
+            chunk = replace(chunk, weight=np.where(known, weight, 0.0))
         numbers = np.arange(chunk.row, chunk.row + chunk.n_rows)
         fold = self.candidates.folds.of_rows(numbers)
         if chunk.weight is not None:
@@ -319,7 +356,7 @@ def _with_fairer_fits(
     ), best.alpha
 
 
-class Certified(FairEstimator):
+class Certified(OnFolds):
     """A fair estimator that certifies its limit, where a `confidence` is asked for."""
 
     confidence: float | None = None

@@ -316,6 +316,12 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         chunks = source.chunks(ROWS_IN_MEMORY)
         return np.concatenate([np.asarray(chunk.x, dtype=np.float64) for chunk in chunks])
 
+    def _feature_coef(self) -> Array:
+        return self._distribution.weights.coef  # type: ignore[union-attr]
+
+    def _without_penalty(self) -> Any:
+        return self._at(0.0)
+
     def _at(self, eta: float) -> Any:
         """Return a copy at another weight and the same hyperparameters, without the rows."""
         other, distribution = copy(self), self._distribution

@@ -19,7 +19,8 @@ from scalefair._config import current_config
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.data import frames
 from scalefair.errors import check_weight_or_limit
-from scalefair.estimators.base import Callbacks, FairEstimator
+from scalefair.estimators.base import Callbacks
+from scalefair.estimators.certified import OnFolds
 from scalefair.features.design import Design
 from scalefair.features.landmarks import standard_deviation
 from scalefair.features.nystroem import Nystroem
@@ -42,7 +43,7 @@ FULL_JITTER = 1e-10
 """The same where every row is a landmark."""
 
 
-class Process(FairEstimator):
+class Process(OnFolds):
     """A fair Gaussian process: `fit` learns the `_distribution` of f, which predicts."""
 
     psi_: FeatureMap | None

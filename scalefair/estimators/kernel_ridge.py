@@ -26,7 +26,7 @@ class FairKernelRidge(RidgeBase):
     ----------
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
     @ n_sensitive_components alpha eta unfairness penalty eps output_kernel base_estimator
-    @ fit_intercept sensitive_columns hide_sensitive n_jobs random_state
+    @ fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs random_state
 
     Attributes
     ----------
@@ -73,6 +73,7 @@ class FairKernelRidge(RidgeBase):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        missing_labels: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:

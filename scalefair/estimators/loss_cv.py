@@ -208,9 +208,8 @@ class LossCV(CrossValidated, LossBase):
         penalty = self._penalty(self.eps)
         spec = Spec(result.alpha, result.eta, None, penalty["penalty"], penalty["eps"], dtype)
         fit = fit_loss(rows, whole, spec, None, self.tol, self.max_iter, result.warm)
-        if result.choice is None and result.constant is not None:
-            return _constant(whole, result.constant, fit)
-        return fit
+        constant = None if result.choice is not None else result.constant
+        return fit if constant is None else _constant(whole, constant, fit)
 
     def _chosen(
         self, known: dict[str, Any], whole: Problem, result: LossSearch, fit: LossFit

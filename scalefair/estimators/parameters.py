@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from scalefair._config import current_config
+from scalefair.errors import InputError
+from scalefair.features.training import MapSpec
 from scalefair.kernels import RBF, Kernel
 from scalefair.kernels.stationary import NAMES
 from scalefair.penalties import PENALTIES
@@ -42,6 +45,7 @@ VALID: dict[str, Any] = {
     "output_kernel": [None, StrOptions({"rbf"}), RBF],
     "fit_intercept": ["boolean"],
     "hide_sensitive": ["boolean"],
+    "missing_labels": [StrOptions({"error", "partial"})],
     "learn_landmarks": ["boolean"],
     "class_weight": [None, StrOptions({"balanced"}), dict],
     "n_jobs": [None, COUNT],
@@ -121,6 +125,10 @@ sensitive_columns : list of str or int, optional
     The model sees them, and ψ(s) joins φ(x).
 hide_sensitive : bool, default=False
     Whether the model may not use those columns.
+missing_labels : {"error", "partial"}, default="error"
+    What happens to rows that lack y or a sensitive attribute (NaN, null). "partial": the error
+    uses all rows that know y, the penalty all that know s and what these tell of the others; the
+    share is judged on the rows that know s. Rows that lack both are left out.
 tol : float, default=1e-10
     Decrease of the objective that is not worth a pass over the rows, relative to half the mean
     curvature of the loss at the start times the square of the unit of f: the standard deviation
@@ -278,3 +286,43 @@ def _written_out(doc: str) -> str:
         names = line[2:].split() if line.startswith("@ ") else []
         lines += [entries[name] for name in names] if names else [line]
     return indent("\n".join(lines), "    ").strip() + "\n    "
+
+
+def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
+    """Raise ValueError if something is asked for beside a kernel on f that it cannot do."""
+    if not isinstance(kernel, str) and np.ndim(kernel.length_scale):
+        raise ValueError(
+            f"output_kernel={kernel!r}: give RBF(length_scale) with one length scale, in units of "
+            "the standard deviation of the predictions"
+        )
+    if penalty not in ("normalized", "nocco_output"):
+        raise ValueError(
+            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use 'normalized' or "
+            "'nocco_output'"
+        )
+    if eta is not None and np.isinf(eta):
+        raise ValueError(
+            f"eta={eta!r} with output_kernel={kernel!r} has no limit that can be computed; use a "
+            "large eta such as 1e4, or unfairness="
+        )
+
+
+def check_partial(estimator: Any, *, controlled: bool) -> None:
+    """Raise ValueError if something is asked for that needs y and s in every row."""
+    own = estimator.get_params(deep=False)
+    asked = {
+        type(estimator).__name__: "missing_labels" not in own,
+        f"output_kernel={estimator.output_kernel!r}": estimator.output_kernel is not None,
+        "feature_map='exact'": MapSpec.of(own).is_exact,
+        f"solver={current_config().solver!r}": current_config().solver == "iterative",
+        "control_features": controlled,
+        f"sensitive_columns={estimator.sensitive_columns!r} without hide_sensitive":
+            estimator.sensitive_columns is not None and not estimator.hide_sensitive,
+    }  # fmt: skip
+    for what in (what for what, is_asked in asked.items() if is_asked):
+        raise InputError(
+            f"{what} needs y and s in every row, which missing_labels='partial' and "
+            "sensitive_data do without",
+            "use FairRidge, FairKernelRidge or FairKernelRidgeCV with other parameters, where "
+            "a model that may not see s does not need it to predict", where=what,
+        )  # fmt: skip

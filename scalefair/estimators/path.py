@@ -344,7 +344,9 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
         "mse": errors.mean(axis=1),
         "r2": r2,
         "explained_share": share_of_variance(
-            explained, variance.sum(axis=1), size_of_block(moments, "y")
+            explained,
+            variance_of(moments.judged, system.features, B).reshape(-1, t).sum(axis=1),
+            size_of_block(moments, "y"),
         ),
         "hsic": _hsic(system, B).reshape(-1, t).sum(axis=1),
     }

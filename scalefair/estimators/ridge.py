@@ -28,6 +28,7 @@ from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
+from scalefair.penalties import check_known
 from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
@@ -101,11 +102,14 @@ class RidgeBase(Regression):
             curved=self.output_kernel is not None,
         )  # fmt: skip
         iterative = {"auto": design.phi.n_raw_ >= WIDE, "iterative": True, "direct": False}
-        if self._may_iterate and iterative[config.solver]:
+        # Rows that lack s or y need the m×m moments.
+        if self._may_iterate and iterative[config.solver] and not design.partial:
             moments, fit = self._solve_wide(training, design)
         else:
             rows = self._rows(training.source, design, training.survey.n_rows)
             (moments,) = rows.moments(checkpoint=config.checkpoint)
+            if design.partial:
+                check_known(moments)
             if self.output_kernel is None or design.psi is None:
                 fit = self._solve(design, moments)
             else:
@@ -223,8 +227,8 @@ class RidgeBase(Regression):
         """
         self._check_has_moments("solve_from")
         self._check_parameters()
-        # Raises ValueError if they were made with other maps.
-        Moments.empty(self.moments_.blocks, self.moments_.key) + moments
+        self.moments_.check_same_rows(moments)
+        moments = moments.as_in(self.moments_)
         return self._take(moments, self._solve(self._design, moments))
 
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
@@ -278,6 +282,12 @@ class RidgeBase(Regression):
         system, none = self._system(self._design, self.moments_), 0.0 * np.atleast_2d(self.coef_).T
         fit = ridge_fit(system, none, np.inf, self.diagnostics_)
         return copy(self)._take(self.moments_, fit)
+
+    def _without_penalty(self) -> Self | None:
+        if type(vars(self).get("moments_")) is not Moments:
+            return None
+        plain: Self = copy(self).set_params(output_kernel=None, penalty="normalized")
+        return plain._at(self.alpha, eta=0.0)
 
     def _rescaled(self) -> Self:
         """Take the scale of least error on the training rows, which changes no share."""
@@ -334,8 +344,8 @@ class FairRidge(RidgeBase):
         Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is 1/n for n
         rows, but at most 1e-3 and at least 1e-7.
     @ eta unfairness penalty eps output_kernel sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive n_jobs
-    @ random_state
+    @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive
+    @ missing_labels n_jobs random_state
 
     Attributes
     ----------
@@ -371,6 +381,7 @@ class FairRidge(RidgeBase):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        missing_labels: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:

@@ -100,7 +100,8 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         held-out error within the limit. Shares are measured without it.
     ridge_ratios : sequence of float, default=(1.0, 1e-3)
         Ridges to try for ψ(s) where it joins φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
-    @ base_estimator fit_intercept sensitive_columns hide_sensitive n_jobs random_state
+    @ base_estimator fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs
+    @ random_state
 
     Attributes
     ----------
@@ -169,6 +170,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         fit_intercept: bool = True,
         sensitive_columns: Any = None,
         hide_sensitive: bool = False,
+        missing_labels: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -194,6 +196,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             checkpoint=config.checkpoint,
         )  # fmt: skip
         result, path = self._search(design, moments), None
+        moments = moments.calibrated(result.calibration)
         if claim is not None:
             path = self._judged(result, design, moments, training)
             result = path.chosen(claim)
@@ -301,6 +304,9 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             control_features=control_features,
         )  # fmt: skip
 
+    def _without_penalty(self) -> Any:
+        return self._ridge._without_penalty()
+
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
         """Return a path from the moments of all rows; see :meth:`FairKernelRidge.path`."""
         check_is_fitted(self)
@@ -315,8 +321,8 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             Made with the same maps, by :meth:`collect`; or the sum of several such.
         """
         check_is_fitted(self)
-        # Raises ValueError if they were made with other maps.
-        Moments.empty(self.moments_.blocks, self.moments_.key) + moments
+        self.moments_.check_same_rows(moments)
+        moments = moments.as_in(self.moments_)
         ridge = copy(self._ridge)
         self._refit(ridge, moments, constant=not np.any(self.coef_))
         for name in HELD_OUT:

@@ -23,6 +23,7 @@ from scalefair.data.sources.base import cut_chunk
 from scalefair.features.base import n_features, row_filler, whitened
 from scalefair.features.leaves import LeafMap
 from scalefair.features.mixed import Units, for_new_rows, units_of
+from scalefair.features.partial import Propensity, lacks
 
 CODED_ROWS = 8192
 """Rows per chunk where rows are named by codes, and never written out."""
@@ -92,6 +93,8 @@ class Design:
     beside: tuple[Block, ...] = ()  # columns between ψ and y
     preparation: Preparation | None = None
     sees_sensitive: bool = False  # whether ψ(s) is part of Φ
+    partial: bool = False  # rows may lack s or y, which are NaN there
+    propensity: Propensity | None = None  # where who knows s depends on x
 
     @cached_property
     def blocks(self) -> dict[str, int]:
@@ -126,7 +129,8 @@ class Design:
         psi = "none" if self.psi is None else digest(self.psi)
         beside = "".join(f"{block.name}={block.key};" for block in self.beside)
         prepared = "encoding=none" if self.preparation is None else self.preparation.key
-        return f"phi={digest(self.phi)};psi={psi};{beside}{prepared}"
+        known = "" if self.propensity is None else f";known={digest(self.propensity)}"
+        return f"phi={digest(self.phi)};psi={psi};{beside}{prepared}{known}"
 
     def numbers(self, given: ChunkSource, *, sensitive: bool = False) -> ChunkSource:
         """Return the source of numeric chunks from rows as the user gave them.
@@ -149,22 +153,30 @@ class Design:
         return block.rows(chunk)
 
     def psi_rows(self, chunk: Chunk) -> Rows:
-        """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know."""
+        """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know.
+
+        NaN for rows that lack s.
+        """
         if self.psi is None:
             return np.empty((chunk.n_rows, 0))
-        return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
+        if not self.partial:
+            return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
+        known = np.flatnonzero(~lacks(chunk.s))
+        rows = np.full((chunk.n_rows, n_features(self.psi)), np.nan)
+        rows[known] = replace(self, partial=False).psi_rows(chunk.take(known))
+        return rows
+
+    def split_coef(self, coef: Array) -> dict[str, Array]:
+        """Cut coefficients of Φ, of shape (m, t), into those of each block."""
+        widths = self.blocks | {"phi": n_features(self.phi)}
+        stops = np.cumsum([widths[name] for name in self.features])[:-1]
+        return dict(zip(self.features, np.split(coef, stops), strict=True))
 
     def raw_coef(self, coef: Array) -> dict[str, Array]:
         """Coefficients of the raw rows of each map, so that predictions skip the linear part."""
-        parts, start = {}, 0
         linear = {"phi": self.phi.linear_, "psi": None if self.psi is None else self.psi.linear_}
-        whitened_blocks = self.blocks | {"phi": n_features(self.phi)}
-        for name in self.features:
-            stop = start + whitened_blocks[name]
-            matrix, part = linear.get(name), coef[start:stop]
-            parts[name] = part if matrix is None else matrix @ part
-            start = stop
-        return parts
+        parts = self.split_coef(coef).items()
+        return {n: p if linear.get(n) is None else linear[n] @ p for n, p in parts}  # type: ignore[operator]
 
     def predictor(self, coef: dict[str, Array], intercept: Any) -> Callable[[], Predictor]:
         """Return what makes f of each thread; only what it needs, since dask sends it around."""

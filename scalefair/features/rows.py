@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -20,6 +21,14 @@ from scalefair.data.open import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
 from scalefair.errors import CLASSES_REMEDY, InputError
 from scalefair.features.design import Design
+from scalefair.features.partial import Unknown, WithoutTargets
+
+
+@dataclass(frozen=True, slots=True)
+class TwoTables(Chunk):
+    """Rows of `fit`, and (X, s) of another table, of which no row need know y."""
+
+    sensitive_data: Any = None
 
 
 class FitRows(NamedTuple):
@@ -33,6 +42,9 @@ class FitRows(NamedTuple):
     one_target: bool  # y has one dimension
     has_sensitive: bool  # apart from x
     has_control: bool
+    partial: bool = False  # rows may lack s or y
+    lacks_y: bool = False  # some do lack y
+    second: ChunkSource | None = None  # of (x, s), another table
 
 
 def open_fit_rows(
@@ -49,13 +61,81 @@ def open_fit_rows(
             f"sensitive_features={given.s!r} is a {type(given.s).__name__}; give an array, Series "
             "or frame with one row for each row of X, or name columns of X in sensitive_columns"
         )
+    partial = vars(estimator).get("missing_labels") == "partial" or isinstance(given, TwoTables)
+    flags = None
+    if partial and given.y is not None:
+        given, flags = _without_missing_targets(given)
+        if flags is not None and flags.all() and before is None:
+            raise InputError(
+                f"y is missing in all {len(flags)} rows", "give the targets of some", where="y"
+            )
     opened = _open_stream if is_stream(given.x) else _open_memory
     source, first, is_table, one_target = opened(estimator, given, keeps_frames, before)
+    if flags is not None:
+        source = source.then(WithoutTargets(flags))
+    second = _open_second(estimator, given, is_table) if isinstance(given, TwoTables) else None
     names = vars(estimator).get("feature_names_in_")
     return FitRows(
         source, first.x, None if names is None else list(names), estimator.n_features_in_,
-        is_table, one_target, first.s is not None, first.c is not None,
+        is_table, one_target, first.s is not None, first.c is not None, partial, flags is not None,
+        second,
     )  # fmt: skip
+
+
+def _without_missing_targets(given: Chunk) -> tuple[Chunk, Any]:
+    """Return the rows with 0 for missing targets, and which rows these are; None where none are.
+
+    y is read into memory, 8 bytes a row: what checks y before the first pass allows no NaN.
+    """
+    y = _read(given.y)
+    columns = frames.columns(frames.as_table(y, one_column=True), "y")
+    if any(column.kind == "categorical" for column in columns):
+        return replace(given, y=y), None  # refused where y is checked
+    values = np.column_stack([column.floats() for column in columns])
+    missing = np.isnan(values)
+    flags = np.asarray(missing.any(axis=1))
+    if not flags.any():
+        return replace(given, y=y), None
+    filled = np.where(missing, 0.0, values)
+    return replace(given, y=filled[:, 0] if np.ndim(y) == 1 else filled), flags
+
+
+def _open_second(estimator: Any, given: TwoTables, is_table: bool) -> ChunkSource:
+    """Return the rows (X2, S2) of `sensitive_data`, whose columns must be those of X."""
+    pair = given.sensitive_data
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or any(part is None for part in pair):
+        raise TypeError(
+            f"sensitive_data is a {type(pair).__name__}; give a pair (X2, S2): rows with the "
+            "columns of X, and their sensitive attributes"
+        )
+    X, s = pair
+    _check_same_columns(estimator, X)
+    if is_stream(X):
+        _check_columns(estimator, _first_batch(Chunk(X)).x, reset=False)
+    elif is_table:
+        validate_data(estimator, X, skip_check_array=True, reset=False)
+    else:
+        X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
+    names = {"x": "sensitive_data[0]", "s": "sensitive_data[1]"}
+    return open_rows(X, s, names=names, n_threads=estimator.n_jobs).source
+
+
+def _check_same_columns(estimator: Any, X: Any) -> None:
+    """Raise InputError that names the columns by which the two tables differ."""
+    named = is_stream(X) and isinstance(X, WithColumns)
+    names = list(X.columns) if named else frames.column_names(X)
+    first = vars(estimator).get("feature_names_in_")
+    if names is None or first is None:
+        return  # scikit-learn compares how many there are
+    absent, more = ([n for n in a if n not in set(b)] for a, b in ((first, names), (names, first)))
+    if absent or more:
+        lacking = f"lacks the columns {absent} of X" if absent else ""
+        own = f"has {more}, which X lacks" if more else ""
+        raise InputError(
+            f"sensitive_data[0] {' and '.join(filter(None, (lacking, own)))}",
+            "give both tables the same columns",
+            column=str((absent or more)[0]), where="sensitive_data",
+        )  # fmt: skip
 
 
 def _open_memory(
@@ -115,7 +195,7 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
         ("sensitive_features", apart, rows.has_sensitive),
         ("control_features", prepared.control_encoder is not None, rows.has_control),
     ):
-        if before != now:
+        if before != now and not (design.partial and before):
             raise ValueError(
                 f"{name} must be given to every partial_fit or to none; the first batch came "
                 f"{'with' if before else 'without'} them"
@@ -126,7 +206,8 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
             f"y has {columns} columns but the first batch had {n_targets}; give every batch the "
             "same targets"
         )
-    return design.numbers(rows.source, sensitive=True)
+    source = design.numbers(rows.source, sensitive=True)
+    return source.then(Unknown.of(prepared, n_targets)) if design.partial else source
 
 
 def _read(part: Any) -> Any:
@@ -138,10 +219,15 @@ def _read(part: Any) -> Any:
     return frames.to_numpy(table)[:, 0] if is_column else table
 
 
-def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
-    """Return the rows of `predict`, checked to have the columns of `fit`."""
+def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> ChunkSource:
+    """Return the rows of `predict`, checked to have the columns of `fit`.
+
+    What stands `beside` X, such as the sensitive attributes s, is opened with it, not checked.
+    """
     if is_stream(X):
-        source = open_rows(X, n_threads=estimator.n_jobs).source
+        if isinstance(X, Scan):
+            beside = {name: in_memory(part, scans=False) for name, part in beside.items()}
+        source = open_rows(X, **beside, n_threads=estimator.n_jobs).source
         _check_columns(estimator, _first_batch(Chunk(X)).x, reset=False)
         return source
     _refuse_lazy(X)
@@ -149,7 +235,12 @@ def open_predict_rows(estimator: Any, X: Any, design: Design) -> ChunkSource:
         validate_data(estimator, X, skip_check_array=True, reset=False)
         X = X if isinstance(X, Shaped) else np.array(X, dtype=object)
     else:
-        X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        X = validate_data(
+            estimator, X, dtype=[np.float64, np.float32], order="C", reset=False,
+            ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
+        )  # fmt: skip
+    if beside:
+        return open_rows(X, **beside, n_threads=estimator.n_jobs).source
     return ArraySource(X, n_threads=estimator.n_jobs)
 
 
@@ -163,6 +254,12 @@ def _keeps_container(design: Design, X: Any) -> bool:
         return True
     based = any(block.is_feature for block in design.beside)
     return (prepared.hide_sensitive or based) and is_into_dataframe(X)
+
+
+def _may_have_gaps(estimator: Any) -> bool:
+    """Return True if X may have hidden attributes that rows lack; the rest is checked later."""
+    own = vars(estimator)
+    return own.get("missing_labels") == "partial" and own["sensitive_columns"] is not None
 
 
 def _check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
@@ -199,6 +296,7 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
         X, y = validate_data(
             estimator, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True,
             y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1,
+            ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
         )  # fmt: skip
     return X, np.asarray(y, dtype=np.float64)
 

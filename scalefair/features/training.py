@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,18 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
-from scalefair.data import Look, Survey, frames, is_stream, survey_rows
+from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_rows
 from scalefair.data.columns import sensitive_statistics
-from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
+from scalefair.data.encoding import (
+    ControlEncoder,
+    SensitiveEncoder,
+    TableEncoder,
+    numbers_or_codes,
+)
 from scalefair.data.open import Preparation
-from scalefair.data.sources import ChunkSource
-from scalefair.errors import InputError
+from scalefair.data.sources import ChunkSource, StackedSource
+from scalefair.data.sources.base import Change
+from scalefair.errors import InputError, located
 from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
@@ -27,6 +35,13 @@ from scalefair.features.fourier import RandomFourier
 from scalefair.features.landmarks import fitted_kernel
 from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
 from scalefair.features.nystroem import Nystroem
+from scalefair.features.partial import (
+    KNOWN_SAMPLE_ROWS,
+    PartialEncoder,
+    Propensity,
+    Unknown,
+    lacks,
+)
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
@@ -84,6 +99,7 @@ class Training:
     base: BaseModel | None = None  # its prediction joins the features
     n_base_samples: int | None = None  # rows that it was fitted on
     calibrating: ChunkSource | None = None  # rows as given that are kept for a certificate
+    partial: bool = False  # rows may lack s or y, which are NaN there
 
     @cached_property
     def split_sample(self) -> Chunk:
@@ -95,7 +111,8 @@ class Training:
         encoders = {"s": self.preparation.sensitive_encoder, "c": self.preparation.control_encoder}
         if part not in self.survey.parts or self.survey.parts[part].groups is None:
             return None
-        return np.asarray(encoders[part].transform(self.survey.parts[part].groups))  # type: ignore[union-attr]
+        groups = np.asarray(encoders[part].transform(self.survey.parts[part].groups))  # type: ignore[union-attr]
+        return groups[~lacks(groups)] if self.partial else groups
 
 
 def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Training:
@@ -108,35 +125,81 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
         preparation = _sensitive_columns(rows, spec)
         source = source.then(preparation.split)
     seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)
-    looks = {
-        "y": Look("y", prefix="y"),
-        "s": Look(
-            "", groups=True, every=kernel == "categorical", check=SensitiveEncoder.check_present
-        ),
-        "c": Look("", groups=True, check=ControlEncoder.check_present),
-    }
-    if rows.is_table:
-        looks = {"x": Look("", prefix="x"), **looks}
-    survey = survey_rows(
-        source, looks, size=spec.sample_size, seed=seed,
-        all_rows=True, finite=("y", "weight") if rows.is_table else ("x", "y", "weight"),
-    )  # fmt: skip
+    looks = _looks(rows, kernel)
+    options: dict[str, Any] = {"size": spec.sample_size, "seed": seed, "all_rows": True}
+    options["finite"] = [*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"]
+    survey = survey_rows(source, looks, **options)
+    samples = [survey.sample]
+    if rows.second is not None:
+        source = StackedSource(source, rows.second)
+        other = survey_rows(source.second, looks, **options)
+        samples, survey = [survey.sample, other.sample], _both_surveys(survey, other)
     _check_survey(survey)
-    preparation = replace(_with_encoders(preparation, survey), single=single)
+    partial = rows.partial and "s" in survey.parts
+    preparation = replace(_with_encoders(preparation, survey, partial), single=single)
     if kernel == "auto" and "s" in survey.parts:
         _warn_of_codes(rows, preparation, survey)
-    sample = preparation.encode(survey.sample.chunk)
-    source = source.then(preparation.encode)
+    changes: list[Change] = [preparation.encode]
+    if partial:
+        changes.append(Unknown.of(preparation, len(survey.parts["y"].values)))
+    for change in changes:
+        source = source.then(change)
+        for i, sample in enumerate(samples):
+            samples[i] = replace(sample, chunk=change(sample.chunk))
+    sample = reduce(add, samples)
+    targets = 0 if sample.chunk.y is None else sample.chunk.y.shape[1]
     return Training(
-        spec, rows.source, preparation, source, sample.y.shape[1], rows.one_target, survey, seed,
-        sample, survey.sample.smallest(SAMPLE_ROWS),
+        spec, rows.source, preparation, source, targets,
+        rows.one_target, survey, seed, sample.chunk, sample.smallest(SAMPLE_ROWS), partial=partial,
     )  # fmt: skip
+
+
+def _looks(rows: FitRows, kernel: str | None) -> dict[str, Look]:
+    """Return what is looked for in each part of the rows."""
+    check = None if rows.partial else SensitiveEncoder.check_present
+    looks = {
+        "y": Look("y", prefix="y"),
+        "s": Look("", groups=True, every=kernel == "categorical", check=check),
+        "c": Look("", groups=True, check=ControlEncoder.check_present),
+    }
+    return {"x": Look("", prefix="x"), **looks} if rows.is_table else looks
+
+
+def _both_surveys(first: Survey, second: Survey) -> Survey:
+    """Return what is known of the rows of two tables; the sample is that of the first."""
+    parts = {**first.parts, **second.parts}
+    for part in first.parts.keys() & second.parts.keys():
+        with located("sensitive_data"):
+            parts[part] = first.parts[part] + second.parts[part]
+    heaviest = max(first.heaviest, second.heaviest)
+    return replace(
+        first, n_rows=first.n_rows + second.n_rows, n_present=first.n_present + second.n_present,
+        weight=first.weight + second.weight, heaviest=heaviest, parts=parts,
+    )  # fmt: skip
+
+
+def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:
+    """Survey rows that are not fitted, for linear maps; y is None or predictions.
+
+    `names` are what users call the parts.
+    """
+    parts = (given.x, given.s, given.y, given.weight, given.c)
+    source = open_rows(*parts, names=names).source
+    first = next(source.chunks(1))
+    if first.s is None:
+        raise ValueError("sensitive_features are missing; give one row for each row of X")
+    rows = FitRows(source, given.x, None, 0, True, True, True, first.c is not None)
+    spec = {
+        "sensitive_kernel": "auto", "sensitive_length_scale": "median", "random_state": 0,
+        "n_sensitive_components": 100, "sensitive_columns": None, "hide_sensitive": False,
+    }  # fmt: skip
+    return survey_training(rows, MapSpec.of(spec))
 
 
 def _sensitive_columns(rows: FitRows, spec: MapSpec) -> Preparation:
     """Find the sensitive attributes among the columns of X."""
     columns = spec.sensitive_columns
-    if rows.has_sensitive:
+    if rows.has_sensitive or rows.second is not None:
         raise ValueError(
             f"sensitive_columns={columns!r} and sensitive_features are both given; name columns of "
             "X or pass the attributes apart, not both"
@@ -170,7 +233,7 @@ def _check_survey(survey: Survey) -> None:
             "control_features are given without sensitive attributes, so there is nothing to "
             "control; pass sensitive_features to fit as well, or leave control_features out"
         )
-    for j, column in enumerate(survey.parts["y"].columns.columns):
+    for j, column in enumerate(survey.parts["y"].columns.columns if "y" in survey.parts else ()):
         spread = column.spread
         size = spread.high - spread.low or abs(spread.high)
         # Too large numbers are refused chunk by chunk.
@@ -183,7 +246,7 @@ def _check_survey(survey: Survey) -> None:
             )
 
 
-def _with_encoders(preparation: Preparation, survey: Survey) -> Preparation:
+def _with_encoders(preparation: Preparation, survey: Survey, partial: bool) -> Preparation:
     columns = {part: survey.parts[part].columns for part in "xsc" if part in survey.parts}
     encoders: dict[str, Any] = {}
     numeric = "x" not in columns or all(
@@ -195,7 +258,8 @@ def _with_encoders(preparation: Preparation, survey: Survey) -> Preparation:
         keep = () if preparation.hide_sensitive else tuple(preparation.sensitive_columns or ())
         encoders["encoder"] = TableEncoder(keep=keep).finish(columns["x"])
     if "s" in columns:
-        encoders["sensitive_encoder"] = SensitiveEncoder().finish(columns["s"])
+        encoder = PartialEncoder() if partial else SensitiveEncoder()
+        encoders["sensitive_encoder"] = encoder.finish(columns["s"])
     if "c" in columns:
         encoders["control_encoder"] = ControlEncoder().finish(columns["c"])
     return replace(preparation, **encoders)
@@ -241,8 +305,14 @@ def input_map(
     return clone(phi).fit(training.sample.x, sample_weight=training.sample.weight)  # type: ignore[no-any-return]
 
 
-def sensitive_map(training: Training) -> FeatureMap | None:
-    """Return ψ, fitted on the sample and one row of each group; None without attributes."""
+def sensitive_map(training: Training, known: Chunk | None = None) -> FeatureMap | None:
+    """Return ψ, fitted on the sample and one row of each group; None without attributes.
+
+    `known` are rows that know s, where others do not.
+    """
+    sample, scale_at = training.sample, training.scale_at
+    if known is not None:
+        sample, scale_at = known, np.arange(min(known.n_rows, SAMPLE_ROWS))
     encoder, spec, groups = training.preparation.sensitive_encoder, training.spec, None
     if encoder is None:
         return None
@@ -257,8 +327,8 @@ def sensitive_map(training: Training) -> FeatureMap | None:
         )
     return mixed_map(
         kernel, spec.sensitive_length_scale, spec.n_sensitive_components,
-        rows=training.sample.s, weight=training.sample.weight, categorical=categorical,
-        groups=groups, seed=training.seed, scale_at=training.scale_at, exact=spec.is_exact,
+        rows=sample.s, weight=sample.weight, categorical=categorical,
+        groups=groups, seed=training.seed, scale_at=scale_at, exact=spec.is_exact,
     )  # fmt: skip
 
 
@@ -268,7 +338,8 @@ def learn_design(
     """Return the design: φ and ψ, the control, the base model, and curves of it if `curved`."""
     # Whitening amplifies rounding error by one over the root of the cut-off.
     cutoff = EXACT_CUTOFF if training.spec.is_exact else {"float64": 1e-8, "float32": 1e-5}[dtype]
-    phi, psi = input_map(training, cutoff=cutoff), sensitive_map(training)
+    known, propensity = _known_rows(training) if training.partial else (None, None)
+    phi, psi = input_map(training, cutoff=cutoff), sensitive_map(training, known)
     control, sample = training.preparation.control_encoder, training.sample
     blocks: tuple[Block, ...] = ()
     if control is not None and psi is not None:
@@ -285,8 +356,17 @@ def learn_design(
             blocks = (*blocks, Curve.learn(h, sample, seen, training.seed))
     return Design(
         phi, psi, training.n_targets, dtype, beside=blocks, preparation=training.preparation,
-        sees_sensitive=sees_sensitive,
+        sees_sensitive=sees_sensitive, partial=training.partial, propensity=propensity,
     )  # fmt: skip
+
+
+def _known_rows(training: Training) -> tuple[Chunk | None, Propensity | None]:
+    """Return a sample of rows that know s, and P(known | x); None where all rows know it."""
+    columns = training.survey.parts["s"].columns
+    if columns.n_rows == training.survey.n_rows and not any(c.n_missing for c in columns.columns):
+        return None, None
+    sample = training.source.sample(KNOWN_SAMPLE_ROWS, training.seed)
+    return sample.take(np.flatnonzero(~lacks(sample.s))), Propensity.learn(sample)
 
 
 def group_names(design: Design) -> list[str]:

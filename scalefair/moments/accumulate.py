@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from scalefair.features.leaves import LeafMap
 from scalefair.features.transformer import TransformerMap
 from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
+from scalefair.moments.partial import BOTH, KINDS, NO_Y, WEIGHTED, by_knowledge, with_kinds
 
 BLOCK_ROWS = 128
 """Rows whose features are computed at a time: few enough to stay in the cache of a core."""
@@ -118,7 +119,7 @@ class RowBuffer:
         self._design, self._coded, self._cache = design, coded, cache
         self._phi_rows = row_filler(design.phi, design.dtype, whiten=design.whiten_rows)
         self._psi_rows = None
-        if design.psi is not None:
+        if design.psi is not None and not design.partial:
             self._psi_rows = row_filler(design.psi, np.float64, whiten=True)
         self.blocks = design.blocks
         self.width, total = self.blocks["phi"], sum(self.blocks.values())
@@ -162,6 +163,8 @@ class RowBuffer:
         if not self._is_shifted:
             self._choose_shift(chunk, rest)
         rest[:, :-1] -= self.shift[self.width :]
+        if self._design.partial:
+            rest[np.isnan(rest)] = 0.0  # what is not known stands at the shift
         if chunk.weight is not None:
             rest *= np.sqrt(chunk.weight)[:, None]
         return rest
@@ -179,7 +182,9 @@ class RowBuffer:
         if not self._coded:  # zeros and ones need no shift
             self._phi_rows(np.ascontiguousarray(chunk.x[first]), Phi)
         mean = Phi.mean(axis=0, dtype=float).astype(Phi.dtype)
-        self.shift = np.concatenate([mean, rest[first, :-1].mean(axis=0)])
+        known = ~np.isnan(rest[first, :-1])
+        sums = np.where(known, rest[first, :-1], 0.0).sum(axis=0)
+        self.shift = np.concatenate([mean, sums / np.maximum(known.sum(axis=0), 1)])
         self._is_shifted = True
 
 
@@ -195,41 +200,54 @@ class MomentAccumulator:
         *,
         gram: bool = True,
     ) -> None:
-        self._folds, phi = folds, design.phi
+        self._folds, self._design, phi = folds, design, design.phi
+        n_sums = folds.count * (len(KINDS) if design.partial else 1)
         # φ(x) is 1 in the columns that they name, 0 in all others.
         self._codes = phi.codes if gram and isinstance(phi, LeafMap) else None
         self._moments = Moments if gram else CrossMoments
         self._buffer = RowBuffer(design, rows, coded=self._codes is not None, cache=cache)
         rest = sum(design.blocks.values()) - self._buffer.width + 1
         self._sums = [
-            GramSums(self._buffer.width, rest, design.dtype, gram=gram) for _ in range(folds.count)
+            GramSums(self._buffer.width, rest, design.dtype, gram=gram) for _ in range(n_sums)
         ]
-        self._n_rows, self._squares = [0] * folds.count, [0.0] * folds.count
+        self._n_rows, self._squares = [0] * n_sums, [0.0] * n_sums
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in."""
         if chunk.n_rows == 0:
             return
         ends, order = np.array([0, chunk.n_rows]), None
-        if self._folds.of is not None:
-            chunk, ends, order = _by_fold(chunk, self._folds.of, self._folds.count)
+        if self._design.partial or self._folds.of is not None:
+            chunk, ends, order = _sorted_by(self._numbers(chunk), chunk, len(self._sums))
             if chunk.n_rows == 0:
                 return
         if self._codes is None:
-            Phi, rest = self._buffer.fill(chunk, order)
+            Phi, rest = cast("tuple[Any, Array]", self._buffer.fill(chunk, order))
         else:
-            codes, rest = self._codes(chunk.x), self._buffer.fill_rest(chunk)
+            Phi, rest = self._codes(chunk.x).T, self._buffer.fill_rest(chunk)
         for k, (start, stop) in enumerate(pairwise(ends)):
-            if stop == start:
-                continue
-            part = rest[start:stop]
-            if self._codes is None:
-                self._sums[k].add(Phi[start:stop], part)
-            else:
-                self._sums[k].add_coded(codes[:, start:stop], part)
-            weight = part[:, -1] ** 2
-            self._n_rows[k] += int(np.count_nonzero(part[:, -1]))
-            self._squares[k] += float(weight @ weight)
+            self._add(k, Phi[start:stop], rest[start:stop])
+        if self._design.propensity is not None:
+            root = np.sqrt(self._design.propensity.weights(chunk.x))[:, None]
+            for first in range(0, len(self._sums), len(KINDS)):
+                known = slice(ends[first + BOTH], ends[first + NO_Y + 1])
+                part = Phi[known] if self._codes else Phi[known] * root[known].astype(Phi.dtype)
+                self._add(first + WEIGHTED, part, rest[known] * root[known])
+
+    def _add(self, k: int, Phi: Any, rest: Array) -> None:
+        """Count rows of φ, or codes of them, in the k-th sum."""
+        if self._codes is None and len(rest):
+            self._sums[k].add(Phi, rest)
+        elif len(rest):
+            self._sums[k].add_coded(Phi.T, rest)
+        weight = rest[:, -1] ** 2
+        self._n_rows[k] += int(np.count_nonzero(rest[:, -1]))
+        self._squares[k] += float(weight @ weight)
+
+    def _numbers(self, chunk: Chunk) -> NDArray[np.int64]:
+        """Return the sum that each row belongs to: by fold and by what it knows; −1 for none."""
+        fold = self._folds.of_rows(np.arange(chunk.row, chunk.row + chunk.n_rows))
+        return with_kinds(fold, chunk) if self._design.partial else fold
 
     def result(self) -> FoldMoments:
         """Return the moments of each fold: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
@@ -249,19 +267,18 @@ class MomentAccumulator:
         return FoldMoments(folds)
 
 
-def _by_fold(
-    chunk: Chunk, of: Callable[[NDArray[np.int64]], NDArray[np.int64]], count: int
+def _sorted_by(
+    number: NDArray[np.int64], chunk: Chunk, count: int
 ) -> tuple[Chunk, NDArray[np.int64], NDArray[np.int64]]:
-    """Sort the rows of a chunk by fold; return it, the ends of the folds' spans and the order.
+    """Sort the rows of a chunk by their sum; return it, the ends of the sums' spans and the order.
 
-    Sorting the inputs, which are narrow, keeps each fold's feature rows side by side. Rows of no
-    fold, or of weight 0, are left out before anything is computed of them.
+    Sorting the inputs, which are narrow, keeps each sum's feature rows side by side. Rows of no
+    sum, or of weight 0, are left out before anything is computed of them.
     """
-    fold = of(np.arange(chunk.row, chunk.row + chunk.n_rows))
     if chunk.weight is not None:
-        fold = np.where(np.asarray(chunk.weight) > 0, fold, -1)
-    order = np.argsort(fold, kind="stable")[int(np.sum(fold < 0)) :]
-    return chunk.take(order), np.searchsorted(fold[order], np.arange(count + 1)), order
+        number = np.where(np.asarray(chunk.weight) > 0, number, -1)
+    order = np.argsort(number, kind="stable")[int(np.sum(number < 0)) :]
+    return chunk.take(order), np.searchsorted(number[order], np.arange(count + 1)), order
 
 
 class FeatureCache:
@@ -313,8 +330,10 @@ def accumulate(
     size = rows or design.chunk_rows
     start = partial(MomentAccumulator, design, folds, size, cache)
     if checkpoint is None:
-        return sign(design, source.fold(start, size))
-    return _with_checkpoints(source, design, start, size, folds, checkpoint)
+        moments = sign(design, source.fold(start, size))
+    else:
+        moments = _with_checkpoints(source, design, start, size, folds, checkpoint)
+    return by_knowledge(moments) if design.partial else moments
 
 
 def _with_checkpoints(  # noqa: PLR0917
@@ -326,7 +345,8 @@ def _with_checkpoints(  # noqa: PLR0917
     checkpoint: Checkpoint,
 ) -> FoldMoments:
     """The same, with the sums so far written to a file every so often."""
-    total, first_row = checkpoint.read(design.key, folds.count)
+    n_sums = folds.count * (len(KINDS) if design.partial else 1)
+    total, first_row = checkpoint.read(design.key, n_sums)
     counting = partial(Counting, start, folds, first_row)
     written = monotonic()
     # From the first row on: those that have been counted are compared, not counted again.

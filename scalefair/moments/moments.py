@@ -87,7 +87,7 @@ class Moments:
     def __add__(self, other: Moments) -> Self:
         if type(other) is not type(self):
             return NotImplemented
-        self._check_same_rows(other)
+        self.check_same_rows(other)
         if self.weight == 0 or other.weight == 0:
             return self if other.weight == 0 else other
         weight = self.weight + other.weight
@@ -109,7 +109,13 @@ class Moments:
         """Begin `sum(parts)`, which starts at 0."""
         return self if zero == 0 else NotImplemented
 
-    def _check_same_rows(self, other: Moments) -> None:
+    def check_same_rows(self, other: Moments) -> None:
+        """Raise InputError if moments were made with other maps, which cannot be added."""
+        if type(other) is not type(self):
+            raise InputError(
+                f"cannot add {type(self).__name__} and {type(other).__name__}",
+                "collect all with missing_labels='partial', or none",
+            )
         if dict(self.blocks) != dict(other.blocks):
             raise InputError(
                 f"cannot add moments with blocks {dict(self.blocks)} and {dict(other.blocks)}",
@@ -125,10 +131,31 @@ class Moments:
                 "accumulate both with the same maps",
             )
 
-    def _span(self, *names: str) -> NDArray[np.intp]:
+    def span(self, *names: str) -> NDArray[np.intp]:
+        """Return the columns of z that the named blocks are."""
         starts = dict(zip(self.blocks, np.cumsum([0, *self.blocks.values()]), strict=False))
         spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
         return np.concatenate(spans)
+
+    @property
+    def judged(self) -> Moments:
+        """Moments of the rows that the share is judged on: those that know s."""
+        return self
+
+    @property
+    def judges(self) -> tuple[Moments, ...]:
+        """Moments that held-out shares are taken from, of which the largest counts."""
+        return (self,)
+
+    @property
+    def scored(self) -> Moments:
+        """Moments of the rows that the error is measured on: those that know y."""
+        return self
+
+    def as_in(self, fitted: Moments) -> Moments:
+        """Return these moments with what a fit has learnt beside its own."""
+        del fitted
+        return self
 
     @property
     def effective_rows(self) -> float:
@@ -143,12 +170,12 @@ class Moments:
 
     def mean(self, *names: str) -> Array:
         """Return the mean of the named blocks, side by side."""
-        at = self._span(*names)
+        at = self.span(*names)
         return np.asarray(self.shift[at] + self.offset[at])
 
     def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
         """Return the centred covariance of two (groups of) blocks, divided by n."""
-        at = [self._span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
+        at = [self.span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
         return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
 
     @staticmethod
@@ -184,9 +211,11 @@ class Moments:
         OSError
             If it cannot be read.
         """
+        from scalefair.moments.partial import PartialMoments
+
         arrays, values = _files.read(path, "moments")
         try:
-            return cls.of_state(arrays, values)
+            return (PartialMoments if "known" in values else cls).of_state(arrays, values)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"{path} holds no valid moments ({error})") from error
 
@@ -236,19 +265,40 @@ class Moments:
         names = list(self.blocks)
         if all(linear.get(name) is None for name in names):
             return self
+        if not self.weight:
+            widths = {n: w if (m := linear.get(n)) is None else m.shape[1]
+                      for n, w in self.blocks.items()}  # fmt: skip
+            return Moments.empty(widths, self.key)
         shift, offset = (
-            np.concatenate([_times(vector[self._span(n)], linear.get(n)) for n in names])
+            np.concatenate([_times(vector[self.span(n)], linear.get(n)) for n in names])
             for vector in (self.shift, self.offset)
         )
         # Only the blocks on and above the diagonal are computed: the rest is their mirror image.
         cells = [[np.empty(0)] * len(names) for _ in names]
         for (i, a), (j, b) in combinations_with_replacement(enumerate(names), 2):
-            cell = self.scatter[np.ix_(self._span(a), self._span(b))]
+            cell = self.scatter[np.ix_(self.span(a), self.span(b))]
             cells[i][j] = _times(_times(cell.T, linear.get(a)).T, linear.get(b))
             cells[j][i] = (cells[i][j] + cells[i][j].T) / 2 if i == j else cells[i][j].T
         blocks = {name: cells[i][i].shape[0] for i, name in enumerate(names)}
         scatter = np.block(cells)
         return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
+
+    def mapped(
+        self, blocks: Mapping[str, Array], units: Mapping[str, Units] | None = None
+    ) -> Moments:
+        """Return the moments of rows zM: every block of them is a matrix of shape (p, width)."""
+        M = np.hstack(list(blocks.values()))
+        at = np.flatnonzero(M.any(axis=1))  # of many columns few may matter
+        M = M[at]
+        return replace(
+            self,
+            blocks={name: matrix.shape[1] for name, matrix in blocks.items()},
+            shift=self.shift[at] @ M,
+            offset=self.offset[at] @ M,
+            scatter=M.T @ self.scatter[np.ix_(at, at)] @ M,
+            key="",
+            units=units or {},
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +318,7 @@ class CrossMoments(Moments):
         """Return the centred covariance of two (groups of) blocks, divided by n."""
         left, right = ((part,) if isinstance(part, str) else part for part in (rows, columns))
         if "phi" not in right:
-            at = np.ix_(self._span(*left), self._span(*right) - self.blocks["phi"])
+            at = np.ix_(self.span(*left), self.span(*right) - self.blocks["phi"])
             return np.asarray(self.scatter[at] / self.weight)
         if "phi" not in left:
             return self.covariance(columns, rows).T

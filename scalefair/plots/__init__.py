@@ -15,7 +15,7 @@ from scalefair.plots.path import (
     row_at,
     target_variance,
 )
-from scalefair.plots.relevance import RelevanceDisplay
+from scalefair.plots.relevance import ContributionDisplay, ProxyDisplay, RelevanceDisplay
 
 __all__ = [
     "AFTER",
@@ -23,11 +23,13 @@ __all__ = [
     "FAINT",
     "INK",
     "AuditDisplay",
+    "ContributionDisplay",
     "FairPathDisplay",
     "FrontDisplay",
     "GroupDistributionDisplay",
     "LimitGapDisplay",
     "PathPoints",
+    "ProxyDisplay",
     "RelevanceDisplay",
     "density",
     "make_figure",

@@ -1,4 +1,4 @@
-"""What a kernel sees of each input, with and without fairness."""
+"""Pictures with a line for each input: what a kernel sees of it, what it carries and tells."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from scalefair._typing import Array
-from scalefair.plots.figures import AFTER, BEFORE, FAINT, Display, short
+from scalefair.errors import check_choice
+from scalefair.measures.explanation import explain_share
+from scalefair.measures.proxy_shares import proxies
+from scalefair.plots.figures import AFTER, BEFORE, FAINT, Display, percent_axis, short
 
 _LONGEST_LABEL = 30
 """Beside the axes, where a longer name would leave no room for them."""
+
+_LOOK: dict[str, Any] = {"linestyle": "none", "markersize": 7, "zorder": 3}
+_FIRST = _LOOK | {"marker": "o", "color": BEFORE, "markerfacecolor": "none", "markeredgewidth": 1.8}
+_SECOND = _LOOK | {"marker": "D", "color": AFTER}
+"""Two series, told apart by shape as well as by colour."""
 
 
 @dataclass(eq=False, repr=False)
@@ -82,7 +90,7 @@ class RelevanceDisplay(Display):
     def _draw(self) -> None:
         after = np.array([self.fair[name] for name in self.inputs_], dtype=np.float64)
         if self.unfair is None:
-            self._mark(after, "length scale", marker="D", color=AFTER)
+            self._mark(after, "length scale", _SECOND)
         else:
             before = np.array([self.unfair[name] for name in self.inputs_], dtype=np.float64)
             self._draw_changes(before, after)
@@ -113,14 +121,11 @@ class RelevanceDisplay(Display):
     def _draw_changes(self, before: Array, after: Array) -> None:
         for line, ends in enumerate(zip(before, after, strict=True)):
             self.ax_.plot(ends, [-line, -line], color=FAINT, linewidth=1.2, zorder=1)
-        # Told apart by shape as well as by colour.
-        hollow: dict[str, Any] = {"markerfacecolor": "none", "markeredgewidth": 1.8}
-        self._mark(before, "without", marker="o", color=BEFORE, **hollow)
-        self._mark(after, "with the penalty", marker="D", color=AFTER)
+        self._mark(before, "without", _FIRST)
+        self._mark(after, "with the penalty", _SECOND)
 
-    def _mark(self, scales: Array, label: str, **own: Any) -> None:
-        look: dict[str, Any] = {"linestyle": "none", "markersize": 7, "zorder": 3}
-        self.ax_.plot(scales, -np.arange(len(scales)), label=label, **look, **own)
+    def _mark(self, scales: Array, label: str, look: dict[str, Any]) -> None:
+        self.ax_.plot(scales, -np.arange(len(scales)), label=label, **look)
 
 
 def length_scales(estimator: Any) -> dict[str, float]:
@@ -138,3 +143,125 @@ def length_scales(estimator: Any) -> dict[str, float]:
         )
     labels = [f"x{j}" for j in range(count)] if names is None else list(names)
     return dict(zip(map(str, labels), np.broadcast_to(theta, count).tolist(), strict=True))
+
+
+@dataclass(eq=False, repr=False)
+class ContributionDisplay(Display):
+    """Contributions of the columns of X to the explained share, before and after the limit.
+
+    Bars are two standard errors to either side.
+
+    Parameters
+    ----------
+    table : data frame
+        As :func:`scalefair.explain_share` returns it.
+    attribute : str, default=None
+        One of those in the table; None: the first, all together.
+    max_columns : int, default=20
+        How many to draw, those of the largest contributions.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    columns_ : list of str
+        The columns drawn, from the top.
+    """
+
+    table: Any
+    attribute: str | None = None
+    max_columns: int = 20
+    columns_: list[str] = field(init=False)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any = None, *, sensitive_features: Any = None,
+        attribute: str | None = None, max_columns: int = 20, ax: Axes | None = None, **rows: Any,
+    ) -> Self:  # fmt: skip
+        """Explain a fitted model and draw the result.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of scalefair
+        X, sensitive_features, **rows
+            As in :func:`scalefair.explain_share`.
+        attribute, max_columns
+            As in the class.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        table = explain_share(estimator, X, sensitive_features=sensitive_features, **rows)
+        return cls(table, attribute, max_columns).plot(ax)
+
+    @classmethod
+    def from_predictions(
+        cls, y_pred: Any, X: Any, *, sensitive_features: Any, **options: Any
+    ) -> Self:
+        """Explain the predictions of any model; options as in :meth:`from_estimator`."""
+        return cls.from_estimator(y_pred, X, sensitive_features=sensitive_features, **options)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw into `ax`, or into a new pyplot figure."""
+        known = tuple(dict.fromkeys(self.table["attribute"]))
+        self.attribute = known[0] if self.attribute is None else self.attribute
+        check_choice("attribute", self.attribute, known)  # an error should leave no empty figure
+        return super().plot(ax)
+
+    def _draw(self) -> None:
+        rows = self.table[self.table["attribute"] == self.attribute]
+        self.ax_.set_xlabel(self._label(rows))
+        size = np.max([np.abs(values) for _, values, _ in self._series(rows)], axis=0)
+        rows = rows.iloc[np.argsort(-size, kind="stable")[: self.max_columns]]
+        self.columns_, lines = list(rows["column"]), -np.arange(len(rows), dtype=float)
+        self.ax_.axvline(0.0, color=FAINT, linewidth=1.0, zorder=1)
+        looks = (_FIRST, _SECOND)[-len(self._series(rows)) :]
+        for (label, values, bars), look in zip(self._series(rows), looks, strict=True):
+            self.ax_.errorbar(values, lines, xerr=bars, label=label, elinewidth=1.2, **look)
+        percent_axis(self.ax_)
+        self._name_lines([short(name, _LONGEST_LABEL) for name in self.columns_])
+        self.ax_.tick_params(axis="y", length=0)
+
+    def _series(self, rows: Any) -> list[tuple[str, Array, Array]]:
+        """Return the label of each series, its values, and the lengths (2, k) of its bars."""
+        labels = {"before": "without the penalty", "after": "the model"}
+        return [
+            (label, rows[when].to_numpy(), 2 * np.tile(rows[f"{when}_error"], (2, 1)))
+            for when, label in labels.items()
+            if when in rows
+        ]
+
+    def _label(self, rows: Any) -> str:
+        return f"contribution to the share of {self.attribute}, {100 * rows['after'].sum():.3g} %"
+
+
+class ProxyDisplay(ContributionDisplay):
+    """How much of a sensitive attribute the columns of X give away, with intervals.
+
+    Parameters and attributes are those of :class:`ContributionDisplay`, but `table` is that of
+    :func:`scalefair.proxies`.
+    """
+
+    @classmethod
+    def from_data(cls, X: Any, *, sensitive_features: Any, **options: Any) -> Self:
+        """Measure the columns of X and draw the result.
+
+        Parameters
+        ----------
+        X, sensitive_features
+            As in :func:`scalefair.proxies`.
+        **options
+            `attribute`, `max_columns` and `ax` as in :meth:`ContributionDisplay.from_estimator`;
+            others as in :func:`scalefair.proxies`.
+        """
+        own = {n: options.pop(n) for n in ("attribute", "max_columns") if n in options}
+        ax = options.pop("ax", None)
+        return cls(proxies(X, sensitive_features=sensitive_features, **options), **own).plot(ax)
+
+    def _series(self, rows: Any) -> list[tuple[str, Array, Array]]:
+        values = {way: rows[way].to_numpy() for way in ("linear", "nonlinear")}
+        ends = {way: rows[[f"{way}_low", f"{way}_high"]].to_numpy().T for way in values}
+        return [(f"{way} functions", v, np.abs(ends[way] - v)) for way, v in values.items()]
+
+    def _label(self, rows: Any) -> str:
+        del rows
+        return f"share of {self.attribute} that a column gives away"

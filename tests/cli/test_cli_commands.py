@@ -1,4 +1,4 @@
-"""fit, predict and audit: from a table to a model, to predictions, to a judgement."""
+"""fit, predict, audit and explain: from a table to a model, predictions, a judgement, a reason."""
 
 import json
 import re
@@ -286,6 +286,40 @@ def test_without_data_adult_is_used(tmp_path):
     found = pd.read_parquet(tmp_path / "p.parquet")
     assert len(found) == 16281
     assert (found["prediction"] == found["income"]).mean() > 0.75
+
+
+def test_explain_says_what_the_library_says(folder):
+    model = scalefair.load(folder / "m.scalefair")
+    table = scalefair.scan_csv(folder / "pay.csv")
+    given = folder / "m.scalefair", folder / "pay.csv"
+    record = json.loads(succeed("explain", *given, "--json"))
+    expected = scalefair.explain_share(model, table[list(model.feature_names_in_)])
+    assert [row["column"] for row in record["rows"]] == list(expected["column"])
+    got = [row["after"] for row in record["rows"]]
+    np.testing.assert_allclose(got, expected["after"], rtol=1e-6, atol=1e-10)
+    printed = succeed("explain", *given).splitlines()
+    assert printed[0] == "sex × shift"
+    assert printed[1].split() == ["column", "before", "before_error", "after", "after_error"]
+
+
+def test_explain_without_the_attributes_among_the_inputs(folder):
+    hidden = folder / "hidden.scalefair"
+    succeed("fit", folder / "pay.csv", *PAY, *SMALL, "--hide-sensitive", "--out", hidden)
+    record = json.loads(succeed("explain", hidden, folder / "pay.csv", "--weight", "w", "--json"))
+    attributes = list(dict.fromkeys(row["attribute"] for row in record["rows"]))
+    assert attributes == ["sex × shift", "sex", "shift"]
+    assert all(row["after_error"] > 0 for row in record["rows"])
+
+
+def test_explain_shows_the_proxies_of_a_table(folder):
+    options = ["--sensitive", "sex", "--drop", "pay", "--json"]
+    record = json.loads(succeed("explain", folder / "pay.parquet", *options))
+    columns = [row["column"] for row in record["rows"]]
+    assert columns == ["hired", "age", "hours", "job", "shift", "w", "(all columns)"]
+    assert any("'id'" in note for note in record["notes"])
+    with_pay = json.loads(succeed("explain", folder / "pay.csv", "--sensitive", "sex", "--json"))
+    (pay,) = (row for row in with_pay["rows"] if row["column"] == "pay")
+    assert pay["linear_low"] > 0.3
 
 
 def test_certificates_have_exit_codes(tmp_path):

@@ -84,6 +84,13 @@ def folder(tmp_path_factory):
         ("audit p.parquet --sensitive sex --truth payy", "did you mean 'pay'?"),
         ("audit d.csv --sensitive sex", "--prediction: column 'prediction' is not in the table"),
         ("audit p.parquet --sensitive job", "missing"),
+        ("explain d.csv", "--sensitive is needed"),
+        ("explain d.csv --sensitive sx", "did you mean 'sex'?"),
+        ("explain d.csv d.csv --sensitive sex", "is one too many"),
+        ("explain m.scalefair late.csv", "lacks 6 column(s)"),
+        ("explain m.scalefair d.csv --sensitive sex", "for DATA alone"),
+        ("explain notes.txt", "notes.txt is damaged or no scalefair file"),
+        ("explain", "Missing argument"),
         ("moments d.csv --like nowhere", "No such file or directory"),
         ("moments d.csv --like m.scalefair --target payy", "did you mean 'pay'?"),
         ("merge nowhere.moments", "No such file or directory"),
@@ -152,7 +159,10 @@ def test_remedies_are_options_not_arguments_of_python(error, words):
     assert (str(at), at.where, at.column) == (f"--target: {error}", "--target", error.column)
 
 
-@pytest.mark.parametrize("command", ["frontier", "fit", "predict", "audit", "moments", "merge"])
+COMMANDS = ["frontier", "fit", "predict", "audit", "explain", "moments", "merge"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example(command):
     text = succeed(command, "--help")
     assert f"scalefair {command} " in text

@@ -18,7 +18,12 @@ PRINTED = {
         "Audit of 16,281 rows",
         "- age explains 20.5 %",
         "sex         0.0758  0.0036",
-    )
+    ),
+    "docs/explaining.md": (
+        "sex    occupation   0.351       0.339        0.362      0.351",
+        "occupation  0.0166        0.0015  0.0061       0.0009",
+        "sex × ethnicity  0.0256  0.0095",
+    ),
 }
 """Lines that a page shows and its code prints."""
 

@@ -30,7 +30,7 @@ def without_numbers(text):
 
 def test_the_guide_names_every_option_it_uses():
     found = [command for command, _ in sessions()]
-    assert len(found) == 8
+    assert len(found) == 9
     for command in found:
         shown = call(command[0], "--help").output
         assert all(word in shown for word in command if word.startswith("--"))

@@ -260,3 +260,12 @@ def test_the_limit_holds_as_often_as_it_says(guarantee):
             continue
         beyond += explained_share(model.predict(new), groups) > 0.03
     assert beyond / draws <= 0.1 + 3 * np.sqrt(0.09 / draws)
+
+
+@pytest.mark.parametrize("guarantee", ["split", "cross"])
+def test_rows_that_lack_attributes_do_not_judge(guarantee):
+    known = np.where(np.random.default_rng(1).random(1500) < 0.6, s, None)
+    options = OPTIONS | {"guarantee": guarantee, "missing_labels": "partial", "unfairness": 0.3}
+    model = FairKernelRidgeCV(**options).fit(X, y, sensitive_features=pd.DataFrame({"s": known}))
+    rows = CALIBRATES if guarantee == "split" else np.ones(1500, dtype=bool)
+    assert model.certificate_.rows == int(np.sum(rows & (known != None)))  # noqa: E711

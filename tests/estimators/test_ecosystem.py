@@ -9,12 +9,19 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 
-from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
+from scalefair import (
+    FairKernelClassifier,
+    FairKernelRegressor,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+)
 from scalefair.kernels import RBF, Laplace
 from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, RandomFourier
 from tests import naive
@@ -351,3 +358,41 @@ def test_sensitive_columns_need_no_routing():
     grid = {"fairkernelridge__unfairness": [0.0, 0.2]}
     search = GridSearchCV(pipeline, grid, cv=3, error_score="raise").fit(frame, y)
     assert search.best_params_["fairkernelridge__unfairness"] in (0.0, 0.2)
+
+
+def parsed_as_linear(model):
+    """What SHAP (0.42 to 0.50) makes of a model, and the product that its explainer begins with."""
+    assert all(hasattr(model, name) for name in ("coef_", "intercept_"))
+    single = len(model.coef_.shape) > 1 and model.coef_.shape[0] == 1
+    return model.coef_[0] if single else model.coef_
+
+
+SAME_WIDTH = {
+    "kernel": FairKernelRidge(n_components=3, random_state=0),
+    "cv": FairKernelRidgeCV(n_components=3, random_state=0),
+    "loss": FairKernelRegressor(n_components=3, random_state=0),
+    "classes": FairKernelClassifier(n_components=3, random_state=0),
+    "base": FairRidge(base_estimator=Ridge(), sensitive_columns=[2], hide_sensitive=True),
+}
+
+
+@pytest.mark.parametrize("name", SAME_WIDTH)
+def test_features_are_not_taken_for_columns_however_many_there_are(name):
+    X, y, _, groups = rows()
+    own = {} if name == "base" else {"sensitive_features": groups}
+    model = clone(SAME_WIDTH[name]).fit(X, y > 0 if name == "classes" else y, **own)
+    coef = parsed_as_linear(model)
+    assert coef.shape[-1] == X.shape[1]
+    with refused("model.predict", error=TypeError):
+        np.dot(coef, X.mean(axis=0))
+    assert type(vars(model)["coef_"]) is np.ndarray
+    np.testing.assert_allclose(np.dot(X, coef), X @ np.asarray(coef))
+
+
+def test_coefficients_of_columns_are_those_of_a_linear_model():
+    X, y, _, groups = rows()
+    model = FairRidge(eta=1.0).fit(X, y, sensitive_features=groups)
+    coef = parsed_as_linear(model)
+    assert type(coef) is np.ndarray
+    mean = np.dot(coef, X.mean(axis=0)) + model.intercept_
+    np.testing.assert_allclose((X - X.mean(axis=0)) @ coef + mean, model.predict(X))

@@ -18,7 +18,7 @@ NAMES = {
     FairKernelClassifierCV FairKernelRegressorCV
         FairGPRegressor FairGPClassifier FairPath LossPath Moments audit save load scan_parquet
         scan_csv BatchSource make_fair limit_gap to_onnx CrossFit config_context set_config
-        get_config""",
+        get_config explain_share proxies""",
     "maps": "RandomFourier Nystroem Identity OneHot ConcatMap ProductMap LeafMap TransformerMap",
     "kernels": "RBF Laplace Matern Linear Categorical",
     "measures": """hsic nocco explained_share mutual_information group_gaps hsic_test
@@ -26,7 +26,7 @@ NAMES = {
     "losses": "Loss Squared Huber Quantile Poisson Gamma Logistic Multinomial",
     "datasets": "load_adult load_communities_crime make_toy1 make_toy2 make_biased_income",
     "plots": """FairPathDisplay FrontDisplay GroupDistributionDisplay AuditDisplay
-        RelevanceDisplay LimitGapDisplay""",
+        RelevanceDisplay LimitGapDisplay ContributionDisplay ProxyDisplay""",
     "report": "make_report",
 }
 
@@ -104,6 +104,8 @@ ARGUMENTS = {
     "measures.mutual_information": "a b",
     "measures.hsic_test": "a b",
     "datasets.make_biased_income": "n_rows *chunks *random_state",
+    "explain_share": "model X *sensitive_features",
+    "proxies": "X *sensitive_features",
     "save": "model path",
     "load": "path",
     "scan_parquet": "path",

@@ -19,9 +19,11 @@ from scalefair.measures import explained_share
 from scalefair.measures.groups import group_gaps
 from scalefair.plots import (
     AuditDisplay,
+    ContributionDisplay,
     FairPathDisplay,
     FrontDisplay,
     GroupDistributionDisplay,
+    ProxyDisplay,
     RelevanceDisplay,
     make_figure,
     path_points,
@@ -77,6 +79,13 @@ def makers(data, models):
         "relevance": lambda ax: RelevanceDisplay.from_estimator(gp, ax=ax),
         "audit": lambda ax: AuditDisplay.from_estimator(ridge, X, sensitive_features=S, ax=ax),
         "audit predictions": lambda ax: AuditDisplay.from_predictions(f, S, ax=ax),
+        "contributions": lambda ax: ContributionDisplay.from_estimator(
+            ridge, X, sensitive_features=S, ax=ax
+        ),
+        "contributions to predictions": lambda ax: ContributionDisplay.from_predictions(
+            f["cv"], X, sensitive_features=S, ax=ax
+        ),
+        "proxies": lambda ax: ProxyDisplay.from_data(X, sensitive_features=S, ax=ax),
         "losses": lambda ax: (
             models["classifier"].path(X, y > 0, [0.0, 1.0, 10.0], sensitive_features=S).plot(ax)
         ),
@@ -85,7 +94,7 @@ def makers(data, models):
 
 NAMES = [
     "path", "front", "fronts", "points", "groups", "group predictions", "relevance", "audit",
-    "audit predictions", "losses",
+    "audit predictions", "losses", "contributions", "contributions to predictions", "proxies",
 ]  # fmt: skip
 
 

@@ -6,9 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scalefair import FairGPRegressor
+from scalefair import FairGPRegressor, explain_share, proxies
 from scalefair.datasets import make_toy1
-from scalefair.plots import AFTER, BEFORE, RelevanceDisplay, make_figure, to_svg
+from scalefair.plots import (
+    AFTER,
+    BEFORE,
+    ContributionDisplay,
+    ProxyDisplay,
+    RelevanceDisplay,
+    make_figure,
+    to_svg,
+)
+from tests import models
 from tests.errors import refused
 
 UNFAIR = {"race": 1.8, "income": 12.6, "age": 5.0, "rent": 40.0}
@@ -132,3 +141,38 @@ def test_a_hostile_name_is_drawn_as_it_is(name):
     assert "<script" not in to_svg(figure)
     (shown,) = (label.get_text() for label in ax.get_yticklabels())
     assert shown == name or (shown.endswith("…") and len(shown) <= 30)
+
+
+def bars(ax, number):
+    """Ends of the bars of a series, from the top."""
+    return [tuple(segment[:, 0]) for segment in ax.containers[number].lines[2][0].get_segments()]
+
+
+def test_contributions_are_drawn_with_two_standard_errors():
+    model, X, s = models.fitted("nystroem"), models.rows("nystroem"), models.groups()
+    table = explain_share(model, X, sensitive_features=s)
+    _, ax = make_figure(4, 3)
+    display = ContributionDisplay(table, "ethnicity", max_columns=3).plot(ax)
+    own = table[table["attribute"] == "ethnicity"].set_index("column")
+    assert display.columns_ == list(own["before"].abs().nlargest(3).index)
+    chosen = own.loc[display.columns_]
+    for number, when in enumerate(("before", "after")):
+        low, high = (
+            chosen[when] - 2 * chosen[f"{when}_error"],
+            chosen[when] + 2 * chosen[f"{when}_error"],
+        )
+        np.testing.assert_allclose(bars(ax, number), np.stack([low, high], axis=1))
+    assert f"{100 * own['after'].sum():.3g} %" in ax.get_xlabel()
+    with refused("attribute", "height", "sex"):
+        ContributionDisplay(table, "height").plot()
+
+
+def test_proxies_are_drawn_with_their_intervals():
+    X, s = models.rows("nystroem").drop(columns=["sex", "ethnicity"]), models.groups()
+    table = proxies(X, sensitive_features=s)
+    _, ax = make_figure(4, 3)
+    display = ProxyDisplay.from_data(X, sensitive_features=s, attribute="ethnicity", ax=ax)
+    own = table[table["attribute"] == "ethnicity"].set_index("column").loc[display.columns_]
+    for number, way in enumerate(("linear", "nonlinear")):
+        ends = own[[f"{way}_low", f"{way}_high"]]
+        np.testing.assert_allclose(bars(ax, number), ends, atol=1e-12)

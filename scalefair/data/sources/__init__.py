@@ -5,6 +5,7 @@ from scalefair.data.sources.batches import BatchSource
 from scalefair.data.sources.dask import DaskSource, connect
 from scalefair.data.sources.dask_tasks import made_rows
 from scalefair.data.sources.files import FileSource, Scan, scan_csv, scan_parquet
+from scalefair.data.sources.stacked import StackedSource
 
 __all__ = [
     "ArraySource",
@@ -15,6 +16,7 @@ __all__ = [
     "Sample",
     "Sampler",
     "Scan",
+    "StackedSource",
     "connect",
     "is_dask",
     "made_rows",

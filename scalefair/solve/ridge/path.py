@@ -21,6 +21,7 @@ from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties import (
     Features,
+    HeldOut,
     ShareEstimate,
     attribute,
     held_out_shares,
@@ -56,9 +57,10 @@ class Spectrum:
         factor = basis.T @ system.factor
         same = system.share_factor is system.factor
         share_factor = factor if same else basis.T @ system.share_factor
-        # Without intercept the Gram matrix is not centred, but the variance of f is.
+        # Without intercept the Gram matrix is not centred, but the variance of f is; and the share
+        # is judged on rows that know s.
         deviation = np.sqrt(values)
-        if not system.fit_intercept:
+        if system.covariance is not system.gram:
             deviation = thin_root(system.covariance) @ basis
         return cls(values, basis, basis.T @ system.target, factor, share_factor, deviation)
 
@@ -196,11 +198,12 @@ class FoldFits:
         errors, shares = [], []
         coefs = self.coefs(alphas, etas)
         for fold, system, B in zip(self._folds, self._systems, coefs, strict=True):
-            t = system.target.shape[1]
-            variance = variance_of(fold, system.features, B).reshape(-1, t)
-            errors.append(squared_errors(system, B, variance, fold).mean(axis=1))
+            t, scored = system.target.shape[1], fold.scored
+            variance = variance_of(scored, system.features, B).reshape(-1, t)
+            errors.append(squared_errors(system, B, variance, scored).mean(axis=1))
             if attribute(fold) is not None:
-                shares.append(held_out_shares(fold, system.features, B, t))
+                judges = [held_out_shares(on, system.features, B, t) for on in fold.judges]
+                shares.append(HeldOut.joined(judges))
         shape = (len(self._folds), len(alphas), len(etas))
         worst = worst_of(shares) if shares else np.full(shape, np.nan)
         return GridScores(np.reshape(errors, shape), worst.reshape(shape))

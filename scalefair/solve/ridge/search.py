@@ -11,6 +11,7 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.moments import Moments
+from scalefair.moments.partial import CALIBRATIONS, Calibration, PartialMoments
 from scalefair.penalties import ShareEstimate, chance_of, group_counts
 from scalefair.solve.ridge.path import (
     Choice,
@@ -38,6 +39,13 @@ class FoldedMoments:
     def outside(self, k: int) -> Moments:
         """Moments of the rows outside a fold."""
         return outside(self.folds, self.always, k)
+
+    def calibrated(self, calibration: Calibration | None) -> FoldedMoments:
+        """Return the same with another λ and τ for rows that lack s; None: as they are."""
+        if calibration is None or not isinstance(self.total, PartialMoments):
+            return self
+        folds = [part.calibrated(calibration) for part in self.folds]  # type: ignore[attr-defined]
+        return FoldedMoments(folds, self.always, self.total.calibrated(calibration))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +92,7 @@ class SearchResult(GridChoice):
     eps: float | None
     ratio: float
     fits: FoldFits
+    calibration: Calibration | None = None  # where rows lack s
 
     @property
     def path_alpha(self) -> int:
@@ -123,7 +132,32 @@ def search(
         results.append(min(tried, key=lambda result: result.mse))
     if unfairness is None:
         return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
-    return min(results, key=lambda result: result.mse)
+    best = min(results, key=lambda result: result.mse)
+    return _search_calibrations(best, moments, options, unfairness)
+
+
+def _search_calibrations(
+    best: SearchResult, moments: FoldedMoments, options: Options, unfairness: float
+) -> SearchResult:
+    """Return the best point over λ and τ, found along η at the α, ε and ratio that are best so far.
+
+    Only the winner's whole grid is searched.
+    """
+    if moments.total.judged is moments.total or best.choice is None:
+        return best
+    setting = options(best.ratio, best.eps)
+
+    def at(calibration: Calibration, alphas: Array) -> SearchResult:
+        grid = alphas, best.etas
+        own = moments.calibrated(calibration)
+        result = _search_grid(own, setting, best.ratio, grid, unfairness, refine=True)
+        return replace(result, calibration=calibration)
+
+    tried = [at(calibration, np.array([best.alpha])) for calibration in CALIBRATIONS[1:]]
+    winner = min(tried, key=lambda result: result.mse)
+    if winner.calibration is None or winner.mse >= best.mse:
+        return best
+    return at(winner.calibration, best.alphas)
 
 
 def _search_grid(

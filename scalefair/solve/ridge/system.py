@@ -46,7 +46,8 @@ class System:
     - `gram` (m, m): C_φ, or the uncentred ΦᵀΦ/n without intercept.
     - `target` (m, t): C_φy, or the uncentred Φᵀy/n without intercept.
     - `factor` (m, q): R of the penalty; always centred.
-    - `share_factor` (m, q): R of the explained share, whatever the penalty and its ε.
+    - `share_factor` (m, q): R of the explained share, whatever the penalty and its ε, on the rows
+      that know s.
     - `ridge` (m,): Ridge of each feature relative to α.
     - `fit_intercept`: Whether f has an intercept.
     - `features`: The blocks that make up Φ.
@@ -84,13 +85,17 @@ class System:
         target = moments.covariance(features, "y")
         if not fit_intercept:
             target = target + np.outer(mean, moments.mean("y"))
+        judged = moments.judged
         if covariance is None:
             covariance = moments.covariance(features, features)
             gram = covariance if fit_intercept else covariance + np.outer(mean, mean)
+            if judged is not moments:
+                covariance = judged.covariance(features, features)
         share_factor = factor = np.zeros((len(mean), 0))
         if attribute(moments) is not None:
-            share_factor = factor = normalized(moments, None, features)
-            if eps is not None or PENALTIES[penalty] is not normalized:
+            share_factor = factor = normalized(judged, None, features)
+            ordinary = judged is moments and PENALTIES[penalty] is normalized
+            if eps is not None or not ordinary:
                 factor = PENALTIES[penalty](moments, eps, features)
         ridge = np.ones(len(mean)) if ridge is None else ridge
         return cls(

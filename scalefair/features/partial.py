@@ -1,0 +1,133 @@
+"""Rows that lack s or y: what a chunk of them looks like, and how likely a row is to know s."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from scalefair._typing import Array, Chunk
+from scalefair.data.columns import TableStatistics, nobody_knows
+from scalefair.data.encoding import SensitiveEncoder
+from scalefair.data.frames import Kind
+
+KNOWN_SAMPLE_ROWS = 20_000
+"""Rows that P(known | x) is learnt from, and ψ from those among them that know s."""
+
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
+"""Inverse ridges of P(known | x) that are tried."""
+
+MAX_RATIO = 20.0
+"""Largest weight of a row that knows s, relative to the mean: one row must not decide."""
+
+LEAST_OF_EACH = 20
+"""Rows with and without s below which P(known | x) is taken to be constant."""
+
+
+class PartialEncoder(SensitiveEncoder):
+    """The same where some rows do not know s: NaN in all columns of a row that lacks one."""
+
+    @classmethod
+    def check_present(cls, statistics: TableStatistics) -> None:
+        """Raise ValueError if no row knows an attribute."""
+        for column in statistics.columns:
+            if not (column.spread.weight or any(column.levels.values())):
+                raise nobody_knows(cls.role, column.name, statistics.n_rows)
+
+    def transform(self, s: Any) -> Any:
+        """Return the rows of numbers and codes, or of NaN, float64 of shape (n, p)."""
+        out = super().transform(s)
+        out[np.isnan(out).any(axis=1)] = np.nan
+        return out
+
+    def _check_absent(self, name: str, kind: Kind, count: int) -> None:
+        """Rows may lack s."""
+
+
+def lacks(values: Any) -> NDArray[np.bool_]:
+    """Return which rows of numbers are not known, having NaN."""
+    return np.asarray(np.isnan(np.asarray(values, dtype=float)).any(axis=1))
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Gives rows of a table without s, or without y, NaN in its place."""
+
+    n_attributes: int
+    n_targets: int
+
+    @classmethod
+    def of(cls, preparation: Any, n_targets: int) -> Unknown:
+        """Return what fills rows that were encoded."""
+        return cls(preparation.sensitive_encoder.n_features_in_, n_targets)
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Return the numeric chunk with s, y and weights."""
+        n, s, y = chunk.n_rows, chunk.s, chunk.y
+        s = np.full((n, self.n_attributes), np.nan) if s is None else s
+        y = np.full((n, self.n_targets), np.nan) if y is None else y
+        return replace(chunk, s=s, y=y, weight=np.ones(n) if chunk.weight is None else chunk.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutTargets:
+    """Sets y to NaN in the rows that are flagged, after the checks that y is finite."""
+
+    flags: NDArray[np.bool_]
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with its missing targets."""
+        y = np.array(chunk.y, dtype=float)
+        y[self.flags[chunk.row : chunk.row + chunk.n_rows]] = np.nan
+        return replace(chunk, y=y)
+
+
+@dataclass(frozen=True, eq=False)
+class Propensity:
+    """P(s known | x) = 1/(1 + exp(−b − aᵀx)); rows that know s weigh P(known)/P(known | x).
+
+    The weights make them stand for all rows where who tells s depends on x.
+    """
+
+    coef: Array
+    intercept: float
+    rate: float
+
+    def weights(self, x: Any) -> Array:
+        """Return P(known)/P(known | x), at most `MAX_RATIO`."""
+        chance = expit(np.asarray(x, dtype=float) @ self.coef + self.intercept)
+        return np.asarray(np.minimum(self.rate / np.maximum(chance, 1e-12), MAX_RATIO))
+
+    @classmethod
+    def learn(cls, sample: Chunk) -> Propensity | None:
+        """Return the model of a sample of numeric rows; None where x tells nothing of who knows s.
+
+        Fitted on every other row it must beat the constant rate on the rest by two standard errors.
+        """
+        known, weight = ~lacks(sample.s), np.asarray(sample.weight)
+        if min(known.sum(), (~known).sum()) < LEAST_OF_EACH:
+            return None
+        x = np.asarray(sample.x, dtype=float)
+        center, scale = x.mean(axis=0), x.std(axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        z, rate = (x - center) / scale, float(np.average(known, weights=weight))
+        gains = []
+        for C in STRENGTHS:
+            half = LogisticRegression(C=C).fit(z[::2], known[::2], weight[::2])
+            gains.append(_log_likelihood(half.predict_proba(z[1::2])[:, 1], known[1::2]))
+        best = int(np.argmax(np.mean(gains, axis=1)))
+        gain = gains[best] - _log_likelihood(np.full(len(known[1::2]), rate), known[1::2])
+        if gain.mean() < 2 * gain.std() / np.sqrt(len(gain)):
+            return None
+        model = LogisticRegression(C=STRENGTHS[best]).fit(z, known, weight)
+        coef = model.coef_[0] / scale
+        return cls(coef, float(model.intercept_[0] - center @ coef), rate)
+
+
+def _log_likelihood(chance: Array, known: NDArray[np.bool_]) -> Array:
+    """Log of the chance of what happened, for each row."""
+    return np.asarray(np.log(np.clip(np.where(known, chance, 1 - chance), 1e-12, 1.0)))

@@ -1,0 +1,218 @@
+"""Moments of rows of which some lack s and others y: each covariance from all rows that tell of it.
+
+    C_φψ = C_φ(all) W + τ (C_φψ(known) − C_φ(known) W),    W = (C_φ(known) + λI)⁻¹ C_φψ(known)
+
+No formula needs y and s in one row. W, the ridge of ψ on φ from the rows that know s, carries over
+to all rows what φ tells of s; τ adds back what the ridge left out, which is noise where few rows
+know s. Second moments only, so that it adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._linalg import positive_eigh
+from scalefair._typing import Array, Chunk
+from scalefair.features.partial import lacks
+from scalefair.moments.moments import FoldMoments, Moments
+
+NO_S, BOTH, NO_Y, WEIGHTED = KINDS = range(4)
+"""Rows that know y only; both; s only; and rows that know s once more, with their weights."""
+
+ARRAYS = ("shift", "offset", "scatter")
+PARTS = ("known", "weighted", "rest")
+
+RIDGES = np.logspace(-4, 3, 57)
+"""Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """λ as a multiple of its default, and τ; None: the share of rows that know s."""
+
+    multiple: float = 1.0
+    tau: float | None = None
+
+
+DEFAULT = Calibration()
+CALIBRATIONS = tuple(Calibration(m, t) for t in (None, 1.0) for m in (1.0, 3.0, 10.0, 30.0))
+"""What cross-validation tries."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartialMoments(Moments):
+    """Moments of the rows that know y, and beside them those of the rows that know s.
+
+    They answer as other moments do: what concerns ψ comes from the rows that know s, its covariance
+    with the features is calibrated, all else comes from the rows that know y.
+
+    Parameters
+    ----------
+    known : Moments
+        Of the rows that know s: W is learnt from them, which weights would only make noisier.
+    weighted : Moments
+        Of the same rows with weights 1/P(known | x), which make them stand for all; empty where
+        who knows s does not depend on x.
+    rest : Moments
+        Of the rows that know s but not y.
+    calibration : Calibration
+        λ and τ.
+    """
+
+    known: Moments = field(kw_only=True)
+    weighted: Moments = field(kw_only=True)
+    rest: Moments = field(kw_only=True)
+    calibration: Calibration = field(kw_only=True, default=DEFAULT)
+
+    @classmethod
+    def of(cls, scored: Moments, *parts: Moments, calibration: Calibration = DEFAULT) -> Self:
+        """Return the moments of rows that know y, and of those of the other `PARTS`."""
+        own: dict[str, Any] = {part.name: vars(scored)[part.name] for part in fields(Moments)}
+        own |= dict(zip(PARTS, parts, strict=True))
+        return cls(**own, calibration=calibration)
+
+    @property
+    def _parts(self) -> tuple[Moments, ...]:
+        return self.known, self.weighted, self.rest
+
+    @classmethod
+    def of_kinds(cls, kinds: Sequence[Moments]) -> Self:
+        """Return the moments of rows of the four kinds."""
+        no_s, both, no_y, weighted = kinds
+        return cls.of(no_s + both, both + no_y, weighted, no_y)
+
+    def __add__(self, other: Moments) -> Self:
+        if not isinstance(other, PartialMoments):
+            return NotImplemented
+        pairs = zip(self._parts, other._parts, strict=True)
+        parts = (own + more for own, more in pairs)
+        return self.of(self.scored + other.scored, *parts, calibration=self.calibration)
+
+    @property
+    def scored(self) -> Moments:
+        """Moments of the rows that know y."""
+        return Moments(**{part.name: vars(self)[part.name] for part in fields(Moments)})
+
+    @property
+    def judged(self) -> Moments:
+        """Moments of the rows that know s, standing for all."""
+        if self._is_complete:
+            return self
+        return self.weighted if self.weighted.weight else self.known
+
+    @property
+    def judges(self) -> tuple[Moments, ...]:
+        """The rows that know s, and with weights: they correct for who knows s, and are noisy."""
+        return (self.known, self.weighted) if self.weighted.weight else (self.judged,)
+
+    def calibrated(self, calibration: Calibration) -> Self:
+        """Return the same moments with another λ and τ."""
+        return replace(self, calibration=calibration)
+
+    def as_in(self, fitted: Moments) -> Moments:
+        """Return these moments with the λ and τ of a fit."""
+        if not isinstance(fitted, PartialMoments):
+            return self
+        return self.calibrated(fitted.calibration)
+
+    @cached_property
+    def _is_complete(self) -> bool:
+        """Whether every row knows both; then these are ordinary moments."""
+        return self.rest.n_rows == 0 and self.known.n_rows == self.n_rows
+
+    def mean(self, *names: str) -> Array:
+        """Return the mean of the named blocks, side by side."""
+        parts = [(self.judged if name == "psi" else self).scored.mean(name) for name in names]
+        return np.concatenate(parts)
+
+    def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
+        """Return the centred covariance of two (groups of) blocks, divided by n."""
+        about_s = [part in ("psi", ("psi",)) for part in (rows, columns)]
+        if self._is_complete or not any(about_s):
+            return super().covariance(rows, columns)
+        if all(about_s):
+            return self.judged.covariance(rows, columns)
+        if about_s[0]:
+            return self.covariance(columns, rows).T
+        features = (rows,) if isinstance(rows, str) else rows
+        return self._calibrated(features)
+
+    def _calibrated(self, features: tuple[str, ...]) -> Array:
+        """C_φ(all) W + τ (C_φψ(known) − C_φ(known) W)."""
+        known, multiple = self.known, self.calibration.multiple
+        values, basis = positive_eigh(known.covariance(features, features))
+        cross = basis.T @ known.covariance(features, "psi")
+        ridge = multiple * self._ridge(values, cross)
+        W = basis @ (cross / (values + ridge)[:, None])
+        everyone = self.scored + self.rest
+        tau = self.calibration.tau
+        if tau is None:
+            tau = min(1.0, self.judged.effective_rows / everyone.effective_rows)
+        told = self.judged
+        left = told.covariance(features, "psi") - told.covariance(features, features) @ W
+        return np.asarray(everyone.covariance(features, features) @ W + tau * left)
+
+    def _ridge(self, values: Array, cross: Array) -> float:
+        """λ of the least generalised cross-validation error of ψ, from C_φ = QΛQᵀ and QᵀC_φψ.
+
+        |ψ − Wφ|²/n over (1 − tr[C(C + λ)⁻¹]/n)²: what leaving out one row at a time would cost.
+        """
+        scale = self._units()
+        total = float(np.diagonal(self.known.covariance("psi", "psi")) @ scale)
+        along, n = cross**2 @ scale, self.known.effective_rows
+        ridges = RIDGES * values.mean()
+        kept = values / (values + ridges[:, None])  # (number of λ, m)
+        gained = np.where(values > 0, along / np.where(values > 0, values, 1.0), 0.0)
+        left = total - (kept * (2 - kept)) @ gained
+        freedom = np.minimum(kept.sum(axis=1) / n, 0.99)
+        return float(ridges[np.argmin(left / (1 - freedom) ** 2)])
+
+    def _units(self) -> Array:
+        """One over the variance of columns of ψ that have units of their own; 1 for others."""
+        variance = np.diagonal(self.known.covariance("psi", "psi"))
+        scale = np.ones(len(variance))
+        for kind, columns in self.units.get("psi", ()):
+            if kind in ("columns", "map"):
+                own = variance[columns] if kind == "columns" else variance[columns].sum()
+                scale[columns] = 1 / np.where(own > 0, own, 1.0)
+        return scale
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return the moments as named arrays and JSON-able values."""
+        arrays, values = super().state()
+        for name, part in zip(PARTS, self._parts, strict=True):
+            own, values[name] = part.state()
+            arrays |= {f"{name}.{array}": content for array, content in own.items()}
+        chosen = [self.calibration.multiple, self.calibration.tau]
+        return arrays, values | {"calibration": chosen}
+
+    @classmethod
+    def of_state(cls, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Moments:
+        """Return the moments that `state` describes, their shapes checked."""
+        states = {"": values} | {f"{part}.": values[part] for part in PARTS}
+        parts = (
+            Moments.of_state({name: arrays[prefix + name] for name in ARRAYS}, own)
+            for prefix, own in states.items()
+        )
+        multiple, tau = values["calibration"]
+        chosen = Calibration(float(multiple), None if tau is None else float(tau))
+        return cls.of(*parts, calibration=chosen)
+
+
+def with_kinds(fold: NDArray[np.int64], chunk: Chunk) -> NDArray[np.int64]:
+    """Return the number of the sum of each row, by fold and kind; −1 for rows that know neither."""
+    no_s, no_y = lacks(chunk.s), lacks(chunk.y)
+    kind = np.where(no_s, NO_S, np.where(no_y, NO_Y, BOTH))
+    return np.where((fold < 0) | (no_s & no_y), -1, fold * len(KINDS) + kind)
+
+
+def by_knowledge(folds: FoldMoments) -> FoldMoments:
+    """Return the partial moments of each fold from those of its rows of every kind."""
+    starts = range(0, len(folds), len(KINDS))
+    return FoldMoments(PartialMoments.of_kinds(folds[i : i + len(KINDS)]) for i in starts)
