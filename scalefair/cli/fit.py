@@ -2,106 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scalefair.cli import _data
 from scalefair.cli._console import Console, FitProgress, noting_warnings
 from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
+from scalefair.cli._model import TREES, ModelOptions, kind_option, limit_options, shape_options
 
-LIMIT = 0.05
-
-model_options = _data.in_help_order(
-    _data.unfairness_option(help=f"{_data.UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
-    click.option(
-        "--eta", type=click.FloatRange(0), help="Weight of the penalty, instead of a limit."
-    ),
-    click.option(
-        "--confidence",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        help="Certify the limit, such as 0.95: four rows of ten only calibrate it.",
-    ),
-    click.option(
-        "--alpha",
-        type=click.FloatRange(0),
-        help="Ridge per row; by default chosen by cross-validation (classes: 0.001).",
-    ),
-    click.option(
-        "--map",
-        "feature_map",
-        type=click.Choice(["nystroem", "fourier", "linear"]),
-        default="nystroem",
-        show_default=True,
-        help="Features of the inputs. With fourier or linear the model holds no row of DATA.",
-    ),
-    _data.components_option,
-    click.option(
-        "--hide-sensitive", is_flag=True, help="Do not let the model see the sensitive columns."
-    ),
-    _data.seed_option,
-)
-"""Which model is fitted."""
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """What the options about the model say."""
-
-    unfairness: float | None
-    eta: float | None
-    confidence: float | None
-    alpha: float | None
-    feature_map: str
-    components: int
-    hide_sensitive: bool
-    seed: int
-
-    @classmethod
-    def taken_from(cls, options: dict[str, Any]) -> ModelOptions:
-        """Take them out of all options."""
-        taken = cls(**{field.name: options.pop(field.name) for field in fields(cls)})
-        if taken.unfairness is not None and taken.eta is not None:
-            raise click.UsageError(
-                "--unfairness and --eta are both given; give a limit or a weight, not both"
-            )
-        return taken
-
-    def estimator(self, roles: Roles, *, classes: bool, cross_validated: bool = True) -> Any:
-        """Return the estimator, not fitted."""
-        from scalefair import (
-            FairKernelClassifier,
-            FairKernelClassifierCV,
-            FairKernelRidge,
-            FairKernelRidgeCV,
-        )
-
-        if self.confidence is not None and (self.eta is not None or self.alpha is not None):
-            raise click.UsageError(
-                "--confidence certifies a limit of a cross-validated model; leave out --eta and "
-                "--alpha"
-            )
-        options: dict[str, Any] = {
-            "feature_map": self.feature_map,
-            "n_components": self.components,
-            "sensitive_columns": roles.sensitive if roles.seen else None,
-            "random_state": self.seed,
-        }
-        limit = LIMIT if self.unfairness is None else self.unfairness
-        certified = self.confidence is not None
-        chooses = cross_validated and self.alpha is None and (certified or not classes)
-        if self.eta is not None:
-            options |= {"etas": [self.eta]} if chooses else {"eta": self.eta}
-        else:
-            options["unfairness"] = limit
-        if chooses:
-            options["confidence"] = self.confidence
-            return (FairKernelClassifierCV if classes else FairKernelRidgeCV)(**options)
-        options |= {} if self.alpha is None else {"alpha": self.alpha}
-        return (FairKernelClassifier if classes else FairKernelRidge)(**options)
+if TYPE_CHECKING:
+    from scalefair.estimators.choice import Choice
 
 
 @dataclass(frozen=True)
@@ -194,33 +108,33 @@ def without_useless(
 
 
 def fit_model(
-    estimator: Any, data: Data, roles: Roles, console: Console
-) -> tuple[Any, Roles, list[str]]:
+    candidates: Mapping[str, Any], data: Data, roles: Roles, console: Console
+) -> tuple[Choice, Roles, list[str]]:
     """Fit, leaving out inputs that no model could use; return also what is left, and why."""
+    from scalefair.estimators.choice import choose
 
-    def work(dropped: list[str]) -> tuple[Roles, list[str]]:
+    def work(dropped: list[str]) -> tuple[Choice, Roles, list[str]]:
         rest = roles.without(dropped)
         columns, own = rest.arguments(data.selection(rest.all))
         with noting_warnings(console) as warned:
-            estimator.set_callbacks(FitProgress(console)).fit(*columns, **own)
-        return rest, warned
+            choice = choose(
+                candidates,
+                lambda one: one.set_callbacks(FitProgress(console)).fit(*columns, **own),
+                console,
+            )
+        return choice, rest, warned
 
     optional = [name for name in roles.inputs if name not in roles.sensitive]
-    (rest, warned), notes = without_useless(data, optional, work, console)
-    return estimator, rest, notes + warned
+    (choice, rest, warned), notes = without_useless(data, optional, work, console)
+    return choice, rest, notes + warned
 
 
 @click.command(short_help="Fit a model that does not depend on the sensitive columns.")
 @_data.target_option
 @_data.sensitive_option
-@model_options
-@click.option(
-    "--kind",
-    type=click.Choice(["auto", "regression", "classification"]),
-    default="auto",
-    show_default=True,
-    help="auto: classes are text, booleans or two numbers.",
-)
+@limit_options
+@shape_options
+@kind_option
 @_data.weight_option
 @_data.drop_option
 @_data.model_file_option(
@@ -241,7 +155,7 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
 
     \b
     scalefair fit pay.csv --target pay --sensitive sex,age --out pay.scalefair
-    scalefair fit 'loans/*.parquet' --target repaid --sensitive race --unfairness 0.01
+    scalefair fit 'loans/*.parquet' --target repaid --sensitive race --unfairness 0.01 --model trees
     scalefair fit s3://bucket/pay/ --target pay --sensitive sex --scheduler tcp://10.0.0.1:8786
     scalefair fit --from-moments all.moments --like site1.scalefair --out final.scalefair
     """
@@ -259,21 +173,25 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     with reading.open(console) as table:
         roles, kind = find_roles(table, options, settings.hide_sensitive), options["kind"]
         classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
-        console("fitting")
-        estimator = settings.estimator(roles, classes=classes)
-        model, roles, notes = fit_model(estimator, table, roles, console)
+        candidates = settings.candidates(roles.sensitive if roles.seen else None, classes=classes)
+        choice, roles, notes = fit_model(candidates, table, roles, console)
+    model = choice.model
     model.columns_ = roles.stored
     save(model, out)
     record = {
         "model": out, "data": table.name, "target": roles.target, "sensitive": roles.sensitive,
-        "inputs": roles.inputs, **describe(model), "notes": notes, "seconds": console.seconds,
+        "inputs": roles.inputs, "chosen": choice.name, "errors": choice.errors, **describe(model),
+        "notes": notes, "seconds": console.seconds,
     }  # fmt: skip
-    console.result(record, words(out, record))
+    compared = f"; model {choice.summary}" if len(candidates) > 1 else ""
+    console.result(record, words(out, record) + compared)
 
 
 def describe(model: Any) -> dict[str, Any]:
     """Return what a fitted model says of itself, as numbers."""
     from sklearn.base import is_classifier
+
+    from scalefair.estimators.choice import held_out_error
 
     has_held_out = hasattr(model, "explained_share_cv_")
     record: dict[str, Any] = {
@@ -282,7 +200,7 @@ def describe(model: Any) -> dict[str, Any]:
         "rows": model.n_samples_seen_,
         "components": int(model.moments_.blocks["phi"]),
         "limit": model.unfairness,
-        "alpha": model.alpha_ if has_held_out else model.alpha,
+        "alpha": vars(model).get("alpha_"),
         "eta": model.eta_,
         "explained_share": model.explained_share_,
     }
@@ -291,24 +209,15 @@ def describe(model: Any) -> dict[str, Any]:
             "explained_share_cv": model.explained_share_cv_,
             "explained_share_cv_error": model.explained_share_cv_error_,
         }
-        record |= {} if is_classifier(model) else {"r2_cv": _held_out_r2(model)}
+        error = held_out_error(model)
+        record |= {"loss_cv": error} if is_classifier(model) else {"r2_cv": 1.0 - error}
+    if "n_base_samples_" in vars(model):
+        record["rows_of_trees"] = model.n_base_samples_
     if "certificate_" in vars(model):
         record["certificate"] = asdict(model.certificate_)
     if is_classifier(model):
         record["classes"] = model.classes_.tolist()
     return record
-
-
-def _held_out_r2(model: Any) -> float:
-    """Return 1 − mse_cv / Var y at the chosen model, NaN where it lies between those tried."""
-    import numpy as np
-
-    table, variance = model.path_.table, float(model.moments_.covariance("y", "y")[0, 0])
-    same = np.isclose(table["alpha"], model.alpha_, rtol=1e-9, atol=0.0)
-    same &= np.isclose(table["eta"], model.eta_, rtol=1e-9, atol=0.0)
-    if not same.any() or variance == 0:
-        return float("nan")
-    return 1.0 - float(table["mse_cv"][same].iloc[0]) / variance
 
 
 def words(out: Path, record: dict[str, Any]) -> str:
@@ -333,4 +242,6 @@ def words(out: Path, record: dict[str, Any]) -> str:
         )
     if "r2_cv" in record:
         parts.append(f"held-out R² {record['r2_cv']:.3f}")
+    if record.get("rows_of_trees", record["rows"]) < record["rows"]:
+        parts.append(f"{TREES} learnt from {record['rows_of_trees']:,} rows")
     return f"{out}: {'; '.join(parts)}"

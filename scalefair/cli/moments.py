@@ -11,15 +11,8 @@ from scalefair._typing import WithPath
 from scalefair.cli import _data
 from scalefair.cli._console import Console, noting_warnings
 from scalefair.cli._data import Data, OutPath, Reading
-from scalefair.cli.fit import (
-    ModelOptions,
-    Roles,
-    describe,
-    find_roles,
-    fit_model,
-    model_options,
-    words,
-)
+from scalefair.cli._model import ModelOptions, limit_options, shape_options
+from scalefair.cli.fit import Roles, describe, find_roles, fit_model, words
 from scalefair.cli.predict import text_columns
 
 
@@ -30,7 +23,8 @@ from scalefair.cli.predict import text_columns
 )
 @_data.target_option
 @_data.sensitive_option
-@model_options
+@limit_options
+@shape_options
 @_data.weight_option
 @_data.drop_option
 @_data.out_option(default="part.moments", help="The moments.")
@@ -88,8 +82,9 @@ def _start(
     with reading.open(console) as table:
         roles = find_roles(table, options, settings.hide_sensitive)
         console("fitting")
-        estimator = settings.estimator(roles, classes=False, cross_validated=False)
-        fitted, roles, _ = fit_model(estimator, table, roles, console)
+        plain = settings.plain(roles.sensitive if roles.seen else None)
+        choice, roles, _ = fit_model({"kernel": plain}, table, roles, console)
+    fitted = choice.model
     fitted.columns_ = roles.stored
     save(fitted, model)
     return fitted.moments_

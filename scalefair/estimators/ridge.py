@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
+from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import (
     FINITE,
     MISSING_SENSITIVE,
@@ -26,7 +27,7 @@ from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
-from scalefair.features.training import Training, learn_design
+from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.penalties import check_known
 from scalefair.solve.dense.rows import exact_rows
@@ -97,10 +98,7 @@ class RidgeBase(Regression):
         controlled = training.preparation.control_encoder is not None
         if training.spec.is_exact and weighted and not controlled:
             return self._learn_dual(training)
-        design = learn_design(
-            training, dtype=config.dtype, sees_sensitive=self._sees_sensitive(),
-            curved=self.output_kernel is not None,
-        )  # fmt: skip
+        design = self._learn_design(training, config.dtype)
         iterative = {"auto": design.phi.n_raw_ >= WIDE, "iterative": True, "direct": False}
         # Rows that lack s or y need the m×m moments.
         if self._may_iterate and iterative[config.solver] and not design.partial:
@@ -170,7 +168,8 @@ class RidgeBase(Regression):
                 "their moments; fit on all rows at once, or use output_kernel=None"
             )
         spec = self._spec(design.dtype, moments.n_rows)
-        return fit_ridge(self._system(design, moments), spec)
+        with blas_threads_for(len(moments.shift)):
+            return fit_ridge(self._system(design, moments), spec)
 
     def _solution(
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool

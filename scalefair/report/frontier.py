@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from scalefair._typing import Array, WithPath
 from scalefair.data import frames
 from scalefair.errors import InputError
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
+from scalefair.estimators.choice import Choice, choose
 from scalefair.estimators.classifier import Classification
 from scalefair.estimators.loss import LossRegression
 from scalefair.estimators.loss_cv import LossCV
@@ -81,6 +82,8 @@ class Frontier:
         The scores whose dependence is limited, where predictions are a function of them.
     tests : DataFrame, default=None
         Tests of independence; None where there are none, for the reason `untested`.
+    choice : Choice, default=None
+        Where there were several to choose from, their held-out errors.
     """
 
     problem: ReportProblem
@@ -96,6 +99,7 @@ class Frontier:
     scored: tuple[Array, Array] | None = None
     tests: pd.DataFrame | None = None
     untested: str = ""
+    choice: Choice | None = None
 
     @property
     def limit(self) -> float | None:
@@ -111,10 +115,7 @@ class Frontier:
     @property
     def alpha(self) -> Any:
         """The ridge of the chosen model, None for a Gaussian process."""
-        if self.is_cross_validated:
-            return self.estimator.alpha_
-        found = {"alpha": vars(self.estimator).get("alpha_")}
-        return (found | self.estimator.get_params(deep=False)).get("alpha")
+        return vars(self.estimator).get("alpha_")
 
     @property
     def chosen(self) -> pd.DataFrame | None:
@@ -164,18 +165,24 @@ def fit_frontier(
 ) -> Frontier:
     """Fit a fair estimator on the training rows; predict the others with and without penalty.
 
-    One that cross-validates brings its own frontier, `path_`; that of other models is their
+    Of several by name, which cross-validate, the one of least held-out error is taken. One that
+    cross-validates brings its own frontier, `path_`; that of other models is their
     relatives at other weights, judged on the held-out rows. `progress` hears the name of each step.
     """
     start = perf_counter()
-    check_fair(estimator)
-    _check_target(estimator, problem)
+    named = estimator if isinstance(estimator, Mapping) else {"": estimator}
+    for one in named.values():
+        check_fair(one)
+        _check_target(one, problem)
     train, test = problem.train, problem.test
     groups = cross(test.sensitive)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         progress(f"fitting the path on {train.n_rows:,} rows")
-        estimator.fit(train.X, train.y, **fit_arguments(estimator, train))
+        choice = choose(
+            named, lambda one: one.fit(train.X, train.y, **fit_arguments(one, train)), progress
+        )
+        estimator = choice.model
         # That of a general loss has no squared errors, which the page compares.
         if isinstance(estimator, WithPath) and "mse_cv" in estimator.path_.table:
             table, front = estimator.path_.table, estimator.path_.front()
@@ -189,13 +196,14 @@ def fit_frontier(
         before, after = predicted(baseline, test.X), predicted(estimator, test.X)
         scored = scores(baseline, test.X), scores(estimator, test.X)
     notes = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
+    notes = (f"Model {choice.summary}", *notes) if len(named) > 1 else notes
     seconds = perf_counter() - start
     progress("testing independence")
     tests, reason = independence(before, after, test.sensitive, test.y)
     same = np.array_equal(scored[1], after) and np.array_equal(scored[0], before)
     return Frontier(
         problem, estimator, baseline, before, after, groups, table, front, seconds, notes,
-        None if same else scored, tests, reason,
+        None if same else scored, tests, reason, choice if len(named) > 1 else None,
     )  # fmt: skip
 
 

@@ -26,13 +26,14 @@ CHUNK_ROWS = 2**16
 class ReportRows:
     """Rows of a problem: inputs (n, d), target (n,) and sensitive attributes (n, p).
 
-    Rows to fit need not be in memory; then `weight` (n,) is 0 for those that are held out.
+    Rows to fit need not be in memory; then `weight` (n,) is 0 for those that are held out. Weights
+    are for the fit: rows to judge by count once.
     """
 
     X: Any
     y: Any
     sensitive: Any
-    weight: NDArray[np.int8] | None = None
+    weight: NDArray[Any] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -46,7 +47,7 @@ class ReportProblem:
 
     `source`, `held_out` and `code` are for the page: where the rows come from and how those to
     judge by were chosen, in words, and Python that loads X, y and S. `levels` of a text target are
-    0 and 1.
+    0 and 1; `weight` is the column of row weights, if any.
     """
 
     source: str
@@ -57,6 +58,7 @@ class ReportProblem:
     held_out: str
     levels: tuple[str, str] | None = None
     code: str = ""
+    weight: str | None = None
 
     @property
     def inputs(self) -> list[str]:
@@ -76,8 +78,9 @@ class ReportProblem:
 
 
 def from_rows(
-    X: Any, y: Any, S: Any, *, target: str, source: str, seed: int = 0, code: str = ""
-) -> ReportProblem:
+    X: Any, y: Any, S: Any, *, target: str, source: str, seed: int = 0, code: str = "",
+    weight: NDArray[Any] | None = None,
+) -> ReportProblem:  # fmt: skip
     """Make a problem of rows in memory; `seed` and the row numbers choose the fifth held out.
 
     `y` are numbers, booleans, or text with two levels; `S` is a frame of sensitive attributes.
@@ -95,6 +98,8 @@ def from_rows(
         ReportRows(frames.take_rows(X, rows), values[rows], frames.take_rows(S, rows))
         for rows in (np.delete(np.arange(n), tested), tested)
     )
+    if weight is not None:
+        train = replace(train, weight=np.delete(weight, tested))
     _check_target_varies(target, train.y, "training")
     words = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
     return ReportProblem(
@@ -104,22 +109,26 @@ def from_rows(
 
 def from_table(
     table: Any, *, target: str, sensitive: Sequence[str], seed: int = 0, source: str = "a table",
-    reading: str = "...",
+    reading: str = "...", hidden: bool = False, weight: str | None = None,
 ) -> ReportProblem:  # fmt: skip
-    """Make a problem of a table: all columns but the target are inputs, the sensitive ones too.
+    """Make a problem of a table: all columns but the target and the weights are inputs.
 
-    `reading` is Python that opens the table again as a scan of files.
+    The sensitive ones are so unless they are `hidden`. `reading` is Python that opens the table
+    again as a scan of files.
     """
     sensitive = check_roles(table, target, sensitive)
-    X, S = frames.drop_columns(table, target), frames.take_columns(table, sensitive)
+    names = _inputs(frames.column_names(table) or [], target, sensitive if hidden else (), weight)
+    X, S = frames.take_columns(table, names), frames.take_columns(table, sensitive)
     y = frames.take_columns(table, target)
-    problem = from_rows(X, y, S, target=target, source=source, seed=seed)
-    return replace(problem, code=python_code(reading, target, sensitive, problem.levels))
+    w = None if weight is None else frames.to_numpy(frames.take_columns(table, weight))[:, 0]
+    problem = from_rows(X, y, S, target=target, source=source, seed=seed, weight=w)
+    code = python_code(reading, target, sensitive, problem.levels, names)
+    return replace(problem, code=code, weight=weight)
 
 
 def from_scan(
     scan: Scan, rows: Any = None, *, target: str, sensitive: Sequence[str], seed: int = 0,
-    source: str = "files", reading: str = "...",
+    source: str = "files", reading: str = "...", hidden: bool = False, weight: str | None = None,
 ) -> ReportProblem:  # fmt: skip
     """Make a problem of files: rows to judge by in memory, the rest by weight.
 
@@ -133,15 +142,27 @@ def from_scan(
     (column,) = frames.columns(frames.take_columns(table, target))
     y, levels = read_target(column)
     _check_target_varies(target, y, "held-out")
-    weight = np.ones(n, dtype=np.int8)
-    weight[tested] = 0
-    inputs = [name for name in scan.columns if name != target]
+    counted = np.ones(n, dtype=np.int8) if weight is None else _numbers(scan[weight])
+    counted[tested] = 0
+    inputs = _inputs(scan.columns, target, sensitive if hidden else (), weight)
     labels = rows[target] if levels is None else _zeros_and_ones(scan[target], levels)
-    train = ReportRows(rows[inputs], labels, rows[sensitive], weight)
+    train = ReportRows(rows[inputs], labels, rows[sensitive], counted)
     test = ReportRows(table.select(inputs), y, table.select(sensitive))
     held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
-    code = python_code(reading, target, sensitive, levels)
-    return ReportProblem(source, target, sensitive, train, test, held_out, levels, code)
+    code = python_code(reading, target, sensitive, levels, inputs)
+    return ReportProblem(source, target, sensitive, train, test, held_out, levels, code, weight)
+
+
+def _inputs(
+    columns: Sequence[str], target: str, hidden: Sequence[str], weight: str | None
+) -> list[str]:
+    return [name for name in columns if name not in (target, weight, *hidden)]
+
+
+def _numbers(column: Scan) -> Array:
+    """Return a column of files as numbers in memory."""
+    chunks = open_rows(column).source.chunks(CHUNK_ROWS)
+    return np.concatenate([frames.to_numpy(chunk.x)[:, 0] for chunk in chunks])
 
 
 def _rows_at(scan: Scan, rows: Any) -> Any:
@@ -224,11 +245,12 @@ def check_roles(table: Any, target: str, sensitive: Sequence[str]) -> list[str]:
 
 
 def python_code(
-    reading: str, target: str, sensitive: Sequence[str], levels: tuple[str, str] | None
-) -> str:
+    reading: str, target: str, sensitive: Sequence[str], levels: tuple[str, str] | None,
+    inputs: Sequence[str],
+) -> str:  # fmt: skip
     """Return Python that makes X, y and S."""
     y = f"data[{target!r}]"
     if levels is not None:
         y = f"({y}.read().column(0).to_numpy() == {levels[1]!r}).astype(int)"
-    split = f"X, S = data.drop({target!r}), data[{list(sensitive)!r}]"
+    split = f"X, S = data[{list(inputs)!r}], data[{list(sensitive)!r}]"
     return f"\ndata = {reading}\n{split}\ny = {y}"

@@ -131,12 +131,14 @@ def verdict(table: pd.DataFrame | None, names: str) -> str:
 def refit_code(frontier: Frontier) -> str:
     """Return Python that fits the chosen model again, on all rows."""
     estimator = frontier.estimator
+    weight = frontier.problem.weight
+    weight = "" if weight is None else f", sample_weight=data[{weight!r}]"
     apart = ", sensitive_features=S" if estimator.sensitive_columns is None else ""
     lines = [
         "import scalefair",
         frontier.problem.code,
         f"est = scalefair.{estimator!r}",
-        f"est.fit(X, y{apart})",
+        f"est.fit(X, y{apart}{weight})",
         "",
     ]
     if frontier.is_cross_validated:
@@ -172,6 +174,8 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
         "limit": frontier.limit,
         "estimator": type(estimator).__name__,
+        "chosen": None if frontier.choice is None else frontier.choice.name,
+        "errors": None if frontier.choice is None else frontier.choice.errors,
         "alpha": frontier.alpha,
         "eta": estimator.eta_,
         "cost": frontier.cost()._asdict(),
