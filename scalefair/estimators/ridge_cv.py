@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -197,7 +198,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             checkpoint=config.checkpoint,
         )  # fmt: skip
         result, path = self._search(design, moments), None
-        moments = moments.calibrated(result.calibration)
+        moments = replace(moments, total=moments.total.calibrated(result.calibration))
         if claim is not None:
             path = self._judged(result, design, moments, training)
             result = path.chosen(claim)
