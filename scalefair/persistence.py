@@ -27,6 +27,7 @@ from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.features.partial import PartialEncoder, Propensity
+from scalefair.features.sensitive_model import SensitiveModels
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
@@ -49,11 +50,12 @@ CLASSES: dict[str, type] = {
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,
         Preparation, Design, base_model.BaseModel, trees.Trees, trees.Forest, CrossFit,
-        blocks.Control, blocks.CrossedControl, blocks.Curve, ExactRows,
+        blocks.Control, blocks.CrossedControl, blocks.Curve, blocks.RidgeCurve,
+        ExactRows,
         estimators.FairGPRegressor, distribution.FeatureDistribution, ExactDistribution,
         GaussianFunction, estimators.FairGPClassifier, distribution.LatentDistribution,
         encoding.TableEncoder, encoding.SensitiveEncoder, encoding.ControlEncoder,
-        PartialEncoder, Propensity,
+        PartialEncoder, Propensity, SensitiveModels,
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,

@@ -25,6 +25,10 @@ from scalefair.kernels import RBF, Linear
 
 SMALL = {"n_components": 12, "n_sensitive_components": 8, "random_state": 0}
 
+FEW_TREES = CrossFit(
+    FairRidge(eta=0.0), sensitive_estimator=HistGradientBoostingRegressor(max_iter=2)
+)
+
 MODELS = {
     "linear": FairRidge(eta=1.0, random_state=0),
     "nystroem": FairKernelRidge(unfairness=0.3, **SMALL),
@@ -36,11 +40,9 @@ MODELS = {
     "exact": FairKernelRidge(feature_map="exact", eta=1.0, random_state=0),
     "seen": FairKernelRidge(sensitive_columns=["sex", "ethnicity", "age"], eta=1.0, **SMALL),
     "hidden": FairKernelRidge(sensitive_columns=["sex"], hide_sensitive=True, eta=1.0, **SMALL),
-    "joined": FairKernelRidge(base_estimator=FairRidge(eta=0.0), eta=1.0, **SMALL),
+    "joined": FairKernelRidge(base_estimator=FEW_TREES, eta=1.0, **SMALL),
     "output": FairKernelRidge(output_kernel="rbf", eta=1.0, **SMALL),
-    "bent": FairKernelRidge(
-        output_kernel="rbf", base_estimator=CrossFit(FairRidge(eta=0.0)), eta=1.0, **SMALL
-    ),
+    "bent": FairKernelRidge(output_kernel="rbf", base_estimator=FEW_TREES, eta=1.0, **SMALL),
     "controlled": FairKernelRidge(eta=1.0, **SMALL),
     "sums": FairKernelRidge(sensitive_kernel="linear", eta=1.0, **SMALL),
     "iterative": FairKernelRidge(eta=1.0, **SMALL),

@@ -17,6 +17,7 @@ TITLES = {
     "control": "Parity given the outcome",
     "core": "Speed and memory of the core",
     "cost_model": "The cost model, predicted and measured",
+    "external": "Published tables, with ours on the same rows",
     "frontier": "Frontiers on real data, beside other packages",
     "frontier_limits": "Frontiers and the known limit",
     "gp": "Fair Gaussian processes",

@@ -29,8 +29,11 @@ class TablePredictor:
 
     @property
     def inputs(self) -> list[str]:
-        """Columns that the model needs."""
-        return [str(name) for name in self.model.feature_names_in_]
+        """Columns that the model needs: those of its fit but the hidden ones."""
+        prepared = self.model._design.preparation
+        hidden = set(prepared.sensitive_columns or ()) if prepared.hide_sensitive else set()
+        names = enumerate(self.model.feature_names_in_)
+        return [str(name) for j, name in names if j not in hidden]
 
     @property
     def outputs(self) -> list[str]:

@@ -42,10 +42,11 @@ from scalefair.features.rows import (
     open_more_rows,
     open_predict_rows,
 )
-from scalefair.features.training import MapSpec, Training, survey_training
+from scalefair.features.training import MapSpec, Training, learn_design, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
+from scalefair.solve.output.fit import with_ridge_curve
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Spec
 
@@ -214,6 +215,17 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         design = replace(design, whiten_rows=small or fine or single)
         return Rows(source, design, n_rows, current_config().chunk_rows, Callbacks(self))
 
+    def _learn_design(self, training: Training, dtype: str) -> Design:
+        """Return the design; one more pass where curves of f need moments before them."""
+        seen, bent = self._sees_sensitive(), self.output_kernel is not None
+        design = learn_design(training, dtype=dtype, sees_sensitive=seen, curved=bent)
+        linear = isinstance(design.phi, Identity)  # and stays linear
+        if not bent or design.psi is None or training.base is not None or seen or linear:
+            return design
+        (moments,) = self._rows(training.source, design, training.survey.n_rows).moments()
+        alpha = check_alpha(self.alpha, auto_alpha(moments.n_rows))["phi"]
+        return with_ridge_curve(design, moments, training.sample, alpha, training.seed)
+
     def _more_rows(self, given: Chunk, n_targets: int | None = None) -> Rows:
         """Return rows that come after a fit, prepared as its rows were."""
         design = self._design
@@ -308,7 +320,7 @@ def feature_ridges(
     features: tuple[str, ...], moments: Moments, relative: dict[str, float]
 ) -> Array:
     """Ridge of each feature relative to α, for ĥ in units of its variance."""
-    of = {"phi": 1.0, "psi": relative["psi"], "base": relative["base"], "curve": relative["base"]}
+    of = relative | {"phi": 1.0, "ridge_curve": 1.0, "curve": relative["base"]}
     parts = {name: np.full(moments.blocks[name], of[name]) for name in features}
     if "base" in parts:
         spread = np.diagonal(moments.covariance("base", "base"))

@@ -26,7 +26,7 @@ from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath, default_etas
 from scalefair.features.base_model import FromArray
 from scalefair.features.design import Design
-from scalefair.features.training import Training, learn_design
+from scalefair.features.training import Training
 from scalefair.losses import LOSSES, Gamma, Loss, Poisson, SumToZero
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache
@@ -83,10 +83,7 @@ class LossBase(FairEstimator):
         loss = loss.fitted(y[:, 0] if loss.n_targets == 1 else y, training.sample.weight)
         if training.preparation.encoder is not None:
             training = encoded_once(training)
-        design = learn_design(
-            training, dtype=dtype, sees_sensitive=self._sees_sensitive(),
-            curved=self.output_kernel is not None,
-        )  # fmt: skip
+        design = self._learn_design(training, dtype)
         if design.psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         rows = self._rows(training.source, design, training.survey.n_rows)

@@ -26,7 +26,7 @@ from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath, default_etas
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
-from scalefair.features.training import Training, learn_design
+from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.penalties import check_known
 from scalefair.solve.dense.rows import exact_rows
@@ -96,10 +96,7 @@ class RidgeBase(Regression):
         controlled = training.preparation.control_encoder is not None
         if training.spec.is_exact and weighted and not controlled:
             return self._learn_dual(training)
-        design = learn_design(
-            training, dtype=config.dtype, sees_sensitive=self._sees_sensitive(),
-            curved=self.output_kernel is not None,
-        )  # fmt: skip
+        design = self._learn_design(training, config.dtype)
         iterative = {"auto": design.phi.n_raw_ >= WIDE, "iterative": True, "direct": False}
         # Rows that lack s or y need the m×m moments.
         if self._may_iterate and iterative[config.solver] and not design.partial:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,20 @@ from scalefair.features.base_model import LEAST_PROBABILITY, BaseModel
 from scalefair.features.trees import LOG_LINKS, Forest, Trees
 
 
-def trees_inside(base: BaseModel) -> Trees:
-    """Return the boosted trees that a base model is; ValueError for any other."""
-    model = base.model
+def add_base(graph: Graph, base: BaseModel, inputs: Callable[[Trees], str]) -> str:
+    """Add ĥ(x) and ê(x) side by side; `inputs` adds x as trees see it."""
+    models = [(base.model, base.scale)]
+    if base.sensitive is not None:
+        models += [(model, "probability") for model in base.sensitive.models]
+    parts = []
+    for model, scale in models:
+        trees = _trees_inside(model)
+        parts.append(_prediction(graph, trees, scale, inputs(trees)))
+    return graph.beside(parts)
+
+
+def _trees_inside(model: Any) -> Trees:
+    """Return the boosted trees that a model is; ValueError for any other."""
     if isinstance(model, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
         return Trees.of(model)
     if not isinstance(model, Trees):
@@ -25,22 +37,19 @@ def trees_inside(base: BaseModel) -> Trees:
     return model
 
 
-def add_base(graph: Graph, base: BaseModel, x: str) -> str:
-    """Add ĥ(x), of shape (k, columns of ĥ)."""
-    model = trees_inside(base)
+def _prediction(graph: Graph, model: Trees, scale: str, x: str) -> str:
+    """Add the prediction on its scale, of probabilities all but the first."""
     f = _sums(graph, model.forest_, x)
     if model.loss != "log_loss":
         h = graph.add("Exp", f) if model.loss in LOG_LINKS else f
-        if base.scale != "log":
-            return h
-        return graph.add("Log", graph.plus(graph.add("Relu", h), 1.0))
+        return graph.add("Log", graph.plus(graph.add("Relu", h), 1.0)) if scale == "log" else h
     if model.forest_.baseline.size == 1:
         both = [graph.add("Sigmoid", graph.times(f, sign)) for sign in (-1.0, 1.0)]
         p = graph.beside(both)
     else:
         p = graph.add("Softmax", f, axis=1)
-    others = list(range(1, base.columns + 1))
-    if base.scale != "log_odds":
+    others = list(range(1, max(model.forest_.baseline.size, 2)))
+    if scale != "log_odds":
         return graph.columns(p, others)
     bounds = (graph.constant(b) for b in (LEAST_PROBABILITY, 1 - LEAST_PROBABILITY))
     log = graph.add("Log", graph.add("Clip", p, *bounds))

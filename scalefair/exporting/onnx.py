@@ -12,8 +12,9 @@ from scalefair import _files, estimators
 from scalefair._typing import Array
 from scalefair.data.columns import LevelCode, NumberCode
 from scalefair.exporting._graph import Graph, add_kernel, add_map
-from scalefair.exporting._trees import add_base, trees_inside
+from scalefair.exporting._trees import add_base
 from scalefair.features.base_model import BaseModel
+from scalefair.features.blocks import RidgeCurve
 from scalefair.features.trees import Trees
 from scalefair.losses import ClassWeighted, Gamma, Logistic, Multinomial, Poisson
 
@@ -92,17 +93,24 @@ def _scores(graph: Graph, model: Any) -> tuple[str, int]:
         f = _linear(graph, model.phi_, x, weights.coef)
         return graph.plus(f, weights.offset[None]), weights.coef.shape[1]
     coef = model._raw_coef
-    f = graph.matmul(add_map(graph, model.phi_, x), coef["phi"])
+    phi = add_map(graph, model.phi_, x)
+    f = graph.matmul(phi, coef["phi"])
     if "psi" in coef:
         psi = add_map(graph, model.psi_, inputs.s())
         f = graph.add("Add", f, graph.matmul(psi, coef["psi"]))
     for block in model._design.beside:
-        if isinstance(block, BaseModel):
-            h = add_base(graph, block, inputs.trees(trees_inside(block)))
-            f = graph.add("Add", f, graph.matmul(h, coef["base"]))
-        elif block.is_feature:
-            raise ValueError("curves of a base model, as output_kernel= has, have no form in ONNX")
+        if block.is_feature:
+            f = graph.add("Add", f, _block(graph, block, inputs, phi, coef[block.name]))
     return graph.plus(f, np.atleast_2d(model.intercept_)), coef["phi"].shape[1]
+
+
+def _block(graph: Graph, block: Any, inputs: Inputs, phi: str, coef: Array) -> str:
+    """Add what a block of columns beside φ and ψ contributes to f."""
+    if isinstance(block, BaseModel):
+        return graph.matmul(add_base(graph, block, inputs.trees), coef)
+    if isinstance(block, RidgeCurve):
+        return _linear(graph, block.kappa, graph.matmul(phi, block.raw_weights), coef)
+    raise ValueError("curves of a base model, as output_kernel= has, have no form in ONNX")
 
 
 def _linear(graph: Graph, phi: Any, x: str, coef: Array) -> str:

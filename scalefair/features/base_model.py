@@ -32,8 +32,9 @@ class BaseModel(Block):
 
     model: Any
     scale: str  # of ĥ: "probability", "log_odds" or "log"
-    columns: int  # of ĥ
-    digest: str  # of its predictions
+    columns: int = 0  # of ĥ and ê
+    digest: str = ""  # of its predictions
+    sensitive: Any = None  # models of s, where s is hidden; ê(x) stands beside ĥ(x)
     name: ClassVar[str] = "base"
     is_feature: ClassVar[bool] = True
 
@@ -55,7 +56,12 @@ class BaseModel(Block):
         """Return the chunk with ĥ(x) beside x."""
         if chunk.n_rows == 0:
             return replace(chunk, h=np.empty((0, self.columns)))
-        return replace(chunk, h=predictions(self.model, chunk.x, self.scale))
+        return replace(chunk, h=self.predict(chunk.x))
+
+    def predict(self, x: Any) -> Array:
+        """Return [ĥ(x), ê(x)] of inputs as the user gave them."""
+        h = predictions(self.model, x, self.scale)
+        return h if self.sensitive is None else np.hstack([h, self.sensitive.columns(x)])
 
     def attach(self, source: ChunkSource) -> ChunkSource:
         """Let chunks carry ĥ(x): of all rows at once where they are in memory."""

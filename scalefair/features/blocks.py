@@ -116,14 +116,55 @@ class Curve(Block):
     @classmethod
     def learn(cls, h: Array, sample: Chunk, psi: FeatureMap | None, seed: int) -> Curve:
         """Fit κ on predictions of a sample; `psi` is None where the model may not see s."""
-        weight = np.ones(len(h)) if sample.weight is None else sample.weight
-        scale = standard_deviation(h, weight)
-        kappa = Nystroem(length_scale=scale, n_components=CURVE_LANDMARKS, random_state=seed)
-        kappa.fit(h, sample_weight=weight)
+        kappa = _curve_map(h, sample.weight, seed)
         if psi is None:
             return cls(kappa, None)
+        weight = np.ones(len(h)) if sample.weight is None else sample.weight
         options = {"most": MAX_CURVE_COLUMNS, "seed": seed}
         return cls(kappa, Crossed.fit(psi, kappa, sample.s, h, weight, **options))
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeCurve(Block):
+    """Smooth functions κ(z) of a few linear functions of the features, z = φ(x)W.
+
+    Where s is hidden and there is no base model, z are ridge regressions of y and of ψ(s) on φ(x).
+    """
+
+    phi: FeatureMap
+    raw_weights: Array  # W, of the raw rows of φ
+    kappa: FeatureMap
+    name: ClassVar[str] = "ridge_curve"
+    is_feature: ClassVar[bool] = True
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return n_features(self.kappa)
+
+    @property
+    def key(self) -> str:
+        """Fingerprint of W and κ."""
+        return digest(self)
+
+    def rows(self, chunk: Chunk) -> Array:
+        """Return κ(φ(x)W) of a chunk."""
+        z = self.phi.raw(chunk.x) @ self.raw_weights
+        return whitened(self.kappa, np.ascontiguousarray(z))
+
+    @classmethod
+    def learn(cls, phi: FeatureMap, weights: Array, sample: Chunk, seed: int) -> RidgeCurve:
+        """Fit κ on z of a sample."""
+        raw = weights if phi.linear_ is None else phi.linear_ @ weights
+        return cls(phi, raw, _curve_map(phi.raw(sample.x) @ raw, sample.weight, seed))
+
+
+def _curve_map(z: Array, weight: Array | None, seed: int) -> Nystroem:
+    """Return κ: a Gaussian kernel in units of the standard deviation of each column."""
+    weight = np.ones(len(z)) if weight is None else weight
+    scale = standard_deviation(z, weight)
+    kappa = Nystroem(length_scale=scale, n_components=CURVE_LANDMARKS, random_state=seed)
+    return kappa.fit(np.ascontiguousarray(z), sample_weight=weight)
 
 
 def learn_control(

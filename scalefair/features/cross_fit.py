@@ -35,7 +35,13 @@ from scalefair.features.base_model import (
     predictions,
     weight_name,
 )
-from scalefair.features.training import Training
+from scalefair.features.sensitive_model import (
+    SensitiveTarget,
+    check_sensitive,
+    learn_propensities,
+    sensitive_model,
+)
+from scalefair.features.training import Training, sensitive_map
 from scalefair.features.trees import trees_for
 
 FOLDS = 5
@@ -60,6 +66,12 @@ class CrossFit(BaseEstimator):
     fit_on : {"sample", "collection"}, default="sample"
         "collection" gives dask collections to its `fit` instead, for models that take them; its
         `predict` must take the rows of a partition.
+    sensitive_estimator : "auto", estimator or None, default="auto"
+        Model of the sensitive attributes given X, used where predictions may not see them: what it
+        says, ê(x), joins the features beside ĥ(x), and the fair model then has all it can use.
+        "auto" takes the family of `estimator`: a classifier of up to four groups; else regressors
+        of the function of s that explains ĥ best, of the one that explains its prediction best, and
+        so on, three in all. None leaves it out, as does ``fit_on="collection"``.
 
     Examples
     --------
@@ -70,11 +82,17 @@ class CrossFit(BaseEstimator):
     """
 
     def __init__(
-        self, estimator: Any, *, sample_size: int = 100_000, fit_on: str = "sample"
+        self,
+        estimator: Any,
+        *,
+        sample_size: int = 100_000,
+        fit_on: str = "sample",
+        sensitive_estimator: Any = "auto",
     ) -> None:
         self.estimator = estimator
         self.sample_size = sample_size
         self.fit_on = fit_on
+        self.sensitive_estimator = sensitive_estimator
 
     @classmethod
     def of(cls, base: Any) -> CrossFit:
@@ -83,6 +101,7 @@ class CrossFit(BaseEstimator):
         check_base(how.estimator)
         check_count("sample_size", how.sample_size)
         check_choice("fit_on", how.fit_on, ("sample", "collection"))
+        check_sensitive(how.sensitive_estimator)
         return how
 
 
@@ -90,7 +109,7 @@ class CrossFit(BaseEstimator):
 class OutOfFold:
     """Joins, to each row, the prediction of the model that was fitted without its fold."""
 
-    models: tuple[Any, ...]
+    models: tuple[BaseModel, ...]
     folds: Folds
     base: BaseModel
 
@@ -100,7 +119,7 @@ class OutOfFold:
         h = np.empty((chunk.n_rows, self.base.width))
         for k in np.unique(fold):
             at = np.flatnonzero(fold == k)
-            h[at] = predictions(self.models[k], frames.take_rows(chunk.x, at), self.base.scale)
+            h[at] = self.models[k].predict(frames.take_rows(chunk.x, at))
         return replace(chunk, h=h)
 
 
@@ -118,35 +137,60 @@ def cross_fit(  # noqa: PLR0917
     """
     model, split = how.estimator, training.given.then(training.preparation.split)
     model = trees_for(scale) if isinstance(model, str) else model
-    if is_fitted(model):
-        base = _signed(model, training, scale)
+    fitted, told = is_fitted(model), _tells_of_sensitive(training, how)
+    if fitted:
+        base = _signed(BaseModel(model, scale), training)
         warn_of_fitted(model, training.split_sample)
         check_varies(model, [base.join(training.split_sample).h])
-        return _joined(training, base, base.attach(split), 0)
+        if not told:
+            return _joined(training, base, base.attach(split), 0)
     if folds is None:
         rows = range(training.survey.n_rows)
         folds, _ = make_folds(min(FOLDS, len(rows)), None, rows, training.seed + 1)
-    count, model = folds.count + 1, _seeded(model, training.seed)
+    count, model = folds.count + 1, model if fitted else _seeded(model, training.seed)
     if how.fit_on == "collection":
         with progress.steps("base models", count) as step:
             models = [_fit_on_collections(model, training, folds, k, step) for k in range(count)]
-        base = _signed(models[-1], training, scale)
+        bases = [BaseModel(one, scale) for one in models]
+        base = _signed(bases[-1], training)
         check_varies(base.model, [base.join(training.split_sample).h])
-        source = split.then(OutOfFold(tuple(models[:-1]), folds, base))
+        source = split.then(OutOfFold(tuple(bases[:-1]), folds, base))
         return _joined(training, base, source, training.survey.n_present)
-    fits = _FoldFits(model, training, how.sample_size, folds, scale)
-    with progress.steps("base models", count) as step:
-        models = in_threads(partial(fits.fit, step), count, n_jobs)
-    base, h = _signed(models[-1], training, scale), fits.columns()
-    check_varies(base.model, list(fits.out_of_fold.values()))
+    with progress.steps("base models") as step:
+        fits = _FoldFits(training, how, folds, n_jobs, step)
+        bases, h = fits.base_models(model, scale)
+        check_varies(model, [h[fits.fold == k] for k in range(folds.count)])
+        if told:
+            target = fits.target
+            model = _sensitive_model(how, bases[0].model, target, training.seed)
+            propensities, e = learn_propensities(target, partial(fits.fit, model), h)
+            pairs = zip(bases, propensities, strict=False)  # none where s explains nothing of h
+            bases = [replace(base, sensitive=one) for base, one in pairs] or bases
+            h = np.hstack([h, e])
+    base = _signed(bases[-1], training)
     in_memory = isinstance(training.given, ArraySource)
-    join = FromArray(h) if in_memory else OutOfFold(tuple(models[:-1]), folds, base)
-    return _joined(training, base, split.then(join), len(h))
+    join = FromArray(h) if in_memory else OutOfFold(tuple(bases[:-1]), folds, base)
+    return _joined(training, base, split.then(join), 0 if fitted else len(h))
 
 
-def _signed(model: Any, training: Training, scale: str) -> BaseModel:
-    h = predictions(model, training.split_sample.x, scale)
-    return BaseModel(model, scale, h.shape[1], digest(h))
+def _tells_of_sensitive(training: Training, how: CrossFit) -> bool:
+    """Return True if models of s are asked for: where predictions do not see s."""
+    prepared = training.preparation
+    seen = prepared.sensitive_columns is not None and not prepared.hide_sensitive
+    wanted = how.sensitive_estimator is not None and how.fit_on == "sample"
+    return wanted and not seen and prepared.sensitive_encoder is not None and not training.partial
+
+
+def _sensitive_model(how: CrossFit, base: Any, target: SensitiveTarget, seed: int) -> Any:
+    """Return the model of s that is asked for, not fitted."""
+    auto = isinstance(how.sensitive_estimator, str)
+    own = sensitive_model(base, of_groups=target.n_groups > 0)
+    return _seeded(own if auto else how.sensitive_estimator, seed)
+
+
+def _signed(base: BaseModel, training: Training) -> BaseModel:
+    h = base.predict(training.split_sample.x)
+    return replace(base, columns=h.shape[1], digest=digest(h))
 
 
 def _joined(training: Training, base: BaseModel, source: ChunkSource, n: int) -> Training:
@@ -223,64 +267,90 @@ def _error_ratio(model: Any, chunk: Chunk) -> float | None:
 
 
 class _FoldFits:
-    """Fits of the base model: one without each fold, and one on all rows."""
+    """Fits without each fold, and one on all rows, of the rows that models are fitted on."""
 
     def __init__(
-        self, model: Any, training: Training, sample_size: int, folds: Folds, scale: str
-    ) -> None:
-        self._model, self._scale = model, scale
-        self._rows, numbers = _rows_to_fit(training, sample_size)
-        y = self._rows.y
-        self._y = np.asarray(y[:, 0] if training.one_target else y)
-        self._fold = folds.of_rows(numbers)
+        self, training: Training, how: CrossFit, folds: Folds, n_jobs: int | None,
+        step: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._rows, numbers = _rows_to_fit(training, how.sample_size)
+        self._training, self._n_jobs, self._step = training, n_jobs, step
+        self._count, self.fold = folds.count + 1, folds.of_rows(numbers)
         weight = self._rows.weight
-        self._weight = None if weight is None else np.asarray(weight)
-        self._weight_name = weight_name(model)
-        present = np.ones(1) if self._weight is None else self._weight[self._weight > 0]
-        if np.ptp(present) > 0 and self._weight_name is None:
+        self._weight = np.ones(len(numbers)) if weight is None else np.asarray(weight)
+        self.counted = np.flatnonzero(self._weight > 0)
+
+    def base_models(self, model: Any, scale: str) -> tuple[list[BaseModel], Array]:
+        """Return the models, and ĥ of each row by the one that has not seen it."""
+        y = self._rows.y[:, 0] if self._training.one_target else self._rows.y
+        predict = partial(predictions, scale=scale)
+        unequal = np.ptp(self._weight[self.counted]) > 0
+        if unequal and weight_name(model) is None and not is_fitted(model):
             warnings.warn(
                 f"base_estimator ({name_of(model)}) takes no sample_weight: its own fit counts "
                 "every row of positive weight once",
                 stacklevel=6,
             )
-        self.out_of_fold: dict[int, Array] = {}
+        y = np.asarray(y)[self.counted]
+        models, h = self.fit(model, y, predict, "base_estimator")
+        return [BaseModel(one, scale) for one in models], h
 
-    def fit(self, step: Callable[[], None], k: int) -> Any:
-        """Return the model fitted without fold k; k beyond the last fold: on all rows."""
-        counted = np.ones(len(self._fold), bool) if self._weight is None else self._weight > 0
-        model = self._fitted(np.flatnonzero(counted & (self._fold != k)))
-        unseen = np.flatnonzero(self._fold == k)
-        if len(unseen):
-            x = frames.take_rows(self._rows.x, unseen)
-            self.out_of_fold[k] = predictions(model, x, self._scale)
-        step()
-        return model
+    @property
+    def target(self) -> SensitiveTarget:
+        """The attributes of the rows that count."""
+        encoder: Any = self._training.preparation.sensitive_encoder
+        s = encoder.transform(frames.take_rows(self._rows.s, self.counted))
+        psi: Any = sensitive_map(self._training)
+        return SensitiveTarget(psi, np.asarray(s), self._weight[self.counted], self.counted)
 
-    def _fitted(self, train: NDArray[np.int64]) -> Any:
+    def fit(
+        self, model: Any, values: Any, predict: Callable[[Any, Any], Array],
+        name: str = "sensitive_estimator",
+    ) -> tuple[list[Any], Array]:  # fmt: skip
+        """Return models of the values of rows that count, and what they say of unseen rows.
+
+        A model that is fitted already stays as it is.
+        """
+        parts: dict[int, Array] = {}
+
+        def one(k: int) -> Any:
+            at = np.flatnonzero(self.fold[self.counted] != k)
+            fitted = model if is_fitted(model) else self._fitted(name, model, values, at)
+            unseen = np.flatnonzero(self.fold == k)
+            if len(unseen):
+                parts[k] = predict(fitted, frames.take_rows(self._rows.x, unseen))
+            self._step()
+            return fitted
+
+        models = in_threads(one, self._count, self._n_jobs)
+        return models, self._columns(name, model, parts)
+
+    def _fitted(self, name: str, model: Any, values: Any, at: NDArray[np.int64]) -> Any:
+        rows, weighed = self.counted[at], weight_name(model)
         options = {}
-        if self._weight is not None and self._weight_name is not None:
-            options = {self._weight_name: self._weight[train]}
-        x = container(frames.take_rows(self._rows.x, train))
+        if self._rows.weight is not None and weighed is not None:
+            options = {weighed: self._weight[rows]}
+        x = container(frames.take_rows(self._rows.x, rows))
         try:
-            return clone(self._model).fit(x, self._y[train], **options)
+            return clone(model).fit(x, values[at], **options)
         except Exception as error:
             raise ValueError(
-                f"base_estimator ({name_of(self._model)}) cannot be fitted on {len(train)} rows: "
+                f"{name} ({name_of(model)}) cannot be fitted on {len(at)} rows: "
                 f"{error}; try it on X and y alone, or put what it needs before it in a pipeline"
             ) from error
 
-    def columns(self) -> Array:
-        """Return the out-of-fold predictions, one row for each row that was fitted on."""
-        width = next(iter(self.out_of_fold.values())).shape[1]
-        h = np.empty((len(self._fold), width))
-        for k, part in self.out_of_fold.items():
+    def _columns(self, name: str, model: Any, parts: dict[int, Array]) -> Array:
+        """Return the predictions of unseen rows, one row for each row that was fitted on."""
+        width = next(iter(parts.values())).shape[1]
+        h = np.empty((len(self.fold), width))
+        for k, part in parts.items():
             if part.shape[1] != width:
                 raise ValueError(
-                    f"base_estimator ({name_of(self._model)}) predicts {width} columns in some "
-                    f"folds and {part.shape[1]} in others: a class is missing from a fold; use "
-                    "fewer folds, or leave rare classes out"
+                    f"{name} ({name_of(model)}) predicts {width} columns in some folds and "
+                    f"{part.shape[1]} in others: a class is missing from a fold; use fewer folds, "
+                    "or leave rare classes out"
                 )
-            h[self._fold == k] = part
+            h[self.fold == k] = part
         return h
 
 

@@ -135,11 +135,13 @@ class Design:
     def numbers(self, given: ChunkSource, *, sensitive: bool = False) -> ChunkSource:
         """Return the source of numeric chunks from rows as the user gave them.
 
-        Attributes that the model does not see are not read unless `sensitive`: they may be missing.
+        Attributes that the model does not see are not read unless `sensitive`: they may be missing,
+        and columns that are hidden are not there.
         """
         prepared = self.preparation or Preparation()
         if not (sensitive or self.sees_sensitive):
-            prepared = replace(prepared, sensitive_encoder=None)
+            columns = None if prepared.hide_sensitive else prepared.sensitive_columns
+            prepared = replace(prepared, sensitive_encoder=None, sensitive_columns=columns)
         source = given.then(prepared.split)
         for block in self.beside:
             source = block.attach(source)

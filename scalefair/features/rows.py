@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -222,19 +225,26 @@ def _read(part: Any) -> Any:
 def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> ChunkSource:
     """Return the rows of `predict`, checked to have the columns of `fit`.
 
-    What stands `beside` X, such as the sensitive attributes s, is opened with it, not checked.
+    Columns that are hidden from the predictions are left out, and may be absent. What stands
+    `beside` X, such as the sensitive attributes s, is opened with it, not checked; then X has all
+    columns.
     """
+    first, hidden = _first_batch(Chunk(X)).x if is_stream(X) else X, list[int]()
+    if not beside:
+        estimator, hidden = _without_hidden(estimator, first, design)
     if is_stream(X):
         if isinstance(X, Scan):
             beside = {name: in_memory(part, scans=False) for name, part in beside.items()}
         source = open_rows(X, **beside, n_threads=estimator.n_jobs).source
-        _check_columns(estimator, _first_batch(Chunk(X)).x, reset=False)
-        return source
+        _check_columns(estimator, first, hidden, reset=False)
+        return source.then(partial(_drop, hidden)) if hidden else source
     _refuse_lazy(X)
     if _keeps_container(design, X):
-        validate_data(estimator, X, skip_check_array=True, reset=False)
         X = X if isinstance(X, Shaped) else np.array(X, dtype=object)
+        X = frames.drop_columns(X, hidden) if hidden else X
+        validate_data(estimator, X, skip_check_array=True, reset=False)
     else:
+        X = np.delete(X, hidden, axis=1) if hidden else X
         X = validate_data(
             estimator, X, dtype=[np.float64, np.float32], order="C", reset=False,
             ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
@@ -242,6 +252,27 @@ def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> 
     if beside:
         return open_rows(X, **beside, n_threads=estimator.n_jobs).source
     return ArraySource(X, n_threads=estimator.n_jobs)
+
+
+def _without_hidden(estimator: Any, X: Any, design: Design) -> tuple[Any, list[int]]:
+    """Return what scikit-learn compares X with, and the positions of hidden columns in X."""
+    prepared = design.preparation or Preparation()
+    if not prepared.hide_sensitive or prepared.sensitive_columns is None:
+        return estimator, []
+    hidden, known = prepared.sensitive_columns, vars(estimator).get("feature_names_in_")
+    narrow = copy(estimator)
+    narrow.n_features_in_ = estimator.n_features_in_ - len(hidden)
+    if known is not None:
+        narrow.feature_names_in_ = np.delete(known, hidden)
+    names = _column_names(X)
+    if names is not None and known is not None:
+        return narrow, [j for j, name in enumerate(names) if name in set(known[hidden])]
+    there = np.ndim(X) == 2 and frames.n_columns(X) == estimator.n_features_in_
+    return narrow, list(hidden) if there else []
+
+
+def _drop(columns: list[int], chunk: Chunk) -> Chunk:
+    return replace(chunk, x=frames.drop_columns(chunk.x, columns))
 
 
 def _keeps_container(design: Design, X: Any) -> bool:
@@ -262,20 +293,25 @@ def _may_have_gaps(estimator: Any) -> bool:
     return own.get("missing_labels") == "partial" and own["sensitive_columns"] is not None
 
 
-def _check_columns(estimator: Any, X: Any, *, reset: bool) -> None:
+def _check_columns(estimator: Any, X: Any, hidden: Sequence[int] = (), *, reset: bool) -> None:
     """Let scikit-learn set or check `n_features_in_` and `feature_names_in_`, by a look-alike."""
     if is_dask(X) and X.ndim != 2:
         raise ValueError(
             f"X has {X.ndim} dimensions ({type(X).__name__}); expected 2: X[:, None] or "
             "X.to_frame() for one feature"
         )
-    lazy = is_stream(X) and isinstance(X, WithColumns)
-    names = list(X.columns) if lazy else frames.column_names(X)
+    names = _column_names(X)
     if names is None:
-        alike: Any = np.empty((0, frames.n_columns(X)))
+        alike: Any = np.empty((0, frames.n_columns(X) - len(hidden)))
     else:
-        alike = frames.make_frame({name: np.empty(0) for name in names})
+        shown = [name for j, name in enumerate(names) if j not in set(hidden)]
+        alike = frames.make_frame({name: np.empty(0) for name in shown})
     validate_data(estimator, alike, skip_check_array=True, reset=reset)
+
+
+def _column_names(X: Any) -> list[str] | None:
+    lazy = is_stream(X) and isinstance(X, WithColumns)
+    return list(X.columns) if lazy else frames.column_names(X)
 
 
 def _refuse_lazy(X: Any) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 OTHERS = {
     "psi": "(sensitive attributes)", "base": "(base model)", "curve": "(base model)",
-    "scores": "(nonlinear rest)", "y": "(nonlinear rest)",
+    "ridge_curve": "(nonlinear rest)", "scores": "(nonlinear rest)", "y": "(nonlinear rest)",
 }  # fmt: skip
 """Names of the parts of f that are no columns of X, by block of the rows."""
 

@@ -97,7 +97,7 @@ def test_moments_are_those_of_out_of_fold_predictions(hide):
     h = cross_val_predict(clone(TREES).set_params(random_state=0), seen, y, cv=split)
     found = model.moments_
     assert list(found.blocks) == ["phi", "psi", "base", "y"]
-    np.testing.assert_allclose(found.mean("base"), h.mean(), rtol=1e-12)
+    np.testing.assert_allclose(found.mean("base")[0], h.mean(), rtol=1e-12)
     np.testing.assert_allclose(
         found.covariance("base", ("phi", "y"))[0],
         np.cov(h, np.column_stack([seen, y]).T, bias=True)[0, 1:],

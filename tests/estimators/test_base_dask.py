@@ -48,7 +48,8 @@ def test_partitions_do_not_matter():
 def test_collections_are_fitted_without_their_fold(frame, hide):
     X, y = problem()
     options = {"eta": 1.0, "hide_sensitive": hide}
-    whole = fair(base_estimator=LinearRegression(), **options).fit(X, y)
+    base = CrossFit(LinearRegression(), sensitive_estimator=None)
+    whole = fair(base_estimator=base, **options).fit(X, y)
     given, target = da.from_array(X, chunks=(170, 5)), da.from_array(y, chunks=170)
     if frame:
         numbers, _ = table()

@@ -7,13 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
-from scalefair._typing import Array
-from scalefair.features.design import chunk_rows
+from scalefair._typing import Array, Chunk
+from scalefair.features.blocks import RidgeCurve
+from scalefair.features.design import Design, chunk_rows
+from scalefair.features.sensitive_model import MAX_DIRECTIONS
 from scalefair.kernels import RBF
+from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputRows
-from scalefair.penalties import whitening
+from scalefair.penalties import normalized, whitening
 from scalefair.solve.fit import LossFit, RidgeFit
 from scalefair.solve.limit import check_attainable, solve_output_under_limit
 from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
@@ -57,6 +61,24 @@ def output_objective(
         np.linalg.pinv(whiten) @ whitening(system.moments, None)[1],
         spec.alpha, 0.0, loss, scaled=spec.penalty != "nocco_output",
     )  # fmt: skip
+
+
+def with_ridge_curve(
+    design: Design, moments: Moments, sample: Chunk, alpha: float, seed: int
+) -> Design:
+    """Return the design with smooth functions of ĥ and ê, ridge regressions on φ from its moments.
+
+    Where s is hidden the best f is a function of both. ê has the directions of ψ̃ that φ tells most
+    about.
+    """
+    covariance = moments.covariance("phi", "phi")
+    targets = np.hstack([moments.covariance("phi", "y"), normalized(moments, None)])
+    ridge = covariance + alpha * np.eye(len(covariance))
+    weights = scipy.linalg.solve(ridge, targets, assume_a="pos")
+    h, e = np.split(weights, [design.n_targets], axis=1)
+    directions = np.linalg.eigh(e.T @ covariance @ e)[1][:, ::-1][:, :MAX_DIRECTIONS]
+    curve = RidgeCurve.learn(design.phi, np.hstack([h, e @ directions]), sample, seed)
+    return replace(design, beside=(*design.beside, curve))
 
 
 def check_no_share(system: System, alpha: float, unfairness: float | None) -> None:

@@ -1,0 +1,191 @@
+"""Propensities ê(x) = E[ψ(s)|x]: cross-fitted, never asked of s, and enough for the optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from scalefair import CrossFit, FairKernelRidge, FairRidge
+from scalefair._hash import balanced_fold
+from scalefair.features.cross_fit import FOLDS
+from scalefair.features.sensitive_model import MAX_GROUPS, ROUNDS, sensitive_model
+from scalefair.features.trees import Trees
+from tests.errors import refused
+
+TREE = DecisionTreeRegressor(max_depth=3)
+
+
+def problem(n=600, seed=0, groups=3):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    s = np.clip(np.round(X[:, 0] + rng.normal(size=n)) + 1, 0, groups - 1)
+    return X, s.astype(int).astype(str), X[:, 0] + X[:, 1] ** 2 + 0.3 * rng.normal(size=n)
+
+
+def fair(base=TREE, **options):
+    options = {"n_components": 20, "eta": 1.0, "random_state": 0} | options
+    return FairKernelRidge(base_estimator=base, **options)
+
+
+def test_they_are_out_of_fold_probabilities_of_a_classifier_of_the_groups():
+    X, s, y = problem()
+    moments = fair(feature_map="linear").fit(X, y, sensitive_features=s).moments_
+    fold = balanced_fold(FOLDS, 1, np.arange(len(y)))
+    split = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(FOLDS)]
+    model = DecisionTreeClassifier(max_depth=3, random_state=0)
+    e = cross_val_predict(model, X, s, cv=split, method="predict_proba")[:, 1:]
+    h = cross_val_predict(clone(TREE).set_params(random_state=0), X, y, cv=split)
+    np.testing.assert_allclose(moments.mean("base"), np.column_stack([h, e]).mean(axis=0))
+    np.testing.assert_allclose(
+        moments.covariance("base", "y")[:, 0],
+        np.cov(np.column_stack([h, e, y]).T, bias=True)[-1, :-1],
+    )
+
+
+@pytest.mark.parametrize("options", [{"sensitive_columns": ["s"]}, {}])
+def test_a_model_that_sees_s_has_none(options):
+    X, s, y = problem()
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    seen = bool(options)
+    model = fair(**options).fit(
+        frame.assign(s=s) if seen else frame, y, sensitive_features=None if seen else s
+    )
+    assert model.moments_.blocks["base"] == (1 if seen else 3)
+    without = CrossFit(TREE, sensitive_estimator=None)
+    assert fair(without).fit(frame, y, sensitive_features=s).moments_.blocks["base"] == 1
+
+
+def test_numbers_and_many_groups_are_a_few_directions():
+    X, _, y = problem()
+    age = X[:, :2] + np.random.default_rng(1).normal(size=(600, 2))
+    assert fair().fit(X, y, sensitive_features=age).moments_.blocks["base"] == 1 + ROUNDS
+    many = np.random.default_rng(2).integers(0, MAX_GROUPS + 1, 600).astype(str)
+    assert fair().fit(X, y, sensitive_features=many).moments_.blocks["base"] == 1 + ROUNDS
+
+
+def test_a_fitted_base_model_stays_as_it_is():
+    X, s, y = problem()
+    base = LinearRegression().fit(X, y)
+    with pytest.warns(UserWarning, match="LinearRegression"):
+        model = fair(base).fit(X, y, sensitive_features=s)
+    assert model.base_estimator_ is base
+    assert model.n_base_samples_ == 0
+    assert model.moments_.blocks["base"] == 3
+
+
+def test_weights_count_and_rows_of_weight_zero_do_not():
+    X, s, y = problem()
+    weight = np.random.default_rng(3).integers(0, 3, len(y)).astype(float)
+    base = CrossFit(LinearRegression(), sensitive_estimator=DecisionTreeClassifier(max_depth=2))
+    model = fair(base).fit(X, y, sensitive_features=s, sample_weight=weight)
+    other = np.where(weight == 0, "nobody else", s.astype(object))
+    same = fair(base).fit(X, np.where(weight == 0, 99, y), sensitive_features=other,
+                          sample_weight=weight)  # fmt: skip
+    np.testing.assert_allclose(model.predict(X), same.predict(X), rtol=1e-8)
+
+
+class Known(RegressorMixin, BaseEstimator):
+    """A model that knows the truth."""
+
+    def fit(self, X, y):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X):
+        return X[:, 1]
+
+
+def test_the_known_optimum_is_reached_with_boosted_trees():
+    """f = a(h − c·e): with h = E[y|x] and e = P(s|x) known, the best f at a share is in a line."""
+    rng = np.random.default_rng(4)
+
+    def draw(n):
+        X = rng.normal(size=(n, 3))
+        e = 1 / (1 + np.exp(-2 * np.sin(2 * X[:, 0])))
+        s = (rng.random(n) < e).astype(int)
+        h = X[:, 1] + 1.5 * np.sin(2 * X[:, 0]) + np.abs(X[:, 2])
+        return X, s, h, e, h + rng.normal(size=n)
+
+    def share(f, s):
+        return np.corrcoef(f, s)[0, 1] ** 2
+
+    X, s, *_, y = draw(20_000)
+    trees = HistGradientBoostingRegressor(max_iter=100, learning_rate=0.1, max_leaf_nodes=8)
+    new, s_new, h_new, e_new, y_new = draw(40_000)
+    candidates = [h_new - c * e_new for c in np.linspace(0, 6, 600)]
+    for limit in (0.005, 0.02):
+        model = fair(trees, n_components=50, eta=None, unfairness=limit, alpha=1e-4)
+        f = model.fit(X, y, sensitive_features=s.astype(str)).predict(new)
+        same = min(candidates, key=lambda g: abs(share(g, s_new) - share(f, s_new)))
+        line = np.polyfit(same, y_new, 1)
+        best = np.sqrt(np.mean((y_new - np.polyval(line, same)) ** 2))
+        assert np.sqrt(np.mean((y_new - f) ** 2)) < 1.01 * best
+
+
+@pytest.mark.parametrize(
+    ("base", "of_groups", "kind"),
+    [
+        (HistGradientBoostingRegressor(max_iter=7), True, HistGradientBoostingClassifier),
+        (DecisionTreeClassifier(), True, DecisionTreeClassifier),
+        (DecisionTreeClassifier(), False, DecisionTreeRegressor),
+        (LinearRegression(), True, LogisticRegression),
+        (LogisticRegression(), False, Ridge),
+        (Known(), True, HistGradientBoostingClassifier),
+        (Trees(), True, Trees),
+    ],
+)
+def test_models_of_s_are_of_the_family_of_the_base_model(base, of_groups, kind):
+    model = sensitive_model(base, of_groups=of_groups)
+    assert type(model) is kind
+    assert model.get_params().get("max_iter") in (None, 7, 100, 1000)
+    piped = sensitive_model(make_pipeline(StandardScaler(), base), of_groups=of_groups)
+    assert type(piped[-1]) is kind
+    assert sensitive_model(HistGradientBoostingRegressor(max_iter=7), of_groups=True).max_iter == 7
+
+
+@pytest.mark.parametrize("bad", ["trees", 3, DecisionTreeClassifier])
+def test_what_is_no_model_of_s_is_refused(bad):
+    X, s, y = problem(100)
+    with refused("sensitive_estimator", error=TypeError):
+        fair(CrossFit(TREE, sensitive_estimator=bad)).fit(X, y, sensitive_features=s)
+
+
+def test_a_model_of_s_that_cannot_be_fitted_is_named():
+    X, s, y = problem(100)
+    bad = make_pipeline(StandardScaler(), SVR(C=-1.0))
+    with refused("sensitive_estimator", "Pipeline"):
+        fair(CrossFit(TREE, sensitive_estimator=bad)).fit(X, y, sensitive_features=s)
+
+
+def test_an_ordinary_fit_without_attributes_needs_none():
+    X, _, y = problem(100)
+    assert FairRidge(base_estimator=TREE, eta=0).fit(X, y).moments_.blocks["base"] == 1
+
+
+def test_without_a_base_model_smooth_functions_of_ridges_join_the_kernel_on_f():
+    X, s, y = problem()
+    model = fair(None, output_kernel="rbf", alpha=1e-3).fit(X, y, sensitive_features=s)
+    assert list(model.moments_.blocks) == ["phi", "psi", "ridge_curve", "y"]
+    (curve,) = model._design.beside
+    phi = model.phi_.transform(X)
+    C = np.cov(phi.T, bias=True) + model.alpha * np.eye(phi.shape[1])
+    h = phi @ np.linalg.solve(C, (phi - phi.mean(axis=0)).T @ y / len(y))
+    z = model.phi_.raw(X) @ curve.raw_weights
+    np.testing.assert_allclose(z[:, 0], h, rtol=1e-6, atol=1e-8)
+    # Columns of ê: as many as the groups leave free, each explained by functions of s.
+    onehot = (s[:, None] == np.unique(s)).astype(float)
+    assert np.linalg.matrix_rank(np.cov(z.T), tol=1e-8) == onehot.shape[1]
+    linear = FairRidge(eta=1.0, output_kernel="rbf").fit(X, y, sensitive_features=s)
+    assert "ridge_curve" not in linear.moments_.blocks  # a linear model stays linear
+    seen = fair(None, output_kernel="rbf", sensitive_columns=[4])
+    seen.fit(np.column_stack([X, s.astype(float)]), y)
+    assert "ridge_curve" not in seen.moments_.blocks
