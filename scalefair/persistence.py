@@ -47,6 +47,7 @@ CLASSES: dict[str, type] = {
         estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
         Certificate,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
+        estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV, estimators.LossPathCV,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,
         Preparation, Design, base_model.BaseModel, trees.Trees, trees.Forest, CrossFit,

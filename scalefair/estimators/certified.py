@@ -1,4 +1,4 @@
-"""Certified paths: every candidate tested in one further pass, the fairest first.
+"""Estimators on folds, and certified paths: every candidate tested in one further pass.
 
 Rows are split by their number ("split": those that calibrate touch nothing else), or every row
 is judged by the fit without its fold ("cross"). Candidates are tested from the fairest on, up to
@@ -7,7 +7,7 @@ the first that fails: no correction for looking at many is needed. All before it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
@@ -26,17 +26,19 @@ from scalefair.auditing.certificate import (
     functions_of,
 )
 from scalefair.data import Together
-from scalefair.data.folds import ALL_ROWS, Folds
+from scalefair.data.folds import ALL_ROWS, Folds, make_folds
 from scalefair.data.sources import ArraySource, ChunkSource, Sample, Sampler
+from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import Identity
 from scalefair.features.rows import FitRows
+from scalefair.features.training import Training, group_names
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, share_distributions
 from scalefair.moments import Moments
-from scalefair.moments.accumulate import MomentAccumulator, sign
-from scalefair.penalties import size_of_block
+from scalefair.moments.accumulate import MomentAccumulator, Rows, sign
+from scalefair.penalties import check_known, size_of_block
 from scalefair.solve.ridge.path import AlphaSlice, Choice, Spectrum, side_by_side
-from scalefair.solve.ridge.search import SearchResult
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds
 from scalefair.solve.ridge.system import System
 
 CALIBRATES, OF = 4, 10
@@ -49,6 +51,44 @@ REACH = 4.0
 """Candidates have shares, in sample, of up to so many times the limit."""
 
 PASS_ROWS = 8192
+
+
+class OnFolds(FairEstimator):
+    """A fair estimator that is judged on folds of its rows: `cv` says which."""
+
+    def _folds(self, training: Training) -> tuple[Folds, bool]:
+        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
+        if isinstance(source, ArraySource):
+            X, y = source.x, source.y
+        # Not the seed of the sample: landmarks must not gather in one fold.
+        return make_folds(self.cv, X, y, training.seed + 1)
+
+    def _fold_moments(
+        self,
+        rows: Rows,
+        training: Training,
+        among: Callable[[Folds], Folds] | None = None,
+        **options: Any,
+    ) -> tuple[Folds, FoldedMoments]:
+        """Return the folds and their moments, by one pass; `among` leaves rows out of folds."""
+        folds, some_always_train = self._folds(training)
+        folds = folds if among is None else among(folds)
+        parts = rows.moments(folds, **options)
+        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
+        if not all(fold.weight for fold in tested):
+            raise ValueError(
+                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
+                "fewer folds, or leave those rows out"
+            )
+        moments = FoldedMoments(tested, always, reduce(add, parts))
+        if "xi" in moments.total.blocks:
+            check_control(moments.total)
+        if rows.design.partial:
+            check_known(moments.total)
+        if rows.design.psi is not None and self.unfairness is not None:
+            judged = [fold.judged for fold in moments.folds]
+            check_folds(judged, group_names(rows.design))
+        return folds, moments
 
 
 @dataclass(frozen=True)

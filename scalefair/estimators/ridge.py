@@ -23,7 +23,7 @@ from scalefair.errors import (
 )
 from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
 from scalefair.estimators.parameters import described
-from scalefair.estimators.path import FairPath, default_etas
+from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.training import Training
@@ -33,7 +33,8 @@ from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.output.fit import fit_with_output_kernel
-from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide
+from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
+from scalefair.solve.ridge.path import default_etas
 from scalefair.solve.ridge.system import rescale
 
 
@@ -272,6 +273,12 @@ class RidgeBase(Regression):
         other: Self = copy(self).set_params(unfairness=unfairness, alpha=alpha, eta=eta)
         other._check_parameters()
         return other._take(self.moments_, other._solve(self._design, self.moments_))
+
+    def _constant(self) -> Self:
+        """Return a copy that predicts the best constant."""
+        system, none = self._system(self._design, self.moments_), 0.0 * np.atleast_2d(self.coef_).T
+        fit = ridge_fit(system, none, np.inf, self.diagnostics_)
+        return copy(self)._take(self.moments_, fit)
 
     def _without_penalty(self) -> Self | None:
         if type(vars(self).get("moments_")) is not Moments:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._config import current_config
 from scalefair._typing import Chunk
 from scalefair.auditing.certificate import Claim
-from scalefair.data.folds import Folds, make_folds
-from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.data.folds import Folds
+from scalefair.data.sources import ChunkSource
 from scalefair.errors import (
     FINITE,
     JOINED_RIDGE,
@@ -25,29 +24,22 @@ from scalefair.errors import (
     check_closed_form,
     check_grid,
 )
-from scalefair.estimators.base import OF_COLUMNS, check_control, feature_ridges
-from scalefair.estimators.certified import JudgedPath, Part, judge_path, only
+from scalefair.estimators.base import OF_COLUMNS, feature_ridges
+from scalefair.estimators.certified import JudgedPath, OnFolds, Part, judge_path, only
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
-from scalefair.estimators.path import FairPath, default_alphas, default_etas
+from scalefair.estimators.path import FairPath
 from scalefair.estimators.ridge import Regression, learnt
 from scalefair.features.base import seed_of
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.features.rows import FitRows, open_fit_rows
-from scalefair.features.training import Training, group_names, learn_design
+from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
-from scalefair.penalties import check_known
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
-from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.search import (
-    FoldedMoments,
-    SearchResult,
-    check_folds,
-    search,
-    warn_of_constant,
-)
+from scalefair.solve.ridge.path import Spectrum, default_alphas, default_etas
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search, warn_of_constant
 from scalefair.solve.ridge.system import System, rescale
 
 RIDGE_RATIOS = (1.0, 1e-3)
@@ -56,8 +48,33 @@ HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "
 """What only the moments of each fold can tell, not those of all rows."""
 
 
+class CrossValidated(OnFolds):
+    """A fair estimator that chooses alpha and eta by what they do on held-out folds."""
+
+    def _check_grids(self) -> None:
+        check_closed_form(self.penalty, "cross-validation")
+        if self.alphas is not None:
+            check_grid("alphas", self.alphas, high=FINITE)
+        if self.etas is not None:
+            check_grid("etas", self.etas)
+
+    def _is_ordinary(self) -> bool:
+        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
+
+    def _least_alpha(self) -> float:
+        return np.inf if self.alphas is None else float(np.min(self.alphas))
+
+    def _base_folds(self, training: Training) -> Folds:
+        return self._folds(training)[0]
+
+    def _penalty(self, eps: float | None) -> dict[str, Any]:
+        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
+        free = self.unfairness == 0
+        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
+
+
 @described
-class FairKernelRidgeCV(Regression):
+class FairKernelRidgeCV(CrossValidated, Regression):
     """Fair kernel ridge regression that chooses alpha and eta by cross-validation, in one pass.
 
     The statistics are kept per fold, so that every (alpha, eta) is fitted on the other folds and
@@ -173,11 +190,7 @@ class FairKernelRidgeCV(Regression):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_closed_form(self.penalty, "cross-validation")
-        if self.alphas is not None:
-            check_grid("alphas", self.alphas, high=FINITE)
-        if self.etas is not None:
-            check_grid("etas", self.etas)
+        self._check_grids()
         if self.confidence is not None:
             Claim.of(self.unfairness, self.confidence)
             base = self.base_estimator
@@ -192,24 +205,21 @@ class FairKernelRidgeCV(Regression):
                 )
         check_grid("ridge_ratios", self.ridge_ratios, low=TINY, high=FINITE)
 
-    def _is_ordinary(self) -> bool:
-        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
-
     def _epses(self) -> tuple[float | None, ...]:
         if self.eps is None:
             return (None,)
         return EPS_GRID if isinstance(self.eps, str) else (float(self.eps),)
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
-        dtype, part = current_config().dtype, self._part()
+        config, part = current_config(), self._part()
         rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)
-        training = self._train_on(rows if part is None else part.of(rows), dtype)
-        design = learn_design(training, dtype=dtype, sees_sensitive=self._sees_sensitive())
-        moments = self._fold_moments(training, design, part)
-        if "xi" in moments.total.blocks:
-            check_control(moments.total)
-        if design.partial:
-            check_known(moments.total)
+        training = self._train_on(rows if part is None else part.of(rows), config.dtype)
+        design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
+        n_rows, least = training.survey.n_rows, self._least_alpha()
+        _, moments = self._fold_moments(
+            self._rows(training.source, design, n_rows, least), training,
+            None if part is None else part.folds, checkpoint=config.checkpoint,
+        )  # fmt: skip
         result = self._search(design, moments)
         moments = moments.calibrated(result.calibration)
         claim, path = None, None
@@ -219,7 +229,7 @@ class FairKernelRidgeCV(Regression):
             path = self._judged(result, design, moments, source, folds)
             result = path.chosen(claim)
         elif result.choice is None and self.unfairness is not None:
-            warn_of_constant(result, self.unfairness)
+            warn_of_constant(result.scores, self.unfairness)
         ridge = self._ridge_at(result, checked, training, design)
         self._refit(ridge, moments.total, constant=result.choice is None)
         share = result.share
@@ -243,21 +253,6 @@ class FairKernelRidgeCV(Regression):
             return None
         return Part(seed_of(self.random_state) + 2, calibrates=False)
 
-    def _fold_moments(self, training: Training, design: Design, part: Part | None) -> FoldedMoments:
-        folds, some_always_train = self._folds(training)
-        least = np.inf if self.alphas is None else float(np.min(self.alphas))
-        rows = self._rows(training.source, design, training.survey.n_rows, least)
-        parts = rows.moments(
-            folds if part is None else part.folds(folds), checkpoint=current_config().checkpoint
-        )
-        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
-        if not all(fold.weight for fold in tested):
-            raise ValueError(
-                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
-                "fewer folds, or leave those rows out"
-            )
-        return FoldedMoments(tested, always, reduce(add, parts))
-
     def _judging(
         self, training: Training, design: Design, rows: FitRows, part: Part | None
     ) -> tuple[ChunkSource, Folds | None]:
@@ -276,16 +271,6 @@ class FairKernelRidgeCV(Regression):
         system = System.build(moments.total, **options)
         return judge_path(self.unfairness, result, system, design, source, folds=folds)
 
-    def _folds(self, training: Training) -> tuple[Folds, bool]:
-        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
-        if isinstance(source, ArraySource):
-            X, y = source.x, source.y
-        # Not the seed of the sample: landmarks must not gather in one fold.
-        return make_folds(self.cv, X, y, training.seed + 1)
-
-    def _base_folds(self, training: Training) -> Folds:
-        return self._folds(training)[0]
-
     def _options(
         self, design: Design, moments: Moments, ratio: float, eps: float | None
     ) -> dict[str, Any]:
@@ -296,14 +281,7 @@ class FairKernelRidgeCV(Regression):
             "fit_intercept": self.fit_intercept, "features": design.features,
         }  # fmt: skip
 
-    def _penalty(self, eps: float | None) -> dict[str, Any]:
-        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
-        free = self.unfairness == 0
-        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
-
     def _search(self, design: Design, moments: FoldedMoments) -> SearchResult:
-        if design.psi is not None and self.unfairness is not None:
-            check_folds([fold.judged for fold in moments.folds], group_names(design))
         joined = len(design.features) > 1
         ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
         options = partial(self._options, design, moments.total)

@@ -20,6 +20,7 @@ from scalefair._linalg import positive_eigh, thin_root
 from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties import (
+    Features,
     HeldOut,
     ShareEstimate,
     attribute,
@@ -147,16 +148,28 @@ def side_by_side(system: System, coef: Array, etas: Array, *, rescaled: bool) ->
 class GridScores:
     """Held-out scores of every (α, η), one row per fold; arrays of shape (K, A, E).
 
-    - `mse`: Mean squared error on the held-out fold, averaged over the targets.
+    - `mse`: Mean squared error on the held-out fold, averaged over the targets; or the mean of
+      another loss.
     - `share`: Held-out share, corrected for chance and not yet floored at 0.
+    - `constant`: Error of the best constant of the other folds, shape (K,); None: no candidate.
+
+    Both are NaN where a point was not tried.
     """
 
     mse: Array
     share: Array
+    constant: Array | None = None
 
     def __getitem__(self, index: Any) -> GridScores:
         """Return the scores of some alphas or etas, of all folds."""
-        return GridScores(self.mse[(slice(None), *index)], self.share[(slice(None), *index)])
+        at = (slice(None), *index)
+        return GridScores(self.mse[at], self.share[at], self.constant)
+
+
+def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments:
+    """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
+    rest = [] if always is None else [always]
+    return reduce(add, [*folds[:k], *folds[k + 1 :], *rest])
 
 
 class FoldFits:
@@ -175,11 +188,8 @@ class FoldFits:
         **system: Any,
     ) -> None:
         self._folds, self._rescaled = folds, rescaled
-        # The training moments are added up, never subtracted from the total: that would cancel.
-        rest = [] if always is None else [always]
         self._systems = [
-            System.build(reduce(add, [*folds[:k], *folds[k + 1 :], *rest]), **system)
-            for k in range(len(folds))
+            System.build(outside(folds, always, k), **system) for k in range(len(folds))
         ]
         self._spectra = [Spectrum.of(system) for system in self._systems]
 
@@ -223,12 +233,18 @@ def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Ar
     `variance`, of shape (G, t), is βᵀC_φβ on the rows of the moments `on`.
     """
     t = variance.shape[1]
-    cross = on.covariance(fitted.features, "y")
-    linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), cross)
-    spread = np.diagonal(on.covariance("y", "y")) - 2 * linear + variance
-    gap = on.mean("y") - (on.mean(*fitted.features) @ B).reshape(-1, t)
+    intercept: Any = 0.0
     if fitted.fit_intercept:
-        gap = gap - fitted.moments.mean("y") + (fitted.mean @ B).reshape(-1, t)
+        intercept = fitted.moments.mean("y") - (fitted.mean @ B).reshape(-1, t)
+    return errors_on(on, fitted.features, B, intercept, variance)
+
+
+def errors_on(on: Moments, features: Features, B: Array, intercept: Any, variance: Array) -> Array:
+    """The same of predictors whose intercepts are given, one number or shape (G, t)."""
+    t = variance.shape[1]
+    linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), on.covariance(features, "y"))
+    spread = np.diagonal(on.covariance("y", "y")) - 2 * linear + variance
+    gap = on.mean("y") - (on.mean(*features) @ B).reshape(-1, t) - intercept
     return np.asarray(np.maximum(spread, 0.0) + gap**2)
 
 
@@ -239,12 +255,30 @@ class Choice(NamedTuple):
     eta: int
 
 
+def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice | None:
+    """Return the point that the rule of every cross-validated class takes; None: a constant.
+
+    Without a limit the fairest of those as good as the best; under one the least error within it,
+    unless a constant errs less.
+    """
+    if unfairness is None:
+        return largest_eta_within_one_error(scores, etas)
+    choice = best_without_share(scores, etas) if unfairness == 0 else best_within_limit(
+        scores, unfairness
+    )  # fmt: skip
+    if choice is None or scores.constant is None:
+        return choice
+    worse = scores.mse[:, choice.alpha, choice.eta] - scores.constant
+    return choice if worse.mean() <= 0 else None
+
+
 def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     """Return the largest η whose error, at its own best α, is within one error of the best.
 
     α is chosen anew for each η: one chosen at η = 0 ruins the fair end of the path.
     """
     mean, error = mean_and_error(scores.mse)
+    mean = np.where(np.isnan(mean), np.inf, mean)
     alpha = np.argmin(mean, axis=0)
     best = np.min(mean, axis=0)
     winner = int(np.argmin(best))
@@ -278,3 +312,17 @@ def _least_error(scores: GridScores, allowed: NDArray[np.bool_]) -> Choice | Non
     mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
     position = np.unravel_index(np.argmin(mean), mean.shape)
     return Choice(int(position[0]), int(position[1]))
+
+
+def default_etas(system: System, alpha: float, count: int = 25) -> Array:
+    """0, a log grid around the strength of the penalty, and ∞."""
+    strength = Spectrum.of(system).at(alpha).strength.max(initial=0.0)
+    unit = 1.0 / strength if strength > 0 else 1.0
+    return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
+
+
+def default_alphas(system: System, count: int = 10) -> Array:
+    """A log grid relative to the total variance of the features, base predictions left out."""
+    width = sum(system.moments.blocks[name] for name in system.features if name != "base")
+    scale = float(np.trace(system.gram[:width, :width]))
+    return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)

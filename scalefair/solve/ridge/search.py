@@ -17,9 +17,8 @@ from scalefair.solve.ridge.path import (
     Choice,
     FoldFits,
     GridScores,
-    best_within_limit,
-    best_without_share,
-    largest_eta_within_one_error,
+    choose,
+    outside,
 )
 
 REFINE = 16
@@ -37,6 +36,10 @@ class FoldedMoments:
     always: Moments | None
     total: Moments
 
+    def outside(self, k: int) -> Moments:
+        """Moments of the rows outside a fold."""
+        return outside(self.folds, self.always, k)
+
     def calibrated(self, calibration: Calibration | None) -> FoldedMoments:
         """Return the same with another λ and τ for rows that lack s; None: as they are."""
         if calibration is None or not isinstance(self.total, PartialMoments):
@@ -46,32 +49,21 @@ class FoldedMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class SearchResult:
-    """A cross-validated grid at one ε and one ridge ratio of ψ(s) to α, and the point chosen on it.
+class GridChoice:
+    """A cross-validated grid, and the point chosen on it.
 
     No `choice`: a constant prediction, which no point of the grid beats within the limit.
     """
 
-    eps: float | None
-    ratio: float
     alphas: Array
     etas: Array
     scores: GridScores
     choice: Choice | None
-    fits: FoldFits
-    calibration: Calibration | None = None  # where rows lack s
 
     @property
     def alpha(self) -> float:
         """The chosen α; the largest for a constant."""
         return float(self.alphas.max() if self.choice is None else self.alphas[self.choice.alpha])
-
-    @property
-    def path_alpha(self) -> int:
-        """Position of the α of a path: that of the choice, or of least error at the largest η."""
-        if self.choice is not None:
-            return self.choice.alpha
-        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
 
     @property
     def eta(self) -> float:
@@ -91,6 +83,23 @@ class SearchResult:
         if self.choice is None:
             return ShareEstimate(np.asarray(np.nan), np.asarray(np.nan))
         return ShareEstimate.of(self.scores.share[:, self.choice.alpha, self.choice.eta])
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult(GridChoice):
+    """The grid at one ε and one ridge ratio of ψ(s) to α, with the fits of the folds."""
+
+    eps: float | None
+    ratio: float
+    fits: FoldFits
+    calibration: Calibration | None = None  # where rows lack s
+
+    @property
+    def path_alpha(self) -> int:
+        """Position of the α of a path: that of the choice, or of least error at the largest η."""
+        if self.choice is not None:
+            return self.choice.alpha
+        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
 
 
 def search(
@@ -163,30 +172,23 @@ def _search_grid(
     alphas, etas = grid
     fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
     scores = fits.score(alphas, etas)
-    if unfairness is None:
-        choice: Choice | None = largest_eta_within_one_error(scores, etas)
-    elif unfairness == 0:
-        choice = best_without_share(scores, etas)
-    else:
-        choice = best_within_limit(scores, unfairness)
-        if refine and choice is not None and choice.eta > 0:
-            etas = _refined(etas, choice.eta)
-            scores = fits.score(alphas, etas)
-            choice = best_within_limit(scores, unfairness)
-    if unfairness is not None and choice is not None:
-        errors = fits.constant_errors() - scores.mse[:, choice.alpha, choice.eta]
-        choice = choice if errors.mean() >= 0 else None
-    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice, fits)
+    choice = choose(scores, etas, unfairness)
+    if unfairness and refine and choice is not None and choice.eta > 0:
+        etas = refined(etas, choice.eta)
+        scores = fits.score(alphas, etas)
+    scores = replace(scores, constant=fits.constant_errors())
+    choice = choose(scores, etas, unfairness)
+    return SearchResult(alphas, etas, scores, choice, options["eps"], ratio, fits)
 
 
-def _refined(etas: Array, chosen: int) -> Array:
+def refined(etas: Array, chosen: int, count: int = REFINE) -> Array:
     """Sorted etas with more of them between the chosen one and the next smaller."""
     etas = np.sort(etas)
     low, high = etas[chosen - 1], etas[chosen]
     if np.isinf(high):
         high = 1e4 * low if low > 0 else 1e4
     low = low if low > 0 else 1e-3 * high
-    return np.unique(np.concatenate([etas, np.geomspace(low, high, REFINE + 2)[1:-1]]))
+    return np.unique(np.concatenate([etas, np.geomspace(low, high, count + 2)[1:-1]]))
 
 
 def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
@@ -226,9 +228,9 @@ def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> s
     return ": " + ", ".join(parts) + more
 
 
-def warn_of_constant(result: SearchResult, unfairness: float) -> None:
+def warn_of_constant(scores: GridScores, unfairness: float) -> None:
     """Warn that the prediction is a constant, and say what stood in the way of another."""
-    shares = ShareEstimate.of(result.scores.share)
+    shares = ShareEstimate.of(scores.share)
     sums = shares.value + shares.error / 2
     least = float(np.nanmin(sums, initial=np.inf))
     reason = (
