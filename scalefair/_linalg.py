@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cython_blas, eigh
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cython_blas
 
 from scalefair._typing import Array, Rows
 
@@ -78,6 +79,13 @@ def row_blocks(matrix: Array, rows: int = 256) -> list[slice]:
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
+def times_each(matrix: Array, stack: Array) -> Array:
+    """Return matrix · β for each β of shape (…, m, t), by one product instead of many."""
+    columns = np.moveaxis(stack, -2, 0)
+    product = matrix @ columns.reshape(len(columns), math.prod(columns.shape[1:]))
+    return np.moveaxis(product.reshape(len(matrix), *columns.shape[1:]), 0, -2)
+
+
 class Factor(NamedTuple):
     """Lower Cholesky factor of a matrix (its upper triangle holds anything), and the jitter."""
 
@@ -111,9 +119,8 @@ def factorize(matrix: Array, max_jitter: float = 1e-8) -> Factor:
 
 def positive_eigh(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues (ascending, floored at 0) and eigenvectors of a positive semi-definite matrix."""
-    if len(matrix) < 2:  # which the LAPACK wrapper of older SciPys refuses
-        return np.maximum(np.diagonal(matrix), 0.0), np.eye(len(matrix))
-    values, vectors = eigh(matrix, check_finite=False, driver="evd")
+    # Not SciPy's, which holds the interpreter lock: folds are decomposed side by side.
+    values, vectors = np.linalg.eigh(matrix)
     return np.maximum(values, 0.0), vectors
 
 

@@ -22,7 +22,7 @@ penalty plays no part: measured with it, a large ε would hide what it leaves un
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -347,7 +347,7 @@ def check_known(moments: Moments) -> None:
         )
 
 
-def worst_of(folds: list[HeldOut]) -> Array:
+def worst_of(folds: Sequence[HeldOut]) -> Array:
     """Return the shares of each fold, shape (K, G), for the ε of the largest mean over the folds.
 
     An ε with which chance explains more than half of any fold is left out where another is there.

@@ -39,7 +39,7 @@ from scalefair.solve.gp.evidence import (
 )
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from scalefair.solve.ridge.path import choose, default_etas
-from scalefair.solve.ridge.search import refined
+from scalefair.solve.ridge.search import between
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import ProcessSpec
 
@@ -204,7 +204,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         scores = score(etas)
         choice = choose(scores, etas, self.unfairness)
         if self.unfairness and choice is not None and choice.eta > 0:
-            etas = refined(etas, choice.eta)
+            etas = np.union1d(etas, between(etas, choice.eta))
             scores = score(etas)
         eta, held_out = self._on_folds(scores, etas, "mse")
         return at_weight(spec, rows, fit, eta, training.sample), held_out

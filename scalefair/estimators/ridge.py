@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
+from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import (
     FINITE,
     MISSING_SENSITIVE,
@@ -28,6 +29,7 @@ from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.training import Training
 from scalefair.moments import Moments
+from scalefair.moments.moments import CrossMoments
 from scalefair.penalties import check_known
 from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
@@ -167,7 +169,8 @@ class RidgeBase(Regression):
                 "their moments; fit on all rows at once, or use output_kernel=None"
             )
         spec = self._spec(design.dtype, moments.n_rows)
-        return fit_ridge(self._system(design, moments), spec)
+        with blas_threads_for(len(moments.shift)):
+            return fit_ridge(self._system(design, moments), spec)
 
     def _solution(
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
@@ -281,7 +284,8 @@ class RidgeBase(Regression):
         return copy(self)._take(self.moments_, fit)
 
     def _without_penalty(self) -> Self | None:
-        if type(vars(self).get("moments_")) is not Moments:
+        moments = vars(self).get("moments_")
+        if moments is None or isinstance(moments, CrossMoments):
             return None
         plain: Self = copy(self).set_params(output_kernel=None, penalty="normalized")
         return plain._at(self.alpha, eta=0.0)

@@ -16,6 +16,7 @@ from scalefair._typing import Chunk
 from scalefair.auditing.certificate import Claim
 from scalefair.data.folds import Folds
 from scalefair.data.sources import ChunkSource
+from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import (
     FINITE,
     JOINED_RIDGE,
@@ -285,11 +286,11 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         joined = len(design.features) > 1
         ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
         options = partial(self._options, design, moments.total)
-        system = System.build(moments.total, **options(ratios[0], self._epses()[0]))
-        alphas = (
-            default_alphas(system) if self.alphas is None else check_grid("alphas", self.alphas)
-        )
-        etas = default_etas(system, float(alphas.min())) if self.etas is None else self.etas
+        with blas_threads_for(len(moments.total.shift)):
+            system = System.build(moments.total, **options(ratios[0], self._epses()[0]))
+            alphas = default_alphas(system) if self.alphas is None else self.alphas
+            alphas = check_grid("alphas", alphas)
+            etas = default_etas(system, float(alphas.min())) if self.etas is None else self.etas
         return search(
             moments, options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
             epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
@@ -314,10 +315,11 @@ class FairKernelRidgeCV(CrossValidated, Regression):
 
     def _refit(self, ridge: FairKernelRidge, moments: Moments, *, constant: bool) -> None:
         """Solve at the point of the ridge, for all rows; or take the best constant."""
-        system = ridge._system(ridge._design, moments)
-        alpha = check_alpha(ridge.alpha)["phi"]
-        spectrum, eta = Spectrum.of(system), float(ridge.eta or 0.0)
-        coef = spectrum.at(alpha).coef(np.array([eta]))[0]
+        alpha, eta = check_alpha(ridge.alpha)["phi"], float(ridge.eta or 0.0)
+        with blas_threads_for(len(moments.shift)):
+            system = ridge._system(ridge._design, moments)
+            spectrum = Spectrum.of(system)
+            coef = spectrum.at(alpha).coef(np.array([eta]))[0]
         if constant:
             coef = np.zeros_like(coef)
         elif self.unfairness is not None and eta > 0:

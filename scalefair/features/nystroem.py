@@ -12,6 +12,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scalefair._hash import smallest_hash
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Rows
+from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base import Filler, LengthScaleMap, seed_of
 from scalefair.features.landmarks import (
@@ -148,7 +149,8 @@ class Nystroem(LengthScaleMap):
         if self.whitening == "cholesky":
             self.linear_, self.rank_ = self._inverse_factor(K), self.n_raw_
             return
-        values, vectors = positive_eigh(K)
+        with blas_threads_for(len(K)):
+            values, vectors = positive_eigh(K)
         self.eigenvalues_ = values[::-1]
         above = self.eigenvalues_ > self.cutoff * self.eigenvalues_[0]
         self.rank_ = int(above.sum())

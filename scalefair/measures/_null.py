@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from scalefair import _jit
 from scalefair._hash import distinct
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
-from scalefair.data.sources.threads import available_threads, run_threads
+from scalefair.data.sources.threads import run_each
 from scalefair.features.base import whitened
 from scalefair.measures._features import FeaturePair, PivotMap, feature_pair, gram_of
 from scalefair.measures._pair import Pair
@@ -217,17 +216,12 @@ def permuted(
     draw: Callable[[np.random.Generator], Order] | None = None,
 ) -> Array:  # fmt: skip
     """Return the statistic of `count` random orders of n rows, whatever the number of threads."""
-    threads = min(available_threads(), count)
-    stop = Event()
 
     def one(number: int) -> float:
         rng = np.random.default_rng([seed, number])
         return statistic(rng.permutation(n) if draw is None else draw(rng))
 
-    def work(thread: int) -> list[float]:
-        return [one(number) for number in range(thread, count, threads) if not stop.is_set()]
-
-    return np.concatenate([np.array(part) for part in run_threads(work, threads, stop)])
+    return np.array(run_each(one, count))
 
 
 def permutation_pvalue(statistic: float, null: Array) -> float:

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 
 from scalefair import (
+    CrossFit,
     FairKernelClassifier,
     FairKernelRegressor,
     FairKernelRidge,
@@ -367,12 +368,13 @@ def parsed_as_linear(model):
     return model.coef_[0] if single else model.coef_
 
 
+OWN = CrossFit(Ridge(), sensitive_estimator=None)
 SAME_WIDTH = {
     "kernel": FairKernelRidge(n_components=3, random_state=0),
     "cv": FairKernelRidgeCV(n_components=3, random_state=0),
     "loss": FairKernelRegressor(n_components=3, random_state=0),
     "classes": FairKernelClassifier(n_components=3, random_state=0),
-    "base": FairRidge(base_estimator=Ridge(), sensitive_columns=[2], hide_sensitive=True),
+    "base": FairRidge(base_estimator=OWN, sensitive_columns=[2], hide_sensitive=True),
 }
 
 

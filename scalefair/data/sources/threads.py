@@ -1,11 +1,16 @@
-"""One Python thread per core, with BLAS limited to one thread each."""
+"""The one policy for threads: work that can be divided gets one Python thread per core.
+
+Chunks of a pass, folds and permutations each have a thread of their own, with BLAS limited to one.
+So are small matrices, of up to `SMALL` columns, that are decomposed one at a time; larger ones get
+all of BLAS. A limit that the caller sets (threadpoolctl, joblib, dask) holds throughout.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from mmap import mmap
 from threading import Event, Lock, Thread
@@ -18,6 +23,12 @@ from threadpoolctl import ThreadpoolController
 T = TypeVar("T")
 _STACK_BYTES = 3 * 2**22
 """Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps."""
+SMALL = 2000
+"""Columns up to which a matrix is decomposed by one thread: more would wait for each other."""
+
+TINY = 32
+"""Columns up to which BLAS starts no threads, so that nothing need be said to it."""
+
 _lock = Lock()
 _users: set[object] = set()
 _keeper: _Keeper | None = None
@@ -106,6 +117,13 @@ def one_blas_thread() -> Iterator[None]:
             raise
 
 
+@contextmanager
+def blas_threads_for(columns: int) -> Iterator[None]:
+    """Hold BLAS to one thread for the linear algebra of small matrices, if it uses more at all."""
+    with one_blas_thread() if TINY < columns <= SMALL else nullcontext():
+        yield
+
+
 def _leave(user: object) -> None:
     """Let the keeper go with the last user; twice does no harm."""
     global _keeper  # noqa: PLW0603
@@ -148,6 +166,18 @@ def run_threads(work: Callable[[int], T], threads: int, stop: Event) -> list[T]:
                 abandoned.set()
             begin.set()
             raise
+
+
+def run_each(work: Callable[[int], T], count: int, n_jobs: int | None = None) -> list[T]:
+    """Return [work(0), …, work(count − 1)], as many at once as there are cores (or `n_jobs`)."""
+    threads = min(count, n_jobs or available_threads())
+    stop = Event()
+
+    def run(number: int) -> list[T]:
+        return [work(k) for k in range(number, count, threads) if not stop.is_set()]
+
+    parts = run_threads(run, threads, stop)
+    return [parts[k % threads][k // threads] for k in range(count)]
 
 
 @contextmanager

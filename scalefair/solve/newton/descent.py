@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from scipy.linalg import LinAlgError
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
-from scalefair.data.sources.threads import one_blas_thread
+from scalefair.data.sources.threads import blas_threads_for
 from scalefair.features.design import PREDICT_ROWS
 from scalefair.moments.accumulate import Rows
 from scalefair.solve.fit import LossFit
@@ -59,9 +58,6 @@ CIRCLES = 12
 
 SETTLED = 1.0
 """Decrement, in units of J, of a fit that is near enough its optimum to start from."""
-
-SMALL = 2000
-"""Unknowns up to which one thread factorises as fast as several."""
 
 ENOUGH = 6
 """Passes after which all are full, but for a last one: where reading the rows is what costs, many
@@ -204,9 +200,7 @@ class _Descent:
 
     def _solved(self, local: Local) -> tuple[Array, Weight, float]:
         """The minimiser of a model, the weight of the penalty, and its decrement."""
-        # Small factorisations wait for their threads, long where the machine is busy.
-        small = local.theta.size <= SMALL
-        with one_blas_thread() if small else nullcontext():
+        with blas_threads_for(local.theta.size):
             slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
             solve = self.goal.step if self.goal.unfairness is None else self._limited
             theta, self._weight = solve(slice_)

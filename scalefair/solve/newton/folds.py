@@ -22,7 +22,7 @@ from scalefair.penalties import ShareEstimate, attribute, held_out_shares, worst
 from scalefair.solve.limit import least_eta
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.ridge.path import Choice, GridScores, choose
-from scalefair.solve.ridge.search import FoldedMoments, GridChoice, refined
+from scalefair.solve.ridge.search import FoldedMoments, GridChoice, between
 from scalefair.solve.ridge.system import System
 
 TOLERANCE = 1e-5
@@ -383,7 +383,8 @@ def _refine(search: _Search, unfairness: float | None, *, finer: bool) -> FoldMo
     models = search.problem.models(search.fits[point].theta[-1])
     etas = np.unique([eta for _, eta in search.fits])
     if unfairness and point.eta > 0:
-        etas = refined(etas, int(np.searchsorted(etas, point.eta)), REFINED)
+        more = between(etas, int(np.searchsorted(etas, point.eta)), REFINED)
+        etas = np.union1d(etas, more)
         search.try_points(models, [Point(point.alpha, eta) for eta in etas[etas <= point.eta]])
         point = search.best()
     if finer:

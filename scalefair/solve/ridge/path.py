@@ -6,7 +6,7 @@ Then O(mq) per η. Held-out errors and shares come from the moments of the folds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from scalefair._linalg import positive_eigh, thin_root
+from scalefair._linalg import positive_eigh, thin_root, times_each
 from scalefair._typing import Array
+from scalefair.data.sources.threads import SMALL, run_each
 from scalefair.moments import Moments
 from scalefair.penalties import (
     Features,
@@ -30,7 +31,7 @@ from scalefair.penalties import (
     worst_of,
 )
 from scalefair.solve.limit import Quadratic, path_shares
-from scalefair.solve.ridge.system import Directions, System, gain, rescale
+from scalefair.solve.ridge.system import Directions, System, gain, largest_strength, rescale
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +113,11 @@ class AlphaSlice:
         """β' for each η, shape (E, m, t)."""
         vectors, strength, along = self.directions
         weighted = gain(np.atleast_1d(etas), strength)[:, :, None] * along
-        return np.asarray(self.ridge - np.matmul(vectors, weighted))
+        return np.asarray(self.ridge - times_each(vectors, weighted))
 
     def coef(self, etas: Array) -> Array:
         """β for each η, shape (E, m, t)."""
-        return np.asarray(np.matmul(self.spectrum.basis, self.coordinates(etas)))
+        return times_each(self.spectrum.basis, self.coordinates(etas))
 
     def shares(self, etas: Array) -> Array:
         """Explained share for each η, shape (E,); NaN where f is constant."""
@@ -165,6 +166,14 @@ class GridScores:
         at = (slice(None), *index)
         return GridScores(self.mse[at], self.share[at], self.constant)
 
+    def beside(self, more: GridScores, order: NDArray[np.int64]) -> GridScores:
+        """Return the scores of these and more etas, in this order."""
+        mse, share = (
+            np.concatenate(both, axis=2)[:, :, order]
+            for both in ((self.mse, more.mse), (self.share, more.share))
+        )
+        return GridScores(mse, share)
+
 
 def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments:
     """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
@@ -188,33 +197,43 @@ class FoldFits:
         **system: Any,
     ) -> None:
         self._folds, self._rescaled = folds, rescaled
-        self._systems = [
-            System.build(outside(folds, always, k), **system) for k in range(len(folds))
-        ]
-        self._spectra = [Spectrum.of(system) for system in self._systems]
+
+        def decompose(k: int) -> tuple[System, Spectrum]:
+            built = System.build(outside(folds, always, k), **system)
+            return built, Spectrum.of(built)
+
+        self._systems, self._spectra = zip(*self._each(decompose), strict=True)
+
+    def _each(self, work: Callable[[int], Any]) -> list[Any]:
+        """Return work(k) of each fold k: side by side where matrices are small."""
+        small = len(self._folds[0].shift) <= SMALL
+        return run_each(work, len(self._folds), None if small else 1)
 
     def score(self, alphas: Array, etas: Array) -> GridScores:
         """Fit on the other folds, score on the one left out, for the whole grid."""
-        errors, shares = [], []
-        coefs = self.coefs(alphas, etas)
-        for fold, system, B in zip(self._folds, self._systems, coefs, strict=True):
+
+        def score(k: int) -> tuple[Array, HeldOut | None]:
+            fold, system, B = self._folds[k], self._systems[k], self._coef(k, alphas, etas)
             t, scored = system.target.shape[1], fold.scored
             variance = variance_of(scored, system.features, B).reshape(-1, t)
-            errors.append(squared_errors(system, B, variance, scored).mean(axis=1))
-            if attribute(fold) is not None:
-                judges = [held_out_shares(on, system.features, B, t) for on in fold.judges]
-                shares.append(HeldOut.joined(judges))
+            errors = squared_errors(system, B, variance, scored).mean(axis=1)
+            if attribute(fold) is None:
+                return errors, None
+            judges = [held_out_shares(on, system.features, B, t) for on in fold.judges]
+            return errors, HeldOut.joined(judges)
+
+        errors, shares = zip(*self._each(score), strict=True)
         shape = (len(self._folds), len(alphas), len(etas))
-        worst = worst_of(shares) if shares else np.full(shape, np.nan)
+        worst = np.full(shape, np.nan) if None in shares else worst_of(shares)
         return GridScores(np.reshape(errors, shape), worst.reshape(shape))
 
     def coefs(self, alphas: Array, etas: Array) -> list[Array]:
         """β of every (α, η) without each fold, side by side: of shape (m, A·E·t)."""
-        pairs = zip(self._systems, self._spectra, strict=True)
-        return [
-            side_by_side(system, grid(spectrum, alphas, etas), etas, rescaled=self._rescaled)
-            for system, spectrum in pairs
-        ]
+        return self._each(lambda k: self._coef(k, alphas, etas))
+
+    def _coef(self, k: int, alphas: Array, etas: Array) -> Array:
+        coef = grid(self._spectra[k], alphas, etas)
+        return side_by_side(self._systems[k], coef, etas, rescaled=self._rescaled)
 
     def constant_errors(self) -> Array:
         """Held-out error of the best constant of the other folds, shape (K,)."""
@@ -316,7 +335,7 @@ def _least_error(scores: GridScores, allowed: NDArray[np.bool_]) -> Choice | Non
 
 def default_etas(system: System, alpha: float, count: int = 25) -> Array:
     """0, a log grid around the strength of the penalty, and ∞."""
-    strength = Spectrum.of(system).at(alpha).strength.max(initial=0.0)
+    strength = largest_strength(system, alpha)
     unit = 1.0 / strength if strength > 0 else 1.0
     return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
 

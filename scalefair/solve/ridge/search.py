@@ -174,21 +174,22 @@ def _search_grid(
     scores = fits.score(alphas, etas)
     choice = choose(scores, etas, unfairness)
     if unfairness and refine and choice is not None and choice.eta > 0:
-        etas = refined(etas, choice.eta)
-        scores = fits.score(alphas, etas)
+        more = between(etas, choice.eta)
+        # Points that are there already keep their scores.
+        etas, order = np.unique(np.concatenate([etas, more]), return_index=True)
+        scores = scores.beside(fits.score(alphas, more), order)
     scores = replace(scores, constant=fits.constant_errors())
     choice = choose(scores, etas, unfairness)
     return SearchResult(alphas, etas, scores, choice, options["eps"], ratio, fits)
 
 
-def refined(etas: Array, chosen: int, count: int = REFINE) -> Array:
-    """Sorted etas with more of them between the chosen one and the next smaller."""
-    etas = np.sort(etas)
+def between(etas: Array, chosen: int, count: int = REFINE) -> Array:
+    """More etas, between the chosen one and the next smaller of those, which are sorted."""
     low, high = etas[chosen - 1], etas[chosen]
     if np.isinf(high):
         high = 1e4 * low if low > 0 else 1e4
     low = low if low > 0 else 1e-3 * high
-    return np.unique(np.concatenate([etas, np.geomspace(low, high, count + 2)[1:-1]]))
+    return np.geomspace(low, high, count + 2)[1:-1]
 
 
 def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:

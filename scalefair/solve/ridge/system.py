@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from scalefair._linalg import positive_eigh, thin_root
+from scalefair._linalg import factorize, positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.penalties import (
@@ -141,6 +141,12 @@ def gain(eta: Array | float, strength: Array) -> Array:
     return np.where(nothing, 0.0, 1.0 / np.where(nothing, 1.0, inverse + strength))
 
 
+def largest_strength(system: System, alpha: float) -> float:
+    """Largest eigenvalue of RᵀA⁻¹R; 0 without penalty."""
+    solved = factorize(system.gram + alpha * np.diag(system.ridge)).solve(system.factor)
+    return float(positive_eigh(system.factor.T @ solved)[0].max(initial=0.0))
+
+
 class Directions(NamedTuple):
     """β(η) = A⁻¹c − vectors · gain(η, strength) · along: Woodbury's identity in the eigenbasis.
 
@@ -177,7 +183,7 @@ def best_scale(coef: Array, product: Array, target: Array, size: float = 0.0) ->
 
 def rescale(system: System, coef: Array) -> Array:
     """β ← aβ with the scale of least error, for each β of shape (..., m, t)."""
-    product = np.matmul(system.gram, coef)
+    product = times_each(system.gram, coef)
     scale = best_scale(coef, product, system.target, size_of_block(system.moments, "y"))
     return np.asarray(coef * scale[..., None, None])
 
