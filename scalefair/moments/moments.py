@@ -153,6 +153,11 @@ class Moments:
         """Moments of the rows that the error is measured on: those that know y."""
         return self
 
+    def calibrated(self, calibration: Any) -> Moments:
+        """Return the same: only rows that lack s are calibrated."""
+        del calibration
+        return self
+
     def as_in(self, fitted: Moments) -> Moments:
         """Return these moments with what a fit has learnt beside its own."""
         del fitted
