@@ -15,6 +15,7 @@ from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
 from scalefair.estimators.base import OF_COLUMNS, feature_ridges
+from scalefair.estimators.certified import judge_fits
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
 from scalefair.estimators.loss import (
     MAX_CACHED_BYTES,
@@ -149,6 +150,11 @@ class LossCV(CrossValidated, LossBase):
 
     def _check_point(self) -> None:
         self._check_grids()
+        if self._asked is not None and self.confidence is not None:
+            raise ValueError(
+                f"confidence={self.confidence!r} certifies scores while they are chosen; certify "
+                "decisions on new rows, by certify(model, X, limit_on='decisions', ...)"
+            )
 
     def _learn_loss(
         self,
@@ -172,15 +178,23 @@ class LossCV(CrossValidated, LossBase):
         problem = FoldProblem.build(whole, folds, moments, system)
         limit = None if self._asked is not None else self.unfairness
         result = search_loss(problem, alphas, etas, limit, finer=self.alphas is None)
-        if result.choice is None:
+        claim, path = self._claim(), None
+        if claim is not None:
+            source, judged = self._judging(training, rows.design)
+            path = judge_fits(claim.limit, result, problem, rows.design, source, folds=judged)
+            result = path.chosen(claim)
+        elif result.choice is None:
             warn_of_constant(result.scores, limit or 0.0)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
         known = known | names | self._learnt(training, rows.design, loss)
+        chosen = self._chosen(known, whole, result, fit)
         fits = partial(self._fold_scores, whole, result, fit, loss)
-        decided = self._decisions(rows, problem.parts, fits, result.alpha, known, folds)
-        return self._chosen(known, whole, result, fit) | decided
+        chosen |= self._decisions(rows, problem.parts, fits, result.alpha, known, folds)
+        if claim is None or path is None:
+            return chosen
+        return chosen | {"certificate_": path.certificate(claim, chosen["_model"])}
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
         """Return the system of some rows, with the ridges of all."""
@@ -272,13 +286,16 @@ class FairKernelClassifierCV(LossCV, Classification):
     @ loss class_weight
     @ cv.alphas cv.etas cv
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components cv.unfairness limit_on penalty eps base_estimator fit_intercept
-    @ sensitive_columns hide_sensitive tol max_iter n_jobs random_state
+    @ n_sensitive_components
+    @ cv.unfairness cv.confidence cv.guarantee limit_on
+    @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
+    @ random_state
 
     Attributes
     ----------
     @ classes_ coef_ loss_
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
+    @ cv.certificate_
     @ cv.explained_share_
     @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_ decisions_
 
@@ -301,33 +318,15 @@ class FairKernelClassifierCV(LossCV, Classification):
     _plain = FairKernelClassifier
 
     def __init__(
-        self,
-        *,
-        loss: Any = "logistic",
-        class_weight: Any = None,
-        alphas: Any = None,
-        etas: Any = None,
-        cv: Any = 5,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        unfairness: float | None = None,
-        limit_on: Any = "scores",
-        penalty: str = "normalized",
-        eps: float | None = None,
-        base_estimator: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, loss: Any = "logistic", class_weight: Any = None, alphas: Any = None, etas: Any =
+        None, cv: Any = 5, feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any =
+        "median", n_components: int = 500, sensitive_kernel: Any = "auto", sensitive_length_scale:
+        Any = "median", n_sensitive_components: int = 100, unfairness: float | None = None,
+        limit_on: Any = "scores", confidence: float | None = None, guarantee: str = "split",
+        penalty: str = "normalized", eps: float | None = None, base_estimator: Any = None, fit_intercept: bool = True,
+        sensitive_columns: Any = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter:
+        int = 50, n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
 
@@ -335,8 +334,9 @@ class FairKernelClassifierCV(LossCV, Classification):
 class FairKernelRegressorCV(LossCV, LossRegression):
     """Fair kernel regression with any loss that chooses alpha and eta by cross-validation.
 
-    As :class:`FairKernelRegressor`, with ridge and weight chosen as :class:`FairKernelClassifierCV`
-    does. For the squared loss :class:`FairKernelRidgeCV` needs one pass.
+    As :class:`FairKernelRegressor`, with the ridge and the weight of the penalty chosen as
+    :class:`FairKernelClassifierCV` does. For the squared loss :class:`FairKernelRidgeCV` needs one
+    pass.
 
     Parameters
     ----------
@@ -344,8 +344,10 @@ class FairKernelRegressorCV(LossCV, LossRegression):
         V, as in :class:`FairKernelRegressor`.
     @ cv.alphas cv.etas cv
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components cv.unfairness limit_on penalty eps base_estimator fit_intercept
-    @ sensitive_columns hide_sensitive tol max_iter n_jobs random_state
+    @ n_sensitive_components
+    @ cv.unfairness cv.confidence cv.guarantee limit_on
+    @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
+    @ random_state
 
     Attributes
     ----------
@@ -354,6 +356,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     loss_ : loss
         V, with the scales that were left open.
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
+    @ cv.certificate_
     @ cv.explained_share_
     @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_ decisions_
 
@@ -371,30 +374,13 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     _plain = FairKernelRegressor
 
     def __init__(
-        self,
-        *,
-        loss: Any = "huber",
-        alphas: Any = None,
-        etas: Any = None,
-        cv: Any = 5,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        unfairness: float | None = None,
-        limit_on: Any = "scores",
-        penalty: str = "normalized",
-        eps: float | None = None,
-        base_estimator: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, loss: Any = "huber", alphas: Any = None, etas: Any = None, cv: Any = 5,
+        feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any = "median",
+        n_components: int = 500, sensitive_kernel: Any = "auto", sensitive_length_scale: Any =
+        "median", n_sensitive_components: int = 100, unfairness: float | None = None, limit_on:
+        Any = "scores", confidence: float | None = None, guarantee: str = "split",
+        penalty: str = "normalized", eps: float | None = None, base_estimator: Any = None, fit_intercept: bool = True, sensitive_columns: Any
+        = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter: int = 50, n_jobs: int |
+        None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
