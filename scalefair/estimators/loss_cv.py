@@ -323,8 +323,8 @@ class FairKernelClassifierCV(LossCV, Classification):
         "median", n_components: int = 500, sensitive_kernel: Any = "auto", sensitive_length_scale:
         Any = "median", n_sensitive_components: int = 100, unfairness: float | None = None,
         limit_on: Any = "scores", confidence: float | None = None, guarantee: str = "split",
-        penalty: str = "normalized", eps: float | None = None, base_estimator: Any = None, fit_intercept: bool = True,
-        sensitive_columns: Any = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter:
+        penalty: str = "normalized", eps: float | None = None, base_estimator: Any = None,
+        fit_intercept: bool = True, sensitive_columns: Any = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter:
         int = 50, n_jobs: int | None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
         self._store(locals())
@@ -379,7 +379,8 @@ class FairKernelRegressorCV(LossCV, LossRegression):
         n_components: int = 500, sensitive_kernel: Any = "auto", sensitive_length_scale: Any =
         "median", n_sensitive_components: int = 100, unfairness: float | None = None, limit_on:
         Any = "scores", confidence: float | None = None, guarantee: str = "split",
-        penalty: str = "normalized", eps: float | None = None, base_estimator: Any = None, fit_intercept: bool = True, sensitive_columns: Any
+        penalty: str = "normalized", eps: float | None = None, base_estimator: Any = None,
+        fit_intercept: bool = True, sensitive_columns: Any
         = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter: int = 50, n_jobs: int |
         None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
