@@ -110,9 +110,10 @@ output_kernel : None, "rbf" or RBF, default=None
     Gaussian kernels of one and of a quarter of its standard deviation; or of the length scale
     given, in that unit. Has no closed form: L-BFGS, each step a pass over rows that are held in
     memory up to 1 GB. `unfairness` then limits `output_share_`.
-base_estimator : estimator, CrossFit or None, default=None
+base_estimator : estimator, "trees", CrossFit or None, default=None
     Another model, whose prediction ĥ(x) joins the features: any scikit-learn regressor,
-    classifier (its probabilities, or log-odds in a classifier) or pipeline. It sees X as given,
+    classifier (its probabilities, or log-odds in a classifier) or pipeline; "trees": boosted
+    trees with settings for most tables, categories as categories. It sees X as given,
     without the columns that `hide_sensitive` hides. Training rows get the prediction of a copy
     that was fitted without their fold; `predict` uses one that was fitted on all rows. A model
     that is fitted already is used as it is, with a warning; wrapped in scikit-learn's

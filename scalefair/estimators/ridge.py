@@ -29,6 +29,7 @@ from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.training import Training
 from scalefair.moments import Moments
+from scalefair.moments.moments import CrossMoments
 from scalefair.penalties import check_known
 from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
@@ -283,7 +284,8 @@ class RidgeBase(Regression):
         return copy(self)._take(self.moments_, fit)
 
     def _without_penalty(self) -> Self | None:
-        if type(vars(self).get("moments_")) is not Moments:
+        moments = vars(self).get("moments_")
+        if moments is None or isinstance(moments, CrossMoments):
             return None
         plain: Self = copy(self).set_params(output_kernel=None, penalty="normalized")
         return plain._at(self.alpha, eta=0.0)

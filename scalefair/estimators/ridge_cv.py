@@ -222,7 +222,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             None if part is None else part.folds, checkpoint=config.checkpoint,
         )  # fmt: skip
         result = self._search(design, moments)
-        moments = moments.calibrated(result.calibration)
+        moments = replace(moments, total=moments.total.calibrated(result.calibration))
         claim, path = None, None
         if self.confidence is not None:
             claim = Claim.of(self.unfairness, self.confidence)

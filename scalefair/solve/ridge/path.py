@@ -7,7 +7,8 @@ Then O(mq) per η. Held-out errors and shares come from the moments of the folds
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -20,7 +21,9 @@ from scalefair._linalg import positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.data.sources.threads import SMALL, run_each
 from scalefair.moments import Moments
+from scalefair.moments.partial import Calibration
 from scalefair.penalties import (
+    PENALTIES,
     Features,
     HeldOut,
     ShareEstimate,
@@ -50,8 +53,8 @@ class Spectrum:
     deviation: Array
 
     @classmethod
-    def of(cls, system: System) -> Spectrum:
-        """Decompose the system's Gram matrix."""
+    def of(cls, system: System, *, shares: bool = True) -> Spectrum:
+        """Decompose the system's Gram matrix; without `shares` it has coefficients only."""
         scale = 1.0 / np.sqrt(system.ridge)
         values, vectors = positive_eigh(scale[:, None] * system.gram * scale)
         basis = scale[:, None] * vectors
@@ -61,7 +64,7 @@ class Spectrum:
         # Without intercept the Gram matrix is not centred, but the variance of f is; and the share
         # is judged on rows that know s.
         deviation = np.sqrt(values)
-        if system.covariance is not system.gram:
+        if shares and system.covariance is not system.gram:
             deviation = thin_root(system.covariance) @ basis
         return cls(values, basis, basis.T @ system.target, factor, share_factor, deviation)
 
@@ -200,9 +203,23 @@ class FoldFits:
 
         def decompose(k: int) -> tuple[System, Spectrum]:
             built = System.build(outside(folds, always, k), **system)
-            return built, Spectrum.of(built)
+            return built, Spectrum.of(built, shares=False)
 
         self._systems, self._spectra = zip(*self._each(decompose), strict=True)
+
+    def calibrated(self, calibration: Calibration, penalty: str, eps: float | None) -> FoldFits:
+        """Return the fits with another λ and τ for rows that lack s: only the factors differ."""
+
+        def turned(k: int) -> tuple[System, Spectrum]:
+            system, spectrum = self._systems[k], self._spectra[k]
+            moments = system.moments.calibrated(calibration)
+            factor = PENALTIES[penalty](moments, eps, system.features)
+            own = replace(system, moments=moments, factor=factor)
+            return own, replace(spectrum, factor=spectrum.basis.T @ factor)
+
+        other = copy(self)
+        other._systems, other._spectra = zip(*self._each(turned), strict=True)
+        return other
 
     def _each(self, work: Callable[[int], Any]) -> list[Any]:
         """Return work(k) of each fold k: side by side where matrices are small."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.moments import Moments
-from scalefair.moments.partial import CALIBRATIONS, Calibration, PartialMoments
+from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
 from scalefair.penalties import ShareEstimate, chance_of, group_counts
 from scalefair.solve.ridge.path import (
     Choice,
@@ -39,13 +39,6 @@ class FoldedMoments:
     def outside(self, k: int) -> Moments:
         """Moments of the rows outside a fold."""
         return outside(self.folds, self.always, k)
-
-    def calibrated(self, calibration: Calibration | None) -> FoldedMoments:
-        """Return the same with another λ and τ for rows that lack s; None: as they are."""
-        if calibration is None or not isinstance(self.total, PartialMoments):
-            return self
-        folds = [part.calibrated(calibration) for part in self.folds]  # type: ignore[attr-defined]
-        return FoldedMoments(folds, self.always, self.total.calibrated(calibration))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +85,7 @@ class SearchResult(GridChoice):
     eps: float | None
     ratio: float
     fits: FoldFits
-    calibration: Calibration | None = None  # where rows lack s
+    calibration: Calibration = DEFAULT  # where rows lack s
 
     @property
     def path_alpha(self) -> int:
@@ -145,17 +138,16 @@ def _search_calibrations(
     """
     if moments.total.judged is moments.total or best.choice is None:
         return best
-    setting = options(best.ratio, best.eps)
+    penalty = options(best.ratio, best.eps)["penalty"]
 
     def at(calibration: Calibration, alphas: Array) -> SearchResult:
-        grid = alphas, best.etas
-        own = moments.calibrated(calibration)
-        result = _search_grid(own, setting, best.ratio, grid, unfairness, refine=True)
-        return replace(result, calibration=calibration)
+        fits = best.fits.calibrated(calibration, penalty, best.eps)
+        result = replace(best, fits=fits, alphas=alphas, calibration=calibration)
+        return _chosen(result, unfairness, refine=False)
 
-    tried = [at(calibration, np.array([best.alpha])) for calibration in CALIBRATIONS[1:]]
+    tried = [at(calibration, np.array([best.alpha])) for calibration in CALIBRATIONS]
     winner = min(tried, key=lambda result: result.mse)
-    if winner.calibration is None or winner.mse >= best.mse:
+    if winner.mse >= best.mse:
         return best
     return at(winner.calibration, best.alphas)
 
@@ -169,8 +161,15 @@ def _search_grid(
     *,
     refine: bool,
 ) -> SearchResult:
-    alphas, etas = grid
     fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
+    nothing = GridScores(np.empty(0), np.empty(0))
+    result = SearchResult(*grid, nothing, None, options["eps"], ratio, fits)
+    return _chosen(result, unfairness, refine=refine)
+
+
+def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool) -> SearchResult:
+    """Return the result with the scores of its grid, and the best point on it."""
+    alphas, etas, fits = result.alphas, result.etas, result.fits
     scores = fits.score(alphas, etas)
     choice = choose(scores, etas, unfairness)
     if unfairness and refine and choice is not None and choice.eta > 0:
@@ -180,7 +179,7 @@ def _search_grid(
         scores = scores.beside(fits.score(alphas, more), order)
     scores = replace(scores, constant=fits.constant_errors())
     choice = choose(scores, etas, unfairness)
-    return SearchResult(alphas, etas, scores, choice, options["eps"], ratio, fits)
+    return replace(result, etas=etas, scores=scores, choice=choice)
 
 
 def between(etas: Array, chosen: int, count: int = REFINE) -> Array:
