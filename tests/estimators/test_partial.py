@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import KFold
 
 import scalefair
 from scalefair import (
@@ -233,6 +234,17 @@ def test_rows_that_tell_by_x_are_weighted():
     )._design.propensity is None  # fmt: skip
 
 
+def test_a_base_model_needs_y_alone():
+    x, s, y, _ = table()
+    base = FairRidge(eta=0.0)
+    for model in (FairKernelRidge, FairKernelRidgeCV):
+        fit = model(unfairness=0.1, n_components=20, base_estimator=base, missing_labels="partial")
+        fit.fit(x, y, sensitive_features=s)
+        known = s.notna().to_numpy()
+        share = naive.between_group_share(fit.predict(x[known]), s[known])
+        assert share < 0.11  # predictions are those of the base model of all rows
+
+
 def test_units_of_s_do_not_matter():
     x, _, y, _ = table()
     rng = np.random.default_rng(4)
@@ -289,6 +301,8 @@ def test_bad_second_tables():
     assert caught.value.column == "b"
     with refused("4 features", "5 features"):
         FairRidge(eta=1.0).fit(x, y, sensitive_data=(x[:, :4], s))
+    with refused("cv", "KFold"):
+        FairKernelRidgeCV(unfairness=0.1, cv=KFold(3)).fit(x, y, sensitive_data=(x, s))
     with refused("pair"):
         FairRidge(eta=1.0).fit(x, y, sensitive_data=s)
     with refused("sensitive_data[1]", "3"):
