@@ -110,9 +110,10 @@ output_kernel : None, "rbf" or RBF, default=None
     Gaussian kernels of one and of a quarter of its standard deviation; or of the length scale
     given, in that unit. Has no closed form: L-BFGS, each step a pass over rows that are held in
     memory up to 1 GB. `unfairness` then limits `output_share_`.
-base_estimator : estimator, CrossFit or None, default=None
+base_estimator : estimator, "trees", CrossFit or None, default=None
     Another model, whose prediction ĥ(x) joins the features: any scikit-learn regressor,
-    classifier (its probabilities, or log-odds in a classifier) or pipeline. It sees X as given,
+    classifier (its probabilities, or log-odds in a classifier) or pipeline; "trees": boosted
+    trees with settings for most tables, categories as categories. It sees X as given,
     without the columns that `hide_sensitive` hides. Training rows get the prediction of a copy
     that was fitted without their fold; `predict` uses one that was fitted on all rows. A model
     that is fitted already is used as it is, with a warning; wrapped in scikit-learn's
@@ -199,6 +200,15 @@ explained_share_cv_ : float
     constant.
 explained_share_cv_error_ : float
     Its standard error.
+[cv] confidence : float in (0, 1) or None, default=None
+    Certify the limit: a model beyond it on the population is returned with at most the
+    remaining probability; where none is certified, NotCertifiedError is raised.
+[cv] guarantee : {"split", "cross"}, default="split"
+    How the limit is certified. "split": four rows of ten, chosen by their number, calibrate
+    and touch nothing else. "cross": cross-fitted statistics and a refit on all rows, which
+    errs less, but is calibrated by simulation and not by a theorem.
+[cv] certificate_ : Certificate
+    What is certified, with `confidence`.
 [cv] explained_share_ : float
     Explained share on the training rows: reported, not limited. NaN for a constant.
 [cv] alpha_, eta_ : float
@@ -307,7 +317,6 @@ def check_partial(estimator: Any, *, controlled: bool) -> None:
         "feature_map='exact'": MapSpec.of(own).is_exact,
         f"solver={current_config().solver!r}": current_config().solver == "iterative",
         "control_features": controlled,
-        "confidence": own.get("confidence") is not None,
         f"sensitive_columns={estimator.sensitive_columns!r} without hide_sensitive":
             estimator.sensitive_columns is not None and not estimator.hide_sensitive,
     }  # fmt: skip

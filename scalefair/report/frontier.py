@@ -197,6 +197,9 @@ def fit_frontier(
         scored = scores(baseline, test.X), scores(estimator, test.X)
     notes = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
     notes = (f"Model {choice.summary}", *notes) if len(named) > 1 else notes
+    seen = vars(estimator).get("n_base_samples_", train.n_rows)
+    if seen < train.n_rows:
+        notes = (*notes, f"the base model learnt from a sample of {seen:,} rows")
     seconds = perf_counter() - start
     progress("testing independence")
     tests, reason = independence(before, after, test.sensitive, test.y)

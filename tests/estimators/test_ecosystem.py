@@ -362,7 +362,7 @@ def test_sensitive_columns_need_no_routing():
 
 
 def parsed_as_linear(model):
-    """What SHAP (0.42 to 0.50) makes of a model, and the product that its explainer begins with."""
+    """The coefficients that SHAP (its sources of August 2026) reads off a model, as it does."""
     assert all(hasattr(model, name) for name in ("coef_", "intercept_"))
     single = len(model.coef_.shape) > 1 and model.coef_.shape[0] == 1
     return model.coef_[0] if single else model.coef_
