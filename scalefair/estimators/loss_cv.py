@@ -324,8 +324,8 @@ class FairKernelClassifierCV(LossCV, Classification):
         Any = "median", n_sensitive_components: int = 100, unfairness: float | None = None,
         limit_on: Any = "scores", confidence: float | None = None, guarantee: str = "split",
         penalty: str = "normalized", eps: float | None = None, base_estimator: Any = None,
-        fit_intercept: bool = True, sensitive_columns: Any = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter:
-        int = 50, n_jobs: int | None = None, random_state: Any = None,
+        fit_intercept: bool = True, sensitive_columns: Any = None, hide_sensitive: bool = False,
+        tol: float = 1e-10, max_iter: int = 50, n_jobs: int | None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
         self._store(locals())
 
