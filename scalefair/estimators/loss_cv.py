@@ -15,6 +15,7 @@ from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
 from scalefair.estimators.base import OF_COLUMNS, feature_ridges
+from scalefair.estimators.certified import judge_fits
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
 from scalefair.estimators.loss import (
     MAX_CACHED_BYTES,
@@ -171,13 +172,21 @@ class LossCV(CrossValidated, LossBase):
         alphas, etas = self._grids(whole.system)
         problem = FoldProblem.build(whole, folds, moments, system)
         result = search_loss(problem, alphas, etas, self.unfairness, finer=self.alphas is None)
-        if result.choice is None:
+        claim, path = self._claim(), None
+        if claim is not None:
+            source, judged = self._judging(training, rows.design)
+            path = judge_fits(claim.limit, result, problem, rows.design, source, folds=judged)
+            result = path.chosen(claim)
+        elif result.choice is None:
             warn_of_constant(result.scores, self.unfairness or 0.0)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
         known = known | names | self._learnt(training, rows.design, loss)
-        return self._chosen(known, whole, result, fit)
+        chosen = self._chosen(known, whole, result, fit)
+        if claim is None or path is None:
+            return chosen
+        return chosen | {"certificate_": path.certificate(claim, chosen["_model"])}
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
         """Return the system of some rows, with the ridges of all."""
@@ -270,7 +279,7 @@ class FairKernelClassifierCV(LossCV, Classification):
     @ cv.alphas cv.etas cv
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
     @ n_sensitive_components
-    @ cv.unfairness
+    @ cv.unfairness cv.confidence cv.guarantee
     @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
     @ random_state
 
@@ -278,6 +287,7 @@ class FairKernelClassifierCV(LossCV, Classification):
     ----------
     @ classes_ coef_ loss_
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
+    @ cv.certificate_
     @ cv.explained_share_
     @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_
 
@@ -300,32 +310,15 @@ class FairKernelClassifierCV(LossCV, Classification):
     _plain = FairKernelClassifier
 
     def __init__(
-        self,
-        *,
-        loss: Any = "logistic",
-        class_weight: Any = None,
-        alphas: Any = None,
-        etas: Any = None,
-        cv: Any = 5,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        unfairness: float | None = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        base_estimator: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, loss: Any = "logistic", class_weight: Any = None, alphas: Any = None, etas: Any =
+        None, cv: Any = 5, feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any =
+        "median", n_components: int = 500, sensitive_kernel: Any = "auto", sensitive_length_scale:
+        Any = "median", n_sensitive_components: int = 100, unfairness: float | None = None,
+        confidence: float | None = None, guarantee: str = "split", penalty: str = "normalized", eps:
+        float | None = None, base_estimator: Any = None, fit_intercept: bool = True,
+        sensitive_columns: Any = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter:
+        int = 50, n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
 
@@ -344,7 +337,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     @ cv.alphas cv.etas cv
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
     @ n_sensitive_components
-    @ cv.unfairness
+    @ cv.unfairness cv.confidence cv.guarantee
     @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
     @ random_state
 
@@ -355,6 +348,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     loss_ : loss
         V, with the scales that were left open.
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
+    @ cv.certificate_
     @ cv.explained_share_
     @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_
 
@@ -372,29 +366,13 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     _plain = FairKernelRegressor
 
     def __init__(
-        self,
-        *,
-        loss: Any = "huber",
-        alphas: Any = None,
-        etas: Any = None,
-        cv: Any = 5,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        unfairness: float | None = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        base_estimator: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, loss: Any = "huber", alphas: Any = None, etas: Any = None, cv: Any = 5,
+        feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any = "median",
+        n_components: int = 500, sensitive_kernel: Any = "auto", sensitive_length_scale: Any =
+        "median", n_sensitive_components: int = 100, unfairness: float | None = None, confidence:
+        float | None = None, guarantee: str = "split", penalty: str = "normalized", eps: float |
+        None = None, base_estimator: Any = None, fit_intercept: bool = True, sensitive_columns: Any
+        = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter: int = 50, n_jobs: int |
+        None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())

@@ -200,6 +200,15 @@ explained_share_cv_ : float
     constant.
 explained_share_cv_error_ : float
     Its standard error.
+[cv] confidence : float in (0, 1) or None, default=None
+    Certify the limit: a model beyond it on the population is returned with at most the
+    remaining probability; where none is certified, NotCertifiedError is raised.
+[cv] guarantee : {"split", "cross"}, default="split"
+    How the limit is certified. "split": four rows of ten, chosen by their number, calibrate
+    and touch nothing else. "cross": cross-fitted statistics and a refit on all rows, which
+    errs less, but is calibrated by simulation and not by a theorem.
+[cv] certificate_ : Certificate
+    What is certified, with `confidence`.
 [cv] explained_share_ : float
     Explained share on the training rows: reported, not limited. NaN for a constant.
 [cv] alpha_, eta_ : float
@@ -308,7 +317,6 @@ def check_partial(estimator: Any, *, controlled: bool) -> None:
         "feature_map='exact'": MapSpec.of(own).is_exact,
         f"solver={current_config().solver!r}": current_config().solver == "iterative",
         "control_features": controlled,
-        "confidence": own.get("confidence") is not None,
         f"sensitive_columns={estimator.sensitive_columns!r} without hide_sensitive":
             estimator.sensitive_columns is not None and not estimator.hide_sensitive,
     }  # fmt: skip

@@ -13,9 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Chunk
-from scalefair.auditing.certificate import Claim
 from scalefair.data.folds import Folds
-from scalefair.data.sources import ChunkSource
 from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import (
     FINITE,
@@ -26,15 +24,12 @@ from scalefair.errors import (
     check_grid,
 )
 from scalefair.estimators.base import OF_COLUMNS, feature_ridges
-from scalefair.estimators.certified import JudgedPath, OnFolds, Part, judge_path, only
+from scalefair.estimators.certified import Certified, JudgedPath, judge_path
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath
 from scalefair.estimators.ridge import Regression, learnt
-from scalefair.features.base import seed_of
-from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
-from scalefair.features.rows import FitRows, open_fit_rows
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
@@ -49,10 +44,11 @@ HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "
 """What only the moments of each fold can tell, not those of all rows."""
 
 
-class CrossValidated(OnFolds):
+class CrossValidated(Certified):
     """A fair estimator that chooses alpha and eta by what they do on held-out folds."""
 
     def _check_grids(self) -> None:
+        self._check_certificate()
         check_closed_form(self.penalty, "cross-validation")
         if self.alphas is not None:
             check_grid("alphas", self.alphas, high=FINITE)
@@ -99,13 +95,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share: the share of the variance of the predictions that the
         sensitive attributes explain, on held-out folds.
-    confidence : float in (0, 1) or None, default=None
-        Certify the limit: a model beyond it on the population is returned with at most the
-        remaining probability; where none is certified, NotCertifiedError is raised.
-    guarantee : {"split", "cross"}, default="split"
-        How the limit is certified. "split": four rows of ten, chosen by their number, calibrate
-        and touch nothing else. "cross": cross-fitted statistics and a refit on all rows, which
-        errs less, but is calibrated by simulation and not by a theorem.
+    @ cv.confidence cv.guarantee
     @ penalty
     eps : float, "auto" or None, default=None
         Regularisation ε of the penalty, as in :class:`FairKernelRidge`; "auto" chooses it by the
@@ -130,8 +120,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         attributes the largest over three ridges of the function of s, a little too large.
     explained_share_cv_error_ : float
         Its standard error.
-    certificate_ : Certificate
-        What is certified, with `confidence`.
+    @ cv.certificate_
     coef_ : array of shape (m,) or (t, m)
         β.
     @ intercept_ moments_ n_samples_seen_ diagnostics_ base_estimator_ n_base_samples_
@@ -192,18 +181,6 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._check_grids()
-        if self.confidence is not None:
-            Claim.of(self.unfairness, self.confidence)
-            base = self.base_estimator
-            if (
-                isinstance(base, CrossFit)
-                and base.fit_on == "collection"
-                and self.guarantee == "split"
-            ):
-                raise ValueError(
-                    "fit_on='collection' gives a base model all rows, those that calibrate among "
-                    "them; use fit_on='sample' or guarantee='cross'"
-                )
         check_grid("ridge_ratios", self.ridge_ratios, low=TINY, high=FINITE)
 
     def _epses(self) -> tuple[float | None, ...]:
@@ -212,22 +189,18 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         return EPS_GRID if isinstance(self.eps, str) else (float(self.eps),)
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
-        config, part = current_config(), self._part()
-        rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)
-        training = self._train_on(rows if part is None else part.of(rows), config.dtype)
+        config, claim = current_config(), self._claim()
+        training = self._train(checked, given, config.dtype)
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
         n_rows, least = training.survey.n_rows, self._least_alpha()
         _, moments = self._fold_moments(
             self._rows(training.source, design, n_rows, least), training,
-            None if part is None else part.folds, checkpoint=config.checkpoint,
+            checkpoint=config.checkpoint,
         )  # fmt: skip
-        result = self._search(design, moments)
+        result, path = self._search(design, moments), None
         moments = replace(moments, total=moments.total.calibrated(result.calibration))
-        claim, path = None, None
-        if self.confidence is not None:
-            claim = Claim.of(self.unfairness, self.confidence)
-            source, folds = self._judging(training, design, rows, part)
-            path = self._judged(result, design, moments, source, folds)
+        if claim is not None:
+            path = self._judged(result, design, moments, training)
             result = path.chosen(claim)
         elif result.choice is None and self.unfairness is not None:
             warn_of_constant(result.scores, self.unfairness)
@@ -248,28 +221,12 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             },
         }  # fmt: skip
 
-    def _part(self) -> Part | None:
-        """Return the rows that fit, where others are to calibrate."""
-        if self.confidence is None or self.guarantee == "cross":
-            return None
-        return Part(seed_of(self.random_state) + 2, calibrates=False)
-
-    def _judging(
-        self, training: Training, design: Design, rows: FitRows, part: Part | None
-    ) -> tuple[ChunkSource, Folds | None]:
-        """Return the rows that judge a path, and the folds of them that it is judged on."""
-        if part is None:
-            folds, some_always_train = self._folds(training)
-            return training.source, only(folds, folds.count - some_always_train)
-        calibrating = replace(part, calibrates=True).of(rows).source
-        return design.numbers(calibrating, sensitive=True), None
-
     def _judged(
-        self, result: SearchResult, design: Design, moments: FoldedMoments, source: ChunkSource,
-        folds: Folds | None,
-    ) -> JudgedPath:  # fmt: skip
+        self, result: SearchResult, design: Design, moments: FoldedMoments, training: Training
+    ) -> JudgedPath:
         options = self._options(design, moments.total, result.ratio, result.eps)
         system = System.build(moments.total, **options)
+        source, folds = self._judging(training, design)
         return judge_path(self.unfairness, result, system, design, source, folds=folds)
 
     def _options(

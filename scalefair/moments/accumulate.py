@@ -273,8 +273,10 @@ def _sorted_by(
     """Sort the rows of a chunk by their sum; return it, the ends of the sums' spans and the order.
 
     Sorting the inputs, which are narrow, keeps each sum's feature rows side by side. Rows of no
-    sum are left out before anything is computed of them.
+    sum, or of weight 0, are left out before anything is computed of them.
     """
+    if chunk.weight is not None:
+        number = np.where(np.asarray(chunk.weight) > 0, number, -1)
     order = np.argsort(number, kind="stable")[int(np.sum(number < 0)) :]
     return chunk.take(order), np.searchsorted(number[order], np.arange(count + 1)), order
 

@@ -254,7 +254,7 @@ def _positions(alphas: Array, etas: Array, points: Iterable[Point]) -> tuple[Any
     return np.searchsorted(alphas, alpha), np.searchsorted(etas, eta)
 
 
-class _Search:
+class Trials:
     """What has been tried so far."""
 
     def __init__(self, problem: FoldProblem, unfairness: float | None) -> None:
@@ -305,7 +305,7 @@ def search_loss(
     The best ridge and its neighbours are tried at all weights: one chosen at η = 0 ruins the fair
     end. `finer` adds ridges halfway. Without `etas` they follow from the limit.
     """
-    search, alphas = _Search(problem, unfairness), np.sort(alphas)
+    search, alphas = Trials(problem, unfairness), np.sort(alphas)
     start = np.inf if unfairness == 0 else 0.0 if etas is None else float(etas.min())
     models = _try_ridges(search, alphas, start)
     best = search.least_loss(start)
@@ -331,7 +331,7 @@ def search_loss(
     return LossSearch(alphas, etas, scores, choice, search.fits, search.constant, warm)
 
 
-def _try_ridges(search: _Search, alphas: Array, eta: float) -> FoldModels:
+def _try_ridges(search: Trials, alphas: Array, eta: float) -> FoldModels:
     """Try ridges from the largest on, until the held-out loss has clearly risen; two a model."""
     problem, left = search.problem, list(alphas[::-1])
     local = problem.whole.start()
@@ -358,7 +358,7 @@ def _etas_around(slice_: Slice, unfairness: float | None) -> Array:
     return np.concatenate([[0.0], around, [np.inf]])
 
 
-def _try_neighbours(search: _Search, models: FoldModels, alphas: Array) -> FoldModels:
+def _try_neighbours(search: Trials, models: FoldModels, alphas: Array) -> FoldModels:
     """Try the ridges beside the best one, at its weight and those beside it, while that pays."""
     problem = search.problem
     while True:
@@ -377,7 +377,7 @@ def _try_neighbours(search: _Search, models: FoldModels, alphas: Array) -> FoldM
             search.try_points(models, [Point(alpha, eta) for eta in near])
 
 
-def _refine(search: _Search, unfairness: float | None, *, finer: bool) -> FoldModels:
+def _refine(search: Trials, unfairness: float | None, *, finer: bool) -> FoldModels:
     """Try more about the best point: weights below it under a limit, then ridges beside it."""
     point = search.best()
     models = search.problem.models(search.fits[point].theta[-1])
