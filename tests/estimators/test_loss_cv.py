@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +11,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import PredefinedSplit
 
 from scalefair import (
+    FairGPClassifier,
+    FairGPRegressor,
     FairKernelClassifier,
     FairKernelClassifierCV,
     FairKernelRegressor,
@@ -18,6 +21,7 @@ from scalefair import (
     config_context,
     load,
     save,
+    scan_parquet,
 )
 from tests.errors import refused
 from tests.promises.population import draw, share
@@ -195,6 +199,33 @@ def test_squared_loss_agrees_with_the_closed_form():
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("process", [FairGPRegressor, FairGPClassifier])
+def test_processes_meet_a_limit_on_folds(process):
+    """Of every fold, the share of the process of the others at the same hyperparameters."""
+    classes = process is FairGPClassifier
+    X, y, s = table(500, classes=classes)
+    X, fold, K = squares(X), folds(500), 4
+    given = {"amplitude": 1.0} | ({} if classes else {"noise": 0.3})
+    options = {"feature_map": "linear", "optimizer": None, **given}
+    model = process(unfairness=0.1, cv=PredefinedSplit(fold), **options)
+    model.fit(X, y, sensitive_features=s)
+    assert model.explained_share_cv_ + model.explained_share_cv_error_ / 2 <= 0.1
+    shares, errors = [], []
+    for k in range(K):
+        out = fold == k
+        fit = process(eta=model.eta_, **options).fit(X[~out], y[~out], sensitive_features=s[~out])
+        f = fit.decision_function(X[out]) if classes else fit.predict(X[out])
+        shares.append(share(f, s[out]))
+        loss = losses_of(y[out], f, "logistic") if classes else (y[out] - f) ** 2
+        errors.append(loss.mean())
+    assert model.explained_share_cv_ == pytest.approx(np.mean(shares), abs=3e-3)
+    at = int(np.argmin(np.abs(model.cv_results_["etas"] - model.eta_)))
+    found = model.cv_results_["loss" if classes else "mse"][:, at]
+    np.testing.assert_allclose(found, errors, rtol=5e-3)
+    again = process(eta=model.eta_, **options).fit(X, y, sensitive_features=s)
+    np.testing.assert_allclose(model.coef_, again.coef_, rtol=1e-6, atol=1e-8)
+
+
 @pytest.mark.parametrize("loss", ["huber", "quantile", "gamma"])
 def test_other_losses(loss):
     X, y, s = table(500, "numbers", classes=False)
@@ -219,6 +250,20 @@ def test_base_model_and_control(tmp_path):
     np.testing.assert_array_equal(
         back.path_.at(unfairness=0.1).predict(X), model.path_.at(unfairness=0.1).predict(X)
     )
+
+
+def test_rows_of_a_file_and_of_dask_give_the_same_model(tmp_path):
+    X, y, s = table(600)
+    frame = pd.DataFrame(X, columns=list("pqrt")).assign(g=s["g"].to_numpy(), y=y)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=150)
+    rows, inputs = scan_parquet(tmp_path / "rows.parquet"), list("pqrtg")
+    options = {"unfairness": 0.1, "cv": 2, "sensitive_columns": ["g"], **SMALL}
+    one = FairKernelClassifierCV(**options).fit(frame[inputs], frame["y"])
+    other = FairKernelClassifierCV(**options).fit(rows[inputs], rows["y"])
+    f = one.decision_function(frame[inputs])
+    np.testing.assert_allclose(other.decision_function(frame[inputs]), f, atol=1e-6)
+    lazy = one.decision_function(dd.from_pandas(frame[inputs], npartitions=3))
+    np.testing.assert_allclose(np.asarray(lazy), f, atol=1e-10)
 
 
 def test_path_over_rows_and_paths_of_the_search():
