@@ -153,8 +153,10 @@ def line(problem: Problem, method: str, known: Any) -> dict[str, Any]:
 
 
 def summary(lines: list[dict[str, Any]]) -> None:
-    """Print the part of the gap that is closed, over all seeds."""
+    """Print the part of the gap that is closed, over all seeds that reach the limit."""
     table = pd.DataFrame(lines).astype({"r2_at_limit": float, "share": float})
+    place = table.groupby(["problem", "missing", "seed"])["r2_at_limit"]
+    table = table[place.transform(lambda part: part.notna().all())]
     for (problem, missing), part in table.groupby(["problem", "missing"], sort=False):
         r2 = part.groupby("method")["r2_at_limit"].mean()
         share = part.groupby("method")["share"].mean()

@@ -47,6 +47,7 @@ CLASSES: dict[str, type] = {
         estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
         Certificate,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
+        estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV, estimators.LossPathCV,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,
         Preparation, Design, base_model.BaseModel, trees.Trees, trees.Forest, CrossFit,
@@ -79,7 +80,7 @@ MAX_OTHER_KEYS = 10_000
 """Keys of dicts that are no text: numbers can be chosen so that each is compared with all."""
 
 SKIPPED = {
-    "_evidence", "_metadata_request",
+    "_evidence", "_metadata_request", "_regressions",
     "_callback_fit_ctx", "_skl_callbacks", "_skl_callbacks_to_teardown",
 }  # fmt: skip
 """Training rows; and routing and callbacks, which belong to a session."""

@@ -28,11 +28,12 @@ TITLES = {
     "peers_hsic": "Peers: error at an HSIC",
     "peers_speed": "Peers: time of the reductions over ours",
     "peers_winners": "Peers: who has the least error, share by share",
+    "promises": "Limits on new rows",
     "scaling": "Time against rows and features",
     "scaling_peers": "Time and memory against rows and features, beside others",
     "streams": "Files and clusters",
 }
-POINTS = ("peers",)
+POINTS = ("peers", "promises_draws")
 """Lists of points, which pictures and other tables are made from."""
 
 

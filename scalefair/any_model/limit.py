@@ -227,8 +227,12 @@ def _fair_points(estimator: Any, X: Any) -> list[CurvePoint]:
     points = []
     for limit in LIMITS:
         try:
-            model = path.at(unfairness=limit)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "unfairness=.* constant", UserWarning)
+                model = path.at(unfairness=limit)
         except NotAttainableError:
+            continue
+        if not np.any(model.coef_):  # a constant has no share
             continue
         points.append(CurvePoint("model", limit, np.asarray(model.predict(X))))
         if model.eta_ == 0:  # larger limits do not bind

@@ -166,7 +166,9 @@ class Predict:
             return np.asarray(model.decision_function(x), dtype=np.float64)
         if labels is not None:
             return np.asarray(model.predict_proba(x), dtype=np.float64)[:, 1:]
-        return np.asarray(model.predict(x), dtype=np.float64)
+        # Of a loss with a link, parity is about the scores, not about the means predicted.
+        predict = getattr(model, "predict_scores", model.predict)
+        return np.asarray(predict(x), dtype=np.float64)
 
 
 def _has_seen(model: Any, moments: Moments) -> bool:

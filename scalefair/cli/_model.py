@@ -128,15 +128,12 @@ class ModelOptions:
             return {"Gaussian process": self._process(columns, classes=classes)}
         if self.alpha is not None:
             return {"kernel": self.plain(columns, classes=classes)}
-        from scalefair import FairKernelClassifier, FairKernelRidgeCV
+        from scalefair import FairKernelClassifierCV, FairKernelRidgeCV
 
-        if classes:  # INTERIM
-            base = {"base_estimator": "trees"} if self.model == "trees" else {}
-            return {"one": FairKernelClassifier(**self.options(columns) | self.limit | base)}
         limit = self.limit if self.eta is None else {"etas": [self.eta]}
         certified = {} if self.confidence is None else {"confidence": self.confidence}
         options = self.options(columns) | limit | certified
-        made = FairKernelRidgeCV
+        made = FairKernelClassifierCV if classes else FairKernelRidgeCV
         return {name: made(**options | own) for name, own in self._variants().items()}
 
     def _variants(self) -> dict[str, Any]:

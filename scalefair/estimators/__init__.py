@@ -5,6 +5,11 @@ from scalefair.estimators.gp import FairGPRegressor
 from scalefair.estimators.gp_classifier import FairGPClassifier
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.loss import FairKernelRegressor
+from scalefair.estimators.loss_cv import (
+    FairKernelClassifierCV,
+    FairKernelRegressorCV,
+    LossPathCV,
+)
 from scalefair.estimators.path import FairPath, LossPath
 from scalefair.estimators.ridge import FairRidge
 from scalefair.estimators.ridge_cv import FairKernelRidgeCV
@@ -14,11 +19,14 @@ __all__ = [
     "FairGPClassifier",
     "FairGPRegressor",
     "FairKernelClassifier",
+    "FairKernelClassifierCV",
     "FairKernelRegressor",
+    "FairKernelRegressorCV",
     "FairKernelRidge",
     "FairKernelRidgeCV",
     "FairPath",
     "FairRidge",
     "LossPath",
+    "LossPathCV",
     "SklearnFairKernel",
 ]

@@ -1,4 +1,4 @@
-"""Certified paths: every candidate tested in one further pass, the fairest first.
+"""Estimators on folds, and certified paths: every candidate tested in one further pass.
 
 Rows are split by their number ("split": those that calibrate touch nothing else), or every row
 is judged by the fit without its fold ("cross"). Candidates are tested from the fairest on, up to
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +26,24 @@ from scalefair.auditing.certificate import (
     functions_of,
 )
 from scalefair.data import Together
-from scalefair.data.folds import ALL_ROWS, Folds
+from scalefair.data.folds import ALL_ROWS, Folds, make_folds
 from scalefair.data.sources import ArraySource, ChunkSource, Sample, Sampler
+from scalefair.estimators.base import FairEstimator, check_control
+from scalefair.features.base import seed_of
+from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import Identity
-from scalefair.features.rows import FitRows
+from scalefair.features.rows import FitRows, open_fit_rows
+from scalefair.features.training import Training, group_names
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, share_distributions
 from scalefair.moments import Moments
-from scalefair.moments.accumulate import MomentAccumulator, sign
-from scalefair.penalties import size_of_block
-from scalefair.solve.ridge.path import AlphaSlice, Choice, Spectrum, side_by_side
-from scalefair.solve.ridge.search import SearchResult
+from scalefair.moments.accumulate import MomentAccumulator, Rows, sign
+from scalefair.penalties import check_known, size_of_block
+from scalefair.solve.limit import PenaltyPath
+from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, Trials
+from scalefair.solve.newton.model import Slice
+from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds
 from scalefair.solve.ridge.system import System
 
 CALIBRATES, OF = 4, 10
@@ -48,7 +55,43 @@ CANDIDATES = 48
 REACH = 4.0
 """Candidates have shares, in sample, of up to so many times the limit."""
 
+LOSS_CANDIDATES, LOSS_REACH = 16, 1.2
+"""The same for general losses, whose fits take passes over the rows."""
+
 PASS_ROWS = 8192
+
+
+class OnFolds(FairEstimator):
+    """A fair estimator that is judged on folds of its rows: `cv` says which."""
+
+    def _folds(self, training: Training) -> tuple[Folds, bool]:
+        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
+        if isinstance(source, ArraySource):
+            X, y = source.x, source.y
+        # Not the seed of the sample: landmarks must not gather in one fold.
+        return make_folds(self.cv, X, y, training.seed + 1)
+
+    def _fold_moments(
+        self, rows: Rows, training: Training, **options: Any
+    ) -> tuple[Folds, FoldedMoments]:
+        """Return the folds and their moments, by one pass."""
+        folds, some_always_train = self._folds(training)
+        parts = rows.moments(folds, **options)
+        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
+        if not all(fold.weight for fold in tested):
+            raise ValueError(
+                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
+                "fewer folds, or leave those rows out"
+            )
+        moments = FoldedMoments(tested, always, reduce(add, parts))
+        if "xi" in moments.total.blocks:
+            check_control(moments.total)
+        if rows.design.partial:
+            check_known(moments.total)
+        if rows.design.psi is not None and self.unfairness is not None:
+            judged = [fold.judged for fold in moments.folds]
+            check_folds(judged, group_names(rows.design))
+        return folds, moments
 
 
 @dataclass(frozen=True)
@@ -81,14 +124,6 @@ class Part:
         )
         return rows._replace(source=own)
 
-    def folds(self, folds: Folds) -> Folds:
-        """Return folds that leave the other rows out."""
-        return Folds(folds.count, partial(_inside, self, folds))
-
-
-def _inside(part: Part, folds: Folds, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.where(part.has(numbers), folds.of_rows(numbers), -1)
-
 
 def only(folds: Folds, count: int) -> Folds:
     """Return the first so many folds: rows of others always train and are not judged."""
@@ -100,7 +135,9 @@ def _among(folds: Folds, count: int, numbers: NDArray[np.int64]) -> NDArray[np.i
     return np.where(fold < count, fold, -1)
 
 
-def path_etas(at: AlphaSlice, limit: float) -> Array:
+def path_etas(
+    at: PenaltyPath, limit: float, count: int = CANDIDATES, reach: float = REACH
+) -> Array:
     """Etas from ∞ down to where the share in sample is several times the limit.
 
     Their shares are about equidistant in √share, which is what an error is linear in.
@@ -109,7 +146,7 @@ def path_etas(at: AlphaSlice, limit: float) -> Array:
     grid = np.append(0.0, np.logspace(-4, 8, 481) / (strength if strength > 0 else 1.0))
     shares = np.nan_to_num(at.shares(grid), nan=0.0)
     envelope = np.maximum.accumulate(shares[::-1])[::-1]  # the share is not monotone in η
-    wanted = np.linspace(0.0, np.sqrt(min(envelope[0], REACH * limit)), CANDIDATES + 1) ** 2
+    wanted = np.linspace(0.0, np.sqrt(min(envelope[0], reach * limit)), count + 1) ** 2
     first = [int(np.argmax(envelope <= level * (1 + 1e-9))) for level in wanted[1:]]
     return np.append(np.inf, np.unique(grid[first])[::-1])
 
@@ -133,7 +170,11 @@ class _Judged:
     candidates: Candidates
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """Return the chunk with predictions for x; 0 where the weight is."""
+        """Return the chunk with predictions for x, 0 where the weight is; y plays no part."""
+        if self.design.partial:  # rows that do not know s cannot judge
+            weight = np.ones(chunk.n_rows) if chunk.weight is None else np.asarray(chunk.weight)
+            known = ~np.isnan(chunk.s).any(axis=1)
+            chunk = replace(chunk, weight=np.where(known, weight, 0.0))
         numbers = np.arange(chunk.row, chunk.row + chunk.n_rows)
         fold = self.candidates.folds.of_rows(numbers)
         if chunk.weight is not None:
@@ -144,7 +185,7 @@ class _Judged:
             if len(at):
                 start = self.design.predictor(self.design.raw_coef(coef), 0.0)
                 F[at] = in_blocks(start)(chunk.take(at))
-        return replace(chunk, x=F, h=None)
+        return replace(chunk, x=F, y=np.zeros((chunk.n_rows, 1)), h=None)
 
 
 class Judgement(NamedTuple):
@@ -167,10 +208,8 @@ def judge(source: ChunkSource, design: Design, candidates: Candidates, size: flo
     """
     width = candidates.coefs[0].shape[1]
     beside = tuple(block for block in design.beside if not block.is_feature)
-    narrow = Design(
-        Identity().fit(np.zeros((2, width))), design.psi, design.n_targets, whiten_rows=True,
-        beside=beside,
-    )  # fmt: skip
+    phi = Identity().fit(np.zeros((2, width)))
+    narrow = Design(phi, design.psi, whiten_rows=True, beside=beside)
     folds = candidates.folds
     start: list[tuple[Any, Any]] = [
         (_same, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
@@ -211,12 +250,13 @@ def _rows_of(
 class JudgedPath:
     """Models of one path, from the fairest on, each judged on rows that did not fit it.
 
+    - `method`: "split" or "cross"; `result`: the search, `choices` (E,) the models on its grid.
     - `coef` (m, E·t): of the models that predict; `errors` (E,): held-out errors.
-    - `method`: "split" or "cross"; `result`: the search, on the path.
     """
 
     method: str
-    result: SearchResult
+    result: Any
+    choices: Sequence[Choice]
     judgement: Judgement
     coef: Array
     errors: Array
@@ -240,10 +280,9 @@ class JudgedPath:
             raise claim.error([one[first] for one in self.judgement.distributions])
         return int(passed[np.argmin(self.errors[passed])])
 
-    def chosen(self, claim: Claim) -> SearchResult:
+    def chosen(self, claim: Claim) -> Any:
         """Return the search with the certified choice."""
-        at = len(self.errors) - 1 - self.choose(claim)
-        return replace(self.result, choice=Choice(0, at))
+        return replace(self.result, choice=self.choices[self.choose(claim)])
 
     def certificate(self, claim: Claim, model: Any) -> Certificate:
         """Return the certificate of the chosen model, now that it is fitted."""
@@ -274,4 +313,79 @@ def judge_path(
     scores = result.fits.score(alphas, etas[::-1])
     on_path = replace(result, alphas=alphas, etas=etas[::-1], scores=scores, choice=None)
     errors = scores.mse.mean(axis=0)[0, ::-1]
-    return JudgedPath("cross" if folds else "split", on_path, judgement, coef, errors)
+    choices = [Choice(0, at) for at in reversed(range(len(etas)))]
+    return JudgedPath("cross" if folds else "split", on_path, choices, judgement, coef, errors)
+
+
+def judge_fits(
+    limit: float, result: LossSearch, problem: FoldProblem, design: Design, source: ChunkSource,
+    *, folds: Folds | None,
+) -> JudgedPath:  # fmt: skip
+    """Judge the fits of a general loss at the best ridge, those above the best weight among them.
+
+    Without `folds` the rows of the source have fitted nothing.
+    """
+    result, alpha = _with_fairer_fits(problem, result, limit)
+    points = sorted((point for point in result.tried if point.alpha == alpha), reverse=True)
+    fits, m = [result.tried[point] for point in points], len(problem.whole.system.ridge)
+    parts = [-1] if folds is None else range(len(problem.tested))
+    coefs = [np.hstack([fit.theta[k][:m] for fit in fits]) for k in parts]
+    candidates = Candidates(coefs, folds or ALL_ROWS, problem.whole.loss.n_scores)
+    judgement = judge(source, design, candidates, size_of_block(problem.whole.system.moments, "y"))
+    row = int(np.searchsorted(result.alphas, alpha))
+    choices = [Choice(row, int(np.searchsorted(result.etas, point.eta))) for point in points]
+    coef = np.hstack([fit.theta[-1][:m] for fit in fits])
+    errors = np.array([fit.losses.mean() for fit in fits])
+    return JudgedPath("cross" if folds else "split", result, choices, judgement, coef, errors)
+
+
+def _with_fairer_fits(
+    problem: FoldProblem, result: LossSearch, limit: float
+) -> tuple[LossSearch, float]:
+    """Try weights whose shares are within the limit, which a search on means has no use for."""
+    trials = Trials(problem, limit)
+    trials.fits, trials.constant = dict(result.tried), result.constant
+    best = trials.best()
+    models = problem.models(result.tried[best].theta[-1])
+    path = Slice(problem.whole, models.parts[-1], best.alpha)
+    etas = path_etas(path, limit, LOSS_CANDIDATES, LOSS_REACH)
+    trials.try_points(models, [Point(best.alpha, eta) for eta in etas])
+    alphas, grid, scores = trials.table()
+    return replace(
+        result, alphas=alphas, etas=grid, scores=scores, tried=trials.fits, choice=None
+    ), best.alpha
+
+
+class Certified(OnFolds):
+    """A fair estimator that certifies its limit, where a `confidence` is asked for."""
+
+    confidence: float | None = None
+    guarantee: str = "split"
+
+    def _claim(self) -> Claim | None:
+        return None if self.confidence is None else Claim.of(self.unfairness, self.confidence)
+
+    def _check_certificate(self) -> None:
+        """Raise ValueError if a certificate is asked for that cannot be."""
+        base, split = self.base_estimator, self.guarantee == "split"
+        collection = isinstance(base, CrossFit) and base.fit_on == "collection"
+        if self._claim() is not None and split and collection:
+            raise ValueError(
+                "fit_on='collection' gives a base model all rows, those that calibrate among them; "
+                "use fit_on='sample' or guarantee='cross'"
+            )
+
+    def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
+        if self.confidence is None or self.guarantee == "cross":
+            return super()._train(checked, given, dtype)
+        rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)
+        part = Part(seed_of(self.random_state) + 2, calibrates=False)
+        calibrating = replace(part, calibrates=True).of(rows).source
+        return replace(self._train_on(part.of(rows), dtype), calibrating=calibrating)
+
+    def _judging(self, training: Training, design: Design) -> tuple[ChunkSource, Folds | None]:
+        """Return the rows that judge a path, and the folds of them; None: they fitted nothing."""
+        if training.calibrating is not None:
+            return design.numbers(training.calibrating, sensitive=True), None
+        folds, some_always_train = self._folds(training)
+        return training.source, only(folds, folds.count - some_always_train)

@@ -29,84 +29,8 @@ from scalefair.moments.accumulate import Rows
 
 
 @described
-class FairKernelClassifier(ClassifierMixin, LossBase):
-    """Kernel classification whose scores do not depend on sensitive attributes.
-
-    Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where V is the logistic
-    loss, or the multinomial one for more than two classes, and |Rᵀβ|² measures the dependence
-    between the scores f and the sensitive attributes. Newton's method: one pass over the rows for
-    the moments and one for each of a few iterations, whatever their number and wherever they are.
-
-    Parameters
-    ----------
-    loss : {"logistic", "multinomial"} or loss, default="logistic"
-        V. "logistic" means the multinomial loss where there are more than two classes. An object of
-        `scalefair.losses` is told classes as 0 and 1, or as one-hot rows.
-    class_weight : None, "balanced" or dict, default=None
-        How often each class counts in the loss; "balanced": all classes equally often. The penalty
-        and the explained share are about the rows as they are.
-    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components alpha eta unfairness penalty eps base_estimator output_kernel
-    @ fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs random_state
-
-    Attributes
-    ----------
-    classes_ : array of shape (k,)
-        The labels, sorted.
-    coef_ : array of shape (1, m) or (k, m)
-        β; for more than two classes one row each, which add up to zero.
-    loss_ : loss
-        V, class weights included.
-    @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
-    @ n_samples_seen_ diagnostics_
-
-    Notes
-    -----
-    The penalty promises parity of the scores in expectation: E[f | s] does not depend on s. Rates
-    of decisions f > 0 may; a threshold per group (fairlearn's `ThresholdOptimizer`) equalises them.
-
-    Examples
-    --------
-    >>> from scalefair import FairKernelClassifier
-    >>> from scalefair.datasets import make_toy1
-    >>> toy = make_toy1(500, random_state=0)
-    >>> high = toy.target > 0
-    >>> model = FairKernelClassifier(unfairness=0.05, random_state=0)
-    >>> model = model.fit(toy.data, high, sensitive_features=toy.sensitive_features)
-    >>> round(model.explained_share_, 6) <= 0.05
-    True
-    >>> model.predict_proba(toy.data).shape
-    (500, 2)
-    """
-
-    def __init__(
-        self,
-        *,
-        loss: Any = "logistic",
-        class_weight: Any = None,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        alpha: Any = "auto",
-        eta: float | None = None,
-        unfairness: float | None = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        base_estimator: Any = None,
-        output_kernel: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self._store(locals())
+class Classification(ClassifierMixin, LossBase):
+    """A fair classification, whatever finds its ridge and weight."""
 
     _base_scale: ClassVar[str] = "log_odds"
     _own_constraints: ClassVar[dict[str, Any]] = {
@@ -128,7 +52,8 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
             training, source=source, sample=as_targets(training.sample), n_targets=loss.n_targets
         )
         weigh = None if self.class_weight is None else partial(self._weighed, coded.classes)
-        return {"classes_": coded.classes} | self._learn_loss(training, loss, dtype, weigh)
+        known = {"classes_": coded.classes}
+        return self._learn_loss(checked, training, loss, known, weigh)
 
     def _loss_of(self, classes: NDArray[Any]) -> Any:
         k, loss = len(classes), self.loss
@@ -212,6 +137,77 @@ class FairKernelClassifier(ClassifierMixin, LossBase):
         """
         codes = self._scores(X, partial(_most_likely, vars(self).get("loss_")))
         return decoded(codes, self.classes_)
+
+
+@described
+class FairKernelClassifier(Classification):
+    """Kernel classification whose scores do not depend on sensitive attributes.
+
+    Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where V is the logistic
+    loss, or the multinomial one for more than two classes, and |Rᵀβ|² measures the dependence
+    between the scores f and the sensitive attributes. Newton's method: one pass over the rows for
+    the moments and one for each of a few iterations, whatever their number and wherever they are.
+
+    Parameters
+    ----------
+    @ loss class_weight
+    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
+    @ n_sensitive_components alpha eta unfairness penalty eps base_estimator output_kernel
+    @ fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs random_state
+
+    Attributes
+    ----------
+    @ classes_ coef_ loss_
+    @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
+    @ n_samples_seen_ diagnostics_
+
+    Notes
+    -----
+    The penalty promises parity of the scores in expectation: E[f | s] does not depend on s. Rates
+    of decisions f > 0 may; a threshold per group (fairlearn's `ThresholdOptimizer`) equalises them.
+
+    Examples
+    --------
+    >>> from scalefair import FairKernelClassifier
+    >>> from scalefair.datasets import make_toy1
+    >>> toy = make_toy1(500, random_state=0)
+    >>> high = toy.target > 0
+    >>> model = FairKernelClassifier(unfairness=0.05, random_state=0)
+    >>> model = model.fit(toy.data, high, sensitive_features=toy.sensitive_features)
+    >>> round(model.explained_share_, 6) <= 0.05
+    True
+    >>> model.predict_proba(toy.data).shape
+    (500, 2)
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: Any = "logistic",
+        class_weight: Any = None,
+        feature_map: Any = "nystroem",
+        kernel: Any = "rbf",
+        length_scale: Any = "median",
+        n_components: int = 500,
+        sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100,
+        alpha: Any = "auto",
+        eta: float | None = None,
+        unfairness: float | None = None,
+        penalty: str = "normalized",
+        eps: float | None = None,
+        base_estimator: Any = None,
+        output_kernel: Any = None,
+        fit_intercept: bool = True,
+        sensitive_columns: Any = None,
+        hide_sensitive: bool = False,
+        tol: float = 1e-10,
+        max_iter: int = 50,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self._store(locals())
 
 
 def _probabilities(loss: Any, f: Array) -> Array:

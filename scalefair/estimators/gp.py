@@ -19,8 +19,11 @@ from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import MovingNystroem, Nystroem
 from scalefair.features.rows import open_predict_rows
+from scalefair.features.training import Training
+from scalefair.moments.accumulate import Rows
 from scalefair.solve.dense.process import ExactDistribution, fit_dense
 from scalefair.solve.dense.rows import exact_rows
+from scalefair.solve.fit import GPFit
 from scalefair.solve.gp.distribution import (
     Distribution,
     FeatureDistribution,
@@ -28,8 +31,20 @@ from scalefair.solve.gp.distribution import (
     draw,
     mean_and_deviation,
 )
-from scalefair.solve.gp.evidence import MomentEvidence, fit_features
+from scalefair.solve.gp.evidence import (
+    MomentEvidence,
+    at_weight,
+    fit_features,
+    held_out_scores,
+)
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
+from scalefair.solve.ridge.path import choose, default_etas
+from scalefair.solve.ridge.search import between
+from scalefair.solve.ridge.system import System
+from scalefair.solve.spec import ProcessSpec
+
+N_ETAS = 41
+"""Weights that are tried on folds, from 0 to ∞; more beside the best."""
 
 ROWS_IN_MEMORY = 65536
 """Rows per chunk where all are wanted at once."""
@@ -67,6 +82,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share of the mean. Length scales are learnt at the weight that meets
         it at their start; weight, noise and amplitude are found again at those learnt.
+    @ gp.cv
     @ gp.penalty
     @ eps
     @ gp.sensitive_columns
@@ -133,6 +149,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         amplitude_bounds: Any = None,
         eta: float | None = None,
         unfairness: float | None = None,
+        cv: Any = None,
         penalty: str = "normalized",
         eps: float | None = None,
         sensitive_columns: Any = None,
@@ -155,6 +172,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         training = self._train(checked, given_rows, "float64")
         inputs = training.preparation.input_names(list(_check_feature_names_in(checked)))
         spec, one = self._gp_spec(training, inputs), training.one_target
+        held_out: dict[str, Any] = {}
         if training.spec.is_exact and self.unfairness is None:
             exact = exact_rows(training, 0.0)
             fit = fit_dense(exact, spec, Callbacks(self))
@@ -164,12 +182,32 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         else:
             rows = self._start(training, MovingNystroem if self.learn_landmarks else Nystroem)
             fit = fit_features(spec, rows, training.sample)
+            if self.cv is not None and self.unfairness is not None:
+                fit, held_out = self._held_out(spec, rows, fit, training)
             design = replace(rows.design, phi=fit.phi or rows.design.phi)
             coef = {"coef_": fit.coef[:, 0] if one else fit.coef.T}
-        return self._process(fit, training, inputs, design) | coef | {
+        return self._process(fit, training, inputs, design) | coef | held_out | {
             "noise_": fit.noise, "_evidence": fit.evidence,
             "_setting": {"penalty": self.penalty, "eps": self.eps},
         }  # fmt: skip
+
+    def _held_out(
+        self, spec: ProcessSpec, start: Rows, fit: GPFit, training: Training
+    ) -> tuple[GPFit, dict[str, Any]]:
+        """Return the process at the weight that meets the limit on folds, and its scores."""
+        rows = replace(start, design=replace(start.design, phi=fit.phi or start.design.phi))
+        _, moments = self._fold_moments(rows, training)
+        system = System.build(moments.total, penalty=self.penalty, eps=self.eps)
+        alpha = fit.noise / fit.amplitude**2 / moments.total.weight
+        etas = np.array([np.inf]) if self.unfairness == 0 else default_etas(system, alpha, N_ETAS)
+        score = partial(held_out_scores, moments, fit, spec)
+        scores = score(etas)
+        choice = choose(scores, etas, self.unfairness)
+        if self.unfairness and choice is not None and choice.eta > 0:
+            etas = np.union1d(etas, between(etas, choice.eta))
+            scores = score(etas)
+        eta, held_out = self._on_folds(scores, etas, "mse")
+        return at_weight(spec, rows, fit, eta, training.sample), held_out
 
     def predict(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -18,7 +19,8 @@ from scalefair._config import current_config
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.data import frames
 from scalefair.errors import check_weight_or_limit
-from scalefair.estimators.base import Callbacks, FairEstimator
+from scalefair.estimators.base import Callbacks
+from scalefair.estimators.certified import OnFolds
 from scalefair.features.design import Design
 from scalefair.features.landmarks import standard_deviation
 from scalefair.features.nystroem import Nystroem
@@ -26,9 +28,12 @@ from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training, input_map, sensitive_map
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
+from scalefair.penalties import ShareEstimate
 from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
 from scalefair.solve.fit import ProcessFit
 from scalefair.solve.gp.distribution import OnChunks
+from scalefair.solve.limit import NotAttainableError
+from scalefair.solve.ridge.path import GridScores, choose
 from scalefair.solve.spec import ProcessSpec
 
 JITTER = 1e-8
@@ -38,7 +43,7 @@ FULL_JITTER = 1e-10
 """The same where every row is a landmark."""
 
 
-class Process(FairEstimator):
+class Process(OnFolds):
     """A fair Gaussian process: `fit` learns the `_distribution` of f, which predicts."""
 
     psi_: FeatureMap | None
@@ -147,6 +152,26 @@ class Process(FairEstimator):
             "n_evaluations_": search.n_evaluations, "optimizer_message_": search.message,
             "evidence_history_": np.array(search.history),
         }  # fmt: skip
+
+    def _on_folds(
+        self, scores: GridScores, etas: Array, error: str
+    ) -> tuple[float, dict[str, Any]]:
+        """Return the weight that meets the limit on the folds, and the attributes that say so."""
+        choice = choose(replace(scores, constant=None), etas, self.unfairness)
+        share = ShareEstimate.of(scores.share)
+        if choice is None:
+            least = float(np.nanmin(share.value + share.error / 2, initial=np.inf))
+            raise NotAttainableError(
+                f"unfairness={self.unfairness!r} is not met on the folds of cv at any eta: the "
+                f"least held-out share, with half its standard error, is {least:.4g}; ask for more "
+                "than that, or give more rows, or more or other inputs"
+            )
+        results = {"etas": etas, error: scores.mse[:, 0], "explained_share": scores.share[:, 0]}
+        return float(etas[choice.eta]), {
+            "explained_share_cv_": float(share.value[choice]),
+            "explained_share_cv_error_": float(share.error[choice]),
+            "cv_results_": results,
+        }
 
     def relevance(self) -> Any:
         """Return the length scales by input, and what the kernel sees of each.

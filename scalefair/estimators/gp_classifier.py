@@ -14,8 +14,16 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.labels import OneHotLabels, check_classes, code_labels, decoded
 from scalefair.estimators.gp_base import Process
 from scalefair.estimators.parameters import described
-from scalefair.solve.gp.classes import LaplaceEvidence, fit_classes
+from scalefair.features.training import Training
+from scalefair.moments import Moments
+from scalefair.moments.accumulate import Rows
+from scalefair.solve.fit import GPClassifierFit
+from scalefair.solve.gp.classes import LaplaceEvidence, at_weight, fit_classes, ridge_of
 from scalefair.solve.gp.distribution import LatentDistribution
+from scalefair.solve.newton.folds import FoldProblem, search_loss
+from scalefair.solve.newton.model import Problem
+from scalefair.solve.ridge.system import System
+from scalefair.solve.spec import ProcessSpec
 
 
 @described
@@ -48,6 +56,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         Limit on the explained share of the mean scores. Hyperparameters are learnt at the weight
         that meets it at their start; weight and amplitude are found again at the length scales
         learnt, the weight last.
+    @ gp.cv
     @ gp.penalty
     @ eps
     @ gp.sensitive_columns
@@ -115,6 +124,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         amplitude_bounds: Any = None,
         eta: float | None = None,
         unfairness: float | None = None,
+        cv: Any = None,
         penalty: str = "normalized",
         eps: float | None = None,
         sensitive_columns: Any = None,
@@ -138,13 +148,38 @@ class FairGPClassifier(ClassifierMixin, Process):
             training, source=training.source.then(as_targets),
             sample=as_targets(training.sample), n_targets=1 if k == 2 else k,
         )  # fmt: skip
-        rows = self._start(training)
-        fit = fit_classes(self._gp_spec(training, inputs), rows)
+        rows, spec = self._start(training), self._gp_spec(training, inputs)
+        fit, held_out = fit_classes(spec, rows), dict[str, Any]()
+        if self.cv is not None and self.unfairness is not None:
+            fit, held_out = self._held_out(spec, rows, fit, training)
         design = replace(rows.design, phi=fit.phi or rows.design.phi)
-        return self._process(fit, training, inputs, design) | {
+        return self._process(fit, training, inputs, design) | held_out | {
             "classes_": coded.classes, "coef_": fit.distribution.coef.T,
             "n_passes_": fit.n_passes, "_evidence": fit.evidence,
         }  # fmt: skip
+
+    def _held_out(
+        self, spec: ProcessSpec, start: Rows, fit: GPClassifierFit, training: Training
+    ) -> tuple[GPClassifierFit, dict[str, Any]]:
+        """Return the process at the weight that meets the limit on folds, and its scores."""
+        rows = replace(start, design=replace(start.design, phi=fit.phi or start.design.phi))
+        folds, moments = self._fold_moments(rows, training)
+        total, width = moments.total.weight, moments.total.blocks["phi"]
+
+        def system(part: Moments) -> System:
+            # The prior does not depend on the number of rows: α = 1/(2na²) does.
+            ridge = np.full(width, total / part.weight)
+            return System.build(
+                part, fit_intercept=False, penalty=self.penalty, eps=self.eps, ridge=ridge
+            )
+
+        loss = LaplaceEvidence(spec, rows).loss
+        whole = Problem(rows.source, rows.design, loss, system(moments.total), rows.chunk_rows)
+        problem = FoldProblem.build(whole, folds, moments, system)
+        alpha = np.array([ridge_of(fit.amplitude, total)])
+        result = search_loss(problem, alpha, None, self.unfairness, finer=False)
+        eta, held_out = self._on_folds(result.scores, result.etas, "loss")
+        return at_weight(spec, rows, fit, eta), held_out
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
         """Return the mean of f given y: log odds of the second class, or of each against the rest.

@@ -23,17 +23,18 @@ from scalefair.data.sources.base import parts_of
 from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.estimators.parameters import described
-from scalefair.estimators.path import LossPath, default_etas
+from scalefair.estimators.path import LossPath
 from scalefair.features.base_model import FromArray
 from scalefair.features.design import Design
 from scalefair.features.training import Training
 from scalefair.losses import LOSSES, Gamma, Loss, Poisson, SumToZero
 from scalefair.moments import Moments
-from scalefair.moments.accumulate import FeatureCache
+from scalefair.moments.accumulate import FeatureCache, Rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit
 from scalefair.solve.newton.descent import fit_loss, loss_path
 from scalefair.solve.newton.model import Problem
+from scalefair.solve.ridge.path import default_etas
 
 MAX_ENCODED_BYTES = 2**28
 """Encoded rows that are held rather than encoded anew for every pass."""
@@ -55,10 +56,14 @@ class LossBase(FairEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_alpha(self.alpha)
-        check_weight_or_limit(self.eta, self.unfairness)
         if isinstance(self.loss, type):
             raise TypeError(f"loss={self.loss!r} is a class; give an object of it")
+        self._check_point()
+
+    def _check_point(self) -> None:
+        """Raise ValueError if there is no fit at this ridge and weight."""
+        check_alpha(self.alpha)
+        check_weight_or_limit(self.eta, self.unfairness)
         nonlinear = self.output_kernel is not None or self.penalty == "nocco_output"
         if nonlinear and self.eta is not None and np.isinf(self.eta):
             raise ValueError(
@@ -73,12 +78,36 @@ class LossBase(FairEstimator):
 
     def _learn_loss(
         self,
+        checked: Self,
         training: Training,
         loss: Any,
-        dtype: str,
+        known: dict[str, Any],
         weigh: Callable[[Any, Moments], Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the attributes of a fit to rows whose targets are as the loss wants them."""
+        """Return the attributes of a fit to rows whose targets are as the loss wants them.
+
+        Those that are `known` are among them; `weigh` gives weights of classes to the loss.
+        """
+        del checked
+        loss, training, rows = self._loss_rows(training, loss, dtype := current_config().dtype)
+        cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
+        (moments,) = rows.moments(cache=cache)
+        if "xi" in moments.blocks:
+            check_control(moments)
+        loss = loss if weigh is None else weigh(loss, moments)
+        system, y = self._system(rows.design, moments), training.sample.y
+        spec = self._spec(dtype, moments.n_rows, mean_curvature(loss, moments, y))
+        solved = self._solved_loss(loss)
+        problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
+        fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
+        warn_of_few_digits(fit.diagnostics, type(self).__name__)
+        known = known | self._learnt(training, rows.design, loss)
+        return known | self._solution(rows.design, moments, loss, fit) | {"alpha_": spec.alpha}
+
+    def _loss_rows(
+        self, training: Training, loss: Any, dtype: str, least_alpha: float | None = None
+    ) -> tuple[Any, Training, Rows]:
+        """Return the loss with its scales, and the rows with the design that is learnt on them."""
         y = training.sample.y
         loss = loss.fitted(y[:, 0] if loss.n_targets == 1 else y, training.sample.weight)
         if training.preparation.encoder is not None:
@@ -86,28 +115,19 @@ class LossBase(FairEstimator):
         design = self._learn_design(training, dtype)
         if design.psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
-        rows = self._rows(training.source, design, training.survey.n_rows)
-        cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
-        (moments,) = rows.moments(cache=cache)
-        if "xi" in moments.blocks:
-            check_control(moments)
-        loss = loss if weigh is None else weigh(loss, moments)
-        system = self._system(design, moments)
-        spec = self._spec(dtype, moments.n_rows, mean_curvature(loss, moments, y))
-        solved = self._solved_loss(loss)
-        problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
-        fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
+        n_rows = training.survey.n_rows
+        return loss, training, self._rows(training.source, design, n_rows, least_alpha)
+
+    def _learnt(self, training: Training, design: Design, loss: Any) -> dict[str, Any]:
+        """Return the attributes of a fit that do not depend on the solution."""
         based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
-        return {
-            "_design": design, "phi_": design.phi, "psi_": design.psi, "loss_": loss, **based,
-            **self._solution(design, moments, loss, fit), "alpha_": spec.alpha,
-        }  # fmt: skip
+        maps = {"phi_": design.phi, "psi_": design.psi}
+        return {"_design": design, "loss_": loss, **maps, **based}
 
     def _solution(
         self, design: Design, moments: Moments, loss: Any, fit: LossFit
     ) -> dict[str, Any]:
         """Return the attributes of a fit."""
-        warn_of_few_digits(fit.diagnostics, type(self).__name__)
         coef, intercept = fit.coef, fit.intercept
         solved = self._solved_loss(loss)
         if isinstance(solved, SumToZero):
@@ -159,6 +179,8 @@ class LossBase(FairEstimator):
         etas = default_etas(system, spec.alpha, 9) if etas is None else etas
         grid = np.sort(check_grid("etas", etas))
         fits = loss_path(problem, spec, grid, self.tol, self.max_iter)
+        for fit in fits:
+            warn_of_few_digits(fit.diagnostics, type(self).__name__)
         return LossPath([self._at(moments, fit) for fit in fits])
 
     def _check_path(self) -> None:
@@ -232,8 +254,69 @@ def check_row_targets(loss: Loss, chunk: Chunk) -> Chunk:
     return chunk
 
 
+class LossRegression(RegressorMixin, LossBase):
+    """A fair regression with any loss, whatever finds its ridge and weight."""
+
+    _own_constraints: ClassVar[dict[str, Any]] = {
+        "loss": [StrOptions(set(LOSSES) - {"logistic"}), HasMethods(LOSS_METHODS)]
+    }
+
+    @property
+    def _is_positive(self) -> bool:
+        return isinstance(self.loss, Poisson | Gamma) or self.loss in ("poisson", "gamma")
+
+    @property
+    def _base_scale(self) -> str:  # type: ignore[override]
+        return "log" if self._is_positive else "probability"
+
+    def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
+        y = given.y
+        if not is_stream(given.x) and y is not None and np.asarray(y).shape[1:] == (1,):
+            given = replace(given, y=column_or_1d(y, warn=True))
+        training = self._train(checked, given, current_config().dtype)
+        loss = LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss
+        if training.n_targets != loss.n_targets:
+            raise ValueError(
+                f"y has {training.n_targets} columns, but the {type(loss).__name__} loss is for "
+                f"{loss.n_targets}; fit one target at a time"
+            )
+        source = training.source.then(partial(check_row_targets, loss))
+        return self._learn_loss(checked, replace(training, source=source), loss, {})
+
+    def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
+        one = loss.n_scores == 1
+        return {
+            "coef_": coef[:, 0] if one else coef.T,
+            "intercept_": float(intercept[0]) if one else intercept,
+        }
+
+    def predict(self, X: Any) -> Any:
+        """Predict the mean (or quantile) of y; the sensitive attributes are not needed.
+
+        Parameters
+        ----------
+        X : array, data frame, dask collection, scan or batches of shape (k, d)
+            Inputs as in `fit`.
+
+        Returns
+        -------
+        array of shape (k,)
+            A dask array, not yet computed, for a dask collection.
+        """
+        return self._scores(X, partial(_linked, vars(self).get("loss_")))
+
+    def predict_scores(self, X: Any) -> Any:
+        """Return the scores f, of which parity is promised; `predict` is a function of them."""
+        return self._scores(X, partial(_linked, None))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self._is_positive
+        return tags
+
+
 @described
-class FairKernelRegressor(RegressorMixin, LossBase):
+class FairKernelRegressor(LossRegression):
     """Kernel regression with any loss, whose scores do not depend on sensitive attributes.
 
     Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where |Rᵀβ|² measures the
@@ -307,64 +390,6 @@ class FairKernelRegressor(RegressorMixin, LossBase):
         random_state: Any = None,
     ) -> None:
         self._store(locals())
-
-    _own_constraints: ClassVar[dict[str, Any]] = {
-        "loss": [StrOptions(set(LOSSES) - {"logistic"}), HasMethods(LOSS_METHODS)]
-    }
-
-    @property
-    def _is_positive(self) -> bool:
-        return isinstance(self.loss, Poisson | Gamma) or self.loss in ("poisson", "gamma")
-
-    @property
-    def _base_scale(self) -> str:  # type: ignore[override]
-        return "log" if self._is_positive else "probability"
-
-    def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
-        y = given.y
-        if not is_stream(given.x) and y is not None and np.asarray(y).shape[1:] == (1,):
-            given = replace(given, y=column_or_1d(y, warn=True))
-        dtype = current_config().dtype
-        training = self._train(checked, given, dtype)
-        loss = LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss
-        if training.n_targets != loss.n_targets:
-            raise ValueError(
-                f"y has {training.n_targets} columns, but the {type(loss).__name__} loss is for "
-                f"{loss.n_targets}; fit one target at a time"
-            )
-        source = training.source.then(partial(check_row_targets, loss))
-        return self._learn_loss(replace(training, source=source), loss, dtype)
-
-    def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
-        one = loss.n_scores == 1
-        return {
-            "coef_": coef[:, 0] if one else coef.T,
-            "intercept_": float(intercept[0]) if one else intercept,
-        }
-
-    def predict(self, X: Any) -> Any:
-        """Predict the mean (or quantile) of y; the sensitive attributes are not needed.
-
-        Parameters
-        ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`.
-
-        Returns
-        -------
-        array of shape (k,)
-            A dask array, not yet computed, for a dask collection.
-        """
-        return self._scores(X, partial(_linked, vars(self).get("loss_")))
-
-    def predict_scores(self, X: Any) -> Any:
-        """Return the scores f, of which parity is promised; `predict` is a function of them."""
-        return self._scores(X, partial(_linked, None))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self._is_positive
-        return tags
 
 
 def _linked(loss: Any, f: Array) -> Array:

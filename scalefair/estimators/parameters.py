@@ -61,6 +61,12 @@ VALID: dict[str, Any] = {
 """What scikit-learn's validation of parameters checks; the rest is checked where it is used."""
 
 TEXT = """
+loss : {"logistic", "multinomial"} or loss, default="logistic"
+    V. "logistic" means the multinomial loss where there are more than two classes. An object of
+    `scalefair.losses` is told classes as 0 and 1, or as one-hot rows.
+class_weight : None, "balanced" or dict, default=None
+    How often each class counts in the loss; "balanced": all classes equally often. The penalty
+    and the explained share are about the rows as they are.
 feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
     φ. "exact" has every row as a landmark (for a ridge with a weight and for Gaussian process
     regression it is the dense n×n solution), for validation and small n.
@@ -104,9 +110,10 @@ output_kernel : None, "rbf" or RBF, default=None
     Gaussian kernels of one and of a quarter of its standard deviation; or of the length scale
     given, in that unit. Has no closed form: L-BFGS, each step a pass over rows that are held in
     memory up to 1 GB. `unfairness` then limits `output_share_`.
-base_estimator : estimator, CrossFit or None, default=None
+base_estimator : estimator, "trees", CrossFit or None, default=None
     Another model, whose prediction ĥ(x) joins the features: any scikit-learn regressor,
-    classifier (its probabilities, or log-odds in a classifier) or pipeline. It sees X as given,
+    classifier (its probabilities, or log-odds in a classifier) or pipeline; "trees": boosted
+    trees with settings for most tables, categories as categories. It sees X as given,
     without the columns that `hide_sensitive` hides. Training rows get the prediction of a copy
     that was fitted without their fold; `predict` uses one that was fitted on all rows. A model
     that is fitted already is used as it is, with a warning; wrapped in scikit-learn's
@@ -147,6 +154,20 @@ random_state : int, RandomState or None, default=None
 [gp] sensitive_columns : list of str or int, optional
     Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
     The kernel sees them as inputs.
+[cv] alphas : array-like, optional
+    Ridges to try, as `alpha`; by default relative to the variance of the features.
+[cv] etas : array-like, optional
+    Penalty weights to try; by default from 0 to ∞.
+cv : int, splitter or iterable, default=5
+    Number of random folds, or anything that splits the rows into disjoint test sets.
+[cv] unfairness : float in [0, 1] or None, default=None
+    Limit on the explained share: the share of the variance of f that the sensitive attributes
+    explain, on held-out folds.
+[gp] cv : int, splitter, iterable or None, default=None
+    None: the limit is met on the training rows. Folds, as a number or anything that splits the rows
+    into disjoint test sets: on these, at the hyperparameters that were learnt; the mean over the
+    folds and half its standard error are within it. Without a limit it plays no part. Sets
+    `explained_share_cv_`, `explained_share_cv_error_` and `cv_results_`.
 amplitude : float or "optimize", default="optimize"
     Prior standard deviation a of f before fairness, for a kernel with k(x, x) = 1.
 optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
@@ -159,6 +180,12 @@ length_scale_bounds : (float, float) or None, default=None
 
 X : array, data frame, dask collection, scan or batches of shape (k, d)
     Inputs as in `fit`; the sensitive attributes are not needed.
+classes_ : array of shape (k,)
+    The labels, sorted.
+coef_ : array of shape (1, m) or (k, m)
+    β; for more than two classes one row each, which add up to zero.
+loss_ : loss
+    V, class weights included.
 intercept_ : float or array
     b.
 alpha_ : float
@@ -167,6 +194,29 @@ eta_ : float
     The weight that was used or found.
 explained_share_ : float
     Explained share of f on the training rows; NaN where there is none.
+explained_share_cv_ : float
+    Held-out share: mean over the folds, corrected for chance, floored at 0. For numeric
+    attributes the largest over three ridges of the function of s, a little too large. NaN for a
+    constant.
+explained_share_cv_error_ : float
+    Its standard error.
+[cv] confidence : float in (0, 1) or None, default=None
+    Certify the limit: a model beyond it on the population is returned with at most the
+    remaining probability; where none is certified, NotCertifiedError is raised.
+[cv] guarantee : {"split", "cross"}, default="split"
+    How the limit is certified. "split": four rows of ten, chosen by their number, calibrate
+    and touch nothing else. "cross": cross-fitted statistics and a refit on all rows, which
+    errs less, but is calibrated by simulation and not by a theorem.
+[cv] certificate_ : Certificate
+    What is certified, with `confidence`.
+[cv] explained_share_ : float
+    Explained share on the training rows: reported, not limited. NaN for a constant.
+[cv] alpha_, eta_ : float
+    What was chosen.
+[cv] path_ : LossPathCV
+    All fits that were tried, with their held-out scores.
+[cv] cv_results_ : dict of arrays of shape (K, A, E)
+    Mean loss ("loss") and share ("explained_share") of each fold, and the grid ("alphas", "etas").
 output_share_ : float
     With `output_kernel` or, for general losses, ``penalty="nocco_output"`` only: share of the
     variance of the features of f, those of the kernel, that the sensitive attributes explain on
@@ -209,9 +259,9 @@ def _entries() -> dict[str, str]:
     for line in TEXT.strip("\n").split("\n"):
         if line and not line.startswith(" "):
             name = line.split(" : ")[0].split(",")[0]
-            entries[name.replace("[gp] ", "gp.")] = lines = []
+            entries[name.replace("[gp] ", "gp.").replace("[cv] ", "cv.")] = lines = []
         if line:
-            lines.append(line.removeprefix("[gp] "))
+            lines.append(line.removeprefix("[gp] ").removeprefix("[cv] "))
     return {name: "\n".join(lines) for name, lines in entries.items()}
 
 
@@ -267,7 +317,6 @@ def check_partial(estimator: Any, *, controlled: bool) -> None:
         "feature_map='exact'": MapSpec.of(own).is_exact,
         f"solver={current_config().solver!r}": current_config().solver == "iterative",
         "control_features": controlled,
-        "confidence": own.get("confidence") is not None,
         f"sensitive_columns={estimator.sensitive_columns!r} without hide_sensitive":
             estimator.sensitive_columns is not None and not estimator.hide_sensitive,
     }  # fmt: skip

@@ -26,18 +26,17 @@ from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import (
     GridScores,
     Spectrum,
-    best_within_limit,
-    best_without_share,
+    choose,
     grid,
     squared_errors,
 )
-from scalefair.solve.ridge.system import System, largest_strength
+from scalefair.solve.ridge.search import warn_of_constant
+from scalefair.solve.ridge.system import System
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MAX_NOTEBOOK_ROWS = 12
-HELD_OUT_SUM = "held-out share with half its standard error"
 
 
 class PathBase(ABC):
@@ -136,8 +135,9 @@ class FairPath(PathBase):
     ``at(alpha=, eta=)`` takes any numbers, on the grid or not. ``at(unfairness=u)`` is the fit
     whose share on the training rows is u, or less without a penalty. After cross-validation it is
     the point of the grid with the least held-out error whose held-out share, with half its standard
-    error, is at most u. Under a limit the predictions are rescaled to the least error on the
-    training rows, which changes no share.
+    error, is at most u, or a constant, with a warning, where that errs less; it has
+    `explained_share_cv_` and its error. Under a limit the predictions are rescaled to the least
+    error on the training rows, which changes no share.
     """
 
     def __init__(
@@ -184,19 +184,20 @@ class FairPath(PathBase):
         return self._estimator._at(self._best_alpha(unfairness), unfairness=unfairness)
 
     def _held_out_limit(self, scores: GridScores, unfairness: float) -> Any:
-        """The fit of least held-out error whose held-out share is within the limit."""
-        if unfairness == 0:
-            choice = best_without_share(scores, self.etas)
-        else:
-            choice = best_within_limit(scores, unfairness)
+        """The fit that cross-validation under the limit takes of this grid."""
+        choice = choose(scores, self.etas, unfairness)
+        if choice is None and scores.constant is None:
+            raise not_within(unfairness, *held_out_sums(scores))
         if choice is None:
-            share = ShareEstimate.of(scores.share)
-            raise not_within(unfairness, share.value + share.error / 2, HELD_OUT_SUM)
+            warn_of_constant(scores, unfairness)
+            return with_held_out(self._estimator._constant())
         alpha, eta = float(self.alphas[choice.alpha]), float(self.etas[choice.eta])
         if unfairness == 0:
-            return self._estimator._at(alpha, unfairness=0.0)
-        fit = self._estimator._at(alpha, eta=eta)
-        return fit if eta == 0 else fit._rescaled()
+            fit = self._estimator._at(alpha, unfairness=0.0)
+        else:
+            fit = self._estimator._at(alpha, eta=eta)
+            fit = fit if eta == 0 else fit._rescaled()
+        return with_held_out(fit, scores.share[:, choice.alpha, choice.eta])
 
     def _best_alpha(self, unfairness: float) -> float:
         """α of least error at a share, along the curve of each: their etas meet other shares."""
@@ -276,6 +277,20 @@ class LossPath(PathBase):
         return f"<LossPath: {len(self.etas)} etas>"
 
 
+def with_held_out(fit: Any, shares: Array | None = None) -> Any:
+    """Return a fit that was made anew, with its held-out share; NaN for a constant."""
+    share = ShareEstimate.of(np.full(2, np.nan) if shares is None else shares)
+    fit.explained_share_cv_ = float(share.value)
+    fit.explained_share_cv_error_ = float(share.error)
+    return fit
+
+
+def held_out_sums(scores: GridScores) -> tuple[Array, str]:
+    """Return what must be within a limit on held-out rows, and its name."""
+    share = ShareEstimate.of(scores.share)
+    return share.value + share.error / 2, "held-out share with half its standard error"
+
+
 def not_within(unfairness: float, shares: Array, what: str = "share") -> NotAttainableError:
     """Return the error of a limit that no fit of a path is within."""
     least = np.nanmin(shares, initial=np.inf)
@@ -344,27 +359,13 @@ def _hsic(system: System, B: Array) -> Array:
     return np.asarray(np.sum((hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0))
 
 
-def held_out_columns(scores: GridScores) -> dict[str, Array]:
+def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]:
     """Means over the folds and their standard errors; the share is floored at 0."""
     mse, mse_error = mean_and_error(scores.mse)
     share = ShareEstimate.of(scores.share)
     return {
-        "mse_cv": mse.ravel(),
-        "mse_cv_error": mse_error.ravel(),
+        f"{error}_cv": mse.ravel(),
+        f"{error}_cv_error": mse_error.ravel(),
         "explained_share_cv": share.value.ravel(),
         "explained_share_cv_error": share.error.ravel(),
     }
-
-
-def default_etas(system: System, alpha: float, count: int = 25) -> Array:
-    """0, a log grid around the strength of the penalty, and ∞."""
-    strength = largest_strength(system, alpha)
-    unit = 1.0 / strength if strength > 0 else 1.0
-    return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
-
-
-def default_alphas(system: System, count: int = 10) -> Array:
-    """A log grid relative to the total variance of the features, base predictions left out."""
-    width = sum(system.moments.blocks[name] for name in system.features if name != "base")
-    scale = float(np.trace(system.gram[:width, :width]))
-    return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)

@@ -24,17 +24,19 @@ from scalefair.errors import (
 )
 from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
 from scalefair.estimators.parameters import described
-from scalefair.estimators.path import FairPath, default_etas
+from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.training import Training
 from scalefair.moments import Moments
+from scalefair.moments.moments import CrossMoments
 from scalefair.penalties import check_known
 from scalefair.solve.dense.rows import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.output.fit import fit_with_output_kernel
-from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide
+from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
+from scalefair.solve.ridge.path import default_etas
 from scalefair.solve.ridge.system import rescale
 
 
@@ -275,8 +277,15 @@ class RidgeBase(Regression):
         other._check_parameters()
         return other._take(self.moments_, other._solve(self._design, self.moments_))
 
+    def _constant(self) -> Self:
+        """Return a copy that predicts the best constant."""
+        system, none = self._system(self._design, self.moments_), 0.0 * np.atleast_2d(self.coef_).T
+        fit = ridge_fit(system, none, np.inf, self.diagnostics_)
+        return copy(self)._take(self.moments_, fit)
+
     def _without_penalty(self) -> Self | None:
-        if type(vars(self).get("moments_")) is not Moments:
+        moments = vars(self).get("moments_")
+        if moments is None or isinstance(moments, CrossMoments):
             return None
         plain: Self = copy(self).set_params(output_kernel=None, penalty="normalized")
         return plain._at(self.alpha, eta=0.0)

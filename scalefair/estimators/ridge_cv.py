@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,9 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Chunk
-from scalefair.auditing.certificate import Claim
-from scalefair.data.folds import Folds, make_folds
-from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.data.folds import Folds
 from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import (
     FINITE,
@@ -26,29 +23,19 @@ from scalefair.errors import (
     check_closed_form,
     check_grid,
 )
-from scalefair.estimators.base import OF_COLUMNS, check_control, feature_ridges
-from scalefair.estimators.certified import JudgedPath, Part, judge_path, only
+from scalefair.estimators.base import OF_COLUMNS, feature_ridges
+from scalefair.estimators.certified import Certified, JudgedPath, judge_path
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
-from scalefair.estimators.path import FairPath, default_alphas, default_etas
+from scalefair.estimators.path import FairPath
 from scalefair.estimators.ridge import Regression, learnt
-from scalefair.features.base import seed_of
-from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
-from scalefair.features.rows import FitRows, open_fit_rows
-from scalefair.features.training import Training, group_names, learn_design
+from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
-from scalefair.penalties import check_known
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
-from scalefair.solve.ridge.path import Spectrum
-from scalefair.solve.ridge.search import (
-    FoldedMoments,
-    SearchResult,
-    check_folds,
-    search,
-    warn_of_constant,
-)
+from scalefair.solve.ridge.path import Spectrum, default_alphas, default_etas
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search, warn_of_constant
 from scalefair.solve.ridge.system import System, rescale
 
 RIDGE_RATIOS = (1.0, 1e-3)
@@ -57,8 +44,34 @@ HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "
 """What only the moments of each fold can tell, not those of all rows."""
 
 
+class CrossValidated(Certified):
+    """A fair estimator that chooses alpha and eta by what they do on held-out folds."""
+
+    def _check_grids(self) -> None:
+        self._check_certificate()
+        check_closed_form(self.penalty, "cross-validation")
+        if self.alphas is not None:
+            check_grid("alphas", self.alphas, high=FINITE)
+        if self.etas is not None:
+            check_grid("etas", self.etas)
+
+    def _is_ordinary(self) -> bool:
+        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
+
+    def _least_alpha(self) -> float:
+        return np.inf if self.alphas is None else float(np.min(self.alphas))
+
+    def _base_folds(self, training: Training) -> Folds:
+        return self._folds(training)[0]
+
+    def _penalty(self, eps: float | None) -> dict[str, Any]:
+        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
+        free = self.unfairness == 0
+        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
+
+
 @described
-class FairKernelRidgeCV(Regression):
+class FairKernelRidgeCV(CrossValidated, Regression):
     """Fair kernel ridge regression that chooses alpha and eta by cross-validation, in one pass.
 
     The statistics are kept per fold, so that every (alpha, eta) is fitted on the other folds and
@@ -82,13 +95,7 @@ class FairKernelRidgeCV(Regression):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share: the share of the variance of the predictions that the
         sensitive attributes explain, on held-out folds.
-    confidence : float in (0, 1) or None, default=None
-        Certify the limit: a model beyond it on the population is returned with at most the
-        remaining probability; where none is certified, NotCertifiedError is raised.
-    guarantee : {"split", "cross"}, default="split"
-        How the limit is certified. "split": four rows of ten, chosen by their number, calibrate
-        and touch nothing else. "cross": cross-fitted statistics and a refit on all rows, which
-        errs less, but is calibrated by simulation and not by a theorem.
+    @ cv.confidence cv.guarantee
     @ penalty
     eps : float, "auto" or None, default=None
         Regularisation ε of the penalty, as in :class:`FairKernelRidge`; "auto" chooses it by the
@@ -113,8 +120,7 @@ class FairKernelRidgeCV(Regression):
         attributes the largest over three ridges of the function of s, a little too large.
     explained_share_cv_error_ : float
         Its standard error.
-    certificate_ : Certificate
-        What is certified, with `confidence`.
+    @ cv.certificate_
     coef_ : array of shape (m,) or (t, m)
         β.
     @ intercept_ moments_ n_samples_seen_ diagnostics_ base_estimator_ n_base_samples_
@@ -174,27 +180,8 @@ class FairKernelRidgeCV(Regression):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_closed_form(self.penalty, "cross-validation")
-        if self.alphas is not None:
-            check_grid("alphas", self.alphas, high=FINITE)
-        if self.etas is not None:
-            check_grid("etas", self.etas)
-        if self.confidence is not None:
-            Claim.of(self.unfairness, self.confidence)
-            base = self.base_estimator
-            if (
-                isinstance(base, CrossFit)
-                and base.fit_on == "collection"
-                and self.guarantee == "split"
-            ):
-                raise ValueError(
-                    "fit_on='collection' gives a base model all rows, those that calibrate among "
-                    "them; use fit_on='sample' or guarantee='cross'"
-                )
+        self._check_grids()
         check_grid("ridge_ratios", self.ridge_ratios, low=TINY, high=FINITE)
-
-    def _is_ordinary(self) -> bool:
-        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
 
     def _epses(self) -> tuple[float | None, ...]:
         if self.eps is None:
@@ -202,25 +189,21 @@ class FairKernelRidgeCV(Regression):
         return EPS_GRID if isinstance(self.eps, str) else (float(self.eps),)
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
-        dtype, part = current_config().dtype, self._part()
-        rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)
-        training = self._train_on(rows if part is None else part.of(rows), dtype)
-        design = learn_design(training, dtype=dtype, sees_sensitive=self._sees_sensitive())
-        moments = self._fold_moments(training, design, part)
-        if "xi" in moments.total.blocks:
-            check_control(moments.total)
-        if design.partial:
-            check_known(moments.total)
-        result = self._search(design, moments)
-        moments = moments.calibrated(result.calibration)
-        claim, path = None, None
-        if self.confidence is not None:
-            claim = Claim.of(self.unfairness, self.confidence)
-            source, folds = self._judging(training, design, rows, part)
-            path = self._judged(result, design, moments, source, folds)
+        config, claim = current_config(), self._claim()
+        training = self._train(checked, given, config.dtype)
+        design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
+        n_rows, least = training.survey.n_rows, self._least_alpha()
+        _, moments = self._fold_moments(
+            self._rows(training.source, design, n_rows, least), training,
+            checkpoint=config.checkpoint,
+        )  # fmt: skip
+        result, path = self._search(design, moments), None
+        moments = replace(moments, total=moments.total.calibrated(result.calibration))
+        if claim is not None:
+            path = self._judged(result, design, moments, training)
             result = path.chosen(claim)
         elif result.choice is None and self.unfairness is not None:
-            warn_of_constant(result, self.unfairness)
+            warn_of_constant(result.scores, self.unfairness)
         ridge = self._ridge_at(result, checked, training, design)
         self._refit(ridge, moments.total, constant=result.choice is None)
         share = result.share
@@ -238,54 +221,13 @@ class FairKernelRidgeCV(Regression):
             },
         }  # fmt: skip
 
-    def _part(self) -> Part | None:
-        """Return the rows that fit, where others are to calibrate."""
-        if self.confidence is None or self.guarantee == "cross":
-            return None
-        return Part(seed_of(self.random_state) + 2, calibrates=False)
-
-    def _fold_moments(self, training: Training, design: Design, part: Part | None) -> FoldedMoments:
-        folds, some_always_train = self._folds(training)
-        least = np.inf if self.alphas is None else float(np.min(self.alphas))
-        rows = self._rows(training.source, design, training.survey.n_rows, least)
-        parts = rows.moments(
-            folds if part is None else part.folds(folds), checkpoint=current_config().checkpoint
-        )
-        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
-        if not all(fold.weight for fold in tested):
-            raise ValueError(
-                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
-                "fewer folds, or leave those rows out"
-            )
-        return FoldedMoments(tested, always, reduce(add, parts))
-
-    def _judging(
-        self, training: Training, design: Design, rows: FitRows, part: Part | None
-    ) -> tuple[ChunkSource, Folds | None]:
-        """Return the rows that judge a path, and the folds of them that it is judged on."""
-        if part is None:
-            folds, some_always_train = self._folds(training)
-            return training.source, only(folds, folds.count - some_always_train)
-        calibrating = replace(part, calibrates=True).of(rows).source
-        return design.numbers(calibrating, sensitive=True), None
-
     def _judged(
-        self, result: SearchResult, design: Design, moments: FoldedMoments, source: ChunkSource,
-        folds: Folds | None,
-    ) -> JudgedPath:  # fmt: skip
+        self, result: SearchResult, design: Design, moments: FoldedMoments, training: Training
+    ) -> JudgedPath:
         options = self._options(design, moments.total, result.ratio, result.eps)
         system = System.build(moments.total, **options)
+        source, folds = self._judging(training, design)
         return judge_path(self.unfairness, result, system, design, source, folds=folds)
-
-    def _folds(self, training: Training) -> tuple[Folds, bool]:
-        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
-        if isinstance(source, ArraySource):
-            X, y = source.x, source.y
-        # Not the seed of the sample: landmarks must not gather in one fold.
-        return make_folds(self.cv, X, y, training.seed + 1)
-
-    def _base_folds(self, training: Training) -> Folds:
-        return self._folds(training)[0]
 
     def _options(
         self, design: Design, moments: Moments, ratio: float, eps: float | None
@@ -297,18 +239,11 @@ class FairKernelRidgeCV(Regression):
             "fit_intercept": self.fit_intercept, "features": design.features,
         }  # fmt: skip
 
-    def _penalty(self, eps: float | None) -> dict[str, Any]:
-        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
-        free = self.unfairness == 0
-        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
-
     def _search(self, design: Design, moments: FoldedMoments) -> SearchResult:
         joined = len(design.features) > 1
         ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
         options = partial(self._options, design, moments.total)
         with blas_threads_for(len(moments.total.shift)):
-            if design.psi is not None and self.unfairness is not None:
-                check_folds([fold.judged for fold in moments.folds], group_names(design))
             system = System.build(moments.total, **options(ratios[0], self._epses()[0]))
             alphas = default_alphas(system) if self.alphas is None else self.alphas
             alphas = check_grid("alphas", alphas)

@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair import _files, estimators
 from scalefair._typing import Array
 from scalefair.data.columns import LevelCode, NumberCode
+from scalefair.estimators.classifier import Classification
+from scalefair.estimators.loss import LossRegression
 from scalefair.exporting._graph import Graph, add_kernel, add_map
 from scalefair.exporting._trees import add_base
 from scalefair.features.base_model import BaseModel
@@ -21,6 +23,7 @@ from scalefair.losses import ClassWeighted, Gamma, Logistic, Multinomial, Poisso
 PREDICTORS = (
     estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
     estimators.FairKernelClassifier, estimators.FairKernelRegressor,
+    estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV,
     estimators.FairGPRegressor, estimators.FairGPClassifier,
 )  # fmt: skip
 
@@ -136,10 +139,10 @@ def _dual(graph: Graph, model: Any, x: str) -> tuple[str, int]:
 def _add_outputs(graph: Graph, model: Any, scores: str, width: int) -> None:
     if isinstance(model, estimators.FairGPClassifier):
         graph.output("scores", scores, width)
-    elif isinstance(model, estimators.FairKernelClassifier):
+    elif isinstance(model, Classification):
         _add_classes(graph, model, scores, width)
     else:
-        is_loss = isinstance(model, estimators.FairKernelRegressor)
+        is_loss = isinstance(model, LossRegression)
         positive = is_loss and isinstance(model.loss_, Poisson | Gamma)
         graph.output("prediction", graph.add("Exp", scores) if positive else scores, width)
 

@@ -15,10 +15,10 @@ from scalefair.data.columns import TableStatistics, nobody_knows
 from scalefair.data.encoding import SensitiveEncoder
 from scalefair.data.frames import Kind
 
-KNOWN_SAMPLE_ROWS = 20_000
+KNOWN_SAMPLE_ROWS = 10_000
 """Rows that P(known | x) is learnt from, and ψ from those among them that know s."""
 
-STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
+STRENGTHS = (1e-3, 1e-2, 1e-1)
 """Inverse ridges of P(known | x) that are tried."""
 
 MAX_RATIO = 20.0

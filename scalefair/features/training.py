@@ -98,6 +98,7 @@ class Training:
     scale_at: NDArray[np.int64]  # those for length scales, however large the sample
     base: BaseModel | None = None  # its prediction joins the features
     n_base_samples: int | None = None  # rows that it was fitted on
+    calibrating: ChunkSource | None = None  # rows as given that are kept for a certificate
     partial: bool = False  # rows may lack s or y, which are NaN there
 
     @cached_property

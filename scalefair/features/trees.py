@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted
@@ -146,6 +145,8 @@ class Trees(BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Grow the trees."""
+        from sklearn import ensemble  # a fifth of a second, for who has trees
+
         check_choice("loss", self.loss, LOSSES)
         table = frames.columns(frames.as_table(X))
         levels = [_levels(column) for column in table]
@@ -156,9 +157,9 @@ class Trees(BaseEstimator):
         if self.loss == "log_loss" and np.unique(y, return_counts=True)[1].min() < FEW:
             chosen |= {"early_stopping": False, "max_iter": 100}
         if self.loss == "log_loss":
-            model = HistGradientBoostingClassifier(**chosen)
+            model = ensemble.HistGradientBoostingClassifier(**chosen)
         else:
-            model = HistGradientBoostingRegressor(loss=self.loss, **chosen)
+            model = ensemble.HistGradientBoostingRegressor(loss=self.loss, **chosen)
         model.fit(_numbers(table, levels), y, sample_weight=sample_weight)
         return self._take(model, lambda j, code: (levels[j] or ())[int(code)])
 
@@ -180,7 +181,7 @@ class Trees(BaseEstimator):
         # Their columns of categories come first.
         self.forest_ = Forest.of(model, np.argsort(~coded, kind="stable"))
         self.levels_, self.n_features_in_ = levels, len(levels)
-        if isinstance(model, HistGradientBoostingClassifier):
+        if "classes_" in vars(model):
             self.classes_ = model.classes_
         return self
 

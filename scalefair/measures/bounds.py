@@ -94,7 +94,8 @@ class ShareDistribution:
         """
         root, n, K = np.sqrt(np.broadcast_to(share, self.share.shape)), self.rows, self.parts
         deviation = np.sqrt(self.along / n)
-        statistic = np.sqrt(np.maximum(self.share + K * self.noise / n, 0.0))
+        # A share below 0 says no more than 0: else luck would certify what the rows cannot tell.
+        statistic = np.sqrt(np.maximum(self.share, 0.0) + K * self.noise / n)
         # Across c, and along it between the folds, there is only chance.
         mean = np.maximum(K * self.noise - self.along, 0.0) / n
         variance = 2 * np.maximum(K * self.squares - self.along**2, 0.0) / n**2

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csc_array, eye_array
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
@@ -35,6 +36,7 @@ from scalefair.features.mixed import (
     mixed_map,
     units_of,
 )
+from scalefair.features.partial import lacks
 from scalefair.features.product import ConcatMap
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import learn_design, open_inputs
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
 OTHERS = {
     "psi": "(sensitive attributes)", "base": "(base model)", "curve": "(base model)",
-    "ridge_curve": "(nonlinear rest)", "scores": "(nonlinear rest)", "y": "(nonlinear rest)",
+    "ridge_curve": "(curve)", "scores": "(nonlinear rest)", "y": "(nonlinear rest)",
 }  # fmt: skip
 """Names of the parts of f that are no columns of X, by block of the rows."""
 
@@ -84,7 +86,8 @@ def explain_share(
     -------
     data frame with the columns
         attribute : all sensitive attributes, joined by " × ", then each of several
-        column : of X (those that it was encoded to, joined); "(base model)", its prediction;
+        column : of X (those that it was encoded to, joined); "(base model)", its prediction (and
+            those of s where s is hidden); "(curve)", functions of f that an output kernel brings;
             "(sensitive attributes)", ψ(s) where the model sees it; "(nonlinear rest)", what is
             not linear in the columns of X
         before, before_error : contribution without the penalty, and its standard error
@@ -100,7 +103,8 @@ def explain_share(
     A standard error is that of the rows, for the model as it is: of the influence of a row on θ_l,
     u = [f̂_l g + g_l (f̂ − g) − θ_l f̃²] / Var f, g_l being the best function of s for f_l, and f̂
     what a control leaves of f. Rows are read twice, three times where one of several attributes
-    is a number or there is a control; memory does not grow with them.
+    is a number or there is a control; memory does not grow with them. Of a model that was fitted
+    with ``missing_labels="partial"``, rows that lack s are left out.
 
     Examples
     --------
@@ -113,8 +117,8 @@ def explain_share(
     >>> model = FairRidge(unfairness=0.01).fit(X, y, sensitive_features=sex)
     >>> explain_share(model, X, sensitive_features=sex)[["column", "before", "after"]].round(3)
       column  before  after
-    0     x0   0.128  0.011
-    1     x1  -0.001 -0.001
+    0     x0   0.112   0.01
+    1     x1   0.000   0.00
     """
     given = Chunk(X, sensitive_features, None, sample_weight, c=control_features)
     models = _explained(model, given, before=baseline is None)
@@ -171,15 +175,27 @@ def _explain_model(model: Any, given: Chunk, *, before: bool) -> list[Contributi
         return _explain(form, design, model.moments_, None)
     opened = open_predict_rows(model, given.x, design, s=given.s, weight=given.weight, c=given.c)
     _check_beside(prepared, next(opened.chunks(1)))
-    alone = _alone(design, replace(design, beside=()).numbers(opened, sensitive=True))
-    narrow = replace(
-        design, n_targets=0, dtype=np.float64, whiten_rows=True, beside=(*design.beside, *alone)
-    )
+    design = replace(design, n_targets=0, dtype=np.float64, partial=False, propensity=None)
+    alone = _alone(design, _rows(replace(design, beside=()), opened))
+    narrow = replace(design, whiten_rows=True, beside=(*design.beside, *alone))
     if not isinstance(design.phi, Identity):
         narrow, form = _with_scores(narrow, form, [design.raw_coef(coef)["phi"] for coef in coefs])
-    source = narrow.numbers(opened, sensitive=True)
+    source = _rows(narrow, opened)
     (moments,) = accumulate(source, narrow)
     return _explain(form, narrow, moments, source)
+
+
+def _rows(design: Design, opened: ChunkSource) -> ChunkSource:
+    """Return numeric chunks, in which rows that lack s have the weight 0."""
+    return design.numbers(opened, sensitive=True).then(_of_known)
+
+
+def _of_known(chunk: Chunk) -> Chunk:
+    unknown = lacks(chunk.s)
+    if not unknown.any():
+        return chunk
+    weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+    return replace(chunk, weight=np.where(unknown, 0.0, weight))
 
 
 def _with_scores(design: Design, form: Form, raw: list[Array]) -> tuple[Design, Form]:
@@ -260,6 +276,8 @@ def _alone(design: Design, rows: ChunkSource) -> list[Columns]:
     linear = isinstance(design.psi, Identity | ConcatMap)
     kernel = "linear" if linear else "categorical" if groups else "auto"
     sample, blocks = rows.sample(SAMPLE_ROWS, 0), []
+    if sample.weight is not None:
+        sample = sample.take(np.flatnonzero(sample.weight))
     for j, name in enumerate(encoder.names_):
         s, levels = sample.s[:, [j]], len(encoder.levels_.get(name, ()))
         made: Any = mixed_map(
@@ -288,7 +306,7 @@ def _of_one(made: Any, j: int, chunk: Chunk) -> Any:
 def _views(design: Design, moments: Moments) -> list[View]:
     """Return the views of all attributes together and, where there are several, of each."""
     names = design.preparation.sensitive_encoder.names_  # type: ignore[union-attr]
-    unit = np.eye(len(moments.shift))
+    unit = eye_array(len(moments.shift), format="csc")
     control = {n: unit[:, moments.span(n)] for n in ("upsilon",) if n in moments.blocks}
     of = "xi" if control else "psi"
     own = unit[:, moments.span(of)]
@@ -298,7 +316,7 @@ def _views(design: Design, moments: Moments) -> list[View]:
             mine, units = unit[:, moments.span(f"alone {j}")], moments.units[f"alone {j}"]
         elif isinstance(design.psi, OneHot) and not control:
             values = design.psi.combinations_[:, j]
-            mine = own @ (values[:, None] == np.unique(values))
+            mine = own @ csc_array(values[:, None] == np.unique(values), dtype=float)
             units = all_columns("groups", mine.shape[1])
         else:  # stored moments do not have it
             continue
@@ -316,40 +334,49 @@ class Form:
     columns: list[tuple[str, slice]]
     coefs: list[dict[str, Array]]
 
-    def parts(self, m: Moments, coef: dict[str, Array]) -> tuple[list[str], Array, Any]:
-        """Return the names of the parts of f, W (p, k, t), and `slopes` of `Split.of`."""
-        slopes, inverse, x = coef.get("phi"), None, m.span("phi")
-        if slopes is None:
+    def parts(
+        self, m: Moments, coef: dict[str, Array], inverse: Array | None
+    ) -> tuple[list[str], Array, Array | None]:
+        """Return the names of the parts of f, W (p, k·t), and `member` of `Split.of`."""
+        slopes, x = coef.get("phi"), m.span("phi")
+        if inverse is not None:
             *_, (last, own) = coef.items()
-            C = m.covariance("phi", "phi")
-            scale = 1 / np.sqrt(np.where(np.diagonal(C) > 0, np.diagonal(C), 1.0))
-            root = scale[:, None] * inverse_root(scale[:, None] * C * scale, 0.0, CUTOFF)
-            inverse = root @ root.T
             slopes = inverse @ m.covariance("phi", last) @ own
         names = [name for name, _ in self.columns]
         names += dict.fromkeys(OTHERS[block] for block in coef if block != "phi")
-        W = np.zeros((len(m.shift), len(names), slopes.shape[1]))
+        W = np.zeros((len(m.shift), len(names), slopes.shape[1]))  # type: ignore[union-attr]
         member = np.zeros((len(x), len(names)))
         for part, (_, columns) in enumerate(self.columns):
-            W[x[columns], part], member[columns, part] = slopes[columns], 1.0
+            W[x[columns], part], member[columns, part] = slopes[columns], 1.0  # type: ignore[index]
         for block, own in coef.items():
             if block != "phi":
                 W[m.span(block), names.index(OTHERS[block])] = own
-        if inverse is None:
-            return names, W, None
-        W[x, -1] = -slopes
-        return names, W, (inverse, member)
+        if inverse is not None:
+            W[x, -1] = -slopes  # type: ignore[operator]
+        return names, W.reshape(len(W), -1), None if inverse is None else member
+
+
+def _inverse(C: Array) -> Array:
+    """C⁻¹ on the range of C, in units in which its diagonal is 1."""
+    scale = 1 / np.sqrt(np.where(np.diagonal(C) > 0, np.diagonal(C), 1.0))
+    root = scale[:, None] * inverse_root(scale[:, None] * C * scale, 0.0, CUTOFF)
+    return np.asarray(root @ root.T)
 
 
 def _explain(
     form: Form, design: Design, moments: Moments, source: ChunkSource | None
 ) -> list[Contributions]:
     """Explain the models of a form; without a source there are no standard errors."""
-    views, models = _views(design, moments), [form.parts(moments, coef) for coef in form.coefs]
-    splits = [Split.of(moments, W, view, slopes) for _, W, slopes in models for view in views]
+    linear, outputs = "phi" in form.coefs[0], next(iter(form.coefs[0].values())).shape[1]
+    inverse = None if linear else _inverse(moments.covariance("phi", "phi"))
+    models = [form.parts(moments, coef, inverse) for coef in form.coefs]
+    views = _views(design, moments)
+    splits = [
+        Split.of(moments, csc_array(W), outputs, v, own) for _, W, own in models for v in views
+    ]
     errors = [np.full(len(split.values), np.nan) for split in splits]
     if source is not None:
-        errors = standard_errors(source, design, moments, splits)
+        errors = standard_errors(source, design, moments, splits, inverse)
     found = zip(splits, errors, strict=True)
     results = []
     for names, _, _ in models:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack
 
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array, Chunk
@@ -32,10 +32,10 @@ from scalefair.penalties import (
 
 
 class View(NamedTuple):
-    """A set of attributes: its name, and its blocks as linear functions of the rows z."""
+    """A set of attributes: its name, and its blocks as (sparse) linear functions of the rows z."""
 
     name: str
-    blocks: dict[str, Array]
+    blocks: dict[str, Any]
     units: dict[str, Units]
 
 
@@ -43,29 +43,33 @@ class View(NamedTuple):
 class Split:
     """θ_l (k,) of f = Σ_l f_l, and what gives the influence of a row on them.
 
-    `matrices` turn columns `at` of a row z into f̂_l, g_l, (h_l,) f and r: f̂ and g are as in
-    `explain_share`, and h_l r is the influence of slopes that are regressions, r the last part.
+    With w = Tᵀ(attributes of z), g_l = R_l w; a control leaves f̂_l = f_l − Q_l(control of z). What
+    is many columns wide is sparse: for each part a few.
     """
 
     values: Array
     variance: float
     freedom: float  # tr P, P = C(C + ε)⁻¹
     chance: Array  # n² times the variance of θ_l where s explains nothing
-    at: NDArray[np.intp]
-    mean: Array
-    matrices: Array
-    shape: tuple[int, int, int]  # matrices of parts and outputs, parts, outputs
+    parts: Any
+    attributes: Any
+    root: Array  # T
+    factors: tuple[Array, Array]  # R of the parts (kt, r), and of f (t, r)
+    control: tuple[Any, Array] | None
+    slopes: Any
 
     @classmethod
-    def of(cls, moments: Moments, W: Array, view: View, slopes: Any = None) -> Split:
-        """Split the share of f_l = zᵀW_l, W of shape (p, k, t).
+    def of(
+        cls, moments: Moments, W: Any, outputs: int, view: View, member: Array | None = None
+    ) -> Split:
+        """Split the share of f_l = zᵀW_l, W of shape (p, k·t).
 
-        `slopes`: where those of x are regressions, C_x⁻¹, and which part each column of x is in.
+        `member` (d, k): which part each column of x is in, where their slopes are regressions.
         """
-        (p, k, t), total, parts = W.shape, W.sum(axis=1), W.reshape(len(W), -1)
-        m = moments.mapped({"phi": parts, "f": total, **view.blocks}, view.units)
+        k, t = W.shape[1] // outputs, outputs
+        total = W @ np.tile(np.eye(t), (k, 1))
+        m = moments.mapped({"phi": W, "f": total, **view.blocks}, view.units)
         names, root = whitening(m, None)
-        attributes = np.hstack([view.blocks[name] for name in names]) @ root
         R, along = (m.covariance(name, names) @ root for name in ("phi", "f"))
         variance = float(np.trace(m.covariance("f", "f")))
         explained = np.einsum("ltr,tr->l", R.reshape(k, t, -1), along)
@@ -75,38 +79,41 @@ class Split:
                 "the predictions are constant, so that no share of their variance is defined, not "
                 "0; explain a model whose predictions differ between rows"
             )
+        attributes, control, slopes = hstack([view.blocks[name] for name in names]), None, None
         if "upsilon" in view.blocks:
             whiten = inverse_root(m.covariance("upsilon", "upsilon"), CONTROL_EPS)
-            parts = parts - view.blocks["upsilon"] @ whiten @ control_factor(m, "phi").T
-        matrices = [parts, attributes @ R.T]
-        if slopes is not None:
-            inverse, member = slopes
-            x, H = moments.span("phi"), np.zeros((p, k, t))
-            to_g = moments.scatter[x] @ attributes @ along.T / moments.weight
-            H[x] = np.einsum("de,el,et->dlt", inverse, member, to_g, optimize=True)
+            control = view.blocks["upsilon"].T.tocsr(), control_factor(m, "phi") @ whiten.T
+        if member is not None:
+            to_g = moments.scatter[moments.span("phi")] @ (attributes @ (root @ along.T))
+            H = np.einsum("jl,jt->jlt", member, to_g / moments.weight)
             H[:, -1] = -H.sum(axis=1)
-            matrices.append(H.reshape(p, -1))
-        every = np.hstack([*matrices, total, W[:, -1]])
+            slopes = csr_array(H.reshape(len(H), -1).T)
         P = root.T @ m.covariance(names, names) @ root
-        at = np.flatnonzero(every.any(axis=1))
         return cls(
-            values, variance, float(np.trace(P)), np.sum(P**2) * _products(m, k, t), at,
-            (moments.shift + moments.offset)[at], every[at], (len(matrices), k, t),
+            values, variance, float(np.trace(P)), np.sum(P**2) * _products(m, k, t),
+            csr_array(W.T), attributes.T.tocsr(), root, (R, along), control, slopes,
         )  # fmt: skip
 
-    def influence(self, z: Array) -> Array:
-        """Return u of rows z, shape (n, k)."""
-        made, width = (z[:, self.at] - self.mean) @ self.matrices, int(np.prod(self.shape))
-        f, rest = np.split(made[:, width:], 2, axis=1)
-        left, g, *slopes = made[:, :width].reshape(len(z), *self.shape).swapaxes(0, 1)
-        best = g.sum(axis=1)
-        u = _dot(left, best) + _dot(g, left.sum(axis=1) - best)
-        u += sum(_dot(h, rest) for h in slopes) - np.sum(f**2, axis=1)[:, None] * self.values
+    def influence(self, z: Array, q: Array | None) -> Array:
+        """Return u (k, n) of centred rows, as columns of z; q = C_x⁻¹x.
+
+        u_l = [f̂_l g + g_l (f̂ − g) + h_l r − θ_l f²] / Var f, h_l r being the influence of slopes
+        that are regressions, r the last part.
+        """
+        shape, (R, along) = (len(self.values), -1, z.shape[1]), self.factors
+        own = self.parts @ z
+        left = own if self.control is None else own - self.control[1] @ (self.control[0] @ z)
+        w = self.root.T @ (self.attributes @ z)
+        g, own, left = along @ w, own.reshape(shape), left.reshape(shape)
+        u = _dot(left, g) + _dot((R @ w).reshape(shape), left.sum(axis=0) - g)
+        if self.slopes is not None:
+            u += _dot((self.slopes @ q).reshape(shape), own[-1])
+        u -= self.values[:, None] * np.sum(own.sum(axis=0) ** 2, axis=0)
         return np.asarray(u / self.variance)
 
 
 def _dot(parts: Array, outputs: Array) -> Array:
-    return np.asarray(np.einsum("nlt,nt->nl", parts, outputs))
+    return np.asarray(np.einsum("ltn,tn->ln", parts, outputs))
 
 
 def _products(m: Moments, k: int, t: int) -> Array:
@@ -122,7 +129,9 @@ class Influences:
     """Σw[u, u²] of the rows of a chunk, for several splits side by side, shape (2, parts)."""
 
     design: Design
+    mean: Array
     splits: tuple[Split, ...]
+    inverse: Array | None  # C_x⁻¹
 
     def __call__(self, chunk: Chunk) -> Array:
         """Return the sums of a chunk."""
@@ -130,17 +139,23 @@ class Influences:
         weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
         blocks = [whitened(design.phi, chunk.x), design.psi_rows(chunk)]
         blocks += [block.rows(chunk) for block in design.beside]
-        z = np.hstack([*blocks, chunk.y] if design.n_targets else blocks)
-        u = np.hstack([split.influence(z) for split in self.splits])
-        return np.stack([weight @ u, weight @ u**2])
+        rows = np.hstack([*blocks, chunk.y] if design.n_targets else blocks)
+        z = np.ascontiguousarray((rows - self.mean).T)
+        q = None if self.inverse is None else self.inverse @ z[: len(self.inverse)]
+        sums = [(u @ weight, u**2 @ weight) for u in (s.influence(z, q) for s in self.splits)]
+        return np.concatenate(sums, axis=1)
 
 
 def standard_errors(
-    source: ChunkSource, design: Design, moments: Moments, splits: Sequence[Split]
+    source: ChunkSource,
+    design: Design,
+    moments: Moments,
+    splits: Sequence[Split],
+    inverse: Array | None = None,
 ) -> list[Array]:
     """Return √(Var u/n + variance by chance) of each split by one pass; n is Kish's count."""
-    start = partial(ChunkSum, Influences(design, tuple(splits)), 0.0)
-    mean, square = source.fold(start, design.chunk_rows) / moments.weight
+    function = Influences(design, moments.shift + moments.offset, tuple(splits), inverse)
+    mean, square = source.fold(partial(ChunkSum, function, 0.0), design.chunk_rows) / moments.weight
     n, chance = moments.effective_rows, np.concatenate([split.chance for split in splits])
     errors = np.sqrt(np.maximum(square - mean**2, 0.0) / n + chance / n**2)
     return np.split(errors, np.cumsum([len(split.values) for split in splits])[:-1])

@@ -128,8 +128,8 @@ class RowBuffer:
         self._psi = np.empty((rows, self.blocks.get("psi", 0)))
         self.shift, self._is_shifted = np.zeros(total), False
 
-    def fill(self, chunk: Chunk) -> tuple[RowArray, Array]:
-        """Return the rows of a chunk, valid until the next."""
+    def fill(self, chunk: Chunk, order: NDArray[np.int64] | None = None) -> tuple[RowArray, Array]:
+        """Return the rows of a chunk, valid until the next; `order` is how they were sorted."""
         rest = self.fill_rest(chunk)
         Phi = self._phi[: chunk.n_rows]
         shift = self.shift[: self.width].astype(Phi.dtype)
@@ -137,10 +137,10 @@ class RowBuffer:
         size = phi.block if isinstance(phi, TransformerMap) else BLOCK_ROWS
         # Block by block: a block is mapped and shifted while it is in the cache.
         for start in range(0, chunk.n_rows, size):
-            block = slice(start, start + size)
+            block = slice(start, min(start + size, chunk.n_rows))
             self._phi_rows(chunk.x[block], Phi[block])
             if self._cache is not None:
-                self._cache.keep(chunk.row + start, Phi[block])
+                self._cache.keep(chunk.row, block if order is None else order[block], Phi[block])
             Phi[block] -= shift
         if chunk.weight is not None:
             Phi *= np.sqrt(chunk.weight)[:, None].astype(Phi.dtype)
@@ -216,13 +216,13 @@ class MomentAccumulator:
         """Count the rows of one chunk in."""
         if chunk.n_rows == 0:
             return
-        ends = np.array([0, chunk.n_rows])
+        ends, order = np.array([0, chunk.n_rows]), None
         if self._design.partial or self._folds.of is not None:
-            chunk, ends = _sorted_by(self._numbers(chunk), chunk, len(self._sums))
+            chunk, ends, order = _sorted_by(self._numbers(chunk), chunk, len(self._sums))
             if chunk.n_rows == 0:
                 return
         if self._codes is None:
-            Phi, rest = cast("tuple[Any, Array]", self._buffer.fill(chunk))
+            Phi, rest = cast("tuple[Any, Array]", self._buffer.fill(chunk, order))
         else:
             Phi, rest = self._codes(chunk.x).T, self._buffer.fill_rest(chunk)
         for k, (start, stop) in enumerate(pairwise(ends)):
@@ -269,14 +269,16 @@ class MomentAccumulator:
 
 def _sorted_by(
     number: NDArray[np.int64], chunk: Chunk, count: int
-) -> tuple[Chunk, NDArray[np.int64]]:
-    """Sort the rows of a chunk by their sum; return it with the ends of the sums' spans.
+) -> tuple[Chunk, NDArray[np.int64], NDArray[np.int64]]:
+    """Sort the rows of a chunk by their sum; return it, the ends of the sums' spans and the order.
 
     Sorting the inputs, which are narrow, keeps each sum's feature rows side by side. Rows of no
-    sum are left out before anything is computed of them.
+    sum, or of weight 0, are left out before anything is computed of them.
     """
+    if chunk.weight is not None:
+        number = np.where(np.asarray(chunk.weight) > 0, number, -1)
     order = np.argsort(number, kind="stable")[int(np.sum(number < 0)) :]
-    return chunk.take(order), np.searchsorted(number[order], np.arange(count + 1))
+    return chunk.take(order), np.searchsorted(number[order], np.arange(count + 1)), order
 
 
 class FeatureCache:
@@ -298,10 +300,9 @@ class FeatureCache:
         fits = source.n_rows * width * dtype.itemsize <= budget
         return cls(source.n_rows, width, dtype) if fits else None
 
-    def keep(self, first: int, features: RowArray) -> None:
-        """Copy the features of some rows."""
-        at = slice(first, first + len(features))
-        self._rows[at], self._state[at] = features, RAW
+    def keep(self, first: int, at: Any, features: RowArray) -> None:
+        """Copy the features of some rows: `at` counts from the row `first` on."""
+        self._rows[first:][at], self._state[first:][at] = features, RAW
 
     def take(self, first: int, n: int) -> tuple[RowArray, int]:
         """Return the place of `n` rows and what is known of all; from now on they are shifted."""
@@ -324,8 +325,7 @@ def accumulate(
 
     With `checkpoint` the sums so far are written every so often, so that a long pass can go on
     after a crash. A file that is there already is where an earlier pass over the same rows stopped.
-    It goes once the pass is complete. `cache` takes the features, for passes that follow; not with
-    folds, which sort the rows.
+    It goes once the pass is complete. `cache` takes the features, for passes that follow.
     """
     size = rows or design.chunk_rows
     start = partial(MomentAccumulator, design, folds, size, cache)

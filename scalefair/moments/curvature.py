@@ -75,47 +75,31 @@ class LossSums:
         width = len(linear)
         gradient = np.concatenate([linear.T @ self.gradient[:width], self.gradient[width:]])
         p = len(gradient)
-        hessian = np.array([_sandwich(H, linear, width) for H in self.hessian]).reshape(-1, p, p)
+        hessian = np.array([sandwich(H, linear, width) for H in self.hessian]).reshape(-1, p, p)
         return LossSums(self.values, gradient, hessian)
 
 
-def _sandwich(H: Array, linear: Array, width: int) -> Array:
+def sandwich(H: Array, linear: Array, width: int) -> Array:
+    """LᵀHL, where the linear part L acts on the first `width` columns."""
     corner = linear.T @ H[:width, :width] @ linear
     side = linear.T @ H[:width, width:]
     return np.block([[(corner + corner.T) / 2, side], [side.T, H[width:, width:]]])
 
 
-class CurvatureAccumulator:
-    """The mutable sum of one thread.
+class RowPass:
+    """Gives the features of one thread's rows to `_evaluate`, block by block, and to `_finish`.
 
-    Block by block: features, scores, gradient and weights of a block follow while it is in the
-    cache; only the product ΦᵀWΦ is taken of the whole chunk.
+    A block stays in the cache while its scores, gradient and weights are taken.
     """
 
-    def __init__(
-        self,
-        frame: RowFrame,
-        loss: Any,
-        along: Along,
-        rows: int,
-        cache: FeatureCache | None = None,
-    ) -> None:
-        self._frame, self._loss, self._steps, self._cache = frame, loss, along.steps, cache
-        design = frame.design
+    def __init__(self, frame: RowFrame, rows: int, cache: FeatureCache | None = None) -> None:
+        self._frame, self._cache, design = frame, cache, frame.design
         blocks, dtype = design.blocks, design.dtype
         width, rest = blocks["phi"], sum(blocks[name] for name in frame.joined) + frame.intercept
-        # Scores at θ and the way to them, side by side: one product gives both.
-        self._way = np.hstack([along.theta, along.theta - along.before])
         self._phi = np.empty((rows, width), dtype)
         self._phi_rows = row_filler(design.phi, dtype, whiten=design.whiten_rows)
         self._rest = np.empty((rows, rest))
-        directions = loss.directions if along.curved else ()
-        self._roots = np.empty((len(directions), rows))
         self._block = int(np.clip(BLOCK_NUMBERS // width, BLOCK_ROWS, MOST_BLOCK_ROWS))
-        self._values = np.zeros(1 + len(along.steps))
-        self._gradient = np.zeros_like(along.theta)
-        self._sums = [GramSums(width, rest, dtype) for _ in directions]
-        self._scaled = np.empty_like(self._phi) if len(directions) > 1 else self._phi
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in; those of weight zero are left out."""
@@ -127,8 +111,8 @@ class CurvatureAccumulator:
         n = chunk.n_rows
         if n == 0:
             return
-        rest, features = self._rest[:n], features[:n]
-        self._frame.fill_rest(chunk, rest)
+        features = features[:n]
+        self._frame.fill_rest(chunk, self._rest[:n])
         shift = self._frame.shift[: features.shape[1]].astype(features.dtype)
         # Infinite values far out are met on the way to a shorter step.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -139,10 +123,44 @@ class CurvatureAccumulator:
                 if state != SHIFTED:
                     features[at] -= shift
                 self._evaluate(features[at], at, chunk)
-            for root, sums in zip(self._roots[:, :n], self._sums, strict=True):
-                scaled = self._scaled[:n]
-                np.multiply(features, root[:, None].astype(features.dtype), out=scaled)
-                sums.add(scaled, rest * root[:, None])
+            self._finish(features)
+
+    def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
+        """Count a block of rows in."""
+
+    def _finish(self, features: Rows) -> None:
+        """Count the features of a whole chunk in."""
+
+
+class CurvatureAccumulator(RowPass):
+    """The mutable sum of one thread; only the product ΦᵀWΦ is taken of a whole chunk."""
+
+    def __init__(
+        self,
+        frame: RowFrame,
+        loss: Any,
+        along: Along,
+        rows: int,
+        cache: FeatureCache | None = None,
+    ) -> None:
+        super().__init__(frame, rows, cache)
+        self._loss, self._steps = loss, along.steps
+        # Scores at θ and the way to them, side by side: one product gives both.
+        self._way = np.hstack([along.theta, along.theta - along.before])
+        directions = loss.directions if along.curved else ()
+        self._roots = np.empty((len(directions), rows))
+        self._values = np.zeros(1 + len(along.steps))
+        self._gradient = np.zeros_like(along.theta)
+        width, rest, dtype = self._phi.shape[1], self._rest.shape[1], self._phi.dtype
+        self._sums = [GramSums(width, rest, dtype) for _ in directions]
+        self._scaled = np.empty_like(self._phi) if len(directions) > 1 else self._phi
+
+    def _finish(self, features: Rows) -> None:
+        n = len(features)
+        rest, scaled = self._rest[:n], self._scaled[:n]
+        for root, sums in zip(self._roots[:, :n], self._sums, strict=True):
+            np.multiply(features, root[:, None].astype(features.dtype), out=scaled)
+            sums.add(scaled, rest * root[:, None])
 
     def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
         """Add the values and the gradient of a block, and note the roots of its weights."""

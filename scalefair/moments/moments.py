@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array, hstack
 
 from scalefair import _files
 from scalefair._linalg import add_outer
@@ -152,6 +153,11 @@ class Moments:
         """Moments of the rows that the error is measured on: those that know y."""
         return self
 
+    def calibrated(self, calibration: Any) -> Moments:
+        """Return the same: only rows that lack s are calibrated."""
+        del calibration
+        return self
+
     def as_in(self, fitted: Moments) -> Moments:
         """Return these moments with what a fit has learnt beside its own."""
         del fitted
@@ -284,18 +290,18 @@ class Moments:
         return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
 
     def mapped(
-        self, blocks: Mapping[str, Array], units: Mapping[str, Units] | None = None
+        self, blocks: Mapping[str, Any], units: Mapping[str, Units] | None = None
     ) -> Moments:
-        """Return the moments of rows zM: every block of them is a matrix of shape (p, width)."""
-        M = np.hstack(list(blocks.values()))
-        at = np.flatnonzero(M.any(axis=1))  # of many columns few may matter
+        """Return the moments of rows zM: every block of M, of shape (p, width), may be sparse."""
+        M = hstack([csc_array(block) for block in blocks.values()], format="csc")
+        at = np.unique(M.indices)  # of many columns few may matter
         M = M[at]
         return replace(
             self,
-            blocks={name: matrix.shape[1] for name, matrix in blocks.items()},
+            blocks={name: block.shape[1] for name, block in blocks.items()},
             shift=self.shift[at] @ M,
             offset=self.offset[at] @ M,
-            scatter=M.T @ self.scatter[np.ix_(at, at)] @ M,
+            scatter=M.T @ (self.scatter[np.ix_(at, at)] @ M),
             key="",
             units=units or {},
         )

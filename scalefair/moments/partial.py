@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,17 @@ class Calibration:
 
 
 DEFAULT = Calibration()
-CALIBRATIONS = tuple(Calibration(m, t) for t in (None, 1.0) for m in (1.0, 3.0, 10.0, 30.0))
-"""What cross-validation tries."""
+CALIBRATIONS = (*(Calibration(multiple) for multiple in (3.0, 10.0, 30.0)), Calibration(1.0, 1.0))
+"""What cross-validation tries beside."""
+
+
+class _Known(NamedTuple):
+    """C_φ = QΛQᵀ of the rows that know s, as Λ and Q; QᵀC_φψ; and the default λ."""
+
+    values: Array
+    basis: Array
+    cross: Array
+    ridge: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +78,8 @@ class PartialMoments(Moments):
     weighted: Moments = field(kw_only=True)
     rest: Moments = field(kw_only=True)
     calibration: Calibration = field(kw_only=True, default=DEFAULT)
+    # Shared by moments that differ in λ and τ alone.
+    _regressions: dict[Any, Any] = field(kw_only=True, default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, scored: Moments, *parts: Moments, calibration: Calibration = DEFAULT) -> Self:
@@ -145,18 +156,25 @@ class PartialMoments(Moments):
 
     def _calibrated(self, features: tuple[str, ...]) -> Array:
         """C_φ(all) W + τ (C_φψ(known) − C_φ(known) W)."""
-        known, multiple = self.known, self.calibration.multiple
-        values, basis = positive_eigh(known.covariance(features, features))
-        cross = basis.T @ known.covariance(features, "psi")
-        ridge = multiple * self._ridge(values, cross)
-        W = basis @ (cross / (values + ridge)[:, None])
-        everyone = self.scored + self.rest
+        if features not in self._regressions:
+            self._regressions[features] = self._regression(features)
+        known, told, everyone = self._regressions[features]
+        ridge = self.calibration.multiple * known.ridge
+        W = known.basis @ (known.cross / (known.values + ridge)[:, None])
         tau = self.calibration.tau
         if tau is None:
-            tau = min(1.0, self.judged.effective_rows / everyone.effective_rows)
-        told = self.judged
-        left = told.covariance(features, "psi") - told.covariance(features, features) @ W
-        return np.asarray(everyone.covariance(features, features) @ W + tau * left)
+            rows = (self.scored + self.rest).effective_rows
+            tau = min(1.0, self.judged.effective_rows / rows)
+        return np.asarray(everyone @ W + tau * (told[1] - told[0] @ W))
+
+    def _regression(self, features: tuple[str, ...]) -> tuple[_Known, tuple[Array, Array], Array]:
+        """Return what is the same for every λ and τ: C_φ and C_φψ of each kind of rows."""
+        values, basis = positive_eigh(self.known.covariance(features, features))
+        cross = basis.T @ self.known.covariance(features, "psi")
+        known = _Known(values, basis, cross, self._ridge(values, cross))
+        told = [self.judged.covariance(features, other) for other in (features, "psi")]
+        everyone = (self.scored + self.rest).covariance(features, features)
+        return known, (told[0], told[1]), everyone
 
     def _ridge(self, values: Array, cross: Array) -> float:
         """λ of the least generalised cross-validation error of ψ, from C_φ = QΛQᵀ and QᵀC_φψ.

@@ -40,7 +40,10 @@ class PathPoints(NamedTuple):
 
 def held_out(rows: pd.DataFrame) -> str:
     """Ending of the columns of held-out values: "_cv", "_test", or "" where there are none."""
-    return next((ending for ending in ("_cv", "_test") if f"mse{ending}" in rows), "")
+    errors = ("mse", "loss")
+    return next(
+        (end for end in ("_cv", "_test") if any(f"{error}{end}" in rows for error in errors)), ""
+    )
 
 
 def target_variance(table: pd.DataFrame) -> float:
@@ -67,9 +70,11 @@ def path_points(rows: pd.DataFrame, variance: float) -> PathPoints:
     if not ending:
         none, fit = np.zeros(len(rows)), column("r2" if "r2" in rows else "loss")
         return PathPoints(column("explained_share"), none, fit, none)
+    shares = column(f"explained_share{ending}"), column(f"explained_share{ending}_error")
+    if "loss" in rows:
+        return PathPoints(*shares, column(f"loss{ending}"), column(f"loss{ending}_error"))
     return PathPoints(
-        column(f"explained_share{ending}"),
-        column(f"explained_share{ending}_error"),
+        *shares,
         1.0 - column(f"mse{ending}") / variance,
         column(f"mse{ending}_error") / variance,
     )

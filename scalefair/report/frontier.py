@@ -15,13 +15,11 @@ from sklearn.metrics import roc_auc_score
 from scalefair._typing import Array, WithPath
 from scalefair.data import frames
 from scalefair.errors import InputError
-from scalefair.estimators import (
-    FairGPClassifier,
-    FairGPRegressor,
-    FairKernelClassifier,
-    FairKernelRegressor,
-)
+from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.estimators.choice import Choice, choose
+from scalefair.estimators.classifier import Classification
+from scalefair.estimators.loss import LossRegression
+from scalefair.estimators.loss_cv import LossCV
 from scalefair.moments.products import CrossMoments
 from scalefair.plots.figures import predicted
 from scalefair.plots.path import held_out, row_at, unbeaten
@@ -185,7 +183,8 @@ def fit_frontier(
             named, lambda one: one.fit(train.X, train.y, **fit_arguments(one, train)), progress
         )
         estimator = choice.model
-        if isinstance(estimator, WithPath):
+        # That of a general loss has no squared errors, which the page compares.
+        if isinstance(estimator, WithPath) and "mse_cv" in estimator.path_.table:
             table, front = estimator.path_.table, estimator.path_.front()
             baseline = _unpenalized(estimator.path_)
         else:
@@ -198,6 +197,9 @@ def fit_frontier(
         scored = scores(baseline, test.X), scores(estimator, test.X)
     notes = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
     notes = (f"Model {choice.summary}", *notes) if len(named) > 1 else notes
+    seen = vars(estimator).get("n_base_samples_", train.n_rows)
+    if seen < train.n_rows:
+        notes = (*notes, f"the base model learnt from a sample of {seen:,} rows")
     seconds = perf_counter() - start
     progress("testing independence")
     tests, reason = independence(before, after, test.sensitive, test.y)
@@ -247,7 +249,7 @@ def scores(model: Any, X: Any) -> Array:
     """Return the f(x) whose dependence is limited, of shape (n,): before any link function."""
     if is_classifier(model):
         return np.asarray(model.decision_function(X), dtype=np.float64).reshape(-1)
-    if isinstance(model, FairKernelRegressor):
+    if isinstance(model, LossRegression):
         return np.asarray(model.predict_scores(X), dtype=np.float64).reshape(-1)
     return predicted(model, X)
 
@@ -302,7 +304,7 @@ def has_loss_path(estimator: Any) -> bool:
 
     They do not with a base model that was fitted on them, whose errors there are too small.
     """
-    if not isinstance(estimator, FairKernelClassifier | FairKernelRegressor):
+    if not isinstance(estimator, Classification | LossRegression):
         return False
     return _is_quadratic(estimator) and (
         estimator.base_estimator is None or not estimator.n_base_samples_
@@ -319,7 +321,7 @@ def _output_kernel(estimator: Any) -> Any:
 
 def _settled(estimator: Any) -> Any:
     """Return an unfitted copy that keeps what a Gaussian process of classes has learnt."""
-    copied = clone(estimator)
+    copied = clone(estimator._model if isinstance(estimator, LossCV) else estimator)
     if isinstance(estimator, FairGPClassifier) and isinstance(estimator.feature_map, str):
         kernel, amplitude = estimator.kernel_.kernel, estimator.amplitude_
         copied.set_params(kernel=kernel, amplitude=amplitude, optimizer=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Bounds = tuple[float, float]
 
@@ -46,3 +46,10 @@ class ProcessSpec:
     tol: float = 1e-5
     seed: int = 0
     inputs: tuple[str, ...] = ()
+
+    def fixed(self, eta: float, amplitude: float, noise: float | None = None) -> ProcessSpec:
+        """Return the same process at a weight, with hyperparameters that were learnt before."""
+        return replace(
+            self, eta=eta, unfairness=None, amplitude=amplitude, noise=noise, learn_scales=False,
+            n_restarts=0,
+        )  # fmt: skip

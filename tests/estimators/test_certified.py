@@ -3,10 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.tree import DecisionTreeRegressor
 
 import scalefair
-from scalefair import CrossFit, FairKernelRidgeCV, NotCertifiedError, certify
+from scalefair import (
+    CrossFit,
+    FairKernelClassifierCV,
+    FairKernelRegressorCV,
+    FairKernelRidgeCV,
+    NotCertifiedError,
+    certify,
+)
 from scalefair.estimators.certified import Part, path_etas
 from scalefair.measures import explained_share
 from scalefair.report import as_record, fit_frontier, from_table
@@ -116,6 +124,45 @@ def test_control_weights_and_several_targets(guarantee):
     assert again.certificate_.upper_bound == pytest.approx(model.certificate_.upper_bound, rel=1e-4)
 
 
+LOSSES = {
+    "two classes": (FairKernelClassifierCV(), y > 0),
+    "three classes": (FairKernelClassifierCV(), np.digitize(y, [-0.5, 1.0])),
+    "huber": (FairKernelRegressorCV(), y),
+}
+
+
+@pytest.mark.parametrize("guarantee", ["split", "cross"])
+@pytest.mark.parametrize("kind", LOSSES)
+def test_general_losses(kind, guarantee, tmp_path):
+    model, target = LOSSES[kind]
+    own = OPTIONS | {"guarantee": guarantee, "n_components": 10}
+    model = clone(model).set_params(**own).fit(X, target, sensitive_features=s)
+    made = model.certificate_
+    assert (made.method, made.limit) == (guarantee, 0.1)
+    assert made.estimate < made.upper_bound <= 0.1
+    assert model.n_samples_seen_ == made.rows + 300 if guarantee == "split" else made.rows
+    scalefair.save(model, tmp_path / "model")
+    assert scalefair.load(tmp_path / "model").certificate_ == made
+    if guarantee == "split":
+        again = certify(model, X[CALIBRATES], sensitive_features=s[CALIBRATES], unfairness=0.1,
+                        confidence=0.9)  # fmt: skip
+        assert again.upper_bound == pytest.approx(made.upper_bound, rel=0.01)
+    with refused(error=NotCertifiedError):
+        model.set_params(unfairness=1e-4).fit(X, target, sensitive_features=s)
+
+
+def test_rows_that_calibrate_do_not_touch_general_losses():
+    own = OPTIONS | {"n_components": 10}
+    model = FairKernelClassifierCV(**own).fit(X, y > 0, sensitive_features=s)
+    other, target = X.copy(), y > 0
+    other[CALIBRATES] = 3 * np.random.default_rng(5).normal(size=(600, 3))
+    target[CALIBRATES] = ~target[CALIBRATES]
+    again = FairKernelClassifierCV(**own).fit(other, target, sensitive_features=s)
+    np.testing.assert_allclose(
+        again.cv_results_["loss"], model.cv_results_["loss"], rtol=1e-9, equal_nan=True
+    )
+
+
 def test_numbers_are_certified_at_every_ridge():
     rng = np.random.default_rng(4)
     age = rng.normal(size=1500)
@@ -213,3 +260,12 @@ def test_the_limit_holds_as_often_as_it_says(guarantee):
             continue
         beyond += explained_share(model.predict(new), groups) > 0.03
     assert beyond / draws <= 0.1 + 3 * np.sqrt(0.09 / draws)
+
+
+@pytest.mark.parametrize("guarantee", ["split", "cross"])
+def test_rows_that_lack_attributes_do_not_judge(guarantee):
+    known = np.where(np.random.default_rng(1).random(1500) < 0.6, s, None)
+    options = OPTIONS | {"guarantee": guarantee, "missing_labels": "partial", "unfairness": 0.3}
+    model = FairKernelRidgeCV(**options).fit(X, y, sensitive_features=pd.DataFrame({"s": known}))
+    rows = CALIBRATES if guarantee == "split" else np.ones(1500, dtype=bool)
+    assert model.certificate_.rows == int(np.sum(rows & (known != None)))  # noqa: E711

@@ -55,6 +55,7 @@ def test_every_estimator_has_an_html_representation(name):
 
 def test_the_list_is_all_there_is():
     assert sorted(ESTIMATORS) == [
-        "FairGPClassifier", "FairGPRegressor", "FairKernelClassifier", "FairKernelRegressor",
-        "FairKernelRidge", "FairKernelRidgeCV", "FairRidge",
+        "FairGPClassifier", "FairGPRegressor", "FairKernelClassifier", "FairKernelClassifierCV",
+        "FairKernelRegressor", "FairKernelRegressorCV", "FairKernelRidge", "FairKernelRidgeCV",
+        "FairRidge",
     ]  # fmt: skip

@@ -15,6 +15,7 @@ import scalefair
 
 NAMES = {
     "": """FairRidge FairKernelRidge FairKernelRidgeCV FairKernelClassifier FairKernelRegressor
+    FairKernelClassifierCV FairKernelRegressorCV
         FairGPRegressor FairGPClassifier FairPath LossPath Moments audit save load scan_parquet
         scan_csv BatchSource make_fair limit_gap to_onnx CrossFit config_context set_config
         get_config explain_share proxies""",
@@ -46,11 +47,14 @@ PARAMETERS = {
     "FairKernelRidgeCV": MAPPED | RIDGE | {"alphas": None, "etas": None, "cv": 5},
     "FairKernelClassifier": MAPPED | WEIGHTED | RIDGE | {"loss": "logistic"},
     "FairKernelRegressor": MAPPED | WEIGHTED | RIDGE | {"loss": "huber"},
+    "FairKernelClassifierCV": MAPPED | RIDGE | {"alphas": None, "etas": None, "cv": 5},
+    "FairKernelRegressorCV": MAPPED | RIDGE | {"alphas": None, "etas": None, "cv": 5},
     "FairGPRegressor": MAPPED | {"noise": "optimize", "optimizer": "l-bfgs-b", "eta": None},
     "FairGPClassifier": MAPPED | {"optimizer": "l-bfgs-b", "eta": None},
 }
 
 ABSENT = {"FairGPRegressor": {"alpha", "fit_intercept"}, "FairKernelRidgeCV": {"alpha", "eta"}}
+ABSENT |= {f"FairKernel{kind}CV": {"alpha", "eta"} for kind in ("Classifier", "Regressor")}
 MOST = dict.fromkeys(PARAMETERS, 26) | {"FairKernelRidge": 20}
 """Parameters at most; how a fit runs is a setting."""
 
@@ -60,19 +64,23 @@ METHODS = {
     "FairKernelRidgeCV": "fit predict score collect solve_from path",
     "FairKernelClassifier": "fit predict predict_proba predict_log_proba decision_function path",
     "FairKernelRegressor": "fit predict score path",
+    "FairKernelClassifierCV": "fit predict predict_proba predict_log_proba decision_function path",
+    "FairKernelRegressorCV": "fit predict score path",
     "FairGPRegressor": "fit predict score sample_y log_marginal_likelihood",
     "FairGPClassifier": "fit predict predict_proba decision_function log_marginal_likelihood",
 }
 
 FITTED = ["eta_", "n_features_in_", "feature_names_in_", "n_samples_seen_", "explained_share_"]
 SOLVED = [*FITTED, "coef_", "intercept_", "moments_"]
+HELD_OUT = [
+    *SOLVED, "alpha_", "path_", "cv_results_", "explained_share_cv_", "explained_share_cv_error_",
+]  # fmt: skip
 ATTRIBUTES = {
     "FairRidge": SOLVED,
     "FairKernelRidge": SOLVED,
-    "FairKernelRidgeCV": [
-        *SOLVED, "alpha_", "path_", "cv_results_", "explained_share_cv_",
-        "explained_share_cv_error_",
-    ],
+    "FairKernelRidgeCV": HELD_OUT,
+    "FairKernelClassifierCV": [*HELD_OUT, "classes_"],
+    "FairKernelRegressorCV": HELD_OUT,
     "FairKernelClassifier": [*SOLVED, "classes_"],
     "FairKernelRegressor": SOLVED,
     "FairGPRegressor": [*FITTED, "kernel_", "noise_"],
@@ -211,7 +219,7 @@ def test_every_path_has_the_same_face(fits, name):
     path = model.path() if moments else model.path(
         X, y > 0 if "Classifier" in name else y, sensitive_features=s
     )  # fmt: skip
-    for each in [path, *([model.path_] if name == "FairKernelRidgeCV" else [])]:
+    for each in [path, *([model.path_] if name.endswith("CV") else [])]:
         front = each.front()
         assert {*front} == {*each.table}
         assert front.columns[0].startswith("explained_share")

@@ -1,5 +1,7 @@
 """Bounds of a share: the statistic row by row, its distribution by simulation, and coverage."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,7 +90,16 @@ def test_probabilities_are_those_of_simulated_statistics(share, parts):
         observed, 0 * one, n, omega.sum() * one, (omega**2).sum() * one, omega[0] * one, 1e6 * one,
         parts,
     )  # fmt: skip
-    np.testing.assert_allclose(found.probability(share), [0.05, 0.3, 0.8], atol=0.02)
+    p = found.probability(share)
+    np.testing.assert_allclose(p[observed > 0], np.array([0.05, 0.3, 0.8])[observed > 0], atol=0.02)
+    assert (p >= [0.03, 0.28, 0.78]).all()
+
+
+def test_luck_does_not_certify_what_the_rows_cannot_tell():
+    f, Psi = two_groups(100, 0.05)
+    (found,) = distributions(f, Psi)
+    lucky, none = (replace(found, share=np.array([share])) for share in (-found.noise[0] / 100, 0))
+    assert lucky.upper(0.9)[0] == none.upper(0.9)[0] > 0.01
 
 
 def test_bounds_are_where_the_probability_is_the_level():

@@ -315,6 +315,14 @@ class LaplaceEvidence:
         return min(self.point(self.start, np.inf, spec.unfairness).eta, most)
 
 
+def at_weight(spec: ProcessSpec, rows: Rows, fit: GPClassifierFit, eta: float) -> GPClassifierFit:
+    """Return a fit at another weight, with all that was learnt."""
+    again = fit_classes(spec.fixed(eta, fit.amplitude), rows)
+    passes = fit.n_passes + again.n_passes
+    return replace(again, search=fit.search, at_bounds=fit.at_bounds, evidence=fit.evidence,
+                   n_passes=passes)  # fmt: skip
+
+
 def fit_classes(spec: ProcessSpec, rows: Rows) -> GPClassifierFit:
     """Learn the hyperparameters, from the design of the rows on, and return the process there."""
     evidence = LaplaceEvidence(spec, rows)

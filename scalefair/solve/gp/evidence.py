@@ -23,7 +23,7 @@ from scalefair.features.nystroem import MovingNystroem
 from scalefair.kernels import Scaled
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
-from scalefair.penalties import explained_share
+from scalefair.penalties import explained_share, held_out_shares, variance_of, worst_of
 from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPFit
 from scalefair.solve.gp.distribution import FeatureDistribution
@@ -36,6 +36,8 @@ from scalefair.solve.gp.profile import (
 )
 from scalefair.solve.gp.search import Box, scale_bounds, scale_sentences, search
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem, penalty_slopes
+from scalefair.solve.ridge.path import GridScores, errors_on
+from scalefair.solve.ridge.search import FoldedMoments
 from scalefair.solve.spec import ProcessSpec
 
 CONSTANT = (
@@ -158,6 +160,12 @@ class MomentEvidence:
         return min(limiting_eta(point, spec.eps, spec.penalty, spec.unfairness), most)
 
 
+def at_weight(spec: ProcessSpec, rows: Rows, fit: GPFit, eta: float, sample: Chunk) -> GPFit:
+    """Return a fit at another weight, with all that was learnt, by one pass."""
+    again = fit_features(spec.fixed(eta, fit.amplitude, fit.noise), rows, sample)
+    return replace(again, search=fit.search, at_bounds=fit.at_bounds, evidence=fit.evidence)
+
+
 def fit_features(spec: ProcessSpec, rows: Rows, sample: Chunk) -> GPFit:
     """Learn the hyperparameters, from the design of the rows on, and return the process there.
 
@@ -188,6 +196,23 @@ def fit_features(spec: ProcessSpec, rows: Rows, sample: Chunk) -> GPFit:
         evidence=replace(evidence, rows=replace(rows, progress=Progress())),
     )  # fmt: skip
     return checked(fit, scale_sentences(result, evidence.bounds, len(scales), spec.inputs))
+
+
+def held_out_scores(
+    moments: FoldedMoments, fit: GPFit, spec: ProcessSpec, etas: Array
+) -> GridScores:
+    """Score the mean at each η on rows left out, at the noise and amplitude of a fit; (K, 1, E)."""
+    errors, shares = [], []
+    for k, fold in enumerate(moments.folds):
+        rest = moments.outside(k)
+        system = GaussianSystem.build(rest, penalty=spec.penalty, eps=spec.eps)
+        ratio, t = fit.noise / fit.amplitude**2, system.target.shape[1]
+        at = np.stack([system.slice(ratio, float(eta)).coordinates for eta in etas], axis=1)
+        B = system.basis @ at.reshape(len(at), -1)
+        variance = variance_of(fold, ("phi",), B).reshape(-1, t)
+        errors.append(errors_on(fold, ("phi",), B, rest.mean("y"), variance).mean(axis=1))
+        shares.append(held_out_shares(fold, ("phi",), B, t))
+    return GridScores(np.stack(errors)[:, None], worst_of(shares)[:, None])
 
 
 def checked(fit: GPFit, sentences: list[str]) -> GPFit:

@@ -332,8 +332,9 @@ def _passes_to_go(before: float, now: float, tol: float) -> float:
 
 
 def fit_loss(  # noqa: PLR0917
-    rows: Rows, problem: Problem, spec: Spec, output_kernel: Any, tol: float, max_iter: int
-) -> LossFit:
+    rows: Rows, problem: Problem, spec: Spec, output_kernel: Any, tol: float, max_iter: int,
+    warm: Local | None = None,
+) -> LossFit:  # fmt: skip
     """Return the fit at a weight or under a limit; `output_kernel` sees the distribution of f."""
     nonlinear = output_kernel is not None or (
         spec.penalty == "nocco_output" and spec.unfairness != 0  # the limit 0 is the linear one's
@@ -351,7 +352,7 @@ def fit_loss(  # noqa: PLR0917
                 newton=lambda eta: newton(watched, Goal(spec.alpha, eta), **options),
             )  # fmt: skip
         goal = Goal(spec.alpha, spec.eta, spec.unfairness)
-        return watched.fit(newton(watched, goal, **options), spec)
+        return watched.fit(newton(watched, goal, warm=warm, **options), spec)
 
 
 def loss_path(

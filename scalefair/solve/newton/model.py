@@ -139,6 +139,15 @@ class Problem:
         explained = float(np.sum((self.system.share_factor.T @ beta) ** 2))
         return weight.eta * (explained - weight.limit * self.system.variance(beta))
 
+    def slope(self, theta: Array, alpha: float, eta: float) -> Array:
+        """Gradient of α βᵀDβ + η|Rᵀβ|², shape (p, k); with η = ∞ that of the ridge alone."""
+        beta, factor = theta[: len(self.system.ridge)], self.system.factor
+        slope = np.zeros_like(theta)
+        slope[: len(beta)] = 2.0 * alpha * self.system.ridge[:, None] * beta
+        if np.isfinite(eta):
+            slope[: len(beta)] += 2.0 * eta * (factor @ (factor.T @ beta))
+        return slope
+
     def is_within(self, theta: Array, weight: Weight) -> bool:
         """Return True if θ obeys Rᵀβ = 0, as η = ∞ asks for."""
         beta = theta[: len(self.system.ridge)]
@@ -195,13 +204,14 @@ class Problem:
             sums = sums.transform(linear)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient / n
-        if light:
-            hessian = _corrected(before, theta, gradient)
-        else:  # Σⱼ dⱼdⱼᵀ ⊗ Sⱼ
-            D, parts = self.loss.directions, sums.hessian / n
-            whole = np.tensordot(np.einsum("ja,jb->jab", D, D), parts, axes=(0, 0))
-            hessian = np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape([theta.size] * 2)
+        hessian = _corrected(before, theta, gradient) if light else self.of_scores(sums.hessian / n)
         return Local(theta, gradient, hessian, float(values[0])), values[1:]
+
+    def of_scores(self, parts: Array) -> Array:
+        """Σⱼ dⱼdⱼᵀ ⊗ Sⱼ, the second derivative in all scores, of parts S of shape (j, p, p)."""
+        D, (p, k) = self.loss.directions, (parts.shape[1], self.loss.n_scores)
+        whole = np.tensordot(np.einsum("ja,jb->jab", D, D), parts, axes=(0, 0))
+        return np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape(k * p, k * p)
 
 
 def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
@@ -262,6 +272,19 @@ class Slice:
             vectors, strength, along = self._directions
             thetas = self.ridge - (gain(2.0 * etas, strength) * along) @ vectors.T
         return np.asarray(thetas.reshape(-1, k, p).transpose(0, 2, 1))
+
+    def about(self, theta: Array, gradient: Array, eta: float) -> Array:
+        """θ at one η of the model with this second derivative, and a gradient seen at `theta`."""
+        right = self._local.hessian @ theta.ravel("F") - gradient.ravel("F")
+        return self.unflat(self.solve(right, eta))
+
+    def solve(self, vector: Array, eta: float) -> Array:
+        """(A + 2ηRRᵀ)⁻¹v; with η = ∞ nothing of it goes along the penalty."""
+        solved = self._factor.solve(vector)
+        if eta == 0 or self._problem.system.factor.shape[1] == 0:
+            return solved
+        vectors, strength, _ = self._directions  # A⁻¹R, so that RᵀA⁻¹v = (A⁻¹R)ᵀv
+        return np.asarray(solved - vectors @ (gain(2.0 * eta, strength) * (vectors.T @ vector)))
 
     @property
     def n_penalized(self) -> int:

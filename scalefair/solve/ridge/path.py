@@ -7,7 +7,8 @@ Then O(mq) per η. Held-out errors and shares come from the moments of the folds
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -20,7 +21,10 @@ from scalefair._linalg import positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.data.sources.threads import SMALL, run_each
 from scalefair.moments import Moments
+from scalefair.moments.partial import Calibration
 from scalefair.penalties import (
+    PENALTIES,
+    Features,
     HeldOut,
     ShareEstimate,
     attribute,
@@ -30,7 +34,7 @@ from scalefair.penalties import (
     worst_of,
 )
 from scalefair.solve.limit import Quadratic, path_shares
-from scalefair.solve.ridge.system import Directions, System, gain, rescale
+from scalefair.solve.ridge.system import Directions, System, gain, largest_strength, rescale
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +53,8 @@ class Spectrum:
     deviation: Array
 
     @classmethod
-    def of(cls, system: System) -> Spectrum:
-        """Decompose the system's Gram matrix."""
+    def of(cls, system: System, *, shares: bool = True) -> Spectrum:
+        """Decompose the system's Gram matrix; without `shares` it has coefficients only."""
         scale = 1.0 / np.sqrt(system.ridge)
         values, vectors = positive_eigh(scale[:, None] * system.gram * scale)
         basis = scale[:, None] * vectors
@@ -60,7 +64,7 @@ class Spectrum:
         # Without intercept the Gram matrix is not centred, but the variance of f is; and the share
         # is judged on rows that know s.
         deviation = np.sqrt(values)
-        if system.covariance is not system.gram:
+        if shares and system.covariance is not system.gram:
             deviation = thin_root(system.covariance) @ basis
         return cls(values, basis, basis.T @ system.target, factor, share_factor, deviation)
 
@@ -148,16 +152,22 @@ def side_by_side(system: System, coef: Array, etas: Array, *, rescaled: bool) ->
 class GridScores:
     """Held-out scores of every (α, η), one row per fold; arrays of shape (K, A, E).
 
-    - `mse`: Mean squared error on the held-out fold, averaged over the targets.
+    - `mse`: Mean squared error on the held-out fold, averaged over the targets; or the mean of
+      another loss.
     - `share`: Held-out share, corrected for chance and not yet floored at 0.
+    - `constant`: Error of the best constant of the other folds, shape (K,); None: no candidate.
+
+    Both are NaN where a point was not tried.
     """
 
     mse: Array
     share: Array
+    constant: Array | None = None
 
     def __getitem__(self, index: Any) -> GridScores:
         """Return the scores of some alphas or etas, of all folds."""
-        return GridScores(self.mse[(slice(None), *index)], self.share[(slice(None), *index)])
+        at = (slice(None), *index)
+        return GridScores(self.mse[at], self.share[at], self.constant)
 
     def beside(self, more: GridScores, order: NDArray[np.int64]) -> GridScores:
         """Return the scores of these and more etas, in this order."""
@@ -166,6 +176,12 @@ class GridScores:
             for both in ((self.mse, more.mse), (self.share, more.share))
         )
         return GridScores(mse, share)
+
+
+def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments:
+    """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
+    rest = [] if always is None else [always]
+    return reduce(add, [*folds[:k], *folds[k + 1 :], *rest])
 
 
 class FoldFits:
@@ -184,14 +200,26 @@ class FoldFits:
         **system: Any,
     ) -> None:
         self._folds, self._rescaled = folds, rescaled
-        # The training moments are added up, never subtracted from the total: that would cancel.
-        rest = [] if always is None else [always]
 
         def decompose(k: int) -> tuple[System, Spectrum]:
-            built = System.build(reduce(add, [*folds[:k], *folds[k + 1 :], *rest]), **system)
-            return built, Spectrum.of(built)
+            built = System.build(outside(folds, always, k), **system)
+            return built, Spectrum.of(built, shares=False)
 
         self._systems, self._spectra = zip(*self._each(decompose), strict=True)
+
+    def calibrated(self, calibration: Calibration, penalty: str, eps: float | None) -> FoldFits:
+        """Return the fits with another λ and τ for rows that lack s: only the factors differ."""
+
+        def turned(k: int) -> tuple[System, Spectrum]:
+            system, spectrum = self._systems[k], self._spectra[k]
+            moments = system.moments.calibrated(calibration)
+            factor = PENALTIES[penalty](moments, eps, system.features)
+            own = replace(system, moments=moments, factor=factor)
+            return own, replace(spectrum, factor=spectrum.basis.T @ factor)
+
+        other = copy(self)
+        other._systems, other._spectra = zip(*self._each(turned), strict=True)
+        return other
 
     def _each(self, work: Callable[[int], Any]) -> list[Any]:
         """Return work(k) of each fold k: side by side where matrices are small."""
@@ -241,12 +269,18 @@ def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Ar
     `variance`, of shape (G, t), is βᵀC_φβ on the rows of the moments `on`.
     """
     t = variance.shape[1]
-    cross = on.covariance(fitted.features, "y")
-    linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), cross)
-    spread = np.diagonal(on.covariance("y", "y")) - 2 * linear + variance
-    gap = on.mean("y") - (on.mean(*fitted.features) @ B).reshape(-1, t)
+    intercept: Any = 0.0
     if fitted.fit_intercept:
-        gap = gap - fitted.moments.mean("y") + (fitted.mean @ B).reshape(-1, t)
+        intercept = fitted.moments.mean("y") - (fitted.mean @ B).reshape(-1, t)
+    return errors_on(on, fitted.features, B, intercept, variance)
+
+
+def errors_on(on: Moments, features: Features, B: Array, intercept: Any, variance: Array) -> Array:
+    """The same of predictors whose intercepts are given, one number or shape (G, t)."""
+    t = variance.shape[1]
+    linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), on.covariance(features, "y"))
+    spread = np.diagonal(on.covariance("y", "y")) - 2 * linear + variance
+    gap = on.mean("y") - (on.mean(*features) @ B).reshape(-1, t) - intercept
     return np.asarray(np.maximum(spread, 0.0) + gap**2)
 
 
@@ -257,12 +291,30 @@ class Choice(NamedTuple):
     eta: int
 
 
+def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice | None:
+    """Return the point that the rule of every cross-validated class takes; None: a constant.
+
+    Without a limit the fairest of those as good as the best; under one the least error within it,
+    unless a constant errs less.
+    """
+    if unfairness is None:
+        return largest_eta_within_one_error(scores, etas)
+    choice = best_without_share(scores, etas) if unfairness == 0 else best_within_limit(
+        scores, unfairness
+    )  # fmt: skip
+    if choice is None or scores.constant is None:
+        return choice
+    worse = scores.mse[:, choice.alpha, choice.eta] - scores.constant
+    return choice if worse.mean() <= 0 else None
+
+
 def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     """Return the largest η whose error, at its own best α, is within one error of the best.
 
     α is chosen anew for each η: one chosen at η = 0 ruins the fair end of the path.
     """
     mean, error = mean_and_error(scores.mse)
+    mean = np.where(np.isnan(mean), np.inf, mean)
     alpha = np.argmin(mean, axis=0)
     best = np.min(mean, axis=0)
     winner = int(np.argmin(best))
@@ -296,3 +348,17 @@ def _least_error(scores: GridScores, allowed: NDArray[np.bool_]) -> Choice | Non
     mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
     position = np.unravel_index(np.argmin(mean), mean.shape)
     return Choice(int(position[0]), int(position[1]))
+
+
+def default_etas(system: System, alpha: float, count: int = 25) -> Array:
+    """0, a log grid around the strength of the penalty, and ∞."""
+    strength = largest_strength(system, alpha)
+    unit = 1.0 / strength if strength > 0 else 1.0
+    return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
+
+
+def default_alphas(system: System, count: int = 10) -> Array:
+    """A log grid relative to the total variance of the features, base predictions left out."""
+    width = sum(system.moments.blocks[name] for name in system.features if name != "base")
+    scale = float(np.trace(system.gram[:width, :width]))
+    return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)

@@ -11,15 +11,14 @@ import numpy as np
 
 from scalefair._typing import Array
 from scalefair.moments import Moments
-from scalefair.moments.partial import CALIBRATIONS, Calibration, PartialMoments
+from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
 from scalefair.penalties import ShareEstimate, chance_of, group_counts
 from scalefair.solve.ridge.path import (
     Choice,
     FoldFits,
     GridScores,
-    best_within_limit,
-    best_without_share,
-    largest_eta_within_one_error,
+    choose,
+    outside,
 )
 
 REFINE = 16
@@ -37,41 +36,27 @@ class FoldedMoments:
     always: Moments | None
     total: Moments
 
-    def calibrated(self, calibration: Calibration | None) -> FoldedMoments:
-        """Return the same with another λ and τ for rows that lack s; None: as they are."""
-        if calibration is None or not isinstance(self.total, PartialMoments):
-            return self
-        folds = [part.calibrated(calibration) for part in self.folds]  # type: ignore[attr-defined]
-        return FoldedMoments(folds, self.always, self.total.calibrated(calibration))
+    def outside(self, k: int) -> Moments:
+        """Moments of the rows outside a fold."""
+        return outside(self.folds, self.always, k)
 
 
 @dataclass(frozen=True, eq=False)
-class SearchResult:
-    """A cross-validated grid at one ε and one ridge ratio of ψ(s) to α, and the point chosen on it.
+class GridChoice:
+    """A cross-validated grid, and the point chosen on it.
 
     No `choice`: a constant prediction, which no point of the grid beats within the limit.
     """
 
-    eps: float | None
-    ratio: float
     alphas: Array
     etas: Array
     scores: GridScores
     choice: Choice | None
-    fits: FoldFits
-    calibration: Calibration | None = None  # where rows lack s
 
     @property
     def alpha(self) -> float:
         """The chosen α; the largest for a constant."""
         return float(self.alphas.max() if self.choice is None else self.alphas[self.choice.alpha])
-
-    @property
-    def path_alpha(self) -> int:
-        """Position of the α of a path: that of the choice, or of least error at the largest η."""
-        if self.choice is not None:
-            return self.choice.alpha
-        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
 
     @property
     def eta(self) -> float:
@@ -91,6 +76,23 @@ class SearchResult:
         if self.choice is None:
             return ShareEstimate(np.asarray(np.nan), np.asarray(np.nan))
         return ShareEstimate.of(self.scores.share[:, self.choice.alpha, self.choice.eta])
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult(GridChoice):
+    """The grid at one ε and one ridge ratio of ψ(s) to α, with the fits of the folds."""
+
+    eps: float | None
+    ratio: float
+    fits: FoldFits
+    calibration: Calibration = DEFAULT  # where rows lack s
+
+    @property
+    def path_alpha(self) -> int:
+        """Position of the α of a path: that of the choice, or of least error at the largest η."""
+        if self.choice is not None:
+            return self.choice.alpha
+        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
 
 
 def search(
@@ -136,17 +138,16 @@ def _search_calibrations(
     """
     if moments.total.judged is moments.total or best.choice is None:
         return best
-    setting = options(best.ratio, best.eps)
+    penalty = options(best.ratio, best.eps)["penalty"]
 
     def at(calibration: Calibration, alphas: Array) -> SearchResult:
-        grid = alphas, best.etas
-        own = moments.calibrated(calibration)
-        result = _search_grid(own, setting, best.ratio, grid, unfairness, refine=True)
-        return replace(result, calibration=calibration)
+        fits = best.fits.calibrated(calibration, penalty, best.eps)
+        result = replace(best, fits=fits, alphas=alphas, calibration=calibration)
+        return _chosen(result, unfairness, refine=False)
 
-    tried = [at(calibration, np.array([best.alpha])) for calibration in CALIBRATIONS[1:]]
+    tried = [at(calibration, np.array([best.alpha])) for calibration in CALIBRATIONS]
     winner = min(tried, key=lambda result: result.mse)
-    if winner.calibration is None or winner.mse >= best.mse:
+    if winner.mse >= best.mse:
         return best
     return at(winner.calibration, best.alphas)
 
@@ -160,34 +161,34 @@ def _search_grid(
     *,
     refine: bool,
 ) -> SearchResult:
-    alphas, etas = grid
     fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
+    nothing = GridScores(np.empty(0), np.empty(0))
+    result = SearchResult(*grid, nothing, None, options["eps"], ratio, fits)
+    return _chosen(result, unfairness, refine=refine)
+
+
+def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool) -> SearchResult:
+    """Return the result with the scores of its grid, and the best point on it."""
+    alphas, etas, fits = result.alphas, result.etas, result.fits
     scores = fits.score(alphas, etas)
-    if unfairness is None:
-        choice: Choice | None = largest_eta_within_one_error(scores, etas)
-    elif unfairness == 0:
-        choice = best_without_share(scores, etas)
-    else:
-        choice = best_within_limit(scores, unfairness)
-        if refine and choice is not None and choice.eta > 0:
-            more = _between(etas, choice.eta)
-            # Points that are there already keep their scores.
-            etas, order = np.unique(np.concatenate([etas, more]), return_index=True)
-            scores = scores.beside(fits.score(alphas, more), order)
-            choice = best_within_limit(scores, unfairness)
-    if unfairness is not None and choice is not None:
-        errors = fits.constant_errors() - scores.mse[:, choice.alpha, choice.eta]
-        choice = choice if errors.mean() >= 0 else None
-    return SearchResult(options["eps"], ratio, alphas, etas, scores, choice, fits)
+    choice = choose(scores, etas, unfairness)
+    if unfairness and refine and choice is not None and choice.eta > 0:
+        more = between(etas, choice.eta)
+        # Points that are there already keep their scores.
+        etas, order = np.unique(np.concatenate([etas, more]), return_index=True)
+        scores = scores.beside(fits.score(alphas, more), order)
+    scores = replace(scores, constant=fits.constant_errors())
+    choice = choose(scores, etas, unfairness)
+    return replace(result, etas=etas, scores=scores, choice=choice)
 
 
-def _between(etas: Array, chosen: int) -> Array:
+def between(etas: Array, chosen: int, count: int = REFINE) -> Array:
     """More etas, between the chosen one and the next smaller of those, which are sorted."""
     low, high = etas[chosen - 1], etas[chosen]
     if np.isinf(high):
         high = 1e4 * low if low > 0 else 1e4
     low = low if low > 0 else 1e-3 * high
-    return np.geomspace(low, high, REFINE + 2)[1:-1]
+    return np.geomspace(low, high, count + 2)[1:-1]
 
 
 def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
@@ -227,9 +228,9 @@ def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> s
     return ": " + ", ".join(parts) + more
 
 
-def warn_of_constant(result: SearchResult, unfairness: float) -> None:
+def warn_of_constant(scores: GridScores, unfairness: float) -> None:
     """Warn that the prediction is a constant, and say what stood in the way of another."""
-    shares = ShareEstimate.of(result.scores.share)
+    shares = ShareEstimate.of(scores.share)
     sums = shares.value + shares.error / 2
     least = float(np.nanmin(sums, initial=np.inf))
     reason = (
