@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
@@ -133,7 +134,7 @@ def trees(n: int, *, cv: bool) -> Line:
     base = HistGradientBoostingRegressor(random_state=0)
     options = {"base_estimator": base, "n_components": 100, "random_state": 0, "unfairness": 0.05}
     model = FairKernelRidgeCV(**options) if cv else FairKernelRidge(**options)
-    return Line(fit(model, X, y, s), lambda: base.fit(X, y), 6.5)
+    return Line(fit(model, X, y, s), lambda: clone(base).fit(X, y), 6.5)
 
 
 def audit_rows(n: int, target: float) -> Line:
