@@ -1,6 +1,6 @@
 """Logistic loss: passes and their cost, against scikit-learn's lbfgs and fairlearn's reductions.
 
-    python -m benchmarks.losses [--parts passes lbfgs adult acs] [--features 1000]
+    python -m benchmarks.losses [--parts passes lbfgs folds adult acs] [--features 1000]
 
 The part `acs` needs the parquet files of ACSIncome (folktables 2018) below SCALEFAIR_DATA; `adult`
 and `acs` need fairlearn. Writes results/losses.csv; parts that are not run keep their lines.
@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks._frontier_data import DATA
 from benchmarks._measure import RESULTS, peak_megabytes
-from scalefair import FairKernelClassifier
+from scalefair import FairKernelClassifier, FairKernelClassifierCV
 from scalefair.data.encoding import TableEncoder
 from scalefair.data.sources import ArraySource
 from scalefair.datasets import load_adult
@@ -39,7 +39,7 @@ from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import System
 
 ALPHAS = (1e-4, 1e-6)
-PARTS = ("passes", "lbfgs", "adult", "acs")
+PARTS = ("passes", "lbfgs", "folds", "adult", "acs")
 
 
 class Split(NamedTuple):
@@ -108,6 +108,20 @@ def pass_costs(data: Split, features: int, keep: Callable[..., None]) -> None:
     keep(f"moments pass on Adult, m={features}, seconds", costs["moments"])
     keep("full Newton pass / moments pass", costs["full"] / costs["moments"], "<= 1.4")
     keep("light Newton pass / moments pass", costs["light"] / costs["moments"])
+
+
+def cross_validated(data: Split, features: int, keep: Callable[..., None]) -> None:
+    """Time alpha and the limit by cross-validation against one fit under the limit, by turns."""
+    own = {"sensitive_features": data.train[[data.sensitive]]}
+    options: dict[str, Any] = {"n_components": features, "unfairness": 0.02, "random_state": 0}
+    runs: dict[Any, Callable[[], Any]] = {
+        kind: lambda kind=kind: kind(**options).fit(data.train, data.y_train, **own)
+        for kind in (FairKernelClassifier, FairKernelClassifierCV)
+    }
+    (plain, _), (searched, fit) = by_turns(runs, 4).values()
+    keep(f"classifier under a limit, m={features}, seconds", plain)
+    keep("the same, cross-validated / one fit", searched / plain, "<= 5")
+    keep("fits that the cross-validation tried, of 5 folds and all rows", len(fit.path_.table))
 
 
 def model(features: int, **parameters: Any) -> FairKernelClassifier:
@@ -268,6 +282,8 @@ def run(part: str, options: argparse.Namespace) -> None:
         ours, theirs = (peak_megabytes(MEMORY, options.features, who) for who in ("ours", "lbfgs"))
         keep("peak MB, ours", ours)
         keep("peak MB, lbfgs / ours", theirs / ours, "> 1")
+    elif part == "folds":
+        cross_validated(data, options.fair_features, keep)
     else:
         against_fairlearn(part, data, options.fair_features, options.limits, keep)
     save(part, lines)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -34,7 +35,8 @@ from scalefair import FairKernelRidgeCV as RidgeCV
 from scalefair.datasets import make_biased_income
 from scalefair.maps import Nystroem
 
-DRAWS, SUMMARY = RESULTS / "promises_draws.csv", RESULTS / "promises.csv"
+HERE = Path(__file__).parent
+DRAWS, SUMMARY = "promises_draws.csv", "promises.csv"
 LIMITS = (0.0, 0.01, 0.02, 0.05, 0.1)
 NEW_ROWS = 40_000
 ETAS = np.concatenate([[0.0], np.geomspace(1e-3, 1e5, 120), [np.inf]])
@@ -216,7 +218,7 @@ def summed(draws: pd.DataFrame) -> pd.DataFrame:
 
 def stamp() -> dict[str, str]:
     command = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(command, capture_output=True, text=True, cwd=RESULTS, check=False)
+    commit = subprocess.run(command, capture_output=True, text=True, cwd=HERE, check=False)
     versions = f"scalefair {scalefair.__version__}, numpy {np.__version__}"
     date = datetime.now(UTC).date().isoformat()
     return {"commit": commit.stdout.strip(), "versions": versions, "date": date}
@@ -224,14 +226,15 @@ def stamp() -> dict[str, str]:
 
 def write_summary() -> pd.DataFrame:
     """Sum up all draws so far; the stamp is that of the last run."""
-    table = summed(pd.read_csv(DRAWS)).round(5)
-    table.assign(**stamp()).to_csv(SUMMARY, index=False)
+    table = summed(pd.read_csv(RESULTS / DRAWS)).round(5)
+    table.assign(**stamp()).to_csv(RESULTS / SUMMARY, index=False)
     return table
 
 
 def keep(lines: list[dict[str, Any]]) -> None:
-    new = not DRAWS.exists()
-    with DRAWS.open("a", newline="", encoding="utf-8") as file:
+    path = RESULTS / DRAWS
+    new = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(lines[0]))
         if new:
             writer.writeheader()
@@ -252,8 +255,8 @@ def main() -> None:
     end = monotonic() + 60 * asked.minutes
     keys = ["data", "rows", "method", "seed"]
     known = set()
-    if DRAWS.exists():
-        known = set(pd.read_csv(DRAWS)[keys].itertuples(index=False, name=None))
+    if (RESULTS / DRAWS).exists():
+        known = set(pd.read_csv(RESULTS / DRAWS)[keys].itertuples(index=False, name=None))
     warnings.simplefilter("ignore")
     for seed in range(asked.draws):
         for data, rows, method in (

@@ -50,6 +50,7 @@ ARGUMENTS = {
     "measures": ["--rows", "5000"],
     "numerics": [],
     "output": ["--splits", "E", "--rows", "400"],
+    "promises": ["--data", "income", "--rows", "300", "--draws", "1", "--methods", "s apart"],
     "partial": ["--rows", "2000", "--seeds", "1", "--problems", "60 inputs"],
     "scaling": ["--quick"],
     "scaling_peers": ["--quick", "--only", "KernelRidge"],
@@ -63,6 +64,7 @@ SMALLER = {
     "frontier": {"LIMITS": {"E": (0.02, 0.1)}, "LOGISTIC_LIMITS": (0.02,)},
     "output": {"ETAS": {"E": [1.0]}, "HSIC_ROWS": 200},
     "partial": {"TEST_ROWS": 1000},
+    "promises": {"NEW_ROWS": 2000},
     "measures": {"TEST_ROWS": 200, "permutation_error": lambda *_: 0.0},
 }  # fmt: skip
 

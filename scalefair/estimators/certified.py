@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from numbers import Integral
 from operator import add
 from typing import Any, NamedTuple, Self
 
@@ -27,7 +28,8 @@ from scalefair.auditing.certificate import (
 )
 from scalefair.data import Together
 from scalefair.data.folds import ALL_ROWS, Folds, make_folds
-from scalefair.data.sources import ArraySource, ChunkSource, Sample, Sampler
+from scalefair.data.sources import ArraySource, ChunkSource, Sample, Sampler, StackedSource
+from scalefair.errors import InputError
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.features.base import seed_of
 from scalefair.features.cross_fit import CrossFit
@@ -68,6 +70,11 @@ class OnFolds(FairEstimator):
         source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
         if isinstance(source, ArraySource):
             X, y = source.x, source.y
+        if isinstance(training.source, StackedSource) and not isinstance(self.cv, Integral):
+            raise InputError(
+                f"cv={self.cv!r} knows the rows of X alone, not those of sensitive_data",
+                "give a number of folds", where="cv",
+            )  # fmt: skip
         # Not the seed of the sample: landmarks must not gather in one fold.
         return make_folds(self.cv, X, y, training.seed + 1)
 

@@ -108,7 +108,8 @@ class Propensity:
 
         Fitted on every other row it must beat the constant rate on the rest by two standard errors.
         """
-        known, weight = ~lacks(sample.s), np.asarray(sample.weight)
+        known = ~lacks(sample.s)
+        weight = np.ones(len(known)) if sample.weight is None else np.asarray(sample.weight)
         if min(known.sum(), (~known).sum()) < LEAST_OF_EACH:
             return None
         x = np.asarray(sample.x, dtype=float)

@@ -10,6 +10,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import PredefinedSplit
 
 from scalefair import (
+    FairGPClassifier,
+    FairGPRegressor,
     FairKernelClassifier,
     FairKernelClassifierCV,
     FairKernelRegressor,
@@ -193,6 +195,33 @@ def test_squared_loss_agrees_with_the_closed_form():
         loss.cv_results_["explained_share"][tried],
         ridge.cv_results_["explained_share"][tried], atol=1e-5,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("process", [FairGPRegressor, FairGPClassifier])
+def test_processes_meet_a_limit_on_folds(process):
+    """Of every fold, the share of the process of the others at the same hyperparameters."""
+    classes = process is FairGPClassifier
+    X, y, s = table(500, classes=classes)
+    X, fold, K = squares(X), folds(500), 4
+    given = {"amplitude": 1.0} | ({} if classes else {"noise": 0.3})
+    options = {"feature_map": "linear", "optimizer": None, **given}
+    model = process(unfairness=0.1, cv=PredefinedSplit(fold), **options)
+    model.fit(X, y, sensitive_features=s)
+    assert model.explained_share_cv_ + model.explained_share_cv_error_ / 2 <= 0.1
+    shares, errors = [], []
+    for k in range(K):
+        out = fold == k
+        fit = process(eta=model.eta_, **options).fit(X[~out], y[~out], sensitive_features=s[~out])
+        f = fit.decision_function(X[out]) if classes else fit.predict(X[out])
+        shares.append(share(f, s[out]))
+        loss = losses_of(y[out], f, "logistic") if classes else (y[out] - f) ** 2
+        errors.append(loss.mean())
+    assert model.explained_share_cv_ == pytest.approx(np.mean(shares), abs=3e-3)
+    at = int(np.argmin(np.abs(model.cv_results_["etas"] - model.eta_)))
+    found = model.cv_results_["loss" if classes else "mse"][:, at]
+    np.testing.assert_allclose(found, errors, rtol=5e-3)
+    again = process(eta=model.eta_, **options).fit(X, y, sensitive_features=s)
+    np.testing.assert_allclose(model.coef_, again.coef_, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("loss", ["huber", "quantile", "gamma"])

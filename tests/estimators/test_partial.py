@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import KFold
 
 import scalefair
 from scalefair import (
@@ -118,10 +119,9 @@ def test_parts_chunks_and_order_change_nothing():
 
 
 def test_moments_and_models_survive_a_file(tmp_path):
-    x, s, y, _ = table()
-    fit = partial(FairKernelRidgeCV(unfairness=0.1, feature_map="linear")).fit(
-        x, y, sensitive_features=s
-    )
+    x, s, y, _ = table(known=0.5)
+    model = FairKernelRidgeCV(unfairness=0.1, feature_map="linear", random_state=0)
+    fit = partial(model).fit(x, y, sensitive_features=s)
     fit.moments_.save(tmp_path / "a.moments")
     again = Moments.load(tmp_path / "a.moments")
     assert again.calibration == fit.moments_.calibration
@@ -179,7 +179,7 @@ def test_every_container_gives_the_same(kind, tmp_path):
 
 
 def test_a_checkpoint_goes_with_gaps_and_two_tables(tmp_path):
-    x, s, y, _ = table()
+    x, s, y, _ = table(known=0.5)
     known = s.notna().to_numpy()
     for beside in ({"sensitive_features": s}, {"sensitive_data": (x[known], s[known])}):
         model = partial(FairKernelRidgeCV(unfairness=0.1, feature_map="linear", random_state=0))
@@ -231,6 +231,17 @@ def test_rows_that_tell_by_x_are_weighted():
     assert partial(FairRidge(eta=1.0)).fit(
         x, y, sensitive_features=at_random
     )._design.propensity is None  # fmt: skip
+
+
+def test_a_base_model_needs_y_alone():
+    x, s, y, _ = table(known=0.5)
+    base = FairRidge(eta=0.0)
+    for model in (FairKernelRidge, FairKernelRidgeCV):
+        fit = model(unfairness=0.1, n_components=20, base_estimator=base, random_state=0)
+        fit = partial(fit).fit(x, y, sensitive_features=s)
+        known = s.notna().to_numpy()
+        share = naive.between_group_share(fit.predict(x[known]), s[known])
+        assert share < 0.11  # predictions are those of the base model of all rows
 
 
 def test_units_of_s_do_not_matter():
@@ -289,6 +300,8 @@ def test_bad_second_tables():
     assert caught.value.column == "b"
     with refused("4 features", "5 features"):
         FairRidge(eta=1.0).fit(x, y, sensitive_data=(x[:, :4], s))
+    with refused("cv", "KFold"):
+        FairKernelRidgeCV(unfairness=0.1, cv=KFold(3)).fit(x, y, sensitive_data=(x, s))
     with refused("pair"):
         FairRidge(eta=1.0).fit(x, y, sensitive_data=s)
     with refused("sensitive_data[1]", "3"):
