@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,6 +21,7 @@ from scalefair import (
     config_context,
     load,
     save,
+    scan_parquet,
 )
 from tests.errors import refused
 from tests.promises.population import draw, share
@@ -248,6 +250,20 @@ def test_base_model_and_control(tmp_path):
     np.testing.assert_array_equal(
         back.path_.at(unfairness=0.1).predict(X), model.path_.at(unfairness=0.1).predict(X)
     )
+
+
+def test_rows_of_a_file_and_of_dask_give_the_same_model(tmp_path):
+    X, y, s = table(600)
+    frame = pd.DataFrame(X, columns=list("pqrt")).assign(g=s["g"].to_numpy(), y=y)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=150)
+    rows, inputs = scan_parquet(tmp_path / "rows.parquet"), list("pqrtg")
+    options = {"unfairness": 0.1, "cv": 2, "sensitive_columns": ["g"], **SMALL}
+    one = FairKernelClassifierCV(**options).fit(frame[inputs], frame["y"])
+    other = FairKernelClassifierCV(**options).fit(rows[inputs], rows["y"])
+    f = one.decision_function(frame[inputs])
+    np.testing.assert_allclose(other.decision_function(frame[inputs]), f, atol=1e-6)
+    lazy = one.decision_function(dd.from_pandas(frame[inputs], npartitions=3))
+    np.testing.assert_allclose(np.asarray(lazy), f, atol=1e-10)
 
 
 def test_path_over_rows_and_paths_of_the_search():
