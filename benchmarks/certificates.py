@@ -34,7 +34,7 @@ from benchmarks._frontier_data import ACS, DATA
 from benchmarks._measure import RESULTS
 from scalefair import FairKernelRidgeCV
 from scalefair._hash import balanced_fold
-from scalefair.auditing.certificate import Claim
+from scalefair.auditing.certificate import Claim, check_calibration
 from scalefair.errors import InputError
 from scalefair.estimators.certified import path_etas
 from scalefair.features import OneHot
@@ -234,7 +234,13 @@ def hard(population: Population, at: Any) -> Any:
     coef = np.column_stack([population.best(BEYOND * u)[:, 0] for u in LIMITS])
     rows = {"phi": population.X[at] @ coef, "psi": whitened(population.psi, population.s[at])}
     weight, units = np.ones(len(at)), {"psi": units_of(population.psi)}
-    found = share_distributions(Moments.of_rows(rows, weight, units), rows, weight)
+    moments = Moments.of_rows(rows, weight, units)
+    try:
+        check_calibration(moments)
+    except InputError:
+        yield from (("hard", u, d, "refused") for u in LIMITS for d in LEVELS)
+        return
+    found = share_distributions(moments, rows, weight)
     for j, u in enumerate(LIMITS):
         p = max(one.probability(u)[j] for one in found)
         yield from (("hard", u, d, coef[:, [j]] if p <= d else None) for d in LEVELS)
