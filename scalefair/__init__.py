@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         LossPathCV,
         SklearnFairKernel,
     )
+    from scalefair.estimators.decisions import Decisions
     from scalefair.exporting import to_onnx
     from scalefair.features.cross_fit import CrossFit
     from scalefair.measures.explanation import explain_share
@@ -39,6 +40,7 @@ __all__ = [
     "BatchSource",
     "Certificate",
     "CrossFit",
+    "Decisions",
     "FairGPClassifier",
     "FairGPRegressor",
     "FairKernel",
@@ -78,6 +80,7 @@ _HOMES = {
     "Certificate": "scalefair.auditing",
     "NotCertifiedError": "scalefair.errors",
     "CrossFit": "scalefair.features.cross_fit",
+    "Decisions": "scalefair.estimators.decisions",
     "FairKernel": "scalefair.solve.dense.kernel",
     "Moments": "scalefair.moments",
     "SensitiveRows": "scalefair.solve.dense.kernel",

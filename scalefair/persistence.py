@@ -23,6 +23,7 @@ from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
 from scalefair.data.open import Preparation
 from scalefair.errors import UnsavableError
+from scalefair.estimators import decisions
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
@@ -31,6 +32,7 @@ from scalefair.features.sensitive_model import SensitiveModels
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
+from scalefair.solve import decisions as solved_decisions
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 from scalefair.solve.dense.process import ExactDistribution
@@ -43,6 +45,8 @@ from scalefair.solve.ridge.path import GridScores
 CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
+        decisions.Decisions, decisions.FairDecisions, decisions.Crossing,
+        solved_decisions.DecisionRule, solved_decisions.DecisionRates,
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
         Certificate,

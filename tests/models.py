@@ -9,6 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 from scalefair import (
     CrossFit,
+    Decisions,
     FairGPClassifier,
     FairGPRegressor,
     FairKernelClassifier,
@@ -57,6 +58,9 @@ MODELS = {
     "classes_cv": FairKernelClassifierCV(cv=3, alphas=[1e-3], etas=[0.0, 1.0], **SMALL),
     "poisson_cv": FairKernelRegressorCV(
         loss="poisson", cv=3, alphas=[1e-3], etas=[0.0, 1.0], **SMALL
+    ),
+    "decided": FairKernelRegressor(
+        limit_on=Decisions(threshold=2.9), sensitive_columns=["sex"], unfairness=0.1, **SMALL
     ),
     "trees": FairKernelRidgeCV(
         base_estimator="trees", sensitive_columns=["sex", "ethnicity"], cv=3, **SMALL
@@ -143,6 +147,8 @@ def answers(name, model):
     said = {way: getattr(model, way)(rows(name)) for way in METHODS if hasattr(model, way)}
     if name.startswith(("process", "exact_process")) and not hasattr(model, "classes_"):
         said["std"] = model.predict(rows(name), return_std=True)[1]
+    if name == "decided":
+        said["decide"] = model.decide(rows(name))
     return said
 
 

@@ -18,6 +18,7 @@ TITLES = {
     "core": "Speed and memory of the core",
     "cost_model": "The cost model, predicted and measured",
     "external": "Published tables, with ours on the same rows",
+    "decisions": "Decisions at a gap, beside other packages",
     "frontier": "Frontiers on real data, beside other packages",
     "frontier_limits": "Frontiers and the known limit",
     "gp": "Fair Gaussian processes",
@@ -32,6 +33,7 @@ TITLES = {
     "scaling": "Time against rows and features",
     "scaling_peers": "Time and memory against rows and features, beside others",
     "streams": "Files and clusters",
+    "waiting": "Where people wait",
 }
 POINTS = ("peers", "promises_draws")
 """Lists of points, which pictures and other tables are made from."""

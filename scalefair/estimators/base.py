@@ -32,7 +32,7 @@ from scalefair.errors import (
 from scalefair.estimators.parameters import check_output_kernel, check_partial
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
-from scalefair.features.design import Design
+from scalefair.features.design import Design, Finished
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import (
@@ -158,8 +158,12 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
                 "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
             )
 
+    def _weight_or_limit(self) -> tuple[float, float | None]:
+        """Return the weight η, or the limit on the explained share that finds it."""
+        return check_weight_or_limit(self.eta, self.unfairness)
+
     def _is_ordinary(self) -> bool:
-        return check_weight_or_limit(self.eta, self.unfairness)[0] == 0
+        return self._weight_or_limit()[0] == 0
 
     def _sees_sensitive(self) -> bool:
         """Return True if ψ(s) is part of Φ: where the model may see s as columns of X."""
@@ -235,7 +239,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _spec(self, dtype: Any, n_rows: int, curvature: float = 2.0) -> Spec:
         """Return what to fit to so many rows; `curvature` is the mean of the loss's."""
-        eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
+        eta, unfairness = self._weight_or_limit()
         alpha = check_alpha(self.alpha, auto_alpha(n_rows, curvature))["phi"]
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
 
@@ -283,7 +287,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         start = self._predictor()
         if finish is not None:
-            start = _Finished(start, finish)
+            start = Finished(start, finish)
         return self._design.predict(open_predict_rows(self, X, self._design), start)
 
 
@@ -302,18 +306,6 @@ class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
                 "linear in these; explain its predictions, as in shap.Explainer(model.predict, X)"
             )
         return super().__array_function__(func, types, args, kwargs)
-
-
-@dataclass(frozen=True, eq=False)
-class _Finished:
-    """Makes finish(f) of each thread."""
-
-    start: Callable[[], Callable[[Chunk], Array]]
-    finish: Callable[[Array], Array]
-
-    def __call__(self) -> Callable[[Chunk], Array]:
-        predict = self.start()
-        return lambda chunk: self.finish(predict(chunk))
 
 
 def feature_ridges(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -21,6 +22,7 @@ from scalefair.data.labels import (
     decoded,
     known_labels,
 )
+from scalefair.estimators.decisions import FairDecisions
 from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
 from scalefair.estimators.parameters import described
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
@@ -33,6 +35,7 @@ class Classification(ClassifierMixin, LossBase):
     """A fair classification, whatever finds its ridge and weight."""
 
     _base_scale: ClassVar[str] = "log_odds"
+    _decides_classes: ClassVar[bool] = True
     _own_constraints: ClassVar[dict[str, Any]] = {
         "loss": [StrOptions({"logistic", "multinomial"}), HasMethods(LOSS_METHODS)]
     }
@@ -81,6 +84,9 @@ class Classification(ClassifierMixin, LossBase):
         del loss
         return {"coef_": coef.T, "intercept_": intercept}
 
+    def _gains(self, loss: Any) -> Callable[[Array], Array]:
+        return partial(_probabilities, loss)
+
     def _rows_again(self, given: Chunk) -> Rows:
         y, numbers = known_labels(self, given.x, given.y, given.weight)
         rows = self._more_rows(replace(given, y=y), n_targets=1)
@@ -124,7 +130,7 @@ class Classification(ClassifierMixin, LossBase):
             return np.log(self.predict_proba(X))
 
     def predict(self, X: Any) -> Any:
-        """Return the most likely class of each row.
+        """Return the most likely class of each row, or with `limit_on` the class decided for.
 
         Parameters
         ----------
@@ -135,6 +141,8 @@ class Classification(ClassifierMixin, LossBase):
         array of shape (k,)
             A dask array, not yet computed, for a dask collection.
         """
+        if "decisions_" in vars(self):
+            return decoded(self._decided(X, FairDecisions.decide), self.classes_)
         codes = self._scores(X, partial(_most_likely, vars(self).get("loss_")))
         return decoded(codes, self.classes_)
 
@@ -152,19 +160,19 @@ class FairKernelClassifier(Classification):
     ----------
     @ loss class_weight
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components alpha eta unfairness penalty eps base_estimator output_kernel
+    @ n_sensitive_components alpha eta unfairness limit_on penalty eps base_estimator output_kernel
     @ fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs random_state
 
     Attributes
     ----------
     @ classes_ coef_ loss_
     @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
-    @ n_samples_seen_ diagnostics_
+    @ n_samples_seen_ diagnostics_ decisions_
 
     Notes
     -----
     The penalty promises parity of the scores in expectation: E[f | s] does not depend on s. Rates
-    of decisions f > 0 may; a threshold per group (fairlearn's `ThresholdOptimizer`) equalises them.
+    of decisions f > 0 may; ``limit_on="decisions"`` limits these.
 
     Examples
     --------
@@ -195,6 +203,7 @@ class FairKernelClassifier(Classification):
         alpha: Any = "auto",
         eta: float | None = None,
         unfairness: float | None = None,
+        limit_on: Any = "scores",
         penalty: str = "normalized",
         eps: float | None = None,
         base_estimator: Any = None,

@@ -17,15 +17,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data import SURVEY_ROWS, is_stream
-from scalefair.data.sources import ArraySource, ChunkSource
-from scalefair.data.sources.base import parts_of
-from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
-from scalefair.estimators.base import FairEstimator, check_control
+from scalefair.data import is_stream
+from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid
+from scalefair.estimators.base import check_control
+from scalefair.estimators.deciding import DecidesNumbers, Deciding
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath
-from scalefair.features.base_model import FromArray
 from scalefair.features.design import Design
+from scalefair.features.rows import encoded_once
 from scalefair.features.training import Training
 from scalefair.losses import LOSSES, Gamma, Loss, Poisson, SumToZero
 from scalefair.moments import Moments
@@ -35,9 +34,7 @@ from scalefair.solve.fit import LossFit
 from scalefair.solve.newton.descent import fit_loss, loss_path
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.path import default_etas
-
-MAX_ENCODED_BYTES = 2**28
-"""Encoded rows that are held rather than encoded anew for every pass."""
+from scalefair.solve.ridge.system import Solution
 
 MAX_CACHED_BYTES = 2**28
 """Features of rows in memory that are held, from the pass for the moments on."""
@@ -48,7 +45,7 @@ LOSS_METHODS = [
 """What an object must have to be a loss."""
 
 
-class LossBase(FairEstimator):
+class LossBase(Deciding):
     """The flow of every fair estimator whose loss is not the squared one."""
 
     loss_: Any
@@ -63,7 +60,7 @@ class LossBase(FairEstimator):
     def _check_point(self) -> None:
         """Raise ValueError if there is no fit at this ridge and weight."""
         check_alpha(self.alpha)
-        check_weight_or_limit(self.eta, self.unfairness)
+        self._weight_or_limit()
         nonlinear = self.output_kernel is not None or self.penalty == "nocco_output"
         if nonlinear and self.eta is not None and np.isinf(self.eta):
             raise ValueError(
@@ -102,6 +99,10 @@ class LossBase(FairEstimator):
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         known = known | self._learnt(training, rows.design, loss)
+        known |= self._decisions(
+            rows, [problem], lambda: [self._scores_of(loss, fit.coef, fit.intercept)], spec.alpha,
+            known,
+        )  # fmt: skip
         return known | self._solution(rows.design, moments, loss, fit) | {"alpha_": spec.alpha}
 
     def _loss_rows(
@@ -115,6 +116,7 @@ class LossBase(FairEstimator):
         design = self._learn_design(training, dtype)
         if design.psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
+        self._check_groups(design)
         n_rows = training.survey.n_rows
         return loss, training, self._rows(training.source, design, n_rows, least_alpha)
 
@@ -128,10 +130,7 @@ class LossBase(FairEstimator):
         self, design: Design, moments: Moments, loss: Any, fit: LossFit
     ) -> dict[str, Any]:
         """Return the attributes of a fit."""
-        coef, intercept = fit.coef, fit.intercept
-        solved = self._solved_loss(loss)
-        if isinstance(solved, SumToZero):
-            coef, intercept = coef @ solved.contrasts.T, intercept @ solved.contrasts.T
+        coef, intercept = self._scores_of(loss, fit.coef, fit.intercept)
         nonlinear = {} if fit.output_share is None else {"output_share_": fit.output_share}
         return {
             **self._shaped(loss, coef, intercept), "_raw_coef": design.raw_coef(coef),
@@ -139,6 +138,13 @@ class LossBase(FairEstimator):
             "mean_loss_": fit.mean_loss, "n_iter_": fit.n_iter, "n_passes_": fit.n_passes,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics, **nonlinear,
         }  # fmt: skip
+
+    def _scores_of(self, loss: Any, coef: Array, intercept: Array) -> Solution:
+        """Return the scores of the loss, from those that were solved for."""
+        solved = self._solved_loss(loss)
+        if isinstance(solved, SumToZero):
+            coef, intercept = coef @ solved.contrasts.T, intercept @ solved.contrasts.T
+        return Solution(coef, intercept)
 
     @abstractmethod
     def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
@@ -204,28 +210,10 @@ class LossBase(FairEstimator):
 
     def _at(self, moments: Moments, fit: LossFit) -> Self:
         """Return a copy with another fit."""
-        other: Self = copy(self).set_params(eta=fit.eta, unfairness=None)
+        other: Self = copy(self).set_params(eta=fit.eta, unfairness=None, limit_on="scores")
+        other.__dict__.pop("decisions_", None)  # those of this fit
         other.__dict__.update(other._solution(self._design, moments, self.loss_, fit))
         return other
-
-
-def encoded_once(training: Training) -> Training:
-    """Return the same rows as arrays, where they are a table in memory that is not too long."""
-    source, width = training.source, training.sample.x.shape[1]
-    few = 8 * training.survey.n_rows * width <= MAX_ENCODED_BYTES
-    if not isinstance(source, ArraySource) or not few:
-        return training
-    # Whole arrays, of which no second copy is ever held.
-    whole: dict[str, Any] = {}
-    for chunk in source.chunks(SURVEY_ROWS):
-        for name, part in parts_of(chunk).items():
-            if part is not None and name not in whole:
-                whole[name] = np.empty((training.survey.n_rows, *part.shape[1:]), part.dtype)
-            if part is not None:
-                whole[name][chunk.row : chunk.row + chunk.n_rows] = part
-    h = whole.pop("h", None)
-    rows: ChunkSource = ArraySource(**whole, n_threads=source.n_threads)
-    return replace(training, source=rows if h is None else rows.then(FromArray(h)))
 
 
 def mean_curvature(loss: Any, moments: Moments, y: Array) -> float:
@@ -254,7 +242,7 @@ def check_row_targets(loss: Loss, chunk: Chunk) -> Chunk:
     return chunk
 
 
-class LossRegression(RegressorMixin, LossBase):
+class LossRegression(RegressorMixin, DecidesNumbers, LossBase):
     """A fair regression with any loss, whatever finds its ridge and weight."""
 
     _own_constraints: ClassVar[dict[str, Any]] = {
@@ -333,7 +321,7 @@ class FairKernelRegressor(LossRegression):
         ``Quantile(0.9)`` or ``Huber(delta=2.0)``, or of a subclass of `Loss`. A base model's
         prediction joins "poisson" and "gamma" as log(1 + ĥ).
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components alpha eta unfairness penalty eps base_estimator output_kernel
+    @ n_sensitive_components alpha eta unfairness limit_on penalty eps base_estimator output_kernel
     @ fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs random_state
 
     Attributes
@@ -343,7 +331,7 @@ class FairKernelRegressor(LossRegression):
     loss_ : loss
         V, with the scales that were left open.
     @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
-    @ n_samples_seen_ diagnostics_
+    @ n_samples_seen_ diagnostics_ decisions_
 
     Notes
     -----
@@ -377,6 +365,7 @@ class FairKernelRegressor(LossRegression):
         alpha: Any = "auto",
         eta: float | None = None,
         unfairness: float | None = None,
+        limit_on: Any = "scores",
         penalty: str = "normalized",
         eps: float | None = None,
         base_estimator: Any = None,

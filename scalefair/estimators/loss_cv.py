@@ -150,6 +150,11 @@ class LossCV(CrossValidated, LossBase):
 
     def _check_point(self) -> None:
         self._check_grids()
+        if self._asked is not None and self.confidence is not None:
+            raise ValueError(
+                f"confidence={self.confidence!r} certifies scores while they are chosen; certify "
+                "decisions on new rows, by certify(model, X, limit_on='decisions', ...)"
+            )
 
     def _learn_loss(
         self,
@@ -171,19 +176,22 @@ class LossCV(CrossValidated, LossBase):
         )  # fmt: skip
         alphas, etas = self._grids(whole.system)
         problem = FoldProblem.build(whole, folds, moments, system)
-        result = search_loss(problem, alphas, etas, self.unfairness, finer=self.alphas is None)
+        limit = None if self._asked is not None else self.unfairness
+        result = search_loss(problem, alphas, etas, limit, finer=self.alphas is None)
         claim, path = self._claim(), None
         if claim is not None:
             source, judged = self._judging(training, rows.design)
             path = judge_fits(claim.limit, result, problem, rows.design, source, folds=judged)
             result = path.chosen(claim)
         elif result.choice is None:
-            warn_of_constant(result.scores, self.unfairness or 0.0)
+            warn_of_constant(result.scores, limit or 0.0)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
         known = known | names | self._learnt(training, rows.design, loss)
         chosen = self._chosen(known, whole, result, fit)
+        fits = partial(self._fold_scores, whole, result, fit, loss)
+        chosen |= self._decisions(rows, problem.parts, fits, result.alpha, known, folds)
         if claim is None or path is None:
             return chosen
         return chosen | {"certificate_": path.certificate(claim, chosen["_model"])}
@@ -199,7 +207,7 @@ class LossCV(CrossValidated, LossBase):
     def _grids(self, system: System) -> tuple[Array, Array | None]:
         alphas = default_alphas(system, N_ALPHAS) if self.alphas is None else self.alphas
         etas = None if self.etas is None else np.unique(check_grid("etas", self.etas))
-        if not system.factor.shape[1]:
+        if not system.factor.shape[1] or (etas is None and self._asked is not None):
             etas = np.zeros(1)
         return check_grid("alphas", alphas), etas
 
@@ -216,7 +224,7 @@ class LossCV(CrossValidated, LossBase):
     ) -> dict[str, Any]:
         """Return the attributes of the chosen fit, and what the others scored."""
         own, parameters = self.get_params(deep=False), self._plain().get_params()
-        point = {"alpha": result.alpha, "eta": result.eta, "unfairness": None}
+        point = {"alpha": result.alpha, "eta": result.eta, "unfairness": None, "limit_on": "scores"}
         own = {name: own[name] for name in parameters if name in own}
         plain = self._plain(**own | self._penalty(self.eps) | point)
         plain.__dict__.update(known)
@@ -279,7 +287,7 @@ class FairKernelClassifierCV(LossCV, Classification):
     @ cv.alphas cv.etas cv
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
     @ n_sensitive_components
-    @ cv.unfairness cv.confidence cv.guarantee
+    @ cv.unfairness cv.confidence cv.guarantee limit_on
     @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
     @ random_state
 
@@ -289,7 +297,7 @@ class FairKernelClassifierCV(LossCV, Classification):
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
     @ cv.certificate_
     @ cv.explained_share_
-    @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_
+    @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_ decisions_
 
     Notes
     -----
@@ -314,10 +322,10 @@ class FairKernelClassifierCV(LossCV, Classification):
         None, cv: Any = 5, feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any =
         "median", n_components: int = 500, sensitive_kernel: Any = "auto", sensitive_length_scale:
         Any = "median", n_sensitive_components: int = 100, unfairness: float | None = None,
-        confidence: float | None = None, guarantee: str = "split", penalty: str = "normalized", eps:
-        float | None = None, base_estimator: Any = None, fit_intercept: bool = True,
-        sensitive_columns: Any = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter:
-        int = 50, n_jobs: int | None = None, random_state: Any = None,
+        limit_on: Any = "scores", confidence: float | None = None, guarantee: str = "split",
+        penalty: str = "normalized", eps: float | None = None, base_estimator: Any = None,
+        fit_intercept: bool = True, sensitive_columns: Any = None, hide_sensitive: bool = False,
+        tol: float = 1e-10, max_iter: int = 50, n_jobs: int | None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
         self._store(locals())
 
@@ -337,7 +345,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     @ cv.alphas cv.etas cv
     @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
     @ n_sensitive_components
-    @ cv.unfairness cv.confidence cv.guarantee
+    @ cv.unfairness cv.confidence cv.guarantee limit_on
     @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
     @ random_state
 
@@ -350,7 +358,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
     @ cv.certificate_
     @ cv.explained_share_
-    @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_
+    @ intercept_ mean_loss_ n_iter_ n_passes_ moments_ n_samples_seen_ diagnostics_ decisions_
 
     Examples
     --------
@@ -369,9 +377,10 @@ class FairKernelRegressorCV(LossCV, LossRegression):
         self, *, loss: Any = "huber", alphas: Any = None, etas: Any = None, cv: Any = 5,
         feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any = "median",
         n_components: int = 500, sensitive_kernel: Any = "auto", sensitive_length_scale: Any =
-        "median", n_sensitive_components: int = 100, unfairness: float | None = None, confidence:
-        float | None = None, guarantee: str = "split", penalty: str = "normalized", eps: float |
-        None = None, base_estimator: Any = None, fit_intercept: bool = True, sensitive_columns: Any
+        "median", n_sensitive_components: int = 100, unfairness: float | None = None, limit_on:
+        Any = "scores", confidence: float | None = None, guarantee: str = "split",
+        penalty: str = "normalized", eps: float | None = None, base_estimator: Any = None,
+        fit_intercept: bool = True, sensitive_columns: Any
         = None, hide_sensitive: bool = False, tol: float = 1e-10, max_iter: int = 50, n_jobs: int |
         None = None, random_state: Any = None,
     ) -> None:  # fmt: skip

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from scalefair._config import current_config
 from scalefair.errors import InputError
+from scalefair.estimators.decisions import Decisions
 from scalefair.features.training import MapSpec
 from scalefair.kernels import RBF, Kernel
 from scalefair.kernels.stationary import NAMES
@@ -40,6 +41,7 @@ VALID: dict[str, Any] = {
     "unfairness": [None, Interval(Real, 0, 1, closed="both")],
     "confidence": [None, Interval(Real, 0, 1, closed="neither")],
     "guarantee": [StrOptions({"split", "cross"})],
+    "limit_on": [StrOptions({"scores", "decisions", "odds"}), Decisions],
     "penalty": [StrOptions(set(PENALTIES))],
     "eps": [None, NOT_NEGATIVE],
     "output_kernel": [None, StrOptions({"rbf"}), RBF],
@@ -97,6 +99,13 @@ eta : float or None, default=None
 unfairness : float in [0, 1] or None, default=None
     Limit on the explained share: the share of the variance of f that the sensitive attributes
     explain. Finds eta itself. It is met on the training rows.
+limit_on : {"scores", "decisions", "odds"} or Decisions, default="scores"
+    What `unfairness` limits. "scores": the explained share. "decisions": the largest difference
+    between groups in the rate of a decision (fairlearn's demographic parity difference); "odds":
+    that among rows of the same class (true and false positive rates). The scores are then fitted
+    with the weight `eta`, 0 by default, and decided with thresholds that depend on the group, or
+    on what the inputs tell of it where it is hidden. A regression names its threshold or its
+    ranks by :class:`Decisions`.
 penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
     What is punished: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
     the prediction itself, the share that s explains. A share has no units, so that the eta of
@@ -194,6 +203,10 @@ eta_ : float
     The weight that was used or found.
 explained_share_ : float
     Explained share of f on the training rows; NaN where there is none.
+decisions_ : FairDecisions
+    With a limit on decisions: `gap` and `gap_error`, what they are, `table`, the rates of each
+    group before and after, and how probabilities are calibrated there; held out in classes named
+    CV, else in sample. `predict_proba` is not changed by it.
 explained_share_cv_ : float
     Held-out share: mean over the folds, corrected for chance, floored at 0. For numeric
     attributes the largest over three ridges of the function of s, a little too large. NaN for a

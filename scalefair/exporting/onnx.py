@@ -71,6 +71,11 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
         )
     check_is_fitted(model)
     name = type(model).__name__
+    if {"decisions_", "classes_"} <= vars(model).keys():
+        raise ValueError(
+            f"{name} with limit_on={model.limit_on!r} decides by a rule that has no ONNX graph "
+            "yet; export a model with limit_on='scores', or apply the rule to its outputs"
+        )
     graph = Graph(name)
     _add_outputs(graph, model, *_scores(graph, model))
     made = graph.model(model=name, eta=repr(model.eta_), share=repr(model.explained_share_))

@@ -202,6 +202,19 @@ class Design:
 Predictor = Callable[[Chunk], Array]
 
 
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """Makes finish(f) of each thread."""
+
+    start: Callable[[], Predictor]
+    finish: Callable[[Array], Array]
+
+    def __call__(self) -> Predictor:
+        """Return the function of one thread."""
+        predict = self.start()
+        return lambda chunk: self.finish(predict(chunk))
+
+
 def in_blocks(start: Callable[[], Predictor]) -> Predictor:
     """Return the function on chunks of any size, block by block."""
     function = start()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -22,7 +22,9 @@ from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
+from scalefair.data.sources.base import parts_of
 from scalefair.errors import CLASSES_REMEDY, InputError
+from scalefair.features.base_model import FromArray
 from scalefair.features.design import Design
 from scalefair.features.partial import Unknown, WithoutTargets
 
@@ -32,6 +34,13 @@ class TwoTables(Chunk):
     """Rows of `fit`, and (X, s) of another table, of which no row need know y."""
 
     sensitive_data: Any = None
+
+
+if TYPE_CHECKING:
+    from scalefair.features.training import Training
+
+MAX_ENCODED_BYTES = 2**28
+"""Encoded rows that are held rather than encoded anew for every pass."""
 
 
 class FitRows(NamedTuple):
@@ -347,3 +356,22 @@ def _numeric(y: Any) -> Any:
     except (TypeError, ValueError):
         what = f"y has values that are no numbers, such as {values.tolist()[0]!r}"
         raise InputError(what, CLASSES_REMEDY, where="y") from None
+
+
+def encoded_once(training: Training) -> Training:
+    """Return the same rows as arrays, where they are a table in memory that is not too long."""
+    source, width = training.source, training.sample.x.shape[1]
+    few = 8 * training.survey.n_rows * width <= MAX_ENCODED_BYTES
+    if not isinstance(source, ArraySource) or not few:
+        return training
+    # Whole arrays, of which no second copy is ever held.
+    whole: dict[str, Any] = {}
+    for chunk in source.chunks(SURVEY_ROWS):
+        for name, part in parts_of(chunk).items():
+            if part is not None and name not in whole:
+                whole[name] = np.empty((training.survey.n_rows, *part.shape[1:]), part.dtype)
+            if part is not None:
+                whole[name][chunk.row : chunk.row + chunk.n_rows] = part
+    h = whole.pop("h", None)
+    rows: ChunkSource = ArraySource(**whole, n_threads=source.n_threads)
+    return replace(training, source=rows if h is None else rows.then(FromArray(h)))

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from scalefair import FairKernelClassifier
-from scalefair.estimators import loss
+from scalefair.features import rows as rows_of_fit
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -32,6 +32,6 @@ def test_held_rows_are_the_rows(control, base_estimator, monkeypatch):
         n_components=10, eta=3.0, base_estimator=base_estimator, random_state=0
     )
     kept = model.fit(X, Y, sensitive_features=S, control_features=control).coef_.copy()
-    monkeypatch.setattr(loss, "MAX_ENCODED_BYTES", 0)
+    monkeypatch.setattr(rows_of_fit, "MAX_ENCODED_BYTES", 0)
     anew = model.fit(X, Y, sensitive_features=S, control_features=control).coef_
     np.testing.assert_allclose(kept, anew, rtol=0, atol=1e-8)

@@ -1,0 +1,378 @@
+"""Decisions whose rates differ between groups by at most a limit: thresholds that know about s.
+
+Of all rules the best within such a limit decides for the largest gₖ(x) − Σ_c λ_kc a_c(x), where gₖ
+is the gain of decision k (its probability) and a_c(x) the propensity of x for cell c: a group, or
+for odds a group and an outcome. Where s is seen a_c is 0 or 1, and this is a threshold per group.
+λ minimises a convex function of few numbers, the dual, of rows that are read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+from scalefair._hash import hash_uniform
+from scalefair._typing import Array
+
+TEMPERATURES = (0.1, 0.03, 0.01, 0.003)
+"""Units of gain over which decisions are smoothed while λ is searched for; the last one is that of
+randomised decisions, which costs them at most as much gain per decision.
+"""
+
+ROUNDS = 10
+"""How often λ is corrected by what decisions really do."""
+
+SETTLED = 1e-3
+"""Correction of a rate that is small."""
+
+KINK = 1e-4
+"""|λ| is smooth below this, in the unit of λ."""
+
+EXCHANGE = 3.0
+"""Gain that a rule may lose for coming closer to a limit that none is found to meet."""
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionRows:
+    """Rows that a rule is chosen on, none of weight 0; `+` joins them.
+
+    - `number` (n,): Global number of each row.
+    - `gain` (n, K): Gain of each decision; of a class its probability.
+    - `propensity` (n, G): Of each group, as far as predictions may know it.
+    - `group`, `outcome` (n,): The group and the class that it has.
+    - `weight` (n,), `fold` (n,): Its weight, and the fold that its gain does not know.
+    """
+
+    number: NDArray[np.int64]
+    gain: Array
+    propensity: Array
+    group: NDArray[np.int64]
+    outcome: NDArray[np.int64]
+    weight: Array
+    fold: NDArray[np.int64]
+
+    def __add__(self, other: DecisionRows) -> DecisionRows:
+        pairs = ((vars(self)[f.name], vars(other)[f.name]) for f in fields(self))
+        return DecisionRows(*(np.concatenate(pair) for pair in pairs))
+
+    def take(self, rows: Any) -> DecisionRows:
+        """Return some of the rows."""
+        return DecisionRows(*(vars(self)[field.name][rows] for field in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionRule:
+    """Decides for the largest gₖ − Σ_c price_kc a_c; at a temperature, at random in proportion.
+
+    `price` is of shape (K, C); with `odds` a cell c is an outcome and a group, else a group.
+    """
+
+    price: Array
+    odds: bool
+    temperature: float = 0.0
+
+    def cells(self, gain: Array, propensity: Array) -> Array:
+        """Propensities of the cells: those of groups, times the probability of the outcome."""
+        if not self.odds:
+            return propensity
+        cells = gain[:, :, None] * propensity[:, None]
+        return np.asarray(cells.reshape(len(gain), gain.shape[1] * propensity.shape[1]))
+
+    def values(self, gain: Array, propensity: Array) -> Array:
+        """Return what decisions are compared by, of shape (n, K)."""
+        return np.asarray(gain - self.cells(gain, propensity) @ self.price.T)
+
+    def decide(self, gain: Array, propensity: Array) -> NDArray[np.int64]:
+        """Return the number of the decision for each row.
+
+        Chance is a hash of the gains: the same row gets the same answer, in whatever batch.
+        """
+        values = self.values(gain, propensity)
+        if not self.temperature:
+            return np.asarray(np.argmax(values, axis=1))
+        below = np.cumsum(softmax(values / self.temperature, axis=1), axis=1)[:, :-1]
+        bits = np.ascontiguousarray(gain[:, -1], dtype=np.float32).view(np.uint32)
+        return np.asarray(np.sum(hash_uniform(0, bits)[:, None] >= below, axis=1))
+
+
+@dataclass(frozen=True)
+class DecisionSpec:
+    """What is asked of decisions: a limit on the difference of rates, for each outcome with `odds`.
+
+    `margin`: standard errors of a difference that are left below the limit. `share`: the share of
+    all rows that get the second of two decisions; None: whatever gains most.
+    """
+
+    limit: float
+    odds: bool = False
+    randomized: bool = False
+    margin: float = 0.0
+    share: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Dual:
+    """F(λ) = E maxₖ(gₖ − Σ λ_kc a_c/π_c) + Σ h_c|λ_kc| − Σ λ_kc δ_kc, with Σ_g λ_kc = 0.
+
+    π are shares of cells, h half the widths that rates may span, less a margin, and δ what true
+    rates have more than E[Dₖ a_c]/π_c. Rates then lie within h of a middle that is free; with a
+    given share of decisions, λ keeps a sum, which has the price of that share.
+    """
+
+    rows: DecisionRows
+    spec: DecisionSpec
+
+    @cached_property
+    def cell(self) -> NDArray[np.int64]:
+        """Number of the cell of each row."""
+        groups = self.rows.propensity.shape[1]
+        return np.asarray(self.rows.group + groups * self.rows.outcome * self.spec.odds)
+
+    @cached_property
+    def share(self) -> Array:
+        """π."""
+        count = self.rows.propensity.shape[1]
+        count *= self.rows.gain.shape[1] if self.spec.odds else 1
+        total = np.bincount(self.cell, self.rows.weight, count)
+        return np.asarray(total / self.rows.weight.sum())
+
+    @cached_property
+    def scaled(self) -> Array:
+        """Rows a/π, of shape (n, C)."""
+        rule = DecisionRule(np.empty(0), self.spec.odds)
+        return rule.cells(self.rows.gain, self.rows.propensity) / self.share
+
+    @property
+    def first(self) -> int:
+        """The first decision whose rate is limited: of two, one says it all."""
+        return int(self.rows.gain.shape[1] == 2)
+
+    def centred(self, price: Array) -> Array:
+        """λ of any numbers: each outcome's sum goes, in equal parts or in those of the groups."""
+        if self.spec.share is not None:
+            return np.asarray(price - self.share * price.sum(axis=1, keepdims=True))
+        parts = price.reshape(len(price), -1, self.rows.propensity.shape[1])
+        return np.asarray((parts - parts.mean(axis=2, keepdims=True)).reshape(price.shape))
+
+    def values(self, price: Array) -> Array:
+        """Gains less prices, of shape (n, K)."""
+        values = self.rows.gain.copy()
+        values[:, self.first :] -= self.scaled @ price.T
+        return values
+
+    def smooth(self, values: Array, temperature: float) -> tuple[float, Array]:
+        """E of the smoothed maximum, and E[Dₖ a_c]/π_c of decisions drawn in proportion."""
+        weight = self.rows.weight / self.rows.weight.sum()
+        top = values.max(axis=1, keepdims=True)
+        parts = np.exp((values - top) / temperature)
+        total = parts.sum(axis=1)
+        drawn = (parts / total[:, None])[:, self.first :]
+        mean = float(weight @ (top[:, 0] + temperature * np.log(total)))
+        return mean, (drawn * weight[:, None]).T @ self.scaled
+
+    def minimize(self, price: Array, temperature: float, half: Array, delta: Array) -> Array:
+        """Return the prices λ (K', C) that minimise the smoothed dual, from some on."""
+        share, shape = self.spec.share, price.shape
+
+        def dual(flat: Array) -> tuple[float, Array]:
+            free = flat.reshape(shape)
+            lam = self.centred(free)
+            used = lam if share is None else free
+            value, rates = self.smooth(self.values(used), temperature)
+            size = np.sqrt(lam**2 + KINK**2)
+            value += float(np.sum(half * size) - np.sum(used * delta))
+            slope, bend = -rates - delta, half * lam / size
+            if share is None:
+                return value, self.centred(slope + bend).ravel()
+            slope += share + bend - (bend @ self.share)[:, None]
+            return value + share * float(free.sum()), slope.ravel()
+
+        options: Any = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-6}
+        best: Any = minimize(dual, price.ravel(), jac=True, method="L-BFGS-B", options=options)
+        free = np.asarray(best.x).reshape(shape)
+        return free if share is not None else self.centred(free)
+
+    def rates(self, decisions: Array) -> Array:
+        """Rate of each limited decision in each cell, of decisions or their chances (n, K)."""
+        chosen = decisions[:, self.first :] * self.rows.weight[:, None]
+        count = len(self.share)
+        sums = np.array([np.bincount(self.cell, column, count) for column in chosen.T])
+        return np.asarray(np.clip(sums / (self.share * self.rows.weight.sum()), 0.0, 1.0))
+
+    def half(self, rates: Array) -> Array:
+        """Half the width that rates may span, less the margin for their standard errors."""
+        error = np.sqrt(rates * (1 - rates) / kish(self.cell, self.rows.weight, len(self.share)))
+        return np.asarray(
+            np.maximum(self.spec.limit / 2 - self.spec.margin * error / np.sqrt(2), 0.0)
+        )
+
+    def excess(self, rates: Array, half: Array) -> float:
+        """How far rates are from fitting into the widths; at most 0: they do."""
+        groups = self.rows.propensity.shape[1]
+        low, high = ((rates + side * half).reshape(-1, groups) for side in (1, -1))
+        return float(np.max(high.max(axis=1) - low.min(axis=1)))
+
+
+def kish(cell: NDArray[np.int64], weight: Array, count: int) -> Array:
+    """(Σw)²/Σw² of each cell, at least 1."""
+    sums, squares = (np.bincount(cell, power, count) for power in (weight, weight**2))
+    return np.maximum(sums**2 / np.maximum(squares, np.finfo(float).tiny), 1.0)
+
+
+def choose_rule(
+    rows: DecisionRows, spec: DecisionSpec, near: DecisionRule | None = None
+) -> DecisionRule:
+    """Return the rule of most gain whose rates are within the limit on these rows.
+
+    It may start `near` another. Where none is found, one that exceeds it little for its gain: rows
+    that tie cannot be told apart, and one threshold per group meets both rates of odds only as far
+    as they agree.
+    """
+    dual = _Dual(rows, spec)
+    tried = list(_tried_prices(dual, near))
+    best = min(tried, key=_Tried.cost)
+    if best.excess > 0 and spec.odds and not spec.randomized:
+        best = min(best, _polished(dual, best.price), key=_Tried.cost)
+    price = np.zeros((rows.gain.shape[1], len(dual.share)))
+    price[dual.first :] = best.price / dual.share
+    return DecisionRule(price, spec.odds, TEMPERATURES[-1] if spec.randomized else 0.0)
+
+
+class _Tried(NamedTuple):
+    """Prices, how far the rates of their decisions exceed the limit, their gain, and the rates."""
+
+    price: Array
+    excess: float
+    gain: float
+    rates: Array
+
+    def cost(self) -> tuple[bool, float]:
+        """What is to be least: nothing above the limit, then its excess against the gain."""
+        return self.excess > 0, EXCHANGE * max(self.excess, 0.0) - self.gain
+
+
+def _tried(dual: _Dual, price: Array) -> _Tried:
+    values, rows, spec = dual.values(price), dual.rows, dual.spec
+    decided = np.eye(values.shape[1])[np.argmax(values, axis=1)]
+    if spec.randomized:
+        decided = softmax(values / TEMPERATURES[-1], axis=1)
+    rates = dual.rates(decided)
+    excess = dual.excess(rates, dual.half(rates))
+    if spec.share is not None:  # a share cannot be met closer than a row
+        excess = max(excess, abs(rates[0] @ dual.share - spec.share) - 1e-3)
+    gain = np.average(np.sum(decided * rows.gain, axis=1), weights=rows.weight)
+    return _Tried(price, excess, float(gain), rates)
+
+
+def _tried_prices(dual: _Dual, near: DecisionRule | None) -> Iterator[_Tried]:
+    """Yield prices, each corrected by what the decisions of those before do.
+
+    Smoothing and propensities say what the rates are but nearly.
+    """
+    K, tau, tight = dual.rows.gain.shape[1], TEMPERATURES[-1], 0.0
+    price = delta = np.zeros((K - dual.first, len(dual.share)))
+    half = dual.half(_tried(dual, price).rates)
+    if near is not None:
+        price = near.price[dual.first :] * dual.share
+    for temperature in TEMPERATURES if near is None else TEMPERATURES[-1:]:
+        price = dual.minimize(price, temperature, half, delta)
+    for _ in range(ROUNDS):
+        tried = _tried(dual, price)
+        yield tried
+        moved = tried.rates - dual.smooth(dual.values(price), tau)[1] - delta
+        if tried.excess <= 0 and np.abs(moved).max() < SETTLED / 10:
+            return
+        delta = delta + moved
+        if np.abs(moved).max() < SETTLED:  # the rest is rows that decide together
+            tight += max(tried.excess, 0.0) / 2
+        half = np.maximum(dual.half(tried.rates) - tight, 0.0)
+        price = dual.minimize(price, tau, half, delta)
+
+
+def _polished(dual: _Dual, price: Array) -> _Tried:
+    """Search around some prices by the decisions alone, where no correction leads to the limit."""
+
+    def cost(flat: Array) -> float:
+        return _tried(dual, dual.centred(flat.reshape(price.shape))).cost()[1]
+
+    options: Any = {"maxfev": 30 * price.size}
+    found: Any = minimize(cost, price.ravel(), method="Nelder-Mead", options=options)
+    return _tried(dual, dual.centred(np.asarray(found.x).reshape(price.shape)))
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionRates:
+    """What decisions do in each group; all arrays but the last are of shape (K, G).
+
+    `before` is the rate of the largest gain, `rate` that of the rule and `error` its standard
+    error; `hit` and `miss` are the rates among rows that have the class and among those that have
+    not. `expected` and `observed` are the means of its probability and of the class itself, by
+    which predictions are calibrated, and `right_before` and `right` the shares of decisions for a
+    class that are right. `rows` (G,) counts by Kish.
+    """
+
+    before: Array
+    rate: Array
+    error: Array
+    hit: Array
+    miss: Array
+    expected: Array
+    observed: Array
+    right_before: Array
+    right: Array
+    rows: Array
+
+    @classmethod
+    def of(cls, rows: DecisionRows, decided: NDArray[np.int64]) -> DecisionRates:
+        """Measure decisions on rows."""
+        K, G = rows.gain.shape[1], rows.propensity.shape[1]
+        before, after, true = (
+            np.eye(K)[part] for part in (np.argmax(rows.gain, axis=1), decided, rows.outcome)
+        )
+
+        def mean(values: Array, among: Array | float = 1.0) -> Array:
+            among = np.broadcast_to(among, values.shape) * rows.weight[:, None]
+            pairs = zip((values * among).T, among.T, strict=True)
+            sums = [[np.bincount(rows.group, part, G) for part in pair] for pair in pairs]
+            with np.errstate(invalid="ignore"):  # no row, no rate
+                return np.array([total / count for total, count in sums])
+
+        rate, count = mean(after), kish(rows.group, rows.weight, G)
+        return cls(
+            mean(before), rate, np.sqrt(rate * (1 - rate) / count), mean(after, true),
+            mean(after, 1 - true), mean(rows.gain), mean(true), mean(true, before),
+            mean(true, after), count,
+        )  # fmt: skip
+
+
+def gap_of(
+    rows: DecisionRows, decided: NDArray[np.int64], spec: DecisionSpec
+) -> tuple[float, float]:
+    """Return the largest difference between groups in the rate of a decision, and its error."""
+    dual = _Dual(rows, spec)
+    rates = dual.rates(np.eye(rows.gain.shape[1])[decided])
+    errors = np.sqrt(rates * (1 - rates) / kish(dual.cell, rows.weight, len(dual.share)))
+    groups = rows.propensity.shape[1]
+    rates, errors = rates.reshape(-1, groups), errors.reshape(-1, groups)
+    at = int(np.argmax(np.ptp(rates, axis=1)))
+    ends = [int(np.argmax(rates[at])), int(np.argmin(rates[at]))]
+    return float(np.ptp(rates[at])), float(np.hypot(*errors[at][ends]))
+
+
+def held_out_decisions(
+    rows: DecisionRows, spec: DecisionSpec, rule: DecisionRule
+) -> NDArray[np.int64]:
+    """Return the decision for each row, by a rule near `rule` chosen without its fold."""
+    decided = np.empty(len(rows.group), dtype=np.int64)
+    for fold in np.unique(rows.fold):
+        inside = rows.fold == fold
+        other = choose_rule(rows.take(~inside), spec, rule)
+        decided[inside] = other.decide(rows.gain[inside], rows.propensity[inside])
+    return decided
