@@ -104,11 +104,12 @@ def search(
     epses: Sequence[float | None],
     ratios: Sequence[float],
     unfairness: float | None,
+    refine: bool = True,
 ) -> SearchResult:
     """Return the best point over all ε and ridge ratios.
 
     Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
-    every candidate being as good as the best anyway.
+    every candidate being as good as the best anyway. `refine`: try more etas beside the best.
     """
     if unfairness == 0:
         # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
@@ -116,7 +117,9 @@ def search(
     results = []
     for eps in epses:
         tried = [
-            _search_grid(moments, options(ratio, eps), ratio, (alphas, etas), unfairness)
+            _search_grid(
+                moments, options(ratio, eps), ratio, (alphas, etas), unfairness, refine=refine
+            )
             for ratio in ratios
         ]
         results.append(min(tried, key=lambda result: result.mse))
