@@ -27,6 +27,7 @@ from scalefair.datasets import make_biased_income
 
 HERE = Path(__file__).parent
 ARGUMENTS = {
+    "auto_model": ["--data", "E", "--limits", "0.05", "--components", "10"],
     "certificates": ["--draws", "1", "--minutes", "0.05", "--laws", "two groups"],
     "control": ["--rows", "400"],
     "cost_model": ["--rows", "3000"],
@@ -145,7 +146,7 @@ def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
         few = few_adults(module)
         monkeypatch.setattr(module, "adult", lambda: few)
     once(module, monkeypatch)
-    if name in {"frontier", "output"}:
+    if name in {"auto_model", "frontier", "output"}:
         shorten(module, monkeypatch)
     if name == "measures":
         pair = module.pair_of
