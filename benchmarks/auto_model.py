@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks import _frontier_data
+from benchmarks._frontier_data import load
 from benchmarks._measure import RESULTS
 from benchmarks.frontier import base_model
 from scalefair.cli._model import ModelOptions
@@ -35,7 +35,7 @@ def variants(name: str, split: Any, limit: float, components: int, hide: bool) -
     for model in ("auto", "linear"):
         taken = ModelOptions(**options | {"model": model})
         made |= taken.candidates(split.sensitive, classes=False)
-    inside = {"base_estimator": base_model("E" if name == "I" else name, quick=False)}
+    inside = {"base_estimator": base_model("E" if name == "I" else name, False)}
     made["trees set by hand"] = made["boosted trees"].__class__(
         **made["boosted trees"].get_params() | inside
     )
@@ -43,7 +43,7 @@ def variants(name: str, split: Any, limit: float, components: int, hide: bool) -
 
 
 def compare(name: str, limit: float, args: argparse.Namespace) -> list[dict[str, Any]]:
-    split = _frontier_data.load(name, 0, args.rows if name in "AI" else None)
+    split = load(name, 0, args.rows if name in "AI" else None)
     made = variants(name, split, limit, args.components, args.hide)
     X, y = split.X_test[:MAX_TEST_ROWS], np.asarray(split.y_test)[:MAX_TEST_ROWS]
     lines = []

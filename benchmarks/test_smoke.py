@@ -27,10 +27,14 @@ from scalefair.datasets import make_biased_income
 
 HERE = Path(__file__).parent
 ARGUMENTS = {
+    "auto_model": ["--data", "E", "--limits", "0.05", "--components", "10"],
+    "certificates": ["--draws", "1", "--minutes", "0.05", "--laws", "two groups"],
     "control": ["--rows", "400"],
     "cost_model": ["--rows", "3000"],
+    "decisions": ["--quick", "--data", "adult"],
     "default_alpha": ["--data", "income", "--rows", "300", "--seeds", "1", "--kinds", "linear"],
     "explain": ["--rows", "2000", "--features", "20"],
+    "external": ["--splits", "1"],
     "frontier": ["--quick", "--only", "E"],
     "gp": ["--quick"],
     "gp_exact": ["--rows", "40", "--inputs", "3", "--rounds", "1"],
@@ -61,6 +65,7 @@ OTHERS = {"compare": "test_compare.py", "soak": "below"}
 SMALLER = {
     "cost_model": {"SHORT": (1000, 2000, 3000), "WIDTHS": (5, 10, 15),
                    "on_workers": lambda *_: 1.0, "scheduler_costs": lambda: (1e-3, 1e8)},
+    "external": {"ETAS": (0.3, 1.0), "NOISE_DRAWS": 2},
     "frontier": {"LIMITS": {"E": (0.02, 0.1)}, "LOGISTIC_LIMITS": (0.02,)},
     "output": {"ETAS": {"E": [1.0]}, "HSIC_ROWS": 200},
     "partial": {"TEST_ROWS": 1000},
@@ -141,7 +146,7 @@ def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
         few = few_adults(module)
         monkeypatch.setattr(module, "adult", lambda: few)
     once(module, monkeypatch)
-    if name in {"frontier", "output"}:
+    if name in {"auto_model", "frontier", "output"}:
         shorten(module, monkeypatch)
     if name == "measures":
         pair = module.pair_of

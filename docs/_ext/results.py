@@ -33,6 +33,7 @@ TITLES = {
     "scaling": "Time against rows and features",
     "scaling_peers": "Time and memory against rows and features, beside others",
     "streams": "Files and clusters",
+    "waiting": "Where people wait",
 }
 POINTS = ("peers", "promises_draws")
 """Lists of points, which pictures and other tables are made from."""

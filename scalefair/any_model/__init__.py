@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from scalefair.auditing import Audit, audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames, is_stream, open_rows
 from scalefair.data.encoding import asked_before
 from scalefair.errors import check_flag, check_number, located
-from scalefair.estimators import FairKernelClassifier, FairKernelRidgeCV
+from scalefair.estimators import FairKernelClassifierCV, FairKernelRidgeCV
 from scalefair.features.base import seed_of
 from scalefair.features.base_model import is_fitted, name_of, predictions
 from scalefair.measures import explained_share
@@ -43,10 +42,10 @@ class FairModel:
 
     Parameters
     ----------
-    estimator : FairKernelRidgeCV or FairKernelClassifier
+    estimator : FairKernelRidgeCV or FairKernelClassifierCV
         Fitted on the rows that were not held out, or with `refit` on all; its `predict` needs no
         sensitive attributes apart from the columns it was given.
-    path : FairPath or LossPath
+    path : FairPath or LossPathCV
         The accuracy–fairness frontier; also called `frontier`.
     before, after : Audit
         Of the given model and of the fair one, on the rows held out.
@@ -104,7 +103,7 @@ def make_fair(
     """Make a model fair in one call, and audit it before and after on rows held out.
 
     The cross-fitted prediction of the model joins the features of a :class:`FairKernelRidgeCV`, or
-    of a :class:`FairKernelClassifier` if it is a classifier, under a limit on the explained share.
+    :class:`FairKernelClassifierCV` if it is a classifier, under a limit on the explained share.
 
     Parameters
     ----------
@@ -169,7 +168,7 @@ def make_fair(
         "base_estimator": model, "unfairness": unfairness, "random_state": seed,
         "sensitive_columns": columns, "hide_sensitive": hide_sensitive and columns is not None,
     }  # fmt: skip
-    kind = FairKernelClassifier if classes else FairKernelRidgeCV
+    kind = FairKernelClassifierCV if classes else FairKernelRidgeCV
     estimator = kind(**(options | parameters))
     train, own = _take(X, apart, np.flatnonzero(~tested))
     estimator.fit(train, y[~tested], **own)
@@ -281,17 +280,9 @@ def _compare(  # noqa: PLR0917
         columns["rmse"] = errors
     table = frames.make_frame(columns).set_index("model")
     words = _words(model, estimator, table, len(y))
-    path = _path(estimator, X, y, own)
-    return FairModel(estimator, path, audits["before"], audits["after"], table, test, words)
-
-
-def _path(estimator: Any, X: Any, y: Any, own: dict[str, Any]) -> Any:
-    """Return the frontier; that of a classifier needs rows, which the base model has not seen."""
-    if not is_classifier(estimator):
-        return estimator.path_
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # these rows are not those of the fit
-        return estimator.path(X, y, **own)
+    return FairModel(
+        estimator, estimator.path_, audits["before"], audits["after"], table, test, words
+    )
 
 
 def _words(model: Any, estimator: Any, table: pd.DataFrame, n_rows: int) -> str:

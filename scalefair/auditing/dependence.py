@@ -18,11 +18,17 @@ from scalefair.data import Sums, Together, frames
 from scalefair.data.sources import ArraySource
 from scalefair.data.survey import View
 from scalefair.measures._features import FeaturePair, MomentSums, feature_pair
+from scalefair.measures._null import takes_moments
 from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
 from scalefair.measures.distances import distance_features, distance_of
 from scalefair.measures.group_passes import PASS_ROWS, SURVEY_SAMPLE_ROWS, SurveyedRows
 from scalefair.measures.group_statistics import GroupAccumulator
-from scalefair.measures.independence import alignment_of, hsic_of, nocco_of
+from scalefair.measures.independence import (
+    MAX_EXACT_HSIC_ROWS,
+    alignment_of,
+    hsic_of,
+    nocco_of,
+)
 from scalefair.measures.share import open_share, share_columns, share_interval, share_of_folds
 from scalefair.measures.testing import pvalue_of
 from scalefair.moments import FoldMoments, Moments
@@ -211,12 +217,20 @@ def _features_of(
             size=settings.n_sensitive_components, random_state=settings.seed,
         )  # fmt: skip
         features["share"] = shared, share_columns(shared, min(5, pair.n_rows // 2))
-    kinds = set() if pair.in_memory else {STREAMED[name][0] for name in names if name in STREAMED}
+    kinds = {STREAMED[name][0] for name in names if _from_features(name, pair)}
     if "kernel" in kinds:
         features["kernel"] = feature_pair(pair, n_components=N_COMPONENTS), ()
     if "distance" in kinds:
         features["distance"] = distance_features(pair, N_COMPONENTS), ()
     return features
+
+
+def _from_features(name: str, pair: Pair) -> bool:
+    """Return True if a measure comes from moments of features, which several measures share."""
+    if name == "hsic_pvalue":
+        return takes_moments(pair)
+    many = pair.n_rows > MAX_EXACT_HSIC_ROWS and name in ("normalized_hsic", "hsic", "nocco")
+    return name in STREAMED and (many or not pair.in_memory)
 
 
 def second_pass(
@@ -272,7 +286,7 @@ def measure(
     elif name == INFORMATION:
         value = measures.mutual_information(pair, None, max_rows=NEIGHBOUR_ROWS)
         return Measurement(name, value, min(pair.n_rows, NEIGHBOUR_ROWS))
-    elif pair.in_memory:
+    elif not _from_features(name, pair):
         value = IN_MEMORY[name](pair, settings.eps)
     else:
         kind, function = STREAMED[name]

@@ -251,7 +251,6 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         return search(
             moments, options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
             epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
-            refine=self.confidence is None,  # a certified path has etas of its own
         )  # fmt: skip
 
     def _ridge_at(

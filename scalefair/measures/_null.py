@@ -95,9 +95,11 @@ def centred_pair(pair: Pair, method: str, n_components: int) -> tuple[str, Centr
             "dask collections"
         )
     if method in ("auto", "permutation") and pair.in_memory:
-        table = _table(features)
+        table = _table(pair)
         if table is not None:
-            return "permutation", table
+            A, B, cells = table
+            Phi, Psi = whitened(features.phi, A), whitened(features.psi, B)
+            return "permutation", table_pair(cells, np.asarray(Phi), np.asarray(Psi))
     if method == "auto":
         few = pair.in_memory and pair.n_rows < FEW_TEST_ROWS
         method = "permutation" if few else "features"
@@ -111,16 +113,20 @@ def centred_pair(pair: Pair, method: str, n_components: int) -> tuple[str, Centr
     return method, streamed_pair(features.moments()[0])
 
 
-def _table(features: FeaturePair) -> CentredPair | None:
+def takes_moments(pair: Pair) -> bool:
+    """Return True if "auto" means moments of features."""
+    return not pair.in_memory or (pair.n_rows > MAX_ROWS_IN_MEMORY and _table(pair) is None)
+
+
+def _table(pair: Pair) -> tuple[Array, Array, NDArray[np.int64]] | None:
     """Tabulate variables of few distinct values; None where there are too many."""
     for size in (MAX_TABLE_CELLS, None):  # most have too many among the first few hundred rows
-        rows = features.pair.rows(size)
+        rows = pair.rows(size)
         (A, _, i), (B, _, j) = distinct(rows.x), distinct(rows.s)
         if len(A) * len(B) > MAX_TABLE_CELLS:
             return None
     cells = np.bincount(i * len(B) + j, minlength=len(A) * len(B)).reshape(len(A), len(B))
-    Phi, Psi = whitened(features.phi, A), whitened(features.psi, B)
-    return table_pair(cells, np.asarray(Phi), np.asarray(Psi))
+    return A, B, cells
 
 
 def _prefers_dense(features: FeaturePair) -> bool:

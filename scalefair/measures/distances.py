@@ -51,10 +51,10 @@ def distance_correlation(
     sample_weight : array-like of shape (n,), optional
         Weight 2 is the row twice.
     method : {"auto", "exact", "features"}
-        "exact": O(n log n) for one numeric column against another, else O(n²) time and O(n)
-        memory. "features": one pass, through landmarks of the kernel that the distance induces
-        (Sejdinovic et al. 2013), whose error falls slowly: about 1e-3 for one column. "auto": exact
-        where rows are in memory and columns single, or up to 10,000 rows.
+        "exact": O(n log n) for one numeric column against one of numbers or categories, else O(n²)
+        time and O(n) memory. "features": one pass, through landmarks of the kernel that the
+        distance induces (Sejdinovic et al. 2013), whose error falls slowly: about 1e-3 for one
+        column. "auto": exact where rows are in memory and columns single, or up to 10,000 rows.
     n_components : int
         Most landmarks per variable.
     random_state : int, RandomState or None
@@ -72,13 +72,17 @@ def distance_correlation(
     0.49
     """
     pair = open_pair(a, b, sample_weight, random_state=random_state, method=method)
-    single = all(v.categorical.shape == (1,) and not v.categorical[0] for v in (pair.a, pair.b))
+    single = all(v.categorical.shape == (1,) for v in (pair.a, pair.b))
+    single = single and not (pair.a.categorical[0] and pair.b.categorical[0])
     quick = pair.in_memory and (single or pair.n_rows <= MAX_EXACT_DISTANCE_ROWS)
     if method == "exact" or (method == "auto" and quick):
         rows = pair.rows()
         w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
-        if single:
-            sums = _sorted_sums(rows.x[:, 0], rows.s[:, 0], w)
+        if single and pair.a.categorical[0]:
+            sums = _level_sums(rows.s[:, 0], rows.x[:, 0], w)
+        elif single:
+            of_columns = _level_sums if pair.b.categorical[0] else _sorted_sums
+            sums = of_columns(rows.x[:, 0], rows.s[:, 0], w)
         else:
             A, B = _embedded(pair.a, rows.x), _embedded(pair.b, rows.s)
             sums = pair_sums(cdist, cdist, A, B, w)
@@ -100,6 +104,20 @@ def _sorted_sums(x: Array, y: Array, w: Array) -> PairSums:
     cross = 2 * float(_jit.distance_products(x[order], y[order], rank, w[order]))
     xx, yy = (float(2 * (w.sum() * (w @ v**2) - (w @ v) ** 2)) for v in (x, y))
     return PairSums(cross, xx, yy, _row_sums(x, w), _row_sums(y, w), w)
+
+
+def _level_sums(x: Array, levels: Array, w: Array) -> PairSums:
+    """The same of numbers and categories: only pairs of different levels count, with 1."""
+    x = (x - x.mean()) / x.std()
+    _, level = np.unique(levels, return_inverse=True)
+    whole, mass = _row_sums(x, w), np.bincount(level, weights=w)
+    apart = whole.copy()
+    for one in range(len(mass)):
+        at = level == one
+        apart[at] -= _row_sums(x[at], w[at])
+    xx = float(2 * (w.sum() * (w @ x**2) - (w @ x) ** 2))
+    others = mass.sum() - mass
+    return PairSums(float(w @ apart), xx, float(mass @ others), whole, others[level], w)
 
 
 def _row_sums(x: Array, w: Array) -> Array:

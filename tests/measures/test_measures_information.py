@@ -111,6 +111,18 @@ def test_distance_correlation_of_single_columns_is_the_definition(ties):
     assert distance_correlation(x, y, method="features") == pytest.approx(expected, abs=2e-3)
 
 
+def test_distance_correlation_of_numbers_and_categories_is_the_definition():
+    x, w = rng.normal(size=300), rng.integers(0, 3, 300)
+    g = np.array(list("pqr"))[rng.integers(0, 3, 300)]
+    one_hot = (g[:, None] == np.array(list("pqr"))) / np.sqrt(2)
+    expected = dense_distance_correlation(x[:, None], one_hot)
+    assert distance_correlation(x, g) == pytest.approx(expected, abs=1e-10)
+    assert distance_correlation(g, 1e4 * x) == pytest.approx(expected, abs=1e-10)
+    twice = np.repeat(np.arange(300), w)
+    weighted = distance_correlation(x, g, sample_weight=w)
+    assert weighted == pytest.approx(distance_correlation(x[twice], g[twice]), abs=1e-10)
+
+
 def test_distance_correlation_of_several_columns_is_the_definition():
     a = rng.normal(size=(300, 3))
     g = np.array(list("pq"))[rng.integers(0, 2, 300)]

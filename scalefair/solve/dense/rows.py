@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, FeatureMap
 from scalefair.features import ConcatMap, Identity, OneHot, ProductMap
 from scalefair.features.base import whitened as features
@@ -126,8 +125,8 @@ class ExactRows:
         weight = np.ones(len(self.x)) if self.weight is None else self.weight
         at = np.flatnonzero(weight)
         root = np.sqrt(weight[at])
-        values, _ = positive_eigh(root[:, None] * self.K[np.ix_(at, at)] * root)
-        return of_eigenvalues(values, alpha * self.total)
+        values = np.linalg.eigvalsh(root[:, None] * self.K[np.ix_(at, at)] * root)
+        return of_eigenvalues(np.maximum(values, 0.0), alpha * self.total)
 
     def explained_share(self, f: Array) -> float:
         """Explained share of predictions on these rows; NaN without sensitive attributes."""
