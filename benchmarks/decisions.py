@@ -139,7 +139,7 @@ def gradient(constraint: str) -> Callable[[Task], Chances]:
         trees = task.trees().set_params(categorical_features=task.categories)
         for bound in bounds:
             limit = getattr(reductions, constraint)(difference_bound=bound)
-            model = reductions.ExponentiatedGradient(trees, limit, max_iter=3 if task.quick else 20)
+            model = reductions.ExponentiatedGradient(trees, limit, max_iter=3 if task.quick else 50)
             model.fit(Z, task.y.astype(int), sensitive_features=task.cells[0])
             yield model._pmf_predict(Z_test)[:, 1]
 
