@@ -88,6 +88,10 @@ class PartialMoments(Moments):
         own |= dict(zip(PARTS, parts, strict=True))
         return cls(**own, calibration=calibration)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What can be computed again is not worth its bytes; skops takes no keys but text.
+        return vars(self) | {"_regressions": {}}
+
     @property
     def _parts(self) -> tuple[Moments, ...]:
         return self.known, self.weighted, self.rest
