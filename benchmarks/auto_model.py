@@ -21,7 +21,7 @@ from benchmarks._frontier_data import load
 from benchmarks._measure import RESULTS
 from benchmarks.frontier import base_model
 from scalefair.cli._model import ModelOptions
-from scalefair.estimators.choice import choose
+from scalefair.estimators.choice import choose_model
 
 MAX_TEST_ROWS = 50_000
 
@@ -51,7 +51,9 @@ def compare(name: str, limit: float, args: argparse.Namespace) -> list[dict[str,
         warnings.simplefilter("ignore")
         tried = list(made)[:3]
         start = perf_counter()
-        choice = choose({one: made[one] for one in tried}, lambda one: one.fit(split.X, split.y))
+        choice = choose_model(
+            {one: made[one] for one in tried}, lambda one: one.fit(split.X, split.y)
+        )
         seconds = perf_counter() - start
         for variant, model in made.items():
             if variant not in tried:

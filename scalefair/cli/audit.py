@@ -136,7 +136,7 @@ def explain_command(subject: str, *, reading: Reading, console: Console, **optio
     path, tables = Path(subject), (*CSV_ENDINGS, *PARQUET_ENDINGS)
     is_table = path.is_dir() or "://" in subject or "*" in subject
     if not (is_table or path.name.lower().endswith(tables)):
-        _explain_model(path, reading, console, **options)
+        _explain_saved(path, reading, console, **options)
         return
     if reading.data is not None:
         raise click.UsageError(f"{subject} is a table, so that {reading.data} is one too many")
@@ -144,7 +144,7 @@ def explain_command(subject: str, *, reading: Reading, console: Console, **optio
         _explain_table(table, console, **options)
 
 
-def _explain_model(
+def _explain_saved(
     path: Path, reading: Reading, console: Console, *,
     sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None,
 ) -> None:  # fmt: skip

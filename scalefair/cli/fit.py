@@ -15,7 +15,7 @@ from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
 from scalefair.cli._model import TREES, ModelOptions, kind_option, limit_options, shape_options
 
 if TYPE_CHECKING:
-    from scalefair.estimators.choice import Choice
+    from scalefair.estimators.choice import ModelChoice
 
 
 @dataclass(frozen=True)
@@ -109,15 +109,15 @@ def without_useless(
 
 def fit_model(
     candidates: Mapping[str, Any], data: Data, roles: Roles, console: Console
-) -> tuple[Choice, Roles, list[str]]:
+) -> tuple[ModelChoice, Roles, list[str]]:
     """Fit, leaving out inputs that no model could use; return also what is left, and why."""
-    from scalefair.estimators.choice import choose
+    from scalefair.estimators.choice import choose_model
 
-    def work(dropped: list[str]) -> tuple[Choice, Roles, list[str]]:
+    def work(dropped: list[str]) -> tuple[ModelChoice, Roles, list[str]]:
         rest = roles.without(dropped)
         columns, own = rest.arguments(data.selection(rest.all))
         with noting_warnings(console) as warned:
-            choice = choose(
+            choice = choose_model(
                 candidates,
                 lambda one: one.set_callbacks(FitProgress(console)).fit(*columns, **own),
                 console,

@@ -13,7 +13,7 @@ from scalefair.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class ModelChoice:
     """The model of least held-out error, and the error of each that was tried.
 
     Parameters
@@ -43,11 +43,11 @@ class Choice:
         return f"{best}{f', before {compared}' if compared else ''}{failed}"
 
 
-def choose(
+def choose_model(
     candidates: Mapping[str, Any],
     fit: Callable[[Any], Any],
     progress: Callable[[str], None] = lambda _: None,
-) -> Choice:
+) -> ModelChoice:
     """Fit estimators that cross-validate, and take the one of least held-out error.
 
     `fit` fits one of them; warnings are those of the one that is taken. One that cannot be fitted
@@ -73,7 +73,7 @@ def choose(
     for warned in fitted[best][1]:
         warnings.warn_explicit(warned.message, warned.category, warned.filename, warned.lineno)
     reasons = {name: str(error) for name, error in failed.items()}
-    return Choice(best, fitted[best][0], errors, reasons)
+    return ModelChoice(best, fitted[best][0], errors, reasons)
 
 
 def held_out_error(model: Any) -> float:

@@ -103,7 +103,7 @@ class DecidesNumbers(Deciding):
     """A regression that decides by a threshold, or by ranks."""
 
     def _gains(self, loss: Any) -> Callable[[Array], Array]:
-        return partial(_predictions, loss)
+        return partial(_decided, loss)
 
     def decide(self, X: Any) -> Any:
         """Return the decision of each row: whether it exceeds the threshold, or is at the top.
@@ -120,5 +120,5 @@ class DecidesNumbers(Deciding):
         return self._decided(X, FairDecisions.lead)
 
 
-def _predictions(loss: Any, f: Array) -> Array:
+def _decided(loss: Any, f: Array) -> Array:
     return np.asarray(loss.inverse_link(f[:, 0]))[:, None]

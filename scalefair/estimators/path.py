@@ -278,11 +278,13 @@ class LossPath(PathBase):
 
 
 def with_held_out(fit: Any, shares: Array | None = None) -> Any:
-    """Return a fit that was made anew, with its held-out share; NaN for a constant."""
+    """Return a copy of a fit with its held-out share; NaN for a constant."""
     share = ShareEstimate.of(np.full(2, np.nan) if shares is None else shares)
-    fit.explained_share_cv_ = float(share.value)
-    fit.explained_share_cv_error_ = float(share.error)
-    return fit
+    made = copy(fit)
+    made.__dict__.update(
+        explained_share_cv_=float(share.value), explained_share_cv_error_=float(share.error)
+    )
+    return made
 
 
 def held_out_sums(scores: GridScores) -> tuple[Array, str]:

@@ -39,7 +39,7 @@ def _trees_inside(model: Any) -> Trees:
 
 def _prediction(graph: Graph, model: Trees, scale: str, x: str) -> str:
     """Add the prediction on its scale, of probabilities all but the first."""
-    f = _sums(graph, model.forest_, x)
+    f = _leaf_sums(graph, model.forest_, x)
     if model.loss != "log_loss":
         h = graph.add("Exp", f) if model.loss in LOG_LINKS else f
         return graph.add("Log", graph.plus(graph.add("Relu", h), 1.0)) if scale == "log" else h
@@ -56,7 +56,7 @@ def _prediction(graph: Graph, model: Trees, scale: str, x: str) -> str:
     return graph.add("Sub", graph.columns(log, others), graph.columns(log, [0]))
 
 
-def _sums(graph: Graph, forest: Forest, x: str) -> str:
+def _leaf_sums(graph: Graph, forest: Forest, x: str) -> str:
     """Add b + Σ_t of the leaf of tree t: all trees go down one level at a time."""
     n, inner = len(forest.feature), forest.feature >= 0
     child = np.where(inner[:, None], forest.child, np.arange(n)[:, None])  # a leaf stays

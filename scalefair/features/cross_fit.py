@@ -143,7 +143,7 @@ def cross_fit(  # noqa: PLR0917
         warn_of_fitted(model, training.split_sample)
         check_varies(model, [base.join(training.split_sample).h])
         if not told:
-            return _joined(training, base, base.attach(split), 0)
+            return _with_base(training, base, base.attach(split), 0)
     if folds is None:
         rows = range(training.survey.n_rows)
         folds, _ = make_folds(min(FOLDS, len(rows)), None, rows, training.seed + 1)
@@ -155,7 +155,7 @@ def cross_fit(  # noqa: PLR0917
         base = _signed(bases[-1], training)
         check_varies(base.model, [base.join(training.split_sample).h])
         source = split.then(OutOfFold(tuple(bases[:-1]), folds, base))
-        return _joined(training, base, source, training.survey.n_present)
+        return _with_base(training, base, source, training.survey.n_present)
     with progress.steps("base models") as step:
         fits = _FoldFits(training, how, folds, n_jobs, step)
         bases, h = fits.base_models(model, scale)
@@ -170,7 +170,7 @@ def cross_fit(  # noqa: PLR0917
     base = _signed(bases[-1], training)
     in_memory = isinstance(training.given, ArraySource)
     join = FromArray(h) if in_memory else OutOfFold(tuple(bases[:-1]), folds, base)
-    return _joined(training, base, split.then(join), 0 if fitted else len(h))
+    return _with_base(training, base, split.then(join), 0 if fitted else len(h))
 
 
 def _tells_of_sensitive(training: Training, how: CrossFit) -> bool:
@@ -193,7 +193,7 @@ def _signed(base: BaseModel, training: Training) -> BaseModel:
     return replace(base, columns=h.shape[1], digest=digest(h))
 
 
-def _joined(training: Training, base: BaseModel, source: ChunkSource, n: int) -> Training:
+def _with_base(training: Training, base: BaseModel, source: ChunkSource, n: int) -> Training:
     numeric = source.then(training.preparation.encode)
     return replace(training, base=base, source=numeric, n_base_samples=n)
 

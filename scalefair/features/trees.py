@@ -103,10 +103,10 @@ class Forest:
             and shapes == ((n,), (n, 3), (n,), (n,))
             and self.roots.shape[1:] == self.baseline.shape
             and self.sets.shape[1:] == (8,)
-            and _within(self.roots, 0, n)
-            and _within(self.feature, -1, width)
-            and _within(self.levels, -1, len(self.sets))
-            and _within(self.child, 0, n)
+            and _in_range(self.roots, 0, n)
+            and _in_range(self.feature, -1, width)
+            and _in_range(self.levels, -1, len(self.sets))
+            and _in_range(self.child, 0, n)
             and bool((self.child[split] > np.flatnonzero(split)[:, None]).all())
         )
         if not fits:
@@ -122,7 +122,7 @@ class Forest:
         )
 
 
-def _within(array: NDArray[Any], low: int, high: int) -> bool:
+def _in_range(array: NDArray[Any], low: int, high: int) -> bool:
     return array.size == 0 or bool(array.min() >= low and array.max() < high)
 
 
@@ -160,7 +160,7 @@ class Trees(BaseEstimator):
             model = ensemble.HistGradientBoostingClassifier(**chosen)
         else:
             model = ensemble.HistGradientBoostingRegressor(loss=self.loss, **chosen)
-        model.fit(_numbers(table, levels), y, sample_weight=sample_weight)
+        model.fit(_as_numbers(table, levels), y, sample_weight=sample_weight)
         return self._take(model, lambda j, code: (levels[j] or ())[int(code)])
 
     @classmethod
@@ -177,7 +177,7 @@ class Trees(BaseEstimator):
             coded = np.asarray(model.is_categorical_)
             lists = model._preprocessor.named_transformers_["encoder"].categories_
             for j, values in zip(np.flatnonzero(coded), lists, strict=True):
-                levels[j] = tuple(name(int(j), value) for value in values if not _is_nan(value))
+                levels[j] = tuple(name(int(j), value) for value in values if not _is_absent(value))
         # Their columns of categories come first.
         self.forest_ = Forest.of(model, np.argsort(~coded, kind="stable"))
         self.levels_, self.n_features_in_ = levels, len(levels)
@@ -190,7 +190,7 @@ class Trees(BaseEstimator):
         table = frames.columns(frames.as_table(X))
         if len(table) != self.n_features_in_:
             raise ValueError(f"X has {len(table)} columns; expected {self.n_features_in_}")
-        return self.forest_(_numbers(table, self.levels_))
+        return self.forest_(_as_numbers(table, self.levels_))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the mean of y, or the most likely class."""
@@ -227,7 +227,7 @@ def _levels(column: frames.Column) -> tuple[str, ...] | None:
     return tuple(sorted({present[j] for j in often if count[j]}))
 
 
-def _numbers(table: list[frames.Column], levels: list[Any]) -> Array:
+def _as_numbers(table: list[frames.Column], levels: list[Any]) -> Array:
     """Return numbers as they are and levels by their position; NaN: missing or not known."""
     out = np.empty((len(table[0].values), len(table)))
     for j, (column, known) in enumerate(zip(table, levels, strict=True)):
@@ -240,7 +240,7 @@ def _numbers(table: list[frames.Column], levels: list[Any]) -> Array:
     return out
 
 
-def _is_nan(value: Any) -> bool:
+def _is_absent(value: Any) -> bool:
     return value is None or value != value  # noqa: PLR0124
 
 

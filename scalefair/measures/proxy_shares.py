@@ -90,7 +90,7 @@ def proxies(
     unit = eye_array(len(moments.shift), format="csc")
     stops = np.cumsum([n_features(part) for part, _ in psi.parts_])[:-1]
     targets = [unit[:, at] for at in np.split(moments.span("psi"), stops)]
-    views = [_view(name, way, unit) for name, way in ways]
+    views = [_column_view(name, way, unit) for name, way in ways]
     splits = [Split.of(moments, W, W.shape[1], view) for W in targets for view in views]
     errors = standard_errors(training.source, design, moments, splits)
     rows: dict[tuple[str, str], list[float]] = {}
@@ -134,7 +134,7 @@ def _columns(training: Training) -> tuple[ConcatMap, list[tuple[str, Way]]]:
     return phi, [*ways, (ALL, linear), (ALL, smooth)]
 
 
-def _view(name: str, way: Way, unit: Any) -> View:
+def _column_view(name: str, way: Way, unit: Any) -> View:
     """Return the columns of a way as the attributes that explain."""
     stops = np.cumsum([len(at) for _, at in way])
     units = tuple(

@@ -16,7 +16,7 @@ from scalefair._typing import Array, WithPath
 from scalefair.data import frames
 from scalefair.errors import InputError
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
-from scalefair.estimators.choice import Choice, choose
+from scalefair.estimators.choice import ModelChoice, choose_model
 from scalefair.estimators.classifier import Classification
 from scalefair.estimators.loss import LossRegression
 from scalefair.estimators.loss_cv import LossCV
@@ -28,9 +28,9 @@ from scalefair.report.groups import (
     Interval,
     between_share,
     cross,
+    distribution_of_share,
     independence,
     normal_interval,
-    share_distribution,
 )
 from scalefair.report.problem import ReportProblem, ReportRows
 
@@ -82,7 +82,7 @@ class Frontier:
         The scores whose dependence is limited, where predictions are a function of them.
     tests : DataFrame, default=None
         Tests of independence; None where there are none, for the reason `untested`.
-    choice : Choice, default=None
+    choice : ModelChoice, default=None
         Where there were several to choose from, their held-out errors.
     """
 
@@ -99,7 +99,7 @@ class Frontier:
     scored: tuple[Array, Array] | None = None
     tests: pd.DataFrame | None = None
     untested: str = ""
-    choice: Choice | None = None
+    choice: ModelChoice | None = None
 
     @property
     def limit(self) -> float | None:
@@ -179,7 +179,7 @@ def fit_frontier(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         progress(f"fitting the path on {train.n_rows:,} rows")
-        choice = choose(
+        choice = choose_model(
             named, lambda one: one.fit(train.X, train.y, **fit_arguments(one, train)), progress
         )
         estimator = choice.model
@@ -342,7 +342,7 @@ def compare(models: dict[float, Any], test: ReportRows, groups: Groups) -> pd.Da
 def _compared_row(eta: float, model: Any, test: ReportRows, groups: Groups) -> dict[str, float]:
     f = predicted(model, test.X)
     squares = (test.y - f) ** 2
-    found = share_distribution(groups, scores(model, test.X))
+    found = distribution_of_share(groups, scores(model, test.X))
     return {
         "eta": eta,
         "mse_test": float(squares.mean()),

@@ -98,14 +98,14 @@ def between_share(groups: Groups, f: Array) -> Interval:
 
     NaN for a constant f, and where every row is a group of its own.
     """
-    found, level = share_distribution(groups, f), 0.5 + LEVEL / 2
+    found, level = distribution_of_share(groups, f), 0.5 + LEVEL / 2
     if found is None:
         return Interval(np.nan, np.nan, np.nan)
     value = max(float(found.share[0]), 0.0)
     return Interval(value, min(value, found.lower(level)[0]), max(value, found.upper(level)[0]))
 
 
-def share_distribution(groups: Groups, f: Array) -> ShareDistribution | None:
+def distribution_of_share(groups: Groups, f: Array) -> ShareDistribution | None:
     """Sampling distribution of the share between the groups; None where it is undefined."""
     n, p = len(f), groups.counts / len(f)
     if len(p) >= n:

@@ -208,7 +208,9 @@ class _Dual:
 
     def half(self, rates: Array) -> Array:
         """Half the width that rates may span, less the margin for their standard errors."""
-        error = np.sqrt(rates * (1 - rates) / kish(self.cell, self.rows.weight, len(self.share)))
+        error = np.sqrt(
+            rates * (1 - rates) / rows_of_cells(self.cell, self.rows.weight, len(self.share))
+        )
         return np.asarray(
             np.maximum(self.spec.limit / 2 - self.spec.margin * error / np.sqrt(2), 0.0)
         )
@@ -220,7 +222,7 @@ class _Dual:
         return float(np.max(high.max(axis=1) - low.min(axis=1)))
 
 
-def kish(cell: NDArray[np.int64], weight: Array, count: int) -> Array:
+def rows_of_cells(cell: NDArray[np.int64], weight: Array, count: int) -> Array:
     """(Σw)²/Σw² of each cell, at least 1."""
     sums, squares = (np.bincount(cell, power, count) for power in (weight, weight**2))
     return np.maximum(sums**2 / np.maximum(squares, np.finfo(float).tiny), 1.0)
@@ -344,7 +346,7 @@ class DecisionRates:
             with np.errstate(invalid="ignore"):  # no row, no rate
                 return np.array([total / count for total, count in sums])
 
-        rate, count = mean(after), kish(rows.group, rows.weight, G)
+        rate, count = mean(after), rows_of_cells(rows.group, rows.weight, G)
         return cls(
             mean(before), rate, np.sqrt(rate * (1 - rate) / count), mean(after, true),
             mean(after, 1 - true), mean(rows.gain), mean(true), mean(true, before),
@@ -358,7 +360,7 @@ def gap_of(
     """Return the largest difference between groups in the rate of a decision, and its error."""
     dual = _Dual(rows, spec)
     rates = dual.rates(np.eye(rows.gain.shape[1])[decided])
-    errors = np.sqrt(rates * (1 - rates) / kish(dual.cell, rows.weight, len(dual.share)))
+    errors = np.sqrt(rates * (1 - rates) / rows_of_cells(dual.cell, rows.weight, len(dual.share)))
     groups = rows.propensity.shape[1]
     rates, errors = rates.reshape(-1, groups), errors.reshape(-1, groups)
     at = int(np.argmax(np.ptp(rates, axis=1)))
