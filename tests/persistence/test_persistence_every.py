@@ -137,6 +137,7 @@ def test_encoders_and_their_statistics_come_back(tmp_path):
 
 
 def test_a_model_of_another_library_is_refused_and_goes_by_skops(tmp_path):
+    pytest.importorskip("skops")
     forest = RandomForestRegressor(n_estimators=3, random_state=0)
     model = FairKernelRidge(base_estimator=forest, n_components=5, eta=1.0, random_state=0)
     X, y = rows("exact"), target("exact")

@@ -98,7 +98,8 @@ def test_callbacks_hear_of_every_base_model(data, n_jobs):
         n_components=20, base_estimator=LinearRegression(), cv=3, n_jobs=n_jobs
     ).set_callbacks(recorder)
     fitted.fit(X, y, sensitive_features=s)
-    assert recorder.begun.count("base models") == 1 + 3 + 1  # all of them, folds, and all rows
+    # All of them; then of y and of s: folds, and all rows.
+    assert recorder.begun.count("base models") == 1 + 2 * (3 + 1)
     assert sorted(recorder.begun) == sorted(recorder.ended)
 
 
