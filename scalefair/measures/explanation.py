@@ -84,14 +84,13 @@ def explain_share(
 
     Returns
     -------
-    data frame with the columns
-        attribute : all sensitive attributes, joined by " × ", then each of several
-        column : of X (those that it was encoded to, joined); "(base model)", its prediction (and
-            those of s where s is hidden); "(curve)", functions of f that an output kernel brings;
-            "(sensitive attributes)", ψ(s) where the model sees it; "(nonlinear rest)", what is
-            not linear in the columns of X
-        before, before_error : contribution without the penalty, and its standard error
-        after, after_error : contribution to the share of the model
+    data frame
+        Column `attribute`: all sensitive attributes, joined by " × ", then each of several.
+        `column`: of X (those that it was encoded to, joined); "(base model)", its prediction (and
+        those of s where s is hidden); "(curve)", functions of f that an output kernel brings;
+        "(sensitive attributes)", ψ(s) where the model sees it; "(nonlinear rest)", what is not
+        linear in the columns of X. `before`, `before_error`: contribution without the penalty, and
+        its standard error. `after`, `after_error`: contribution to the share of the model.
 
     Notes
     -----

@@ -52,13 +52,11 @@ def proxies(
 
     Returns
     -------
-    data frame with the columns
-        attribute : a sensitive attribute
-        column : a column of X, or "(all columns)"
-        linear, linear_low, linear_high : share of the variance of the attribute that the best
-            linear function of the column explains, and its interval
-        nonlinear, nonlinear_low, nonlinear_high : the same for the best smooth function; of all
-            columns, the best sum of smooth functions of each
+    data frame
+        Columns `attribute` and `column`, of X or "(all columns)". `linear`, `linear_low`,
+        `linear_high`: share of the variance of the attribute that the best linear function of the
+        column explains, and its interval. `nonlinear`, `nonlinear_low`, `nonlinear_high`: the same
+        for the best smooth function; of all columns, the best sum of smooth functions of each.
 
     Notes
     -----
