@@ -28,6 +28,7 @@ from scalefair._typing import Array, FeatureMap, Fittable
 from scalefair.features.base import n_features, whitened
 from scalefair.features.base_model import container
 from scalefair.features.exact import OneHot
+from scalefair.features.mixed import units_of
 from scalefair.features.trees import Trees
 
 MAX_GROUPS = 4
@@ -43,7 +44,7 @@ LEAST_NEW = 1e-2
 """Share of the variance of a function of s that is new, or it is left out."""
 
 EPS = 1e-3
-"""Ridge of functions of s, in units of k(s, s)."""
+"""Ridge of functions of s, in units of k(s, s), or of the variance of numbers as given."""
 
 ROWS = 8192
 """Rows of ψ at once."""
@@ -107,8 +108,8 @@ class SensitiveTarget:
             weighed = rows * p[at]
             mean, scatter = mean + weighed.sum(axis=0), scatter + weighed.T @ rows
             cross = cross + weighed.T @ h[at]
-        covariance = scatter - np.outer(mean, mean) + EPS * np.eye(width)
-        coef = np.linalg.solve(covariance, cross)
+        covariance = scatter - np.outer(mean, mean)
+        coef = np.linalg.solve(covariance + np.diag(self._ridge(covariance)), cross)
         leading = np.linalg.svd(coef, full_matrices=False)[2][:MAX_DIRECTIONS]
         g = np.concatenate([rows @ (coef @ leading.T) for rows, _ in self._chunks()])
         g = g - np.sum(p * g, axis=0)
@@ -116,6 +117,14 @@ class SensitiveTarget:
         size, left = (np.sum(p * part**2, axis=0) for part in (g, new))
         counts = left > LEAST_NEW * np.maximum(size, np.finfo(float).tiny)
         return np.asarray(new[:, counts] / np.sqrt(left[counts]))
+
+    def _ridge(self, covariance: Array) -> Array:
+        """Return ε for each column of ψ: of numbers as given in units of their variance."""
+        ridge = np.full(len(covariance), EPS)
+        for kind, columns in units_of(self.psi):
+            if kind in ("columns", "map"):
+                ridge[columns] *= np.diagonal(covariance)[columns]
+        return np.asarray(np.maximum(ridge, np.finfo(float).tiny))
 
     def _chunks(self) -> Iterator[tuple[Array, slice]]:
         for start in range(0, len(self.s), ROWS):

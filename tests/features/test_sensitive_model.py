@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from scalefair import CrossFit, FairKernelRidge, FairRidge
+from scalefair import CrossFit, FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair._hash import balanced_fold
 from scalefair.features.cross_fit import FOLDS
 from scalefair.features.sensitive_model import MAX_GROUPS, ROUNDS, sensitive_model
@@ -189,3 +189,34 @@ def test_without_a_base_model_smooth_functions_of_ridges_join_the_kernel_on_f():
     seen = fair(None, output_kernel="rbf", sensitive_columns=[4])
     seen.fit(np.column_stack([X, s.astype(float)]), y)
     assert "ridge_curve" not in seen.moments_.blocks
+
+
+def test_units_of_s_and_a_common_factor_of_weights_change_nothing():
+    X, _, y = problem()
+    s = X[:, :2] @ [[1.0, 0.2], [-0.4, 1.0]] + np.random.default_rng(5).normal(size=(600, 2))
+
+    def predictions(s, weight):
+        model = fair(sensitive_kernel="linear", eta=None, unfairness=0.02)
+        return model.fit(X, y, sensitive_features=s, sample_weight=weight).predict(X)
+
+    f = predictions(s, np.ones(600))
+    np.testing.assert_allclose(predictions(s * [1e-4, 1e3], np.ones(600)), f, atol=1e-6)
+    np.testing.assert_allclose(predictions(s, np.full(600, 100.0)), f, atol=1e-6)
+
+
+def test_a_limit_holds_on_new_rows_with_s_hidden():
+    rng = np.random.default_rng(6)
+
+    def draw(n):
+        X = rng.normal(size=(n, 4))
+        s = (rng.random(n) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(int)
+        return X, s.astype(str), X[:, 0] + X[:, 1] ** 2 + 0.5 * s + rng.normal(size=n)
+
+    X, s, y = draw(4000)
+    trees = HistGradientBoostingRegressor(max_iter=30, max_leaf_nodes=8)
+    model = FairKernelRidgeCV(base_estimator=trees, n_components=20, unfairness=0.02,
+                              random_state=0).fit(X, y, sensitive_features=s)  # fmt: skip
+    new, s_new, _ = draw(40_000)
+    f, group = model.predict(new), s_new == "1"
+    share = np.var(np.where(group, f[group].mean(), f[~group].mean())) / np.var(f)
+    assert share < 0.02 + 2 * model.explained_share_cv_error_ + 0.004
