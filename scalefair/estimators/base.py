@@ -78,15 +78,9 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        control_features: Any = None,
-        sensitive_data: Any = None,
-    ) -> Self:
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
+        control_features: Any = None, sensitive_data: Any = None,
+    ) -> Self:  # fmt: skip
         """Fit the fair predictor.
 
         Parameters
@@ -201,12 +195,9 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         return None
 
     def _rows(
-        self,
-        source: ChunkSource,
-        design: Design,
-        n_rows: int | None,
+        self, source: ChunkSource, design: Design, n_rows: int | None,
         least_alpha: float | None = None,
-    ) -> Rows:
+    ) -> Rows:  # fmt: skip
         """Return rows to make moments of: few are whitened one by one, many by their moments.
 
         Whitening moments loses digits as machine precision over the cut-off.

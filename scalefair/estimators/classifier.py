@@ -189,33 +189,15 @@ class FairKernelClassifier(Classification):
     """
 
     def __init__(
-        self,
-        *,
-        loss: Any = "logistic",
-        class_weight: Any = None,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        alpha: Any = "auto",
-        eta: float | None = None,
-        unfairness: float | None = None,
-        limit_on: Any = "scores",
-        penalty: str = "normalized",
-        eps: float | None = None,
-        base_estimator: Any = None,
-        output_kernel: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, loss: Any = "logistic", class_weight: Any = None, feature_map: Any = "nystroem",
+        kernel: Any = "rbf", length_scale: Any = "median", n_components: int = 500,
+        sensitive_kernel: Any = "auto", sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100, alpha: Any = "auto", eta: float | None = None,
+        unfairness: float | None = None, limit_on: Any = "scores", penalty: str = "normalized",
+        eps: float | None = None, base_estimator: Any = None, output_kernel: Any = None,
+        fit_intercept: bool = True, sensitive_columns: Any = None, hide_sensitive: bool = False,
+        tol: float = 1e-10, max_iter: int = 50, n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
 

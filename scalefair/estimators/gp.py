@@ -128,35 +128,16 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     _others = ("log amplitude", "log noise")
 
     def __init__(
-        self,
-        *,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        learn_landmarks: bool = False,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        noise: Any = "optimize",
-        amplitude: Any = "optimize",
-        optimizer: str | None = "l-bfgs-b",
-        n_restarts: int = 0,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        length_scale_bounds: Any = None,
-        noise_bounds: Any = None,
-        amplitude_bounds: Any = None,
-        eta: float | None = None,
-        unfairness: float | None = None,
-        cv: Any = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any = "median",
+        n_components: int = 500, learn_landmarks: bool = False, sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median", n_sensitive_components: int = 100,
+        noise: Any = "optimize", amplitude: Any = "optimize", optimizer: str | None = "l-bfgs-b",
+        n_restarts: int = 0, max_iter: int = 100, tol: float = 1e-5,
+        length_scale_bounds: Any = None, noise_bounds: Any = None, amplitude_bounds: Any = None,
+        eta: float | None = None, unfairness: float | None = None, cv: Any = None,
+        penalty: str = "normalized", eps: float | None = None, sensitive_columns: Any = None,
+        hide_sensitive: bool = False, n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
     def _check_parameters(self) -> None:
@@ -210,12 +191,9 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         return at_weight(spec, rows, fit, eta, training.sample), held_out
 
     def predict(
-        self,
-        X: Any,
-        return_std: bool = False,
-        return_cov: bool = False,
+        self, X: Any, return_std: bool = False, return_cov: bool = False,
         include_noise: bool = False,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Return the mean of f, and the deviation or covariance if so asked.
 
         Parameters

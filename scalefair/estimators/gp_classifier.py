@@ -106,32 +106,16 @@ class FairGPClassifier(ClassifierMixin, Process):
     _evidence: LaplaceEvidence | None = None
 
     def __init__(
-        self,
-        *,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        amplitude: Any = "optimize",
-        optimizer: str | None = "l-bfgs-b",
-        n_restarts: int = 0,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        length_scale_bounds: Any = None,
-        amplitude_bounds: Any = None,
-        eta: float | None = None,
-        unfairness: float | None = None,
-        cv: Any = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        n_jobs: int | None = None,
+        self, *, feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any = "median",
+        n_components: int = 500, sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median", n_sensitive_components: int = 100,
+        amplitude: Any = "optimize", optimizer: str | None = "l-bfgs-b", n_restarts: int = 0,
+        max_iter: int = 100, tol: float = 1e-5, length_scale_bounds: Any = None,
+        amplitude_bounds: Any = None, eta: float | None = None, unfairness: float | None = None,
+        cv: Any = None, penalty: str = "normalized", eps: float | None = None,
+        sensitive_columns: Any = None, hide_sensitive: bool = False, n_jobs: int | None = None,
         random_state: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._store(locals())
 
     def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:

@@ -54,29 +54,15 @@ class FairKernelRidge(RidgeBase):
     """
 
     def __init__(
-        self,
-        *,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        alpha: Any = "auto",
-        eta: float | None = None,
-        unfairness: float | None = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        output_kernel: Any = None,
-        base_estimator: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        missing_labels: str = "error",
-        n_jobs: int | None = None,
+        self, *, feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any = "median",
+        n_components: int = 500, sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median", n_sensitive_components: int = 100,
+        alpha: Any = "auto", eta: float | None = None, unfairness: float | None = None,
+        penalty: str = "normalized", eps: float | None = None, output_kernel: Any = None,
+        base_estimator: Any = None, fit_intercept: bool = True, sensitive_columns: Any = None,
+        hide_sensitive: bool = False, missing_labels: str = "error", n_jobs: int | None = None,
         random_state: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._store(locals())
 
     _may_iterate = True

@@ -74,13 +74,9 @@ class LossBase(Deciding):
         return loss
 
     def _learn_loss(
-        self,
-        checked: Self,
-        training: Training,
-        loss: Any,
-        known: dict[str, Any],
+        self, checked: Self, training: Training, loss: Any, known: dict[str, Any],
         weigh: Callable[[Any, Moments], Any] | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         """Return the attributes of a fit to rows whose targets are as the loss wants them.
 
         Those that are `known` are among them; `weigh` gives weights of classes to the loss.
@@ -151,15 +147,9 @@ class LossBase(Deciding):
         """Return `coef_` and `intercept_` from arrays of shape (m, k) and (k,)."""
 
     def path(
-        self,
-        X: Any,
-        y: Any,
-        etas: Any = None,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        control_features: Any = None,
-    ) -> LossPath:
+        self, X: Any, y: Any, etas: Any = None, *, sensitive_features: Any = None,
+        sample_weight: Any = None, control_features: Any = None,
+    ) -> LossPath:  # fmt: skip
         """Return the accuracy–fairness path of a fitted estimator, over rows that are read again.
 
         Unlike the squared loss, a general one needs the rows: a few passes for each eta, each
@@ -352,32 +342,15 @@ class FairKernelRegressor(LossRegression):
     """
 
     def __init__(
-        self,
-        *,
-        loss: Any = "huber",
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        alpha: Any = "auto",
-        eta: float | None = None,
-        unfairness: float | None = None,
-        limit_on: Any = "scores",
-        penalty: str = "normalized",
-        eps: float | None = None,
-        base_estimator: Any = None,
-        output_kernel: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, loss: Any = "huber", feature_map: Any = "nystroem", kernel: Any = "rbf",
+        length_scale: Any = "median", n_components: int = 500, sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median", n_sensitive_components: int = 100,
+        alpha: Any = "auto", eta: float | None = None, unfairness: float | None = None,
+        limit_on: Any = "scores", penalty: str = "normalized", eps: float | None = None,
+        base_estimator: Any = None, output_kernel: Any = None, fit_intercept: bool = True,
+        sensitive_columns: Any = None, hide_sensitive: bool = False, tol: float = 1e-10,
+        max_iter: int = 50, n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
 

@@ -157,13 +157,9 @@ class LossCV(CrossValidated, LossBase):
             )
 
     def _learn_loss(
-        self,
-        checked: Self,
-        training: Training,
-        loss: Any,
-        known: dict[str, Any],
+        self, checked: Self, training: Training, loss: Any, known: dict[str, Any],
         weigh: Callable[[Any, Moments], Any] | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         dtype, least = current_config().dtype, self._least_alpha()
         loss, training, rows = self._loss_rows(training, loss, dtype, least)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)

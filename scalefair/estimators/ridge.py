@@ -199,14 +199,9 @@ class RidgeBase(Regression):
         return self
 
     def collect(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         control_features: Any = None,
-    ) -> Moments:
+    ) -> Moments:  # fmt: skip
         """Return the moments of more rows, made with the maps of this fitted estimator.
 
         Nothing is added to the estimator: parts can be collected on different machines or days,
@@ -300,14 +295,9 @@ class RidgeBase(Regression):
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
     def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         control_features: Any = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Add a batch of rows to those seen so far, and solve again.
 
         The first batch fixes the encoding, the length scales and the landmarks, so it should look
@@ -367,25 +357,13 @@ class FairRidge(RidgeBase):
     """
 
     def __init__(
-        self,
-        *,
-        alpha: Any = "auto",
-        eta: float | None = None,
-        unfairness: float | None = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        output_kernel: Any = None,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        base_estimator: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        missing_labels: str = "error",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, alpha: Any = "auto", eta: float | None = None, unfairness: float | None = None,
+        penalty: str = "normalized", eps: float | None = None, output_kernel: Any = None,
+        sensitive_kernel: Any = "auto", sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100, base_estimator: Any = None, fit_intercept: bool = True,
+        sensitive_columns: Any = None, hide_sensitive: bool = False, missing_labels: str = "error",
+        n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
     def _sees_sensitive(self) -> bool:

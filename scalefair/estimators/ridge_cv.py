@@ -150,32 +150,15 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     """The ridge at the chosen point."""
 
     def __init__(
-        self,
-        *,
-        alphas: Any = None,
-        etas: Any = None,
-        cv: Any = 5,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        unfairness: float | None = None,
-        confidence: float | None = None,
-        guarantee: str = "split",
-        penalty: str = "normalized",
-        eps: Any = None,
-        ridge_ratios: Any = RIDGE_RATIOS,
-        base_estimator: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        missing_labels: str = "error",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, alphas: Any = None, etas: Any = None, cv: Any = 5, feature_map: Any = "nystroem",
+        kernel: Any = "rbf", length_scale: Any = "median", n_components: int = 500,
+        sensitive_kernel: Any = "auto", sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100, unfairness: float | None = None,
+        confidence: float | None = None, guarantee: str = "split", penalty: str = "normalized",
+        eps: Any = None, ridge_ratios: Any = RIDGE_RATIOS, base_estimator: Any = None,
+        fit_intercept: bool = True, sensitive_columns: Any = None, hide_sensitive: bool = False,
+        missing_labels: str = "error", n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
     def _check_parameters(self) -> None:
@@ -291,14 +274,9 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         return fitted | {"_ridge": ridge}
 
     def collect(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         control_features: Any = None,
-    ) -> Moments:
+    ) -> Moments:  # fmt: skip
         """Return the moments of more rows; see :meth:`FairKernelRidge.collect`."""
         check_is_fitted(self)
         return self._ridge.collect(

@@ -82,13 +82,9 @@ class CrossFit(BaseEstimator):
     """
 
     def __init__(
-        self,
-        estimator: Any,
-        *,
-        sample_size: int = 100_000,
-        fit_on: str = "sample",
+        self, estimator: Any, *, sample_size: int = 100_000, fit_on: str = "sample",
         sensitive_estimator: Any = "auto",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.estimator = estimator
         self.sample_size = sample_size
         self.fit_on = fit_on
@@ -124,13 +120,9 @@ class OutOfFold:
 
 
 def cross_fit(  # noqa: PLR0917
-    training: Training,
-    how: CrossFit,
-    scale: str,
-    folds: Folds | None,
-    n_jobs: int | None,
+    training: Training, how: CrossFit, scale: str, folds: Folds | None, n_jobs: int | None,
     progress: Progress,
-) -> Training:
+) -> Training:  # fmt: skip
     """Fit a base model, `n_jobs` folds at once, and let its predictions join the rows.
 
     `scale` is what they are turned into; without `folds` there are five of our own.

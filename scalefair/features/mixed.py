@@ -52,19 +52,10 @@ Units = tuple[Unit, ...]
 
 
 def mixed_map(
-    kernel: Any,
-    length_scale: Any,
-    n_components: int,
-    *,
-    rows: Array,
-    weight: Array | None,
-    categorical: NDArray[np.bool_],
-    seed: int,
-    groups: Array | None = None,
-    scale_at: NDArray[np.int64] | None = None,
-    exact: bool = False,
-    name: str = "sensitive_kernel",
-) -> FeatureMap:
+    kernel: Any, length_scale: Any, n_components: int, *, rows: Array, weight: Array | None,
+    categorical: NDArray[np.bool_], seed: int, groups: Array | None = None,
+    scale_at: NDArray[np.int64] | None = None, exact: bool = False, name: str = "sensitive_kernel",
+) -> FeatureMap:  # fmt: skip
     """Return the map of a kernel of attributes of any kind, fitted on a sample and on every group.
 
     "auto": categories are crossed into one (one-hot), numbers are standardised and get a Gaussian
@@ -195,16 +186,9 @@ class Crossed:
 
     @classmethod
     def fit(
-        cls,
-        psi: FeatureMap,
-        upsilon: FeatureMap,
-        s: Array,
-        c: Array,
-        weight: Array | None,
-        *,
-        most: int,
-        seed: int,
-    ) -> Self:
+        cls, psi: FeatureMap, upsilon: FeatureMap, s: Array, c: Array, weight: Array | None, *,
+        most: int, seed: int,
+    ) -> Self:  # fmt: skip
         """Return the map with at most `most` columns; landmarks are drawn from the rows given."""
         full = cls(psi, upsilon)
         if full.width <= most:

@@ -100,17 +100,10 @@ class Nystroem(LengthScaleMap):
     """
 
     def __init__(
-        self,
-        kernel: str | Kernel = "rbf",
-        length_scale: Any = 1.0,
-        *,
-        n_components: int = 100,
-        landmarks: str = "uniform",
-        cutoff: float = 1e-8,
-        whitening: str = "eigen",
-        sample_size: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, kernel: str | Kernel = "rbf", length_scale: Any = 1.0, *, n_components: int = 100,
+        landmarks: str = "uniform", cutoff: float = 1e-8, whitening: str = "eigen",
+        sample_size: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         self.length_scale = length_scale
         self.n_components = n_components

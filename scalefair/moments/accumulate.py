@@ -192,14 +192,9 @@ class MomentAccumulator:
     """The mutable sum of one thread; without `gram`, of `CrossMoments`."""
 
     def __init__(
-        self,
-        design: Design,
-        folds: Folds,
-        rows: int,
-        cache: FeatureCache | None = None,
-        *,
+        self, design: Design, folds: Folds, rows: int, cache: FeatureCache | None = None, *,
         gram: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._folds, self._design, phi = folds, design, design.phi
         n_sums = folds.count * (len(KINDS) if design.partial else 1)
         # φ(x) is 1 in the columns that they name, 0 in all others.
@@ -313,14 +308,9 @@ class FeatureCache:
 
 
 def accumulate(
-    source: Source,
-    design: Design,
-    *,
-    folds: Folds = ALL_ROWS,
-    rows: int | None = None,
-    checkpoint: Checkpoint | None = None,
-    cache: FeatureCache | None = None,
-) -> FoldMoments:
+    source: Source, design: Design, *, folds: Folds = ALL_ROWS, rows: int | None = None,
+    checkpoint: Checkpoint | None = None, cache: FeatureCache | None = None,
+) -> FoldMoments:  # fmt: skip
     """Return the moments of each fold of the source's rows, in one pass of `rows` a chunk.
 
     With `checkpoint` the sums so far are written every so often, so that a long pass can go on
@@ -337,13 +327,9 @@ def accumulate(
 
 
 def _with_checkpoints(  # noqa: PLR0917
-    source: Any,
-    design: Design,
-    start: Callable[[], MomentAccumulator],
-    size: int,
-    folds: Folds,
+    source: Any, design: Design, start: Callable[[], MomentAccumulator], size: int, folds: Folds,
     checkpoint: Checkpoint,
-) -> FoldMoments:
+) -> FoldMoments:  # fmt: skip
     """The same, with the sums so far written to a file every so often."""
     n_sums = folds.count * (len(KINDS) if design.partial else 1)
     total, first_row = checkpoint.read(design.key, n_sums)
@@ -384,11 +370,7 @@ class Rows:
     progress: Progress = field(default_factory=Progress)
 
     def moments(
-        self,
-        folds: Folds = ALL_ROWS,
-        *,
-        checkpoint: Any = None,
-        cache: FeatureCache | None = None,
+        self, folds: Folds = ALL_ROWS, *, checkpoint: Any = None, cache: FeatureCache | None = None
     ) -> FoldMoments:
         """Return the moments of each fold, by one pass."""
         size = self.chunk_rows or self.design.chunk_rows

@@ -136,13 +136,9 @@ class CurvatureAccumulator(RowPass):
     """The mutable sum of one thread; only the product ΦᵀWΦ is taken of a whole chunk."""
 
     def __init__(
-        self,
-        frame: RowFrame,
-        loss: Any,
-        along: Along,
-        rows: int,
+        self, frame: RowFrame, loss: Any, along: Along, rows: int,
         cache: FeatureCache | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(frame, rows, cache)
         self._loss, self._steps = loss, along.steps
         # Scores at θ and the way to them, side by side: one product gives both.
@@ -191,14 +187,9 @@ class CurvatureAccumulator(RowPass):
 
 
 def loss_sums(
-    source: Source,
-    frame: RowFrame,
-    loss: Any,
-    along: Along,
-    *,
-    rows: int | None = None,
+    source: Source, frame: RowFrame, loss: Any, along: Along, *, rows: int | None = None,
     cache: FeatureCache | None = None,
-) -> LossSums:
+) -> LossSums:  # fmt: skip
     """Σ wV, its gradient and its second derivative in θ, in one pass; V: :mod:`scalefair.losses`.
 
     `cache` holds features between passes over rows in memory.

@@ -51,13 +51,9 @@ class Diagnostics:
 
 
 def diagnose(
-    matrix: Array,
-    gram: Array,
-    *,
-    rounding: float = ROUNDING,
-    scaled: bool = True,
+    matrix: Array, gram: Array, *, rounding: float = ROUNDING, scaled: bool = True,
     factor: Factor | None = None,
-) -> Diagnostics:
+) -> Diagnostics:  # fmt: skip
     """Return what rounding has left of the solution of a positive definite system.
 
     `gram` is the covariance of the features without ridge, `rounding` the relative error of its

@@ -105,15 +105,9 @@ class ExactProblem:
 
     @classmethod
     def build(
-        cls,
-        X: Any,
-        L: Any,
-        y: Any,
-        *,
-        penalty: str = "normalized",
-        eps: float = 1e-6,
+        cls, X: Any, L: Any, y: Any, *, penalty: str = "normalized", eps: float = 1e-6,
         weight: Any = None,
-    ) -> ExactProblem:
+    ) -> ExactProblem:  # fmt: skip
         """Decompose the penalty, of the Gram matrix L of the sensitive attributes, once.
 
         L may be None for ``eta=0``. The caller has centred y, whose outputs are independent and

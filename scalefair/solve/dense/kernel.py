@@ -51,13 +51,7 @@ class SensitiveRows:
 
     @classmethod
     def of(
-        cls,
-        X: Any,
-        L: Any,
-        *,
-        penalty: str = "normalized",
-        eps: float = 1e-6,
-        weight: Any = None,
+        cls, X: Any, L: Any, *, penalty: str = "normalized", eps: float = 1e-6, weight: Any = None
     ) -> SensitiveRows:
         """Decompose the penalty.
 
@@ -246,15 +240,9 @@ class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is 
     """
 
     def __init__(
-        self,
-        kernel: Any,
-        sensitive: SensitiveRows,
-        eta: float = 1.0,
-        noise: float = 1.0,
-        *,
-        add_noise: bool = False,
-        noise_bounds: Any = (1e-5, 1e5),
-    ) -> None:
+        self, kernel: Any, sensitive: SensitiveRows, eta: float = 1.0, noise: float = 1.0, *,
+        add_noise: bool = False, noise_bounds: Any = (1e-5, 1e5),
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         self.sensitive = sensitive
         self.eta = eta

@@ -156,17 +156,9 @@ def shrinkage(eta: float, s: Array) -> tuple[Array, Array]:
 
 
 def fair_dual(
-    K: Any,
-    L: Any,
-    y: Any,
-    *,
-    alpha: float,
-    eta: float,
-    eps: float = 1e-6,
-    penalty: str = "normalized",
-    fit_intercept: bool = True,
-    weight: Any = None,
-) -> DualFit:
+    K: Any, L: Any, y: Any, *, alpha: float, eta: float, eps: float = 1e-6,
+    penalty: str = "normalized", fit_intercept: bool = True, weight: Any = None,
+) -> DualFit:  # fmt: skip
     """Fair ridge regression in its dual form: (HK + nαI + ηMK) c = Hy, b = mean(y − Kc).
 
     Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞; ∞ is the exact limit, in which f and

@@ -203,15 +203,9 @@ def ridge_of(amplitude: float, n: float) -> float:
 
 
 def find_mode(
-    problem: Problem,
-    *,
-    amplitude: float,
-    eta: float = 0.0,
-    unfairness: float | None = None,
-    penalty: str = "normalized",
-    eps: float | None = None,
-    start: Array | None = None,
-) -> LaplacePoint:
+    problem: Problem, *, amplitude: float, eta: float = 0.0, unfairness: float | None = None,
+    penalty: str = "normalized", eps: float | None = None, start: Array | None = None,
+) -> LaplacePoint:  # fmt: skip
     """Find the mode by Newton's method, each step one pass, and look at it by one more.
 
     A limit on the explained share of the mode finds η. `start`, of shape (m, k), is where to start;

@@ -66,12 +66,9 @@ class Profile:
 
 
 def profile_noise(
-    system: GaussianSystem,
-    eta: float = 0.0,
-    *,
-    noise_bounds: Bounds | None = None,
+    system: GaussianSystem, eta: float = 0.0, *, noise_bounds: Bounds | None = None,
     amplitude_bounds: Bounds | None = None,
-) -> Profile:
+) -> Profile:  # fmt: skip
     """Maximise the log evidence over noise and amplitude, at a fixed 0 ≤ η ≤ ∞.
 
     η weighs fairness against squared error in the units of y, whatever noise and amplitude are

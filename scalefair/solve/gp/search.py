@@ -133,15 +133,9 @@ def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[A
 
 
 def maximise(
-    evidence: Objective,
-    starts: Sequence[Array],
-    bounds: Box,
-    *,
-    tol: float,
-    max_iter: int,
-    spare: Sequence[Array] = (),
-    step: Callable[[], None] = lambda: None,
-) -> Search:
+    evidence: Objective, starts: Sequence[Array], bounds: Box, *, tol: float, max_iter: int,
+    spare: Sequence[Array] = (), step: Callable[[], None] = lambda: None,
+) -> Search:  # fmt: skip
     """Return the largest log evidence that L-BFGS-B finds from any of the starts.
 
     A run has converged where the largest slope per row is below `tol`. `spare` starts are for the

@@ -69,13 +69,9 @@ class GaussianSystem:
 
     @classmethod
     def build(
-        cls,
-        moments: Moments,
-        *,
-        penalty: str = "normalized",
-        eps: float | None = None,
+        cls, moments: Moments, *, penalty: str = "normalized", eps: float | None = None,
         statistics: tuple[Array, Array] | None = None,
-    ) -> GaussianSystem:
+    ) -> GaussianSystem:  # fmt: skip
         """Decompose ΦᵀΦ, Φᵀ(y − ȳ), or other `statistics` such as ΦᵀWΦ, and R of the moments.
 
         `penalty` is "normalized" or "hsic".

@@ -119,14 +119,9 @@ class NewtonFit(NamedTuple):
 
 
 def newton(
-    problem: Problem,
-    goal: Goal,
-    *,
-    warm: Local | None = None,
-    tol: float = 1e-10,
-    max_iter: int = 50,
-    progress: Callable[[], None] = lambda: None,
-) -> NewtonFit:
+    problem: Problem, goal: Goal, *, warm: Local | None = None, tol: float = 1e-10,
+    max_iter: int = 50, progress: Callable[[], None] = lambda: None,
+) -> NewtonFit:  # fmt: skip
     """Minimise 1/n ΣV + α βᵀDβ + η|Rᵀβ|².
 
     Each pass evaluates the full Newton step and, in the same look at the rows, shorter ones; it

@@ -258,16 +258,10 @@ class Coordinates:
 
 
 def solve_output(
-    objective: OutputObjective,
-    coef: Array,
-    intercept: Array,
-    *,
-    unit: float,
-    hessian: Array | None = None,
-    tol: float = TOL,
-    max_iter: int = MAX_ITER,
+    objective: OutputObjective, coef: Array, intercept: Array, *, unit: float,
+    hessian: Array | None = None, tol: float = TOL, max_iter: int = MAX_ITER,
     progress: Callable[[], Any] = lambda: None,
-) -> OutputFit:
+) -> OutputFit:  # fmt: skip
     """Minimise J by L-BFGS from (coef, intercept); warn where it has not converged.
 
     Every so many steps the coordinates are chosen anew, where it has come to. `unit` is u, the

@@ -228,15 +228,9 @@ class IterativeFit(NamedTuple):
 
 
 def solve_iterative(
-    system: StreamedSystem,
-    alpha: float,
-    *,
-    sketch: Sketch | None = None,
-    tol: float = 1e-9,
-    max_iter: int = 200,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> IterativeFit:
+    system: StreamedSystem, alpha: float, *, sketch: Sketch | None = None, tol: float = 1e-9,
+    max_iter: int = 200, seed: int = 0, progress: Progress | None = None,
+) -> IterativeFit:  # fmt: skip
     """Solve (C + αD + ηRRᵀ) β = c at one α > 0 and for every η, without forming C.
 
     `sketch` is the preconditioner, which does not depend on α; None draws one. `tol` is the

@@ -192,13 +192,9 @@ class FoldFits:
     """
 
     def __init__(
-        self,
-        folds: Sequence[Moments],
-        always: Moments | None = None,
-        *,
-        rescaled: bool = False,
-        **system: Any,
-    ) -> None:
+        self, folds: Sequence[Moments], always: Moments | None = None, *, rescaled: bool = False,
+        **system: Any
+    ) -> None:  # fmt: skip
         self._folds, self._rescaled = folds, rescaled
 
         def decompose(k: int) -> tuple[System, Spectrum]:

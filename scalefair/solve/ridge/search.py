@@ -96,16 +96,10 @@ class SearchResult(GridChoice):
 
 
 def search(
-    moments: FoldedMoments,
-    options: Options,
-    *,
-    alphas: Array,
-    etas: Array,
-    epses: Sequence[float | None],
-    ratios: Sequence[float],
-    unfairness: float | None,
+    moments: FoldedMoments, options: Options, *, alphas: Array, etas: Array,
+    epses: Sequence[float | None], ratios: Sequence[float], unfairness: float | None,
     refine: bool = True,
-) -> SearchResult:
+) -> SearchResult:  # fmt: skip
     """Return the best point over all ε and ridge ratios.
 
     Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
@@ -153,14 +147,9 @@ def _search_calibrations(
 
 
 def _search_grid(
-    moments: FoldedMoments,
-    options: dict[str, Any],
-    ratio: float,
-    grid: tuple[Array, Array],
-    unfairness: float | None,
-    *,
-    refine: bool,
-) -> SearchResult:
+    moments: FoldedMoments, options: dict[str, Any], ratio: float, grid: tuple[Array, Array],
+    unfairness: float | None, *, refine: bool,
+) -> SearchResult:  # fmt: skip
     fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
     nothing = GridScores(np.empty(0), np.empty(0))
     result = SearchResult(*grid, nothing, None, options["eps"], ratio, fits)

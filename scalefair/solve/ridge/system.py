@@ -66,17 +66,10 @@ class System:
 
     @classmethod
     def build(
-        cls,
-        moments: Moments,
-        *,
-        covariance: Any = None,
-        gram: Any = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        fit_intercept: bool = True,
-        features: Features = ("phi",),
-        ridge: Array | None = None,
-    ) -> Self:
+        cls, moments: Moments, *, covariance: Any = None, gram: Any = None,
+        penalty: str = "normalized", eps: float | None = None, fit_intercept: bool = True,
+        features: Features = ("phi",), ridge: Array | None = None,
+    ) -> Self:  # fmt: skip
         """Read the system off the moments; without a block "psi" there is no penalty.
 
         `covariance` and `gram` are given where the moments lack them.
