@@ -16,17 +16,7 @@ from scalefair.estimators.ridge_cv import FairKernelRidgeCV
 from scalefair.solve.dense.kernel import SklearnFairKernel
 
 __all__ = [
-    "FairGPClassifier",
-    "FairGPRegressor",
-    "FairKernelClassifier",
-    "FairKernelClassifierCV",
-    "FairKernelRegressor",
-    "FairKernelRegressorCV",
-    "FairKernelRidge",
-    "FairKernelRidgeCV",
-    "FairPath",
-    "FairRidge",
-    "LossPath",
-    "LossPathCV",
-    "SklearnFairKernel",
-]
+    "FairGPClassifier", "FairGPRegressor", "FairKernelClassifier", "FairKernelClassifierCV",
+    "FairKernelRegressor", "FairKernelRegressorCV", "FairKernelRidge", "FairKernelRidgeCV",
+    "FairPath", "FairRidge", "LossPath", "LossPathCV", "SklearnFairKernel",
+]  # fmt: skip

@@ -98,13 +98,10 @@ class Moments:
         add_outer(scatter, delta, between[len(delta) - scatter.shape[1] :])
         known = self.squared_weight > 0 and other.squared_weight > 0
         return replace(
-            self,
-            n_rows=self.n_rows + other.n_rows,
-            weight=weight,
+            self, n_rows=self.n_rows + other.n_rows, weight=weight,
             squared_weight=self.squared_weight + other.squared_weight if known else 0.0,
-            offset=self.offset + delta * (other.weight / weight),
-            scatter=scatter,
-        )
+            offset=self.offset + delta * (other.weight / weight), scatter=scatter,
+        )  # fmt: skip
 
     def __radd__(self, zero: Literal[0]) -> Self:
         """Begin `sum(parts)`, which starts at 0."""
@@ -297,14 +294,10 @@ class Moments:
         at = np.unique(M.indices)  # of many columns few may matter
         M = M[at]
         return replace(
-            self,
-            blocks={name: block.shape[1] for name, block in blocks.items()},
-            shift=self.shift[at] @ M,
-            offset=self.offset[at] @ M,
-            scatter=M.T @ (self.scatter[np.ix_(at, at)] @ M),
-            key="",
-            units=units or {},
-        )
+            self, blocks={name: block.shape[1] for name, block in blocks.items()},
+            shift=self.shift[at] @ M, offset=self.offset[at] @ M,
+            scatter=M.T @ (self.scatter[np.ix_(at, at)] @ M), key="", units=units or {},
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

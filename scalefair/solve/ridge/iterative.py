@@ -373,11 +373,9 @@ class SubspaceSlice(AlphaSlice):
         hessian = np.diag(spectrum.values) + self.alpha * self.metric
         both = np.outer(keep, keep)
         return Quadratic(
-            both * hessian + np.diag(1 - keep),
-            keep[:, None] * spectrum.target,
-            keep[:, None] * spectrum.share_factor,
-            both * spectrum.covariance,
-        )
+            both * hessian + np.diag(1 - keep), keep[:, None] * spectrum.target,
+            keep[:, None] * spectrum.share_factor, both * spectrum.covariance,
+        )  # fmt: skip
 
 
 def _symmetric(matrix: Array) -> Array:
