@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scalefair._typing import Array
 from scalefair.data.folds import Folds
 from scalefair.moments import Moments
-from scalefair.moments.fold_curvature import FoldScores, FoldSums, fold_sums
+from scalefair.moments.curvature import FoldScores, LossSums, loss_sums
 from scalefair.penalties import ShareEstimate, attribute, held_out_shares, worst_of
 from scalefair.solve.limit import least_eta
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
@@ -89,22 +89,20 @@ class FoldProblem:
         outside = [part.system.moments.weight for part in self.parts]
         return np.array([*(fold.weight for fold in self.tested), np.nan]), np.array(outside)
 
-    def evaluate(self, scores: FoldScores) -> FoldSums:
+    def evaluate(self, scores: FoldScores) -> LossSums:
         """Make one pass; return means of the values and gradients, sums of the curvatures."""
         whole, linear, theta = self.whole, self.whole.linear, scores.theta
         if linear is not None:  # f = zθ, of raw rows
             m = linear.shape[1]
             theta = np.concatenate([linear @ theta[:, :m], theta[:, m:]], axis=1)
-        sums = fold_sums(
-            whole.source, whole.frame, whole.loss, replace(scores, theta=theta), self.folds,
-            whole.rows, whole.cache,
+        sums = loss_sums(
+            whole.source, whole.frame, whole.loss, replace(scores, theta=theta), whole.rows,
+            whole.cache, self.folds,
         )  # fmt: skip
         sums = sums if linear is None else sums.transform(linear)
         inside, outside = (weights[scores.left_out] for weights in self._weights)
-        return FoldSums(
-            sums.held_out / inside, sums.values / outside,
-            sums.gradient / outside[:, None, None], sums.hessian,
-        )  # fmt: skip
+        gradient = sums.gradient / outside[:, None, None]
+        return LossSums(sums.values / outside, gradient, sums.hessian, sums.held_out / inside)
 
     def models(self, theta: Array) -> FoldModels:
         """Return the data terms of all parts near one θ, by one pass."""

@@ -197,14 +197,14 @@ class Problem:
             m = linear.shape[1]
             end, start = (np.concatenate([linear @ at[:m], at[m:]]) for at in (end, start))
         along = Along(end, start, steps, not light)
-        sums = loss_sums(
-            self.source, self.frame, self.loss, along, rows=self.rows, cache=self.cache
-        )
+        sums = loss_sums(self.source, self.frame, self.loss, along, self.rows, self.cache)
         if linear is not None:
             sums = sums.transform(linear)
         n = self.system.moments.weight
-        values, gradient = sums.values / n, sums.gradient / n
-        hessian = _corrected(before, theta, gradient) if light else self.of_scores(sums.hessian / n)
+        values, gradient = sums.values / n, sums.gradient[0] / n
+        hessian = (
+            _corrected(before, theta, gradient) if light else self.of_scores(sums.hessian[0] / n)
+        )
         return Local(theta, gradient, hessian, float(values[0])), values[1:]
 
     def of_scores(self, parts: Array) -> Array:
