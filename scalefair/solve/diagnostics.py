@@ -56,9 +56,8 @@ def diagnose(
 ) -> Diagnostics:  # fmt: skip
     """Return what rounding has left of the solution of a positive definite system.
 
-    `gram` is the covariance of the features without ridge, `rounding` the relative error of its
-    entries. `scaled`: the solver stands columns of different scales, as a Cholesky factor does and
-    an eigendecomposition does not. `factor`, that of the matrix, is overwritten.
+    `scaled`: the solver stands columns of different scales, as Cholesky's does. `factor` is
+    overwritten.
     """
     rank = None
     # What makes the diagonals 1.

@@ -47,15 +47,10 @@ from scalefair.solve.dense.ridge import (
 
 @dataclass(frozen=True)
 class FairPrior:
-    """The fair kernel k*(x, x') = k(x, x') − g(x)ᵀg(x') with g(x) = Gᵀk_X(x).
+    """The fair kernel k*(x, x') = k(x, x') − g(x)ᵀg(x') with g(x) = Gᵀk_X(x)."""
 
-    - `factor` (n, r): G; GGᵀ = (MK + (σ²/η) I)⁻¹ M.
-    - `train` (n, r): g at the training rows. It is KG, but computed as a root of K times
-      orthonormal columns, which leaves K − KG(KG)ᵀ positive where G itself is huge.
-    """
-
-    factor: Array
-    train: Array
+    factor: Array  # G (n, r); GGᵀ = (MK + (σ²/η) I)⁻¹ M
+    train: Array  # KG, by a root of K times orthonormal columns: K − KG(KG)ᵀ stays positive
 
     def gram(self, K: Array) -> Array:
         """Return k* at the training rows, (K⁻¹ + (η/σ²) M)⁻¹ for invertible K, shape (n, n)."""
@@ -63,10 +58,7 @@ class FairPrior:
 
 
 def prior_of(gram: Array, spectrum: Spectrum, *, eta: float, noise: float) -> FairPrior:
-    """Return G = U√τ V Σ⁻¹/√a from the SVD  [BU√τ; √(1 − τ)] = PΣVᵀ,  BᵀB = K/a, a ≥ |K|.
-
-    τ = (ηa/σ²)s / (1 + (ηa/σ²)s) bounds every quantity by 1, for η = ∞ too.
-    """
+    """Return G = U√τ V Σ⁻¹/√a from the SVD  [BU√τ; √(1 − τ)] = PΣVᵀ,  BᵀB = K/a, a ≥ |K|."""
     check_positive("noise", noise)
     check_number("eta", eta, 0.0)
     s, U = spectrum
@@ -92,28 +84,19 @@ def pivoted_root(gram: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ExactProblem:
-    """What the evidence of an exact process does not change: rows, targets, penalty.
+    """What the evidence of an exact process does not change: rows, targets, penalty."""
 
-    All of the rows of positive weight, y in weighted coordinates; `spectrum` is that of M, None
-    without sensitive attributes.
-    """
-
-    X: Any
+    X: Any  # of the rows of positive weight
     rows: WeightedRows
-    target: Array
-    spectrum: Spectrum | None
+    target: Array  # y in weighted coordinates
+    spectrum: Spectrum | None  # of M; None without sensitive attributes
 
     @classmethod
     def build(
         cls, X: Any, L: Any, y: Any, *, penalty: str = "normalized", eps: float = 1e-6,
         weight: Any = None,
     ) -> ExactProblem:  # fmt: skip
-        """Decompose the penalty, of the Gram matrix L of the sensitive attributes, once.
-
-        L may be None for ``eta=0``. The caller has centred y, whose outputs are independent and
-        share the covariance. The noise variance of a row is σ²/w; weight 2 counts as two rows with
-        that target.
-        """
+        """Decompose the penalty of the Gram matrix L of s (None for ``eta=0``); y is centred."""
         inputs = np.asarray(X)
         if inputs.ndim != 2:
             raise ValueError(
@@ -130,10 +113,7 @@ class ExactProblem:
     def at(
         self, kernel: Kernel, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
     ) -> ExactGP:
-        """Return the process of the kernel amplitude² · k, its length scales one or one per input.
-
-        Noise variance σ² > 0, and 0 ≤ η ≤ ∞.
-        """
+        """Return the process of the kernel amplitude² · k and the noise σ² > 0, at 0 ≤ η ≤ ∞."""
         check_positive("noise", noise)
         check_positive("amplitude", amplitude)
         check_number("eta", eta, 0.0)
@@ -161,20 +141,16 @@ class ExactProblem:
 
 @dataclass(frozen=True, eq=False)
 class ExactGP:
-    """Posterior of f given y = f(X) + N(0, σ²), f ~ GP(0, k*).
-
-    `kernel` is k without the amplitude, whose square multiplies it; `gram` (K), `prior` (k*) and
-    `lower` (the Cholesky factor L) are in weighted coordinates. η is 0 where s is constant.
-    """
+    """Posterior of f given y = f(X) + N(0, σ²), f ~ GP(0, k*), in weighted coordinates."""
 
     problem: ExactProblem
-    kernel: Kernel
+    kernel: Kernel  # k without the amplitude
     amplitude: float
     noise: float
-    eta: float
-    gram: Array
-    prior: FairPrior
-    lower: Array
+    eta: float  # 0 where s is constant
+    gram: Array  # K
+    prior: FairPrior  # k*
+    lower: Array  # the Cholesky factor L
 
     @cached_property
     def _solved(self) -> Array:

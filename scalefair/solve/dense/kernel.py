@@ -2,9 +2,7 @@
 
     k*(x, z) = k(x, z) − k_X(x)ᵀ N k_X(z),    N = (MK + (σ²/η) I)⁻¹ M
 
-with X the training rows, K = k(X, X) and M the penalty of their sensitive attributes
-(`scalefair.solve.dense.gp`). It is defined for every x and z: the sensitive attributes are
-needed at the training rows only.
+X, K = k(X, X) and the penalty M are of the training rows: new ones need no sensitive attributes.
 """
 
 from __future__ import annotations
@@ -172,8 +170,7 @@ class FairKernel(Kernel):
     def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return Σ_ij G_ij ∂k*(x_i, z_j)/∂log θ, through K too; see `Kernel.gradient`.
 
-        The adjoint G of k*(X, Z) is that of k(X, Z); −GA_zᵀ, −A_xᵀG and A_xᵀGA_z are those of
-        k at X, Z and the training rows, with A = k(·, X_train)N.
+        With A = k(·, X_train)N, −GA_zᵀ, −A_xᵀG and A_xᵀGA_z are the other adjoints of k.
         """
         rows, others = as_rows(X, "X"), as_rows(X if Z is None else Z, "Z")
         G = as_adjoint(G, (len(rows), len(others)))
@@ -335,10 +332,9 @@ class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is 
         return self.sensitive.prior(gram, eta=float(self.eta), noise=float(self.noise))
 
     def _slopes(self, rows: Array, fair: Array, gain: Array) -> Array:
-        """Return ∂k*(X, X) in theta: dk* = P dk Pᵀ, dk at X and the training rows together.
+        """Return ∂k*(X, X) in theta: dk* = P dk Pᵀ, P = [I, −k_X N], dk at X and the training rows.
 
-        P = [I, −k_X N], or I − k_X N where X are the training rows. k*/σ² depends on k/σ² alone,
-        so ∂k*/∂log σ² = k* − P k Pᵀ.
+        k*/σ² depends on k/σ² alone, so ∂k*/∂log σ² = k* − P k Pᵀ.
         """
         train, eye = self.sensitive.X, np.eye(len(rows))
         same = np.array_equal(rows, train)

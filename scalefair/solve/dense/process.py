@@ -2,8 +2,7 @@
 
     log N(y − ȳ | 0, K* + σ²I),    K* = K − K(MK + (σ²/η)I)⁻¹MK,  K = a²k(X, X)
 
-is maximised over log θ, log a and log σ² together. The rows are an `ExactRows`: x, y, weights, the
-kernel k and the Gram matrix of the sensitive attributes.
+is maximised over log θ, log a and log σ² together.
 """
 
 from __future__ import annotations
@@ -62,15 +61,12 @@ def process_at(problem: ExactProblem, kernel: Kernel, theta: Array, eta: float) 
 
 @dataclass(frozen=True, eq=False)
 class DenseEvidence:
-    """log θ, log a and log σ² are searched for together; those that are given stay.
-
-    The search starts at `kernel`. `variance` is that of y, the mean over the outputs.
-    """
+    """log θ, log a and log σ² are searched for together; those that are given stay."""
 
     spec: ProcessSpec
-    kernel: Kernel
+    kernel: Kernel  # where the search starts
     problem: ExactProblem
-    variance: float
+    variance: float  # of y, the mean over the outputs
 
     @property
     def start(self) -> Array:
@@ -148,11 +144,7 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
 
 @dataclass(frozen=True, eq=False)
 class ExactDistribution:
-    """The distribution of f; the n×n process is made again from the rows where it is needed.
-
-    - `rows`: The training rows.
-    - `prior`: Whether y is not looked at.
-    """
+    """The distribution of f; the n×n process is made again from the rows where it is needed."""
 
     rows: Any
     kernel: Kernel
@@ -161,7 +153,7 @@ class ExactDistribution:
     eta: float
     eps: float | None
     penalty: str
-    prior: bool = False
+    prior: bool = False  # whether y is not looked at
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "process"}

@@ -55,27 +55,17 @@ MAX_ROUNDS = 20
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Where the evidence is largest.
-
-    - `point`: The process there, with its evidence and gradient.
-    - `at_bounds`: One sentence for each of noise and amplitude that ran to a bound.
-    """
+    """Where the evidence is largest."""
 
     point: GaussianPoint
-    at_bounds: tuple[str, ...]
+    at_bounds: tuple[str, ...]  # a sentence for each of noise and amplitude that ran to a bound
 
 
 def profile_noise(
     system: GaussianSystem, eta: float = 0.0, *, noise_bounds: Bounds | None = None,
     amplitude_bounds: Bounds | None = None,
 ) -> Profile:  # fmt: skip
-    """Maximise the log evidence over noise and amplitude, at a fixed 0 ≤ η ≤ ∞.
-
-    η weighs fairness against squared error in the units of y, whatever noise and amplitude are
-    found. Equal bounds fix σ² or a; None: 1e-8 to 1e2 times the variance of y, 1e-3 to 1e3 times
-    its standard deviation. ValueError where y is constant, so that there is no maximum, or bounds
-    are not ordered.
-    """
+    """Maximise the log evidence over noise and amplitude, at a fixed 0 ≤ η ≤ ∞; equal bounds fix one."""
     variance = system.square / (system.n * system.target.shape[1])
     check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))
     noise = _bounds("noise_bounds", noise_bounds, NOISE_BOUNDS, variance)
@@ -183,10 +173,7 @@ def log_bounds(
 def at_log_bounds(
     name: str, value: float, bounds: Bounds, meaning: tuple[str, str] | None = None
 ) -> list[str]:
-    """Return what is to be said of a logarithm that a search has brought to a bound.
-
-    An amplitude near its lower bound changes nothing, so that the search stops above it.
-    """
+    """Return what is to be said of a logarithm that a search has brought to a bound."""
     near = (np.log(10.0) if name == "amplitude" else 1e-6, 1e-6)
     return [
         _sentence(name, float(np.exp(value)), end, meaning)
@@ -211,11 +198,7 @@ def largest_eta(penalty: str, moments: Moments) -> float:
 
 
 def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairness: float) -> float:
-    """Return the least η that keeps the posterior mean within the limit, at the point's σ²/a².
-
-    Unlike a ridge fit under a limit, the mean is not scaled up afterwards: it stays the mean of a
-    posterior, to which the deviations belong.
-    """
+    """Return the least η that keeps the posterior mean, not rescaled, within the limit."""
     moments = point.slice.system.moments
     system = System.build(moments, penalty=penalty, eps=eps, fit_intercept=False)
     # The mean has no intercept, but y is centred.
@@ -230,11 +213,7 @@ def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairne
 def profile_within(
     profile: Callable[[float], Profile], eps: float | None, penalty: str, unfairness: float
 ) -> tuple[Profile, float]:
-    """Return noise and amplitude at their best for the η that meets the limit at them.
-
-    More weight leaves more of y to the noise, and the noise changes the weight that is needed: the
-    two are found in turn, without a pass. The last step is the weight, so that the limit holds.
-    """
+    """Return noise and amplitude at their best for the η that meets the limit at them, in turn."""
     eta = 0.0
     for _ in range(MAX_ROUNDS):
         best = profile(eta)

@@ -1,8 +1,4 @@
-"""The search for the largest log evidence per row, −½(log|K| + yᵀK⁻¹y)/n: L-BFGS-B with restarts.
-
-Its variables are the logarithms of length scales and, where they are searched for, of amplitude and
-noise, and the landmarks in units of their spread.
-"""
+"""The search for the largest log evidence per row, −½(log|K| + yᵀK⁻¹y)/n: L-BFGS-B with restarts."""
 
 from __future__ import annotations
 
@@ -73,11 +69,7 @@ class _Objective:
 
 
 class _Evidence(Protocol):
-    """The log evidence as a function of p hyperparameters, of which `start` is the first set.
-
-    A call returns it, its gradient, and n times the number of outputs. `learning_eta` is the finite
-    weight to learn with where ∞ or a limit is asked for.
-    """
+    """The log evidence as a function of p hyperparameters, its gradient, and n·t; `start` is the first."""
 
     @property
     def spec(self) -> ProcessSpec: ...
@@ -116,10 +108,7 @@ def scale_bounds(scales: Array, spec: ProcessSpec) -> list[Bounds]:
 
 
 def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[Array], list[Array]]:
-    """Return the start and random ones about it; and shorter and longer length scales.
-
-    All are within bounds. Landmarks, which have none, stay where they are.
-    """
+    """Return the start and random ones about it, and shorter and longer length scales, all in bounds."""
     low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
     high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])
     bounded = np.isfinite(low)
@@ -138,9 +127,7 @@ def maximise(
 ) -> Search:  # fmt: skip
     """Return the largest log evidence that L-BFGS-B finds from any of the starts.
 
-    A run has converged where the largest slope per row is below `tol`. `spare` starts are for the
-    case that the first is on a plateau, where no slope shows the way. `step` hears every
-    evaluation.
+    `spare` starts are for the case that the first is on a plateau, where no slope shows the way.
     """
     objective = _Objective(evidence, step)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}
@@ -165,10 +152,7 @@ def maximise(
 
 
 def _run(objective: _Objective, start: Array, bounds: Box, options: Any) -> Search:
-    """Run from one start, on and on where the line search fails but the run got somewhere.
-
-    A line search also fails where rounding hides what is left to gain: then the slope is small.
-    """
+    """Run from one start, on and on where the line search fails but the run got somewhere."""
     used, last = 0, np.inf
     for _ in range(1 + MAX_CONTINUED):
         run = minimize(

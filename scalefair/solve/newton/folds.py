@@ -176,10 +176,7 @@ class FoldModels:
 
 
 class _Fit:
-    """The state of one minimisation: where J is known, and what is to be tried next.
-
-    L-BFGS, with the second derivative of the model where it usually starts from the unit matrix.
-    """
+    """The state of one minimisation: L-BFGS that starts from the second derivative of the model."""
 
     def __init__(  # noqa: PLR0917
         self, problem: Problem, local: Local, slice_: Slice, point: Point, part: int, loss: float
@@ -231,15 +228,11 @@ class _Fit:
 
 @dataclass(frozen=True, eq=False)
 class LossSearch(GridChoice):
-    """The fits of a search; scores are NaN where a pair was not tried.
-
-    `constant` is there under a limit, and `warm` is a model near the fit of all rows that was
-    chosen.
-    """
+    """The fits of a search; scores are NaN where a pair was not tried."""
 
     tried: dict[Point, PointFit]
-    constant: PointFit | None
-    warm: Local
+    constant: PointFit | None  # there under a limit
+    warm: Local  # a model near the fit of all rows that was chosen
 
     def listed(self) -> GridScores:
         """Return the scores of the fits in their order, of shape (K, 1, G)."""
@@ -300,8 +293,7 @@ def search_loss(
 ) -> LossSearch:  # fmt: skip
     """Return the best point: ridges at the least weight first, then weights around the best ridge.
 
-    The best ridge and its neighbours are tried at all weights: one chosen at η = 0 ruins the fair
-    end. `finer` adds ridges halfway. Without `etas` they follow from the limit.
+    That ridge and its neighbours are tried at all weights: one chosen at η = 0 ruins the fair end.
     """
     search, alphas = Trials(problem, unfairness), np.sort(alphas)
     start = np.inf if unfairness == 0 else 0.0 if etas is None else float(etas.min())

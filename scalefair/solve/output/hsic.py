@@ -3,10 +3,9 @@
     J(b, β) = 1/n Σ V(y, b + Φβ) + α|β|²_D + η P(f),    P = σ² Q,    σ² = βᵀC_φβ,
     Q = linear · |Rᵀβ|²/σ² + Σ_k a_k |T_k|²,    T_k = E[exp(iω_k u) ψ̃],    u = (f − E f)/σ.
 
-Q does not change with the scale of f, so that no smaller f is a fairer one. P has the scale of the
-linear penalty |Rᵀβ|², and equals it for a normal f whose mean depends a little on s: η means the
-same. For `nocco_output` P = Q. J is minimised by L-BFGS from the closed form of the linear penalty,
-in coordinates z in which J, in its own unit u, is about |z|².
+Q does not change with the scale of f. P equals the linear penalty |Rᵀβ|² for a normal f whose mean
+depends a little on s; for `nocco_output` P = Q. L-BFGS starts from the closed form of the linear
+penalty, in coordinates z in which J, in its own unit u, is about |z|².
 """
 
 from __future__ import annotations
@@ -50,23 +49,20 @@ class Dependence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OutputObjective:
-    """J and its gradient; `loss=None` is the squared loss, which follows from the moments.
-
-    `linear` turns coefficients of Φ into those of the rows, which lack the linear part of φ;
-    `linear_back` is its transpose. `to_share` turns attributes that are whitened with the ε of the
-    penalty into those of the share. P = σ²Q if `scaled`, else P = Q.
-    """
+    """J and its gradient; `loss=None` is the squared loss, which follows from the moments."""
 
     system: System
     rows: OutputPass
     kernel: OutputKernel
-    linear: Callable[[Array], Array]
+    linear: Callable[
+        [Array], Array
+    ]  # turns coefficients of Φ into those of rows without the linear part of φ
     linear_back: Callable[[Array], Array]
-    to_share: Array
+    to_share: Array  # from attributes whitened with the ε of the penalty to the share's
     alpha: float
     eta: float
     loss: Any = None
-    scaled: bool = True
+    scaled: bool = True  # whether P = σ²Q, else P = Q
 
     def __call__(self, coef: Array, intercept: Array) -> tuple[float, Array, Array]:
         """Return J and its gradients in β and b."""
@@ -120,10 +116,7 @@ class OutputObjective:
         return np.asarray(variance)
 
     def curvature(self, coef: Array) -> Array:
-        """About half the second derivative of ηP at fixed σ, by one pass: Gauss and Newton's.
-
-        Of several scores the mean, since all it is for is to scale the steps.
-        """
+        """About half the second derivative of ηP at fixed σ (Gauss–Newton), by one pass."""
         covariance = self.system.covariance
         variance = np.maximum(np.sum(coef * (covariance @ coef), axis=0), np.finfo(float).tiny)
         point = self._point(coef, np.zeros(coef.shape[1]), np.sqrt(variance))
@@ -205,16 +198,12 @@ class OutputFit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """z = Lᵀθ, in which J/u is about |z|²; θ = [β, b] of centred features, mean that of Φ.
+    """z = Lᵀθ, in which J/u is about |z|²; θ = [β, b] of centred features, mean that of Φ."""
 
-    `root` is L, the Cholesky factor of half the second derivative of J/u: one (p, p) for all
-    scores, or (kp, kp) of all at once. Without `intercept`, b follows from β.
-    """
-
-    root: Array
+    root: Array  # L, Cholesky's of half the Hessian of J/u: (p, p) for all scores, or (kp, kp)
     mean: Array
     scores: int
-    intercept: bool
+    intercept: bool  # else b follows from β
 
     @classmethod
     def at(
@@ -264,9 +253,7 @@ def solve_output(
 ) -> OutputFit:  # fmt: skip
     """Minimise J by L-BFGS from (coef, intercept); warn where it has not converged.
 
-    Every so many steps the coordinates are chosen anew, where it has come to. `unit` is u, the
-    natural size of J, by which it is divided. `hessian` is the second derivative of 1/n ΣV in θ at
-    the start, where there is a loss.
+    Coordinates are chosen anew every so many steps. `unit` is the natural size of J.
     """
     if objective.eta == 0:  # the start is the optimum
         return OutputFit(coef, intercept, objective.dependence(coef), 0)

@@ -3,17 +3,14 @@
     (C + αD + ηRRᵀ) β = c
 
 A weight takes one Cholesky factor. Under a limit the direction of β comes from the path of all η,
-or from beyond it; its length is then the best one, which is free: the share does not depend on it.
+or from beyond it; its length is the best one, on which the share does not depend.
 
-With `nocco_output` the penalty is the share itself, the Rayleigh quotient η|Rᵀβ|²/D with
-D = βᵀCβ + ε and R the normalised factor. It has no closed form, but its stationary points have:
+With `nocco_output` the penalty is η|Rᵀβ|²/D, D = βᵀCβ + ε. Its stationary points have a form:
 
-    β = (1/k) β_normalized(α/k, h),   k = 1 − (η/D)|Rᵀβ|²/D,   h = (η/D)/k.
+    β = (1/k) β_normalized(α/k, h),   k = 1 − (η/D)|Rᵀβ|²/D,   h = (η/D)/k
 
-For each h a scalar equation gives k, and η = h(v/k + εk) with v = β_nᵀCβ_n; so the fits for a given
-η are the roots of one scalar function of h, without a pass over the data. Where k ≤ 0, a descent
-finds them. All is solved for y of unit variance: a share has no units, so that η has those of the
-variance of y.
+For each h a scalar equation gives k, and η = h(v/k + εk) with v = β_nᵀCβ_n: the fits for a given η
+are the roots of one function of h. Where k ≤ 0, a descent finds them. y has unit variance there.
 """
 
 from __future__ import annotations
@@ -78,10 +75,7 @@ def fit_ridge(system: System, spec: Spec) -> RidgeFit:
 def fit_wide(
     rows: Rows, spec: Spec, ridge: Any, *, fit_intercept: bool, seed: int
 ) -> tuple[CrossMoments, RidgeFit]:
-    """Fit a wide map by conjugate gradients over the rows, without m×m moments.
-
-    Return the moments of all but φφᵀ, and the fit; `ridge` makes the ridges of features.
-    """
+    """Fit by conjugate gradients over the rows; return the moments without φφᵀ, and the fit."""
     if spec.penalty in ("nocco", "nocco_output"):
         raise ValueError(
             f"penalty={spec.penalty!r} needs the m×m moments, which solver='iterative' does "
@@ -153,11 +147,7 @@ class LimitedFit(NamedTuple):
 
 
 def limited(path: AlphaSlice, unfairness: float) -> LimitedFit:
-    """Return the fit at α whose explained share is at most `unfairness`, with the least η.
-
-    If the ridge fit is within the limit already, it is returned as it is: the limit is not active.
-    η = ∞ is reported where no η on the path is enough, and for `unfairness=0`.
-    """
+    """Return the fit with the least η that meets the limit; ∞ where none does or it is 0."""
     spectrum, eta = path.spectrum, None
     if unfairness <= ROUNDED_SHARE:
         at = optimum_without(path.quadratic())
@@ -184,10 +174,7 @@ class StationaryPoint(NamedTuple):
 
 
 def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> Array:
-    """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε Var y); return β of shape (m, t).
-
-    Multiplying y by c and η by c² multiplies β by c.
-    """
+    """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε Var y); return β (m, t)."""
     if not system.fit_intercept:
         raise ValueError(
             "penalty='nocco_output' needs fit_intercept=True: it is centred throughout"
@@ -211,10 +198,7 @@ def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> 
 
 
 def descend(spectrum: Spectrum, start: Array, alpha: float, eta: float, eps: float) -> Array:
-    """Return the minimum that L-BFGS reaches from a start.
-
-    The only way to points with k ≤ 0, which a large ridge has, and a model of functions of s alone.
-    """
+    """Return the minimum that L-BFGS reaches: the only way to points with k ≤ 0 (large ridges)."""
     scale = np.sqrt(spectrum.values + alpha)[:, None]
 
     def value(z: Array) -> tuple[float, Array]:

@@ -39,11 +39,7 @@ from scalefair.solve.ridge.system import Directions, System, gain, largest_stren
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """A system in the eigenbasis of its Gram matrix: β = basis · β'.
-
-    With a ridge by block, C is replaced by D^(−1/2) C D^(−1/2) and basis = D^(−1/2) Q, so that
-    the common factor α stays free.
-    """
+    """A system in the eigenbasis of D^(−1/2) C D^(−1/2), D the relative ridges: β = basis · β'."""
 
     values: Array
     basis: Array
@@ -150,19 +146,11 @@ def side_by_side(system: System, coef: Array, etas: Array, *, rescaled: bool) ->
 
 @dataclass(frozen=True, eq=False)
 class GridScores:
-    """Held-out scores of every (α, η), one row per fold; arrays of shape (K, A, E).
+    """Held-out scores of every (α, η) in each fold, of shape (K, A, E); NaN where not tried."""
 
-    - `mse`: Mean squared error on the held-out fold, averaged over the targets; or the mean of
-      another loss.
-    - `share`: Held-out share, corrected for chance and not yet floored at 0.
-    - `constant`: Error of the best constant of the other folds, shape (K,); None: no candidate.
-
-    Both are NaN where a point was not tried.
-    """
-
-    mse: Array
-    share: Array
-    constant: Array | None = None
+    mse: Array  # mean squared error, averaged over the targets; or the mean of another loss
+    share: Array  # corrected for chance, not yet floored at 0
+    constant: Array | None = None  # error of the best constant (K,); None: no candidate
 
     def __getitem__(self, index: Any) -> GridScores:
         """Return the scores of some alphas or etas, of all folds."""
@@ -185,11 +173,7 @@ def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments
 
 
 class FoldFits:
-    """The training systems of K folds, decomposed once, ready for any grid.
-
-    Each fold is left out once; the rows of `always` always train. `rescaled`: score β ← aβ with the
-    a of least training error, as a fit under a limit is.
-    """
+    """The systems without each fold, decomposed once; `rescaled`: β ← aβ, as under a limit."""
 
     def __init__(
         self, folds: Sequence[Moments], always: Moments | None = None, *, rescaled: bool = False,
@@ -259,11 +243,7 @@ class FoldFits:
 
 
 def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Array:
-    """Var(y) − 2βᵀC_φy + βᵀC_φβ plus the squared mean error on some rows, shape (G, t).
-
-    `fitted` is where the G predictors B, of shape (m, G·t), come from: it knows their intercepts.
-    `variance`, of shape (G, t), is βᵀC_φβ on the rows of the moments `on`.
-    """
+    """Var(y) − 2βᵀC_φy + βᵀC_φβ and the squared mean error, shape (G, t), of fits of `fitted`."""
     t = variance.shape[1]
     intercept: Any = 0.0
     if fitted.fit_intercept:
@@ -288,10 +268,9 @@ class Choice(NamedTuple):
 
 
 def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice | None:
-    """Return the point that the rule of every cross-validated class takes; None: a constant.
+    """Return the point that every cross-validated class takes; None: a constant.
 
-    Without a limit the fairest of those as good as the best; under one the least error within it,
-    unless a constant errs less.
+    Without a limit the fairest of those as good as the best; under one the least error within it.
     """
     if unfairness is None:
         return largest_eta_within_one_error(scores, etas)
@@ -305,10 +284,7 @@ def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice 
 
 
 def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
-    """Return the largest η whose error, at its own best α, is within one error of the best.
-
-    α is chosen anew for each η: one chosen at η = 0 ruins the fair end of the path.
-    """
+    """Return the largest η whose error, at its own best α, is within one error of the best."""
     mean, error = mean_and_error(scores.mse)
     mean = np.where(np.isnan(mean), np.inf, mean)
     alpha = np.argmin(mean, axis=0)

@@ -43,10 +43,7 @@ class FoldedMoments:
 
 @dataclass(frozen=True, eq=False)
 class GridChoice:
-    """A cross-validated grid, and the point chosen on it.
-
-    No `choice`: a constant prediction, which no point of the grid beats within the limit.
-    """
+    """A cross-validated grid, and the point chosen on it; no `choice`: a constant prediction."""
 
     alphas: Array
     etas: Array
@@ -100,10 +97,9 @@ def search(
     epses: Sequence[float | None], ratios: Sequence[float], unfairness: float | None,
     refine: bool = True,
 ) -> SearchResult:  # fmt: skip
-    """Return the best point over all ε and ridge ratios.
+    """Return the best point over all ε and ridge ratios, by the held-out error.
 
-    Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
-    every candidate being as good as the best anyway. `refine`: try more etas beside the best.
+    Without a limit the ε of least held-out share is taken: every candidate is as good as the best.
     """
     if unfairness == 0:
         # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
@@ -126,10 +122,7 @@ def search(
 def _search_calibrations(
     best: SearchResult, moments: FoldedMoments, options: Options, unfairness: float
 ) -> SearchResult:
-    """Return the best point over λ and τ, found along η at the α, ε and ratio that are best so far.
-
-    Only the winner's whole grid is searched.
-    """
+    """Return the best point over λ and τ, found along η at the best α, ε and ratio so far."""
     if moments.total.judged is moments.total or best.choice is None:
         return best
     penalty = options(best.ratio, best.eps)["penalty"]
@@ -181,10 +174,7 @@ def between(etas: Array, chosen: int, count: int = REFINE) -> Array:
 
 
 def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
-    """Raise ValueError if a fold has no more rows than g(s) has degrees of freedom.
-
-    Warn of groups that some fold has none or one row of: what it says of them is chance.
-    """
+    """Raise ValueError if a fold cannot judge; warn of groups that some fold has no two rows of."""
     counts = np.array([group_counts(fold) for fold in folds])
     total = counts.sum(axis=0)
     small = np.flatnonzero((total > 0.5) & (counts.min(axis=0, initial=np.inf) < 1.5))

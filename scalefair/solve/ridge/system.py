@@ -38,31 +38,18 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """(gram + α·diag(ridge) + ηRRᵀ) β = target, for any α and η.
-
-    - `moments`: Moments of [φ, ψ, y].
-    - `mean` (m,): Mean of Φ.
-    - `covariance` (m, m): C_φ; all that is asked of it is a product.
-    - `gram` (m, m): C_φ, or the uncentred ΦᵀΦ/n without intercept.
-    - `target` (m, t): C_φy, or the uncentred Φᵀy/n without intercept.
-    - `factor` (m, q): R of the penalty; always centred.
-    - `share_factor` (m, q): R of the explained share, whatever the penalty and its ε, on the rows
-      that know s.
-    - `ridge` (m,): Ridge of each feature relative to α.
-    - `fit_intercept`: Whether f has an intercept.
-    - `features`: The blocks that make up Φ.
-    """
+    """(gram + α·diag(ridge) + ηRRᵀ) β = target, for any α and η."""
 
     moments: Moments
-    mean: Array
-    covariance: Any
-    gram: Any
-    target: Array
-    factor: Array
-    share_factor: Array
-    ridge: Array
+    mean: Array  # of Φ, (m,)
+    covariance: Any  # C_φ of the rows that know s; all that is asked of it is a product
+    gram: Any  # C_φ, or the uncentred ΦᵀΦ/n without intercept
+    target: Array  # C_φy, or the uncentred Φᵀy/n without intercept, (m, t)
+    factor: Array  # R of the penalty, always centred, (m, q)
+    share_factor: Array  # R of the explained share, whatever the penalty and its ε
+    ridge: Array  # of each feature, relative to α
     fit_intercept: bool
-    features: Features
+    features: Features  # the blocks that make up Φ
 
     @classmethod
     def build(
@@ -70,10 +57,7 @@ class System:
         penalty: str = "normalized", eps: float | None = None, fit_intercept: bool = True,
         features: Features = ("phi",), ridge: Array | None = None,
     ) -> Self:  # fmt: skip
-        """Read the system off the moments; without a block "psi" there is no penalty.
-
-        `covariance` and `gram` are given where the moments lack them.
-        """
+        """Read the system off the moments; `covariance` and `gram` where these lack them."""
         mean = moments.mean(*features)
         target = moments.covariance(features, "y")
         if not fit_intercept:
@@ -121,11 +105,7 @@ class System:
 
 
 def gain(eta: Array | float, strength: Array) -> Array:
-    """1 / (1/η + s), what Woodbury multiplies each direction of strength s ≥ 0 with.
-
-    η = ∞ is the limit 1/s. Directions so weak that they may be none get 0 there: the penalty
-    cannot reach them.
-    """
+    """1/(1/η + s), Woodbury's factor for the strength s; 0 where η = ∞ cannot reach a direction."""
     eta = np.asarray(eta, dtype=float)
     with np.errstate(divide="ignore", over="ignore"):  # of the smallest numbers, too, it is ∞
         inverse = 1.0 / eta[..., None]
@@ -141,15 +121,11 @@ def largest_strength(system: System, alpha: float) -> float:
 
 
 class Directions(NamedTuple):
-    """β(η) = A⁻¹c − vectors · gain(η, strength) · along: Woodbury's identity in the eigenbasis.
+    """β(η) = A⁻¹c − vectors · gain(η, strength) · along: Woodbury's identity in the eigenbasis."""
 
-    `vectors` (m, q) are A⁻¹R turned, `strength` (q,) the eigenvalues of RᵀA⁻¹R, and `along` (q, t)
-    says how far A⁻¹c goes along each.
-    """
-
-    vectors: Array
-    strength: Array
-    along: Array
+    vectors: Array  # A⁻¹R turned, (m, q)
+    strength: Array  # eigenvalues of RᵀA⁻¹R, (q,)
+    along: Array  # how far A⁻¹c goes along each, (q, t)
 
     @classmethod
     def of(cls, factor: Array, solved: Array, coef: Array) -> Directions:
@@ -164,11 +140,7 @@ class Directions(NamedTuple):
 
 
 def best_scale(coef: Array, product: Array, target: Array, size: float = 0.0) -> Array:
-    """a = tr(cᵀβ)/tr(βᵀCβ), the scale of least error, for each β of shape (..., m, t).
-
-    It is free under a limit on the share, which does not depend on it. A constant f, beside y of
-    mean square `size`, keeps its scale: there is only rounding error to blow up.
-    """
+    """a = tr(cᵀβ)/tr(βᵀCβ), the scale of least error, for each β (…, m, t); 1 if f is constant."""
     norm = np.einsum("...mt,...mt->...", coef, product)
     along = np.einsum("...mt,mt->...", coef, target)
     return np.nan_to_num(share_of_variance(along, norm, size), nan=1.0)
@@ -182,10 +154,7 @@ def rescale(system: System, coef: Array) -> Array:
 
 
 def spread(system: System) -> float:
-    """Standard deviation of y, or its root mean square without intercept; 1 where y is 0.
-
-    It is no less than the rounding error of y.
-    """
+    """Standard deviation of y, or its root mean square without intercept; 1 where y is 0."""
     mean_counts = 1e-24 if system.fit_intercept else 1.0
     variance, mean = np.diagonal(system.moments.covariance("y", "y")), system.moments.mean("y")
     return float(np.sqrt(np.sum(variance + mean_counts * mean**2))) or 1.0
