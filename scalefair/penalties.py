@@ -136,7 +136,7 @@ def _range(C: Array, cutoff: float) -> tuple[Array, Array]:
 
 
 def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArray[np.bool_]]:
-    """κ of every column (0: constant) and whether it gets a ridge; see `features.mixed.units_of`."""
+    """κ of every column (0: constant) and whether it gets a ridge: `features.mixed.units_of`."""
     variance = np.diagonal(moments.covariance(name, name))
     square = variance + moments.mean(name) ** 2
     scale, ridged = np.ones(len(variance)), np.ones(len(variance), dtype=bool)
@@ -185,7 +185,7 @@ def whitening(moments: Moments, eps: float | None) -> tuple[Features, Array]:
 
 
 def nocco(moments: Moments, eps: float | None, features: Features = ("phi",)) -> Array:
-    """R = (C_φ + εI)^(−1/2) C_φψ (C_ψ + εκ)^(−1/2): normalised on both sides, by symmetric roots."""
+    """R = (C_φ + εI)^(−1/2) C_φψ (C_ψ + εκ)^(−1/2): normalised on both sides; roots symmetric."""
     values, vectors = positive_eigh(moments.covariance(features, features))
     keep = values > 1e-14 * values.max(initial=0.0)
     ridge = DEFAULT_EPS * values.sum() if eps is None else eps
@@ -203,13 +203,13 @@ PENALTIES: dict[str, Callable[[Moments, float | None, Features], Array]] = {
 
 
 def share_of_variance(explained: Any, variance: Any, size: Any) -> Array:
-    """Cov(f, g) / Var f, each summed over the outputs; NaN for a constant f, beside a mean square."""
+    """Cov(f, g) / Var f, each summed over the outputs; NaN for a constant beside `size`."""
     constant = ~(np.asarray(variance) > CONSTANT * np.asarray(size))
     return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))
 
 
 def corrected(raw: Any, chance: Any, left: Any = 1.0) -> Array:
-    """(r − t)/(1 − t): the share without what chance explains; under control of the variance `left`."""
+    """(r − t)/(1 − t): the share without what chance explains, of the variance `left` of f."""
     chance = np.asarray(chance, dtype=float)
     usable = chance < 1
     rest = np.where(usable, 1 - chance, 1.0)

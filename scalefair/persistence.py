@@ -329,11 +329,7 @@ def _is_cache(cls: type, name: str) -> bool:
 
 
 def _is_data(cls: type, name: str) -> bool:
-    """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
-
-    No method, no property that cannot be set, nothing of Python's own, and nothing that a class
-    does not have but that somebody might ask it for, such as `codes` of a map.
-    """
+    """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x)."""
     if name in _field_names(cls) or cls in BOOSTED:
         return name in _parameters(cls)
     own = getattr(cls, name, None)

@@ -136,10 +136,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         """Return the attributes that a fit sets; `checked` gets the names of columns."""
 
     def _check_parameters(self) -> None:
-        """Raise ValueError or TypeError if a parameter is out of range, or two do not go together.
-
-        Each by itself is checked by scikit-learn.
-        """
+        """Raise ValueError or TypeError if parameters do not go together."""
         self._validate_params()
         if self.output_kernel is not None:
             check_output_kernel(self.output_kernel, self.penalty, self.eta)
@@ -198,10 +195,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         self, source: ChunkSource, design: Design, n_rows: int | None,
         least_alpha: float | None = None,
     ) -> Rows:  # fmt: skip
-        """Return rows to make moments of: few are whitened one by one, many by their moments.
-
-        Whitening moments loses digits as machine precision over the cut-off.
-        """
+        """Return rows to make moments of: few are whitened one by one, which loses no digits."""
         alpha = check_alpha(self.alpha)["phi"] if least_alpha is None else least_alpha
         phi = design.phi
         small = n_rows is not None and n_rows * phi.n_raw_**2 <= MAX_WHITENED
@@ -283,11 +277,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
 
 class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
-    """Coefficients of features φ(x), with which `np.dot(coef, x)` is an error.
-
-    SHAP takes any model with `coef_` and `intercept_` for a linear one, and begins with
-    np.dot(coef_, mean of X): wrong values where there are as many features as columns.
-    """
+    """Coefficients of features φ(x), with which `np.dot(coef, x)`, as SHAP begins, is an error."""
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Refuse that product; all other functions see an ordinary array."""
@@ -323,10 +313,7 @@ def check_control(moments: Moments) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Callbacks(Progress):
-    """Passes the steps of a fit on to scikit-learn's callbacks, if the estimator has any.
-
-    They listen during `fit` only, not to `path` or `collect`.
-    """
+    """Passes the steps of `fit` on to scikit-learn's callbacks, if the estimator has any."""
 
     estimator: Any
 

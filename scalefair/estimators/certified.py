@@ -145,10 +145,7 @@ def _among(folds: Folds, count: int, numbers: NDArray[np.int64]) -> NDArray[np.i
 def path_etas(
     at: PenaltyPath, limit: float, count: int = CANDIDATES, reach: float = REACH
 ) -> Array:
-    """Etas from ∞ down to where the share in sample is several times the limit.
-
-    Their shares are about equidistant in √share, which is what an error is linear in.
-    """
+    """Etas from ∞ down to several times the limit in sample, about equidistant in √share."""
     strength = at.strength.max(initial=0.0)
     grid = np.append(0.0, np.logspace(-4, 8, 481) / (strength if strength > 0 else 1.0))
     shares = np.nan_to_num(at.shares(grid), nan=0.0)
@@ -159,10 +156,7 @@ def path_etas(
 
 
 class Candidates(NamedTuple):
-    """Coefficients of E predictors of t outputs, of shape (m, E·t), for each fold of rows.
-
-    A share does not depend on intercepts. `folds` tells which rows are judged by which.
-    """
+    """Coefficients of E predictors of t outputs, of shape (m, E·t), for each fold of rows."""
 
     coefs: Sequence[Array]
     folds: Folds
@@ -209,10 +203,7 @@ class Judgement(NamedTuple):
 
 
 def judge(source: ChunkSource, design: Design, candidates: Candidates, size: float) -> Judgement:
-    """Return the shares of all candidates on rows that did not fit them, by one pass.
-
-    Chunks are numeric. Moments of [f, ψ, …] of all rows, and a sample of them for variances.
-    """
+    """Return the shares of all candidates on rows that did not fit them, by one pass."""
     width = candidates.coefs[0].shape[1]
     beside = tuple(block for block in design.beside if not block.is_feature)
     phi = Identity().fit(np.zeros((2, width)))
@@ -255,24 +246,17 @@ def _rows_of(
 
 @dataclass(frozen=True, eq=False)
 class JudgedPath:
-    """Models of one path, from the fairest on, each judged on rows that did not fit it.
+    """Models of one path, from the fairest on, each judged on rows that did not fit it."""
 
-    - `method`: "split" or "cross"; `result`: the search, `choices` (E,) the models on its grid.
-    - `coef` (m, E·t): of the models that predict; `errors` (E,): held-out errors.
-    """
-
-    method: str
-    result: Any
-    choices: Sequence[Choice]
+    method: str  # "split" or "cross"
+    result: Any  # the search
+    choices: Sequence[Choice]  # of the models on its grid
     judgement: Judgement
-    coef: Array
-    errors: Array
+    coef: Array  # (m, E·t): of the models that predict
+    errors: Array  # held out (E,)
 
     def passed(self, claim: Claim) -> NDArray[np.int64]:
-        """Return the models that are certified: all up to the first that fails.
-
-        Constants, which the fit alone decides on, are passed over.
-        """
+        """Return the models that are certified: all up to the first that fails, constants apart."""
         probability = self.judgement.probability(claim.limit)
         tested = np.flatnonzero(~np.isnan(probability))
         failed = np.flatnonzero(probability[tested] > 1 - claim.confidence)
@@ -306,10 +290,7 @@ def judge_path(
     limit: float, result: SearchResult, system: System, design: Design, source: ChunkSource,
     *, folds: Folds | None,
 ) -> JudgedPath:  # fmt: skip
-    """Judge the path at the α that a search has chosen.
-
-    Without `folds` the rows of the source have fitted nothing: all judge the fit of `system`.
-    """
+    """Judge the path at the α that a search has chosen; without `folds` the rows fitted nothing."""
     alphas = np.array([result.alphas[result.path_alpha]])
     path = Spectrum.of(system).at(float(alphas[0]))
     etas = path_etas(path, limit)
@@ -328,10 +309,7 @@ def judge_fits(
     limit: float, result: LossSearch, problem: FoldProblem, design: Design, source: ChunkSource,
     *, folds: Folds | None,
 ) -> JudgedPath:  # fmt: skip
-    """Judge the fits of a general loss at the best ridge, those above the best weight among them.
-
-    Without `folds` the rows of the source have fitted nothing.
-    """
+    """Judge the fits of a general loss at the best ridge; as `judge_path`."""
     result, alpha = _with_fairer_fits(problem, result, limit)
     points = sorted((point for point in result.tried if point.alpha == alpha), reverse=True)
     fits, m = [result.tried[point] for point in points], len(problem.whole.system.ridge)

@@ -102,13 +102,10 @@ class Decisions:
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """Gains (n, 2) of the decision f > at: P(y > at) for normal residuals, or f itself for ranks.
-
-    `scale` is the standard deviation of the residuals, or of f.
-    """
+    """Gains (n, 2) of the decision f > at: P(y > at) for normal residuals, or f for ranks."""
 
     at: float
-    scale: float
+    scale: float  # standard deviation of the residuals, or of f
     ranks: bool
 
     def __call__(self, f: Array) -> Array:
@@ -274,11 +271,7 @@ def learn_decisions(  # noqa: PLR0917
     source: ChunkSource, n_rows: int, design: Design, fits: Sequence[tuple[Solution, Solution]],
     limited: Limited, folds: Folds,
 ) -> FairDecisions:  # fmt: skip
-    """Choose a rule by one pass over the rows.
-
-    `fits` are the scores and propensities without each of the folds, those of all rows last; where
-    there are no folds, only these.
-    """
+    """Choose a rule by one pass; `fits` without each fold, then of all rows, or only these."""
     asked, e, held_out = limited.asked, fits[-1][1], folds is not ALL_ROWS
     rows = _scored_rows(source, n_rows, design, fits[:-1] or fits, folds)
     rows, crossing = replace(rows, gain=limited.gains(rows.gain)), None

@@ -77,10 +77,7 @@ class LossBase(Deciding):
         self, checked: Self, training: Training, loss: Any, known: dict[str, Any],
         weigh: Callable[[Any, Moments], Any] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the attributes of a fit to rows whose targets are as the loss wants them.
-
-        Those that are `known` are among them; `weigh` gives weights of classes to the loss.
-        """
+        """Return the attributes of a fit; `weigh` gives weights of classes to the loss."""
         del checked
         loss, training, rows = self._loss_rows(training, loss, dtype := current_config().dtype)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)

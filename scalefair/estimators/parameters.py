@@ -279,11 +279,7 @@ def _entries() -> dict[str, str]:
 
 
 def described(cls: T) -> T:
-    """Give a class the constraints of its parameters, and their texts.
-
-    Lines "@ name name ..." of its docstring are replaced by the texts of those names. A class may
-    have constraints of its own in `_own_constraints`.
-    """
+    """Give a class the constraints of its parameters, and the texts of "@ name name ..." lines."""
     own: dict[str, Any] = cls._own_constraints  # type: ignore[attr-defined]
     names = [name for name in signature(cls).parameters if name in VALID]
     cls._parameter_constraints = {name: VALID[name] for name in names} | own  # type: ignore[attr-defined]

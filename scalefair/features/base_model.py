@@ -120,9 +120,7 @@ def name_of(model: Any) -> str:
 def predictions(model: Any, x: Any, scale: str) -> Array:
     """Return ĥ(x), finite, of shape (k, l), of inputs as the user gave them.
 
-    A regressor's `predict` is taken as it is, or as log(1 + ĥ). Of a classifier of C classes:
-    C − 1 columns p_c or log(p_c / p_0), c = 1 … C − 1; its `decision_function` where it has no
-    probabilities.
+    Of a classifier of C classes C − 1 columns p_c or log(p_c / p_0), or its `decision_function`.
     """
     try:
         h = np.asarray(_outputs(model, container(x), scale))

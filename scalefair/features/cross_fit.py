@@ -123,10 +123,7 @@ def cross_fit(  # noqa: PLR0917
     training: Training, how: CrossFit, scale: str, folds: Folds | None, n_jobs: int | None,
     progress: Progress,
 ) -> Training:  # fmt: skip
-    """Fit a base model, `n_jobs` folds at once, and let its predictions join the rows.
-
-    `scale` is what they are turned into; without `folds` there are five of our own.
-    """
+    """Fit a base model, `n_jobs` folds at once; its predictions, on a `scale`, join the rows."""
     model, split = how.estimator, training.given.then(training.preparation.split)
     model = trees_for(scale) if isinstance(model, str) else model
     fitted, told = is_fitted(model), _tells_of_sensitive(training, how)
@@ -299,10 +296,7 @@ class _FoldFits:
         self, model: Any, values: Any, predict: Callable[[Any, Any], Array],
         name: str = "sensitive_estimator",
     ) -> tuple[list[Any], Array]:  # fmt: skip
-        """Return models of the values of rows that count, and what they say of unseen rows.
-
-        A model that is fitted already stays as it is.
-        """
+        """Return models of the values of rows that count, and what they say of unseen rows."""
         parts: dict[int, Array] = {}
 
         def one(k: int) -> Any:
@@ -347,11 +341,7 @@ class _FoldFits:
 
 
 def in_threads(work: Callable[[int], Any], count: int, n_jobs: int | None) -> list[Any]:
-    """Return [work(0), …, work(count − 1)], as many at once as there are cores (or `n_jobs`).
-
-    Each thread has its share of the cores for what the work runs in parallel itself: nothing is
-    copied, and boosted trees, forests and BLAS let go of Python's lock.
-    """
+    """Return [work(0), …, work(count − 1)], as many at once as there are cores (or `n_jobs`)."""
     cores = available_threads()
     threads = min(count, n_jobs or cores)
     results: list[Any] = [None] * count

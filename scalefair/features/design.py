@@ -79,10 +79,8 @@ class Block(ABC):
 class Design:
     """What turns a chunk into rows, and coefficients into predictions; ψ None: no attributes.
 
-    With `whiten_rows` the linear part of φ is applied to every row instead of to the moments: n·m²
-    more work, no digits lost (the moments lose them as machine precision over the cut-off). That of
-    ψ is always applied to the rows: it is narrow, and the penalty divides by its smallest
-    eigenvalues.
+    With `whiten_rows` the linear part of φ is applied to every row instead of to the moments, which
+    would lose digits. That of ψ always is: the penalty divides by its smallest eigenvalues.
     """
 
     phi: FeatureMap
@@ -133,11 +131,7 @@ class Design:
         return f"phi={digest(self.phi)};psi={psi};{beside}{prepared}{known}"
 
     def numbers(self, given: ChunkSource, *, sensitive: bool = False) -> ChunkSource:
-        """Return the source of numeric chunks from rows as the user gave them.
-
-        Attributes that the model does not see are not read unless `sensitive`: they may be missing,
-        and columns that are hidden are not there.
-        """
+        """Return the source of numeric chunks; s that the model does not see if `sensitive`."""
         prepared = self.preparation or Preparation()
         if not (sensitive or self.sees_sensitive):
             columns = None if prepared.hide_sensitive else prepared.sensitive_columns
@@ -155,10 +149,7 @@ class Design:
         return block.rows(chunk)
 
     def psi_rows(self, chunk: Chunk) -> Rows:
-        """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know.
-
-        NaN for rows that lack s.
-        """
+        """Return the rows of ψ: zero for rows of weight zero, NaN for rows that lack s."""
         if self.psi is None:
             return np.empty((chunk.n_rows, 0))
         if not self.partial:

@@ -88,10 +88,7 @@ class WithoutTargets:
 
 @dataclass(frozen=True, eq=False)
 class Propensity:
-    """P(s known | x) = 1/(1 + exp(−b − aᵀx)); rows that know s weigh P(known)/P(known | x).
-
-    The weights make them stand for all rows where who tells s depends on x.
-    """
+    """P(s known | x) = 1/(1 + exp(−b − aᵀx)); rows that know s weigh P(known)/P(known | x)."""
 
     coef: Array
     intercept: float
@@ -104,10 +101,7 @@ class Propensity:
 
     @classmethod
     def learn(cls, sample: Chunk) -> Propensity | None:
-        """Return the model of a sample of numeric rows; None where x tells nothing of who knows s.
-
-        Fitted on every other row it must beat the constant rate on the rest by two standard errors.
-        """
+        """Return the model; None unless half of the sample tells the other by two errors."""
         known = ~lacks(sample.s)
         weight = np.ones(len(known)) if sample.weight is None else np.asarray(sample.weight)
         if min(known.sum(), (~known).sum()) < LEAST_OF_EACH:

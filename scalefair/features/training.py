@@ -50,10 +50,7 @@ from scalefair.kernels.stationary import plain_name
 
 @dataclass(frozen=True, eq=False)
 class MapSpec:
-    """Which maps are asked for, by the names of the parameters that users know.
-
-    Besides: whether every row is a landmark, and how many rows to learn the maps on (None: all).
-    """
+    """Which maps are asked for, by the names of the parameters that users know."""
 
     feature_map: Any
     kernel: Any
@@ -116,10 +113,7 @@ class Training:
 
 
 def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Training:
-    """Make the first pass over the rows; arrays of inputs are checked, columns of frames surveyed.
-
-    With `single`, inputs are to be float32.
-    """
+    """Make the first pass over the rows; with `single`, inputs are to be float32."""
     preparation, source = Preparation(), rows.source
     if spec.sensitive_columns is not None:
         preparation = _sensitive_columns(rows, spec)
@@ -179,10 +173,7 @@ def _both_surveys(first: Survey, second: Survey) -> Survey:
 
 
 def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:
-    """Survey rows that are not fitted, for linear maps; y is None or predictions.
-
-    `names` are what users call the parts.
-    """
+    """Survey rows that are not fitted, for linear maps; `names` are what users call the parts."""
     parts = (given.x, given.s, given.y, given.weight, given.c)
     source = open_rows(*parts, names=names).source
     first = next(source.chunks(1))
@@ -284,11 +275,7 @@ def input_kernel(training: Training) -> Kernel:
 def input_map(
     training: Training, nystroem: type[Nystroem] = Nystroem, **options: Any
 ) -> FeatureMap:
-    """Return φ, fitted on the sample; one that is fitted already is used as it is.
-
-    `nystroem` is the class of "nystroem" and of "exact", where every row is a landmark, and
-    `options` are its parameters.
-    """
+    """Return φ, fitted on the sample by the class `nystroem`; a fitted one is used as it is."""
     kind, seed, size = training.spec.feature_map, training.seed, training.spec.n_components
     if is_fitted_map(kind):
         return kind  # type: ignore[no-any-return]
@@ -306,10 +293,7 @@ def input_map(
 
 
 def sensitive_map(training: Training, known: Chunk | None = None) -> FeatureMap | None:
-    """Return ψ, fitted on the sample and one row of each group; None without attributes.
-
-    `known` are rows that know s, where others do not.
-    """
+    """Return ψ, fitted on the sample and one row of each group; None without attributes."""
     sample, scale_at = training.sample, training.scale_at
     if known is not None:
         sample, scale_at = known, np.arange(min(known.n_rows, SAMPLE_ROWS))

@@ -99,11 +99,7 @@ class ClassWeighted(Wrapped):
 
 @dataclass(frozen=True, eq=False)
 class SumToZero(Wrapped):
-    """The multinomial loss in k − 1 scores g, f = g contrastsᵀ.
-
-    A constant added to all scores of a row changes nothing, and any ridge makes the scores add up
-    to zero. The contrasts are orthonormal: the ridge and the penalty of g are those of f.
-    """
+    """The multinomial loss in k − 1 scores g, f = g contrastsᵀ, which are orthonormal."""
 
     @property
     def n_scores(self) -> int:  # type: ignore[override]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Counted:
     """Moments of rows (None: of none) and digests of them; `+` joins those of different rows.
 
-    The digests are two sums of `value_hash`: of rows that an earlier pass has counted, less what
-    that pass says, which is 0 once the same rows have been read again; and of all rows counted.
+    The digests are sums of `value_hash`: of rows that an earlier pass has counted, less what that
+    pass says, which is 0 once the same rows have been read again; and of all rows counted.
     """
 
     moments: FoldMoments | None
@@ -39,10 +39,7 @@ class Counted:
 
 
 class Counting:
-    """Accumulator of one thread: counts rows from `first_row` on, and digests all with their fold.
-
-    `start` makes the accumulator of moments. An earlier pass has counted the rows before.
-    """
+    """Accumulator of one thread: counts rows from `first_row` on, and digests all of them."""
 
     def __init__(self, start: Callable[[], Accumulator], folds: Folds, first_row: int) -> None:
         self._start, self._folds, self._first_row = start, folds, first_row
@@ -75,12 +72,9 @@ class Counting:
 class Checkpoint:
     """A file that holds the moments of the first rows of a pass, how many, and a digest of them.
 
-    A pass that goes on reads those rows again, without computing their features, and compares
-    their digest: other data refuse to go on from the sums. A row that differs in one number is
-    always noticed; any other difference in values, weights, folds or their order is missed with a
-    chance of 2⁻⁶⁴. Sizes and times of files, or a sample of rows, would be cheaper and miss a row
-    that was corrected; reading costs little next to features, and a source that cannot skip rows
-    reads them anyway. Rows that follow may have changed, or be more: they are yet to be counted.
+    A pass that goes on reads those rows again, without their features, and compares the digest: a
+    row that differs in one number is always noticed, any other difference but with a chance of
+    2⁻⁶⁴.
     """
 
     path: Path  # written atomically; removed when the pass is complete
@@ -100,11 +94,7 @@ class Checkpoint:
         _files.write(self.path, "checkpoint", arrays, values)
 
     def read(self, key: str, n_folds: int) -> tuple[Counted, int]:
-        """Return what was counted and the row to go on from: nothing and 0 without a file.
-
-        Moments of another number of folds, or of other maps or encodings than `key` says, are a
-        ValueError.
-        """
+        """Return what was counted and the row to go on from: nothing and 0 without a file."""
         if not self.path.exists():
             return Counted(None, np.zeros(2, dtype=np.uint64)), 0
         arrays, values = _files.read(self.path, "checkpoint")

@@ -97,10 +97,7 @@ def _sandwich(H: Array, linear: Array) -> Array:
 
 
 class LossPass:
-    """The mutable sum of one thread: features are mapped block by block, and stay in the cache.
-
-    Only the products ΦᵀWΦ are taken of a whole chunk.
-    """
+    """The mutable sum of one thread; features are mapped block by block, in the cache of a core."""
 
     def __init__(  # noqa: PLR0917
         self, frame: RowFrame, loss: Any, theta: Array, rows: int, cache: FeatureCache | None,
@@ -248,10 +245,7 @@ def loss_sums(  # noqa: PLR0917
     source: Source, frame: RowFrame, loss: Any, at: Along | FoldScores, rows: int | None = None,
     cache: FeatureCache | None = None, folds: Folds = ALL_ROWS,
 ) -> LossSums:  # fmt: skip
-    """Σ wV, its gradient and its second derivative in θ, in one pass; V: :mod:`scalefair.losses`.
-
-    `cache` holds features between passes over rows in memory.
-    """
+    """Σ wV, its gradient and second derivative in θ, in one pass; V: :mod:`scalefair.losses`."""
     size = rows or chunk_rows(frame.design.blocks["phi"], frame.design.dtype)
 
     def start() -> StepPass | FoldPass:

@@ -162,11 +162,7 @@ class Moments:
 
     @property
     def effective_rows(self) -> float:
-        """Kish's (Σw)²/Σw²: the rows of equal weight that would tell as much.
-
-        It does not change when all weights are multiplied by a constant, so that every degree of
-        freedom and every standard error is counted in it.
-        """
+        """Kish's (Σw)²/Σw²: the rows of equal weight that would tell as much."""
         if self.squared_weight > 0:
             return self.weight**2 / self.squared_weight
         return float(self.n_rows)
@@ -261,10 +257,7 @@ class Moments:
             check_units(units, self.blocks[name])
 
     def transform(self, **linear: Array | None) -> Moments:
-        """Return the moments of rows whose named blocks are multiplied by a matrix from the right.
-
-        This is how a feature map's linear part is applied to m×m numbers instead of n×m rows.
-        """
+        """Return the moments of rows whose named blocks are multiplied by a matrix on the right."""
         names = list(self.blocks)
         if all(linear.get(name) is None for name in names):
             return self
@@ -304,8 +297,7 @@ class Moments:
 class CrossMoments(Moments):
     """Moments of rows z = [φ, t], t = [ψ, y], without the scatter of φ with itself.
 
-    They add up, and answer `mean` and `covariance`, as other moments do; only the covariance of
-    "phi" with "phi" is not there. `scatter` has shape (p, p − m): Σ w (z − mean)(t − mean)ᵀ.
+    `scatter` has shape (p, p − m): Σ w (z − mean)(t − mean)ᵀ.
     """
 
     @staticmethod

@@ -181,10 +181,7 @@ class PartialMoments(Moments):
         return known, (told[0], told[1]), everyone
 
     def _ridge(self, values: Array, cross: Array) -> float:
-        """λ of the least generalised cross-validation error of ψ, from C_φ = QΛQᵀ and QᵀC_φψ.
-
-        |ψ − Wφ|²/n over (1 − tr[C(C + λ)⁻¹]/n)²: what leaving out one row at a time would cost.
-        """
+        """λ of the least |ψ − Wφ|²/n over (1 − tr[C(C + λ)⁻¹]/n)²: leaving out each row."""
         scale = self._units()
         total = float(np.diagonal(self.known.covariance("psi", "psi")) @ scale)
         along, n = cross**2 @ scale, self.known.effective_rows

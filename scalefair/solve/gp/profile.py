@@ -65,7 +65,7 @@ def profile_noise(
     system: GaussianSystem, eta: float = 0.0, *, noise_bounds: Bounds | None = None,
     amplitude_bounds: Bounds | None = None,
 ) -> Profile:  # fmt: skip
-    """Maximise the log evidence over noise and amplitude, at a fixed 0 ≤ η ≤ ∞; equal bounds fix one."""
+    """Maximise the log evidence over noise and amplitude at one η; equal bounds fix either."""
     variance = system.square / (system.n * system.target.shape[1])
     check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))
     noise = _bounds("noise_bounds", noise_bounds, NOISE_BOUNDS, variance)

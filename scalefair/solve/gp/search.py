@@ -1,4 +1,4 @@
-"""The search for the largest log evidence per row, −½(log|K| + yᵀK⁻¹y)/n: L-BFGS-B with restarts."""
+"""The search for the largest log evidence per row, −½(log|K| + yᵀK⁻¹y)/n, by L-BFGS-B."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Objective:
 
 
 class _Evidence(Protocol):
-    """The log evidence as a function of p hyperparameters, its gradient, and n·t; `start` is the first."""
+    """The log evidence as a function of hyperparameters, its gradient, and n·t."""
 
     @property
     def spec(self) -> ProcessSpec: ...
@@ -108,7 +108,7 @@ def scale_bounds(scales: Array, spec: ProcessSpec) -> list[Bounds]:
 
 
 def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[Array], list[Array]]:
-    """Return the start and random ones about it, and shorter and longer length scales, all in bounds."""
+    """Return the start and random ones about it, and shorter and longer length scales."""
     low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
     high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])
     bounded = np.isfinite(low)

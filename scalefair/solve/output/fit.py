@@ -66,7 +66,7 @@ def output_objective(
 def with_ridge_curve(
     design: Design, moments: Moments, sample: Chunk, alpha: float, seed: int
 ) -> Design:
-    """Return the design with smooth functions of ĥ and ê, ridge regressions on φ from its moments."""
+    """Return the design with smooth functions of ĥ and ê, ridge regressions on φ."""
     covariance = moments.covariance("phi", "phi")
     targets = np.hstack([moments.covariance("phi", "y"), normalized(moments, None)])
     ridge = covariance + alpha * np.eye(len(covariance))

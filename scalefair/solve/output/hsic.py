@@ -54,10 +54,8 @@ class OutputObjective:
     system: System
     rows: OutputPass
     kernel: OutputKernel
-    linear: Callable[
-        [Array], Array
-    ]  # turns coefficients of Φ into those of rows without the linear part of φ
-    linear_back: Callable[[Array], Array]
+    linear: Callable[[Array], Array]  # coefficients of Φ to those of rows without a linear part
+    linear_back: Callable[[Array], Array]  # its transpose
     to_share: Array  # from attributes whitened with the ε of the penalty to the share's
     alpha: float
     eta: float
