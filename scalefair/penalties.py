@@ -37,29 +37,17 @@ from scalefair.moments import Moments
 Features = tuple[str, ...]
 Names = str | Features
 
-CONTROL_EPS = 1e-12
-"""ε₀, far below the frequency of any level of a control that matters."""
-
-DEFAULT_EPS = 1e-6
-"""ε of `eps=None`: of numbers, in units of κ; groups have none."""
-
-ROUNDING = 1e-13
-"""Variance of a column, relative to its mean square, that is rounding error."""
-
+CONTROL_EPS = 1e-12  # ε₀, far below the frequency of any level of a control that matters
+DEFAULT_EPS = 1e-6  # ε of `eps=None`: of numbers, in units of κ; groups have none
+ROUNDING = 1e-13  # variance of a column, relative to its mean square, that is rounding error
+# Directions of C below this share of the largest are rounding error. Under control ε₀ leaves a
+# trace of what the control explains
 CUTOFF = {"psi": 1e-14, "xi": 1e-10}
-"""Directions of C below this share of the largest are rounding error.
-
-Under control ε₀ leaves a trace of what the control explains.
-"""
-
-HELD_OUT_EPS = (1e-6, 1e-4, 1e-2)
-"""Ridges of g on held-out rows; the largest share counts."""
-
+HELD_OUT_EPS = (1e-6, 1e-4, 1e-2)  # ridges of g on held-out rows; the largest share counts
+# Share that chance may explain before a larger ε is used instead, if there is one
 MOST_CHANCE = 0.5
-"""Share that chance may explain before a larger ε is used instead, if there is one."""
-
+# Variance of f, relative to that of what it was computed from, that is rounding error
 CONSTANT = 1e-20
-"""Variance of f, relative to that of what it was computed from, that is rounding error."""
 
 
 def attribute(moments: Moments) -> str | None:

@@ -42,6 +42,7 @@ from scalefair.solve.gp import distribution
 from scalefair.solve.gp.system import GaussianFunction
 from scalefair.solve.ridge.path import GridScores
 
+# Every class that a file may name
 CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
@@ -70,24 +71,20 @@ CLASSES: dict[str, type] = {
         FairKernel, SensitiveRows, ridge.WeightedRows, ridge.Spectrum, Diagnostics,
     )
 }  # fmt: skip
-"""Every class that a file may name."""
-
 BOOSTED = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 CLASSES |= {cls.__name__: cls for cls in BOOSTED}
 """These before their fit: fitted ones become `Trees`."""
 
 PLAIN = (str, int, float, bool, type(None))
+# Bytes of all arrays of text together: one long entry makes every entry of its array as long
 MAX_TEXT_BYTES = 2**28
-"""Bytes of all arrays of text together: one long entry makes every entry of its array as long."""
-
+# Keys of dicts that are no text: numbers can be chosen so that each is compared with all
 MAX_OTHER_KEYS = 10_000
-"""Keys of dicts that are no text: numbers can be chosen so that each is compared with all."""
-
+# Training rows; and routing and callbacks, which belong to a session
 SKIPPED = {
     "_evidence", "_metadata_request", "_regressions",
     "_callback_fit_ctx", "_skl_callbacks", "_skl_callbacks_to_teardown",
 }  # fmt: skip
-"""Training rows; and routing and callbacks, which belong to a session."""
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:

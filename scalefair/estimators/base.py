@@ -50,14 +50,10 @@ from scalefair.solve.output.fit import with_ridge_curve
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Spec
 
+# How attributes begin that scikit-learn sets on estimators for itself
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
-"""How attributes begin that scikit-learn sets on estimators for itself."""
-
-OF_COLUMNS = ("n_features_in_", "feature_names_in_")
-"""What its checks store of the columns of X."""
-
-MAX_WHITENED = 2e10
-"""Rows × features² that are whitened row by row: a fraction of a second."""
+OF_COLUMNS = ("n_features_in_", "feature_names_in_")  # what its checks store of the columns of X
+MAX_WHITENED = 2e10  # rows × features² that are whitened row by row: a fraction of a second
 
 
 class FairEstimator(CallbackSupportMixin, BaseEstimator):
@@ -69,8 +65,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     output_kernel: Any = None
     _design: Design
     _one_target: bool
-    _base_scale: ClassVar[str] = "probability"
-    """What the prediction of a base model is turned into."""
+    _base_scale: ClassVar[str] = "probability"  # what the prediction of a base model is turned into
 
     def _store(self, arguments: dict[str, Any]) -> None:
         """Store the arguments of `__init__` as they are, which is all that scikit-learn allows."""

@@ -48,18 +48,11 @@ from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
 from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds
 from scalefair.solve.ridge.system import System
 
-CALIBRATES, OF = 4, 10
-"""Rows of every ten that calibrate, with a split."""
-
-CANDIDATES = 48
-"""Etas on a path, besides 0 and ∞."""
-
-REACH = 4.0
-"""Candidates have shares, in sample, of up to so many times the limit."""
-
+CALIBRATES, OF = 4, 10  # rows of every ten that calibrate, with a split
+CANDIDATES = 48  # etas on a path, besides 0 and ∞
+REACH = 4.0  # candidates have shares, in sample, of up to so many times the limit
+# The same for general losses, whose fits take passes over the rows
 LOSS_CANDIDATES, LOSS_REACH = 16, 1.2
-"""The same for general losses, whose fits take passes over the rows."""
-
 PASS_ROWS = 8192
 
 

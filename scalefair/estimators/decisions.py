@@ -33,13 +33,11 @@ from scalefair.solve.decisions import (
 )
 from scalefair.solve.ridge.system import Solution, System
 
+# Rows that a rule is chosen on: all that fit into these bytes, else a sample by row number
 MAX_BYTES = 2**27
-"""Rows that a rule is chosen on: all that fit into these bytes, else a sample by row number."""
-
 PASS_ROWS = 8192
 
-MARGIN = 0.5
-"""Standard errors that a gap on held-out rows stays below the limit, as shares do."""
+MARGIN = 0.5  # standard errors that a gap on held-out rows stays below the limit, as shares do
 
 
 @dataclass(frozen=True)

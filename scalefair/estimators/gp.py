@@ -43,11 +43,8 @@ from scalefair.solve.ridge.search import between
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import ProcessSpec
 
-N_ETAS = 41
-"""Weights that are tried on folds, from 0 to ∞; more beside the best."""
-
-ROWS_IN_MEMORY = 65536
-"""Rows per chunk where all are wanted at once."""
+N_ETAS = 41  # weights that are tried on folds, from 0 to ∞; more beside the best
+ROWS_IN_MEMORY = 65536  # rows per chunk where all are wanted at once
 
 
 @described

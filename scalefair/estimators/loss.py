@@ -36,13 +36,12 @@ from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.path import default_etas
 from scalefair.solve.ridge.system import Solution
 
+# Features of rows in memory that are held, from the pass for the moments on
 MAX_CACHED_BYTES = 2**28
-"""Features of rows in memory that are held, from the pass for the moments on."""
-
+# What an object must have to be a loss
 LOSS_METHODS = [
     "value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "scale", "start",
 ]  # fmt: skip
-"""What an object must have to be a loss."""
 
 
 class LossBase(Deciding):

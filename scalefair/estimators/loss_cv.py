@@ -145,8 +145,7 @@ class LossCV(CrossValidated, LossBase):
     """Chooses a ridge and a weight for a general loss; `_plain` is the class at one point."""
 
     _plain: ClassVar[Any]
-    _model: Any
-    """The plain estimator at the chosen point."""
+    _model: Any  # The plain estimator at the chosen point
 
     def _check_point(self) -> None:
         self._check_grids()

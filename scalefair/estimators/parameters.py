@@ -26,6 +26,7 @@ NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 COUNT = Interval(Integral, 1, None, closed="left")
 LENGTH_SCALE = [StrOptions({"median", "standardized"}), POSITIVE, "array-like"]
 
+# What scikit-learn's validation of parameters checks; the rest is checked where it is used
 VALID: dict[str, Any] = {
     "feature_map": [StrOptions({"nystroem", "fourier", "exact", "linear"}), HasMethods("raw")],
     "kernel": [StrOptions(set(NAMES)), Kernel],
@@ -60,8 +61,6 @@ VALID: dict[str, Any] = {
     "optimizer": [None, StrOptions({"l-bfgs-b"})],
     "n_restarts": [Interval(Integral, 0, None, closed="left")],
 }
-"""What scikit-learn's validation of parameters checks; the rest is checked where it is used."""
-
 TEXT = """
 loss : {"logistic", "multinomial"} or loss, default="logistic"
     V. "logistic" means the multinomial loss where there are more than two classes. An object of

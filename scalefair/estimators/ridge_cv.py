@@ -40,8 +40,8 @@ from scalefair.solve.ridge.system import System, rescale
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+# What only the moments of each fold can tell, not those of all rows
 HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "certificate_")
-"""What only the moments of each fold can tell, not those of all rows."""
 
 
 class CrossValidated(Certified):
@@ -146,8 +146,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     moments_: Moments
     path_: FairPath
     _own_constraints: ClassVar[dict[str, Any]] = {"eps": [None, StrOptions({"auto"}), NOT_NEGATIVE]}
-    _ridge: FairKernelRidge
-    """The ridge at the chosen point."""
+    _ridge: FairKernelRidge  # The ridge at the chosen point
 
     def __init__(
         self, *, alphas: Any = None, etas: Any = None, cv: Any = 5, feature_map: Any = "nystroem",

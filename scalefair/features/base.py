@@ -17,8 +17,7 @@ from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, FeatureMap, Rows
 from scalefair.errors import check_finite
 from scalefair.kernels import Kernel
 
-Filler = Callable[[Any, Rows], None]
-"""Writes raw(x) of rows, its first argument, into the second."""
+Filler = Callable[[Any, Rows], None]  # writes raw(x) of rows, its first argument, into the second
 
 
 class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -17,12 +17,9 @@ from scalefair._typing import Array, Chunk, Fittable, Rows
 from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.features.design import Block
 
+# How far probabilities are kept from 0 and 1, whose log-odds are infinite: forests say both
 LEAST_PROBABILITY = 1e-4
-"""How far probabilities are kept from 0 and 1, whose log-odds are infinite: forests say both."""
-
-TREES = "trees"
-"""The word for boosted trees with settings for most tables."""
-
+TREES = "trees"  # the word for boosted trees with settings for most tables
 METHODS = ("predict", "predict_proba", "decision_function")
 
 

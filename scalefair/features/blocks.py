@@ -17,8 +17,7 @@ from scalefair.features.mixed import CROSSED, Crossed, Units, for_new_rows, mixe
 from scalefair.features.nystroem import Nystroem
 
 CURVE_LANDMARKS = 16
-MAX_CURVE_COLUMNS = 400
-"""Columns of κ ⊗ ψ at most."""
+MAX_CURVE_COLUMNS = 400  # columns of κ ⊗ ψ at most
 
 
 @dataclass(frozen=True, eq=False)

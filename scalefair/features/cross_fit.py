@@ -44,14 +44,10 @@ from scalefair.features.sensitive_model import (
 from scalefair.features.training import Training, sensitive_map
 from scalefair.features.trees import trees_for
 
-FOLDS = 5
-"""Folds of the cross-fitting where no cross-validation asks for others."""
-
+FOLDS = 5  # folds of the cross-fitting where no cross-validation asks for others
+# Less than this share of a fresh copy's error: a fitted model has seen the rows, most likely
 SUSPICIOUS = 0.5
-"""Less than this share of a fresh copy's error: a fitted model has seen the rows, most likely."""
-
-SUSPECT_ROWS = 4000
-"""Rows that this is judged on, half of them to fit the copy."""
+SUSPECT_ROWS = 4000  # rows that this is judged on, half of them to fit the copy
 
 
 class CrossFit(BaseEstimator):

@@ -25,14 +25,10 @@ from scalefair.features.leaves import LeafMap
 from scalefair.features.mixed import Units, for_new_rows, units_of
 from scalefair.features.partial import Propensity, lacks
 
-CODED_ROWS = 8192
-"""Rows per chunk where rows are named by codes, and never written out."""
-
-PREDICT_ROWS = 512
-"""Rows whose features the cache holds."""
-
+CODED_ROWS = 8192  # rows per chunk where rows are named by codes, and never written out
+PREDICT_ROWS = 512  # rows whose features the cache holds
+# Rows per chunk that is encoded, or given to a base model: every call costs milliseconds
 TABLE_ROWS = 8192
-"""Rows per chunk that is encoded, or given to a base model: every call costs milliseconds."""
 
 
 def chunk_rows(width: int, dtype: Any) -> int:
@@ -43,14 +39,11 @@ def chunk_rows(width: int, dtype: Any) -> int:
 class Block(ABC):
     """Narrow columns of a row beside φ, ψ and y: a control, or another model's prediction."""
 
-    name: ClassVar[str]
-    """By which the moments know them."""
+    name: ClassVar[str]  # By which the moments know them
 
-    is_feature: ClassVar[bool] = False
-    """Whether they join Φ."""
+    is_feature: ClassVar[bool] = False  # whether they join Φ
 
-    units: Units = ()
-    """What the columns are, where they are sensitive attributes."""
+    units: Units = ()  # what the columns are, where they are sensitive attributes
 
     @property
     @abstractmethod

@@ -31,23 +31,13 @@ from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import Stationary, plain_name
 
-SAMPLE_ROWS = 2000
-"""Least number of rows that length scales and landmarks are chosen from."""
-
-EXACT_CUTOFF = 1e-13
-"""Rank cut-off where every row is a landmark."""
-
-CROSSED = 4
-"""Columns of a product of maps at most, in units of the landmarks asked for."""
-
-LEAST_DIRECTIONS = 5
-"""Of the numbers within each group, however many groups there are."""
-
+SAMPLE_ROWS = 2000  # least number of rows that length scales and landmarks are chosen from
+EXACT_CUTOFF = 1e-13  # rank cut-off where every row is a landmark
+CROSSED = 4  # columns of a product of maps at most, in units of the landmarks asked for
+LEAST_DIRECTIONS = 5  # of the numbers within each group, however many groups there are
 KINDS = ("groups", "kernel", "cell", "columns", "map")
 
-Unit = tuple[str, NDArray[np.int64]]
-"""A kind, and the columns of that kind that share a unit."""
-
+Unit = tuple[str, NDArray[np.int64]]  # A kind, and the columns of that kind that share a unit
 Units = tuple[Unit, ...]
 
 

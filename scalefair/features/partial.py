@@ -15,17 +15,12 @@ from scalefair.data.columns import TableStatistics, nobody_knows
 from scalefair.data.encoding import SensitiveEncoder
 from scalefair.data.frames import Kind
 
+# Rows that P(known | x) is learnt from, and ψ from those among them that know s
 KNOWN_SAMPLE_ROWS = 10_000
-"""Rows that P(known | x) is learnt from, and ψ from those among them that know s."""
-
-STRENGTHS = (1e-3, 1e-2, 1e-1)
-"""Inverse ridges of P(known | x) that are tried."""
-
+STRENGTHS = (1e-3, 1e-2, 1e-1)  # inverse ridges of P(known | x) that are tried
+# Largest weight of a row that knows s, relative to the mean: one row must not decide
 MAX_RATIO = 20.0
-"""Largest weight of a row that knows s, relative to the mean: one row must not decide."""
-
-LEAST_OF_EACH = 20
-"""Rows with and without s below which P(known | x) is taken to be constant."""
+LEAST_OF_EACH = 20  # rows with and without s below which P(known | x) is taken to be constant
 
 
 class PartialEncoder(SensitiveEncoder):

@@ -39,8 +39,7 @@ class TwoTables(Chunk):
 if TYPE_CHECKING:
     from scalefair.features.training import Training
 
-MAX_ENCODED_BYTES = 2**28
-"""Encoded rows that are held rather than encoded anew for every pass."""
+MAX_ENCODED_BYTES = 2**28  # encoded rows that are held rather than encoded anew for every pass
 
 
 class FitRows(NamedTuple):

@@ -31,24 +31,12 @@ from scalefair.features.exact import OneHot
 from scalefair.features.mixed import units_of
 from scalefair.features.trees import Trees
 
-MAX_GROUPS = 4
-"""Groups that one classifier tells apart; of more, functions of s are predicted."""
-
-MAX_DIRECTIONS = 4
-"""Functions of s at most, a model for each."""
-
-ROUNDS = 3
-"""Terms of the series of functions of s."""
-
-LEAST_NEW = 1e-2
-"""Share of the variance of a function of s that is new, or it is left out."""
-
-EPS = 1e-3
-"""Ridge of functions of s, in units of k(s, s), or of the variance of numbers as given."""
-
-ROWS = 8192
-"""Rows of ψ at once."""
-
+MAX_GROUPS = 4  # groups that one classifier tells apart; of more, functions of s are predicted
+MAX_DIRECTIONS = 4  # functions of s at most, a model for each
+ROUNDS = 3  # terms of the series of functions of s
+LEAST_NEW = 1e-2  # share of the variance of a function of s that is new, or it is left out
+EPS = 1e-3  # ridge of functions of s, in units of k(s, s), or of the variance of numbers as given
+ROWS = 8192  # rows of ψ at once
 LINEAR_MODULE = "sklearn.linear_model"
 
 

@@ -15,8 +15,7 @@ from scipy.special import expit
 from scalefair._typing import Array
 from scalefair.losses.base import Loss, Start, check_domain, one_score_start
 
-WIDTHS = 20
-"""Widths of the quantile loss, left open, in a standard deviation of y."""
+WIDTHS = 20  # widths of the quantile loss, left open, in a standard deviation of y
 
 
 @dataclass(frozen=True)

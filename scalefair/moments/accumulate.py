@@ -28,11 +28,10 @@ from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
 from scalefair.moments.partial import BOTH, KINDS, NO_Y, WEIGHTED, by_knowledge, with_kinds
 
+# Rows whose features are computed at a time: few enough to stay in the cache of a core
 BLOCK_ROWS = 128
-"""Rows whose features are computed at a time: few enough to stay in the cache of a core."""
-
+# What is known of a row: nothing; its features; its features less the shift of a later pass
 MISSING, RAW, SHIFTED = range(3)
-"""What is known of a row: nothing; its features; its features less the shift of a later pass."""
 
 
 def squeezed(values: Array) -> Array:
@@ -342,7 +341,7 @@ class Rows:
     source: ChunkSource
     design: Design
     n_rows: int | None = None
-    chunk_rows: int | None = None  # None: as many as suit the design
+    chunk_rows: int | None = None  # none: as many as suit the design
     progress: Progress = field(default_factory=Progress)
 
     def moments(

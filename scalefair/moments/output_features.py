@@ -24,11 +24,9 @@ from scalefair.moments.accumulate import ChunkSum, squeezed
 
 Complex = NDArray[np.complex128]
 
-PERIOD = 12.5
-"""Of the sum of waves, in sd(f): what is further apart than that counts as near again."""
-
+PERIOD = 12.5  # of the sum of waves, in sd(f): what is further apart than that counts as near again
+# Length scales of the kernel on f, in sd(f): the bulk of its distribution, and its details
 SCALES = (1.0, 0.25)
-"""Length scales of the kernel on f, in sd(f): the bulk of its distribution, and its details."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +185,7 @@ def output_slope(rows: Chunk, kernel: OutputKernel, point: Point, along: Complex
     return np.asarray(rows.x.T @ slope.astype(rows.x.dtype, copy=False))
 
 
-MAX_CACHED_BYTES = 2**30
-"""Of features in memory; more are made anew in every pass."""
+MAX_CACHED_BYTES = 2**30  # of features in memory; more are made anew in every pass
 
 
 class OutputPass:

@@ -22,14 +22,13 @@ from scalefair._typing import Array, Chunk
 from scalefair.features.partial import lacks
 from scalefair.moments.moments import FoldMoments, Moments
 
+# Rows that know y only; both; s only; and rows that know s once more, with their weights
 NO_S, BOTH, NO_Y, WEIGHTED = KINDS = range(4)
-"""Rows that know y only; both; s only; and rows that know s once more, with their weights."""
-
 ARRAYS = ("shift", "offset", "scatter")
 PARTS = ("known", "weighted", "rest")
 
+# Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ
 RIDGES = np.logspace(-4, 3, 57)
-"""Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Calibration:
 
 
 DEFAULT = Calibration()
+# What cross-validation tries beside
 CALIBRATIONS = (*(Calibration(multiple) for multiple in (3.0, 10.0, 30.0)), Calibration(1.0, 1.0))
-"""What cross-validation tries beside."""
 
 
 class _Known(NamedTuple):

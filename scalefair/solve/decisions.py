@@ -20,22 +20,13 @@ from scipy.special import softmax
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array
 
+# Units of gain over which decisions are smoothed while λ is searched for; the last one is that of
+# randomised decisions, which costs them at most as much gain per decision
 TEMPERATURES = (0.1, 0.03, 0.01, 0.003)
-"""Units of gain over which decisions are smoothed while λ is searched for; the last one is that of
-randomised decisions, which costs them at most as much gain per decision.
-"""
-
-ROUNDS = 10
-"""How often λ is corrected by what decisions really do."""
-
-SETTLED = 1e-3
-"""Correction of a rate that is small."""
-
-KINK = 1e-4
-"""|λ| is smooth below this, in the unit of λ."""
-
-EXCHANGE = 3.0
-"""Gain that a rule may lose for coming closer to a limit that none is found to meet."""
+ROUNDS = 10  # how often λ is corrected by what decisions really do
+SETTLED = 1e-3  # correction of a rate that is small
+KINK = 1e-4  # |λ| is smooth below this, in the unit of λ
+EXCHANGE = 3.0  # gain that a rule may lose for coming closer to a limit that none is found to meet
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,12 +11,8 @@ from scipy.linalg import LinAlgError, LinAlgWarning, lapack
 from scalefair._linalg import Factor, factorize, row_blocks
 from scalefair._typing import Array
 
-MIN_DIGITS = 4.0
-"""Digits below which a fit warns."""
-
-MAX_RANKED = 2000
-"""Features up to which the rank is counted: it takes as long as the solution."""
-
+MIN_DIGITS = 4.0  # digits below which a fit warns
+MAX_RANKED = 2000  # features up to which the rank is counted: it takes as long as the solution
 ROUNDING = float(np.finfo(np.float64).eps) / 2
 SINGLE = float(np.finfo(np.float32).eps) / 2
 

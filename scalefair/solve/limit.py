@@ -20,20 +20,13 @@ from scalefair._typing import Array
 from scalefair.penalties import share_of_variance
 from scalefair.solve.ridge.system import NULL, Directions
 
+# η in units of 1 / (strength of the strongest direction): 12 a decade
 SCAN = np.logspace(-12, 15, 325)
-"""η in units of 1 / (strength of the strongest direction): 12 a decade."""
-
+# Points of the scan before f is constant but for rounding, two decades, that rounding may blur
 FADING = 24
-"""Points of the scan before f is constant but for rounding, two decades, that rounding may blur."""
-
-ROUNDED_SHARE = 1e-12
-"""A share this small is rounding error."""
-
-MAX_ETA = 1e6
-"""η of a descent, in its unit, beyond which a limit is said to be out of reach."""
-
-LEAST_GAP = 1e-15
-"""Least relative distance of the cone's Lagrangian from being indefinite."""
+ROUNDED_SHARE = 1e-12  # A share this small is rounding error
+MAX_ETA = 1e6  # η of a descent, in its unit, beyond which a limit is said to be out of reach
+LEAST_GAP = 1e-15  # least relative distance of the cone's Lagrangian from being indefinite
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,16 +48,14 @@ from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import ProcessSpec
 
-TOL = 1e-13
-"""Of Newton's method: the evidence feels an error of the mode in its first power."""
-
+TOL = 1e-13  # of Newton's method: the evidence feels an error of the mode in its first power
 MAX_ITER = 200
 
+# What an amplitude at its lower, and at its upper bound says of the classes
 SIGNAL = (
     "the classes show no signal that these features follow; probabilities are nearly constant",
     "the features separate the classes, or vary too little for too large length scales",
 )
-"""What an amplitude at its lower, and at its upper bound says of the classes."""
 
 
 @dataclass(frozen=True, eq=False)

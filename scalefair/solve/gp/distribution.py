@@ -27,9 +27,7 @@ from scalefair.features import Nystroem
 from scalefair.features.base import whitened
 from scalefair.solve.gp.system import GaussianFunction
 
-USUAL_SHARE = 0.95
-"""Share of the weight of the rows whose residual counts as usual."""
-
+USUAL_SHARE = 0.95  # share of the weight of the rows whose residual counts as usual
 NORMAL = np.linspace(-9.5, 9.5, 39)
 NORMAL_WEIGHT = np.exp(-(NORMAL**2) / 2) * (NORMAL[1] - NORMAL[0]) / np.sqrt(2 * np.pi)
 LOGISTIC = np.linspace(-36.0, 36.0, 145)

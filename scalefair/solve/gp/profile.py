@@ -25,15 +25,10 @@ from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Bounds
 
-NOISE_BOUNDS = (1e-8, 1e2)
-"""Default bounds of σ², in units of the variance of y."""
-
-AMPLITUDE_BOUNDS = (1e-3, 1e3)
-"""Default bounds of a, in units of the standard deviation of y."""
-
-PER_DECADE = 3
-"""Points of the scan: the curve is made of sigmoids in log τ, two decades wide."""
-
+NOISE_BOUNDS = (1e-8, 1e2)  # default bounds of σ², in units of the variance of y
+AMPLITUDE_BOUNDS = (1e-3, 1e3)  # default bounds of a, in units of the standard deviation of y
+PER_DECADE = 3  # points of the scan: the curve is made of sigmoids in log τ, two decades wide
+# What it means to run to the lower, and to the upper bound
 MEANING = {
     "noise": (
         "the features fit y almost exactly, or rows repeat; the variance is a guess",
@@ -44,13 +39,9 @@ MEANING = {
         "the features vary too little, usually for too large length scales",
     ),
 }
-"""What it means to run to the lower, and to the upper bound."""
-
+# η, relative to the penalty, that is as good as ∞ for learning: the evidence jumps at ∞
 MAX_LEARNING_ETA = 1e4
-"""η, relative to the penalty, that is as good as ∞ for learning: the evidence jumps at ∞."""
-
-MAX_ROUNDS = 20
-"""Times that η and the noise are found for each other at most."""
+MAX_ROUNDS = 20  # times that η and the noise are found for each other at most
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,29 +17,19 @@ from scalefair.data.progress import Progress
 from scalefair.solve.fit import Search
 from scalefair.solve.spec import Bounds, ProcessSpec
 
+# Bounds of the variables; equal ones fix a variable
 Box = Sequence[tuple[float | None, float | None]]
-"""Bounds of the variables; equal ones fix a variable."""
-
+# Log evidence, its gradient, and the weight of all rows times the number of outputs
 Objective = Callable[[Array], tuple[float, Array, float]]
-"""Log evidence, its gradient, and the weight of all rows times the number of outputs."""
-
-ABNORMAL = 2
-"""Status of L-BFGS-B where its line search fails, as it may at a kink."""
-
-MAX_STRETCH = np.log(1e3)
-"""Default bounds of a log length scale: so much below and above its start."""
-
+ABNORMAL = 2  # status of L-BFGS-B where its line search fails, as it may at a kink
+MAX_STRETCH = np.log(1e3)  # default bounds of a log length scale: so much below and above its start
+# Slope per row, relative to the evidence per row, that rounding may hide from a line search
 MAX_FLAT_SLOPE = 1e-5
-"""Slope per row, relative to the evidence per row, that rounding may hide from a line search."""
-
+# Times a search goes on from where its line search failed, with its memory of slopes wiped
 MAX_CONTINUED = 3
-"""Times a search goes on from where its line search failed, with its memory of slopes wiped."""
-
-MAX_NAMES = 8
-"""Names that a sentence lists."""
-
+MAX_NAMES = 8  # names that a sentence lists
+# Length scales, relative to the start, to look at where the evidence shows no signal there
 ELSEWHERE = np.log([0.3, 0.1, 3.0])
-"""Length scales, relative to the start, to look at where the evidence shows no signal there."""
 
 
 @dataclass(eq=False)
@@ -164,7 +154,7 @@ def _run(objective: _Objective, start: Array, bounds: Box, options: Any) -> Sear
         start, last = run.x, float(run.fun)
     value, converged, message = -float(run.fun) * objective.scale, run.status == 0, str(run.message)
     if run.status == ABNORMAL:
-        low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin, fmax pass over
+        low, high = np.array(bounds, dtype=np.float64).T  # none: NaN, which fmin, fmax pass over
         way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
         slope = float(np.abs(way).max(initial=0.0))
         converged = slope <= MAX_FLAT_SLOPE * max(1.0, abs(run.fun))

@@ -29,40 +29,27 @@ from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.output.fit import fit_loss_with_output
 from scalefair.solve.spec import Spec
 
+# Shorter steps whose J a pass sums beside that of the full one; 0 is where it came from
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
-"""Shorter steps whose J a pass sums beside that of the full one; 0 is where it came from."""
-
-ROUNDING = 1e-13
-"""Relative rounding error of a value of J."""
-
+ROUNDING = 1e-13  # relative rounding error of a value of J
+# Relative decrement that rounding error may hide, in sums over single-precision rows too
 FLAT = 1e-6
-"""Relative decrement that rounding error may hide, in sums over single-precision rows too."""
-
 CUT_SHORT = "; raise max_iter or use a larger alpha"
 STALLED = (
     ": no step lowers the objective; use a larger alpha, and check the gradient of a loss of "
     "your own"
 )
 
+# Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one
 WIDE = 200
-"""Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one."""
-
+# Light passes that cost as much as a full one and the few light ones that it leaves to do. More
+# where features are stored: then a light pass reads them and little else
 PATIENCE = {False: 5.0, True: 10.0}
-"""Light passes that cost as much as a full one and the few light ones that it leaves to do.
-
-More where features are stored: then a light pass reads them and little else.
-"""
-
-CIRCLES = 12
-"""Steps without progress after which η is no longer taken from every model anew."""
-
-SETTLED = 1.0
-"""Decrement, in units of J, of a fit that is near enough its optimum to start from."""
-
+CIRCLES = 12  # steps without progress after which η is no longer taken from every model anew
+SETTLED = 1.0  # decrement, in units of J, of a fit that is near enough its optimum to start from
+# Passes after which all are full, but for a last one: where reading the rows is what costs, many
+# light ones cost
 ENOUGH = 6
-"""Passes after which all are full, but for a last one: where reading the rows is what costs, many
-light ones cost.
-"""
 
 
 class Goal(NamedTuple):
@@ -71,8 +58,8 @@ class Goal(NamedTuple):
     alpha: float
     eta: float = 0.0
     unfairness: float | None = None
+    # Whether the limit must be met by some η: a Gaussian process has no prior beyond them
     on_path: bool = False
-    """Whether the limit must be met by some η: a Gaussian process has no prior beyond them."""
 
     def step(self, slice_: Slice) -> tuple[Array, Weight]:
         """Return the minimiser of a model, and the weight there: the least η that meets a limit."""

@@ -25,31 +25,17 @@ from scalefair.solve.ridge.path import Choice, GridScores, choose
 from scalefair.solve.ridge.search import FoldedMoments, GridChoice, between
 from scalefair.solve.ridge.system import System
 
+# Decrease of J, in its natural size, that is not worth a pass for the fit of a fold: it moves the
+# scores by less than a hundredth of their unit
 TOLERANCE = 1e-5
-"""Decrease of J, in its natural size, that is not worth a pass for the fit of a fold: it moves the
-scores by less than a hundredth of their unit.
-"""
-
-MAX_PASSES = 15
-"""Passes for the fits of one model; each takes what it has found by then."""
-
-MEMORY = 6
-"""Changes of the gradient that correct a second derivative."""
-
-SHORTER = 0.25
-"""What is left of a step that J does not fall along."""
-
-NEAR = 1.5
-"""Decades between the ridges of two fits that start from one model."""
-
+MAX_PASSES = 15  # passes for the fits of one model; each takes what it has found by then
+MEMORY = 6  # changes of the gradient that correct a second derivative
+SHORTER = 0.25  # what is left of a step that J does not fall along
+NEAR = 1.5  # decades between the ridges of two fits that start from one model
+# Weights to try, relative to the one that meets the limit on the training rows
 AROUND_LIMIT = 10.0 ** np.array([-0.5, 0.0, 0.5, 1.0, 1.5, 2.5])
-"""Weights to try, relative to the one that meets the limit on the training rows."""
-
-REFINED = 6
-"""How many more etas are tried beside the best one under a limit."""
-
-CONSTANT = 1e12
-"""A ridge, in units of the largest one tried, that leaves only the constant."""
+REFINED = 6  # how many more etas are tried beside the best one under a limit
+CONSTANT = 1e12  # A ridge, in units of the largest one tried, that leaves only the constant
 
 
 class Point(NamedTuple):

@@ -26,18 +26,13 @@ from scalefair.moments.output_features import OutputKernel, OutputPass, OutputSu
 from scalefair.penalties import share_of_variance
 from scalefair.solve.ridge.system import System
 
+# Derivatives of waves that are summed to scale the steps; with more only the linear part is
 MAX_CURVATURE_COLUMNS = 2048
-"""Derivatives of waves that are summed to scale the steps; with more only the linear part is."""
-
 MAX_ITER = 500
-ROUND = 50
-"""Steps after which the coordinates are chosen anew."""
-
-TOL = 1e-4
-"""Largest entry of the gradient in z at which L-BFGS stops."""
-
+ROUND = 50  # steps after which the coordinates are chosen anew
+TOL = 1e-4  # largest entry of the gradient in z at which L-BFGS stops
+# Fall of J, relative to J or u, in a step below which it stops, whatever the gradient
 LEAST_FALL = 1e-13
-"""Fall of J, relative to J or u, in a step below which it stops, whatever the gradient."""
 
 
 class Dependence(NamedTuple):

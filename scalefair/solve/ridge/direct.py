@@ -42,20 +42,13 @@ from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System, best_scale, spread
 from scalefair.solve.spec import Spec
 
-WIDE = 8000
-"""Features from which on the m×m eigenproblem is out of reach."""
-
+WIDE = 8000  # features from which on the m×m eigenproblem is out of reach
+# Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h
 SCAN = np.logspace(-6, 9, 46)
-"""Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h."""
-
-LEAST = 1e-9
-"""Least k that is looked for by roots."""
-
+LEAST = 1e-9  # least k that is looked for by roots
+# Difference of J, in units of the variance of y, that decides between two ways to a minimum
 TIE = 1e-9
-"""Difference of J, in units of the variance of y, that decides between two ways to a minimum."""
-
-LEAST_EPS = 1e-12
-"""Least ε: without any, J has no value where f is constant."""
+LEAST_EPS = 1e-12  # least ε: without any, J has no value where f is constant
 
 
 def fit_ridge(system: System, spec: Spec) -> RidgeFit:

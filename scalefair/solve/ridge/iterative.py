@@ -26,11 +26,8 @@ from scalefair.solve.limit import Quadratic
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System
 
-RANK = 512
-"""Default rank of the preconditioner."""
-
-SAMPLE_ROWS = 4
-"""Rows of the sample that aims the preconditioner, per rank."""
+RANK = 512  # default rank of the preconditioner
+SAMPLE_ROWS = 4  # rows of the sample that aims the preconditioner, per rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +54,9 @@ class FeatureGram:
         return product
 
 
-Operator = Callable[[Array], Array]
-"""V ↦ MV for V of shape (m, k)."""
-
+Operator = Callable[[Array], Array]  # V ↦ MV for V of shape (m, k)
+# Called after every iteration with its number and the largest relative residual
 Progress = Callable[[int, float], Any]
-"""Called after every iteration with its number and the largest relative residual."""
 
 
 @dataclass(frozen=True, eq=False)

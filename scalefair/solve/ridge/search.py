@@ -21,11 +21,9 @@ from scalefair.solve.ridge.path import (
     outside,
 )
 
-REFINE = 16
-"""How many more etas are tried beside the best one under a limit."""
-
+REFINE = 16  # how many more etas are tried beside the best one under a limit
+# Arguments of `System.build` for a ridge ratio and an ε
 Options = Callable[[float, float | None], dict[str, Any]]
-"""Arguments of `System.build` for a ridge ratio and an ε."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,8 +25,7 @@ from scalefair.penalties import (
     size_of_block,
 )
 
-NULL = 1e-13
-"""Penalty directions below this share of the strongest are numerically none."""
+NULL = 1e-13  # penalty directions below this share of the strongest are numerically none
 
 
 class Solution(NamedTuple):
