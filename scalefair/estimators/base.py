@@ -116,13 +116,12 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         # scikit-learn's checks store the names of columns on a copy: a fit that fails changes
         # nothing.
         checked = copy(self)
-        learnt = self._learn(checked, given)
+        found = self._learn(checked, given)
         for name in [*vars(self)]:  # an earlier fit in another mode may have set others
             fitted = name.endswith("_") or name.startswith("_")
             if fitted and not name.startswith(OF_SCIKIT_LEARN):
                 del self.__dict__[name]
-        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
-        self.__dict__.update(names | learnt)
+        self.__dict__.update(names_of_columns(checked) | found)
         task.call_on_fit_task_end(estimator=self)
         return self
 
@@ -282,6 +281,18 @@ class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
                 "linear in these; explain its predictions, as in shap.Explainer(model.predict, X)"
             )
         return super().__array_function__(func, types, args, kwargs)
+
+
+def names_of_columns(checked: Any) -> dict[str, Any]:
+    """Return what scikit-learn's checks have stored of the columns of X."""
+    return {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
+
+
+def learnt(training: Training, design: Design) -> dict[str, Any]:
+    """Return the attributes of a fit that do not depend on the solution."""
+    based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
+    own = {"_one_target": training.one_target, "_design": design}
+    return {**own, "phi_": design.phi, "psi_": design.psi, **based}
 
 
 def feature_ridges(

@@ -7,9 +7,10 @@ the first that fails: no correction for looking at many is needed. All before it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from inspect import signature
 from numbers import Integral
 from operator import add
 from typing import Any, NamedTuple, Self
@@ -29,7 +30,7 @@ from scalefair.auditing.certificate import (
 from scalefair.data import Together
 from scalefair.data.folds import ALL_ROWS, Folds, make_folds
 from scalefair.data.sources import ArraySource, ChunkSource, Sample, Sampler, StackedSource
-from scalefair.errors import InputError
+from scalefair.errors import FINITE, InputError, check_closed_form, check_grid
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.features.base import seed_of
 from scalefair.features.cross_fit import CrossFit
@@ -45,7 +46,7 @@ from scalefair.solve.limit import PenaltyPath
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, Trials
 from scalefair.solve.newton.model import Slice
 from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
-from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds, warn_of_constant
 from scalefair.solve.ridge.system import System
 
 CALIBRATES, OF = 4, 10  # rows of every ten that calibrate, with a split
@@ -334,8 +335,11 @@ def _with_fairer_fits(
     ), best.alpha
 
 
-class Certified(OnFolds):
-    """A fair estimator that certifies its limit, where a `confidence` is asked for."""
+class CrossValidated(OnFolds):
+    """A fair estimator that chooses alpha and eta by what they do on held-out folds.
+
+    It certifies its limit, where a `confidence` is asked for.
+    """
 
     confidence: float | None = None
     guarantee: str = "split"
@@ -343,8 +347,7 @@ class Certified(OnFolds):
     def _claim(self) -> Claim | None:
         return None if self.confidence is None else Claim.of(self.unfairness, self.confidence)
 
-    def _check_certificate(self) -> None:
-        """Raise ValueError if a certificate is asked for that cannot be."""
+    def _check_grids(self) -> None:
         base, split = self.base_estimator, self.guarantee == "split"
         collection = isinstance(base, CrossFit) and base.fit_on == "collection"
         if self._claim() is not None and split and collection:
@@ -352,6 +355,57 @@ class Certified(OnFolds):
                 "fit_on='collection' gives a base model all rows, those that calibrate among them; "
                 "use fit_on='sample' or guarantee='cross'"
             )
+        check_closed_form(self.penalty, "cross-validation")
+        if self.alphas is not None:
+            check_grid("alphas", self.alphas, high=FINITE)
+        if self.etas is not None:
+            check_grid("etas", self.etas)
+
+    def _is_ordinary(self) -> bool:
+        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
+
+    def _least_alpha(self) -> float:
+        return np.inf if self.alphas is None else float(np.min(self.alphas))
+
+    def _base_folds(self, training: Training) -> Folds:
+        return self._folds(training)[0]
+
+    def _penalty(self, eps: float | None) -> dict[str, Any]:
+        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
+        free = self.unfairness == 0
+        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
+
+    def _certified(
+        self, result: Any, judge: Callable[[float], JudgedPath]
+    ) -> tuple[Any, Callable[[Any], dict[str, Any]]]:
+        """Return the search with a certified choice, where so asked, and what certifies a model."""
+        claim = self._claim()
+        if claim is None:
+            if result.choice is None:
+                warn_of_constant(result.scores, self.unfairness or 0.0)
+            return result, lambda _: {}
+        path = judge(claim.limit)
+        return path.chosen(claim), lambda model: {"certificate_": path.certificate(claim, model)}
+
+    def _plain_at(self, plain: type, eps: float | None, known: dict[str, Any], **point: Any) -> Any:
+        """Return the plain estimator at a point, with what is known but for its solution."""
+        own = self.get_params(deep=False)
+        shared = {name: own[name] for name in signature(plain).parameters if name in own}
+        model = plain(**shared | self._penalty(eps) | point | {"unfairness": None})
+        model.__dict__.update(known)
+        return model
+
+    def _held_out(self, result: Any, error: str, path: Any) -> dict[str, Any]:
+        """Return the attributes that say what was chosen, and what the others scored."""
+        share, scores = result.share, result.scores
+        return {
+            "alpha_": result.alpha, "path_": path, "explained_share_cv_": float(share.value),
+            "explained_share_cv_error_": float(share.error),
+            "cv_results_": {
+                "alphas": result.alphas, "etas": result.etas, error: scores.mse,
+                "explained_share": scores.share,
+            },
+        }  # fmt: skip
 
     def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
         if self.confidence is None or self.guarantee == "cross":

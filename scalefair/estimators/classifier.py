@@ -22,6 +22,7 @@ from scalefair.data.labels import (
     decoded,
     known_labels,
 )
+from scalefair.estimators.base import names_of_columns
 from scalefair.estimators.decisions import FairDecisions
 from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
 from scalefair.estimators.parameters import described
@@ -54,9 +55,8 @@ class Classification(ClassifierMixin, LossBase):
         training = replace(
             training, source=source, sample=as_targets(training.sample), n_targets=loss.n_targets
         )
-        weigh = None if self.class_weight is None else partial(self._weighed, coded.classes)
-        known = {"classes_": coded.classes}
-        return self._learn_loss(checked, training, loss, known, weigh)
+        known = names_of_columns(checked) | {"classes_": coded.classes}
+        return self._learn_loss(training, loss, known)
 
     def _loss_of(self, classes: NDArray[Any]) -> Any:
         k, loss = len(classes), self.loss
@@ -70,10 +70,12 @@ class Classification(ClassifierMixin, LossBase):
             )
         return loss
 
-    def _weighed(self, classes: NDArray[Any], loss: Any, moments: Moments) -> Any:
+    def _weighed(self, loss: Any, known: dict[str, Any], moments: Moments) -> Any:
+        if self.class_weight is None:
+            return loss
         share = moments.mean("y")
         share = np.array([1 - share[0], share[0]]) if loss.n_targets == 1 else share
-        return ClassWeighted(loss, class_weights(self.class_weight, classes, share))
+        return ClassWeighted(loss, class_weights(self.class_weight, known["classes_"], share))
 
     def _solved_loss(self, loss: Any) -> Any:
         inner = loss.loss if isinstance(loss, ClassWeighted) else loss

@@ -18,15 +18,12 @@ from scalefair.estimators.decisions import (
     Decisions,
     FairDecisions,
     Limited,
-    check_groups,
     learn_decisions,
     propensities,
 )
-from scalefair.features.design import Design, Finished
+from scalefair.features.design import Finished
 from scalefair.features.rows import open_predict_rows
 from scalefair.moments.accumulate import Rows
-from scalefair.solve.fit import LossFit
-from scalefair.solve.newton.folds import LossSearch, Point
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import Solution
 
@@ -51,10 +48,6 @@ class Deciding(FairEstimator):
     def _is_ordinary(self) -> bool:
         return self._asked is None and super()._is_ordinary()
 
-    def _check_groups(self, design: Design) -> None:
-        if self._asked is not None:
-            check_groups(design)
-
     @abstractmethod
     def _gains(self, loss: Any) -> Callable[[Array], Array]:
         """Return what turns scores into probabilities of classes, or into predictions (n, 1)."""
@@ -74,13 +67,6 @@ class Deciding(FairEstimator):
         labels = known.get("classes_", np.array([False, True]))
         limited = Limited(self._asked, self.unfairness, self._gains(known["loss_"]), labels)
         return {"decisions_": learn_decisions(rows.source, n_rows, design, pairs, limited, folds)}
-
-    def _fold_scores(
-        self, whole: Problem, result: LossSearch, fit: LossFit, loss: Any
-    ) -> list[Solution]:
-        """Return the scores of the fits without each fold at the chosen point, of all rows last."""
-        folds = map(whole.solution, result.tried[Point(result.alpha, result.eta)].theta[:-1])
-        return [self._scores_of(loss, *both) for both in (*folds, (fit.coef, fit.intercept))]
 
     @abstractmethod
     def _scores_of(self, loss: Any, coef: Array, intercept: Array) -> Solution:

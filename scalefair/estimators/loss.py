@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -19,8 +18,9 @@ from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data import is_stream
 from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid
-from scalefair.estimators.base import check_control
+from scalefair.estimators.base import check_control, learnt, names_of_columns
 from scalefair.estimators.deciding import DecidesNumbers, Deciding
+from scalefair.estimators.decisions import check_groups
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath
 from scalefair.features.design import Design
@@ -72,18 +72,19 @@ class LossBase(Deciding):
         """Return the loss in the scores that are solved for."""
         return loss
 
-    def _learn_loss(
-        self, checked: Self, training: Training, loss: Any, known: dict[str, Any],
-        weigh: Callable[[Any, Moments], Any] | None = None,
-    ) -> dict[str, Any]:  # fmt: skip
-        """Return the attributes of a fit; `weigh` gives weights of classes to the loss."""
-        del checked
+    def _weighed(self, loss: Any, known: dict[str, Any], moments: Moments) -> Any:
+        """Return the loss with the weights of classes."""
+        del known, moments
+        return loss
+
+    def _learn_loss(self, training: Training, loss: Any, known: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes of a fit, those that are known already among them."""
         loss, training, rows = self._loss_rows(training, loss, dtype := current_config().dtype)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
         if "xi" in moments.blocks:
             check_control(moments)
-        loss = loss if weigh is None else weigh(loss, moments)
+        loss = self._weighed(loss, known, moments)
         system, y = self._system(rows.design, moments), training.sample.y
         spec = self._spec(dtype, moments.n_rows, mean_curvature(loss, moments, y))
         solved = self._solved_loss(loss)
@@ -108,15 +109,15 @@ class LossBase(Deciding):
         design = self._learn_design(training, dtype)
         if design.psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
-        self._check_groups(design)
+        if self._asked is not None:
+            check_groups(design)
         n_rows = training.survey.n_rows
         return loss, training, self._rows(training.source, design, n_rows, least_alpha)
 
     def _learnt(self, training: Training, design: Design, loss: Any) -> dict[str, Any]:
         """Return the attributes of a fit that do not depend on the solution."""
-        based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
-        maps = {"phi_": design.phi, "psi_": design.psi}
-        return {"_design": design, "loss_": loss, **maps, **based}
+        own = learnt(training, design) | {"loss_": loss}
+        return {name: value for name, value in own.items() if name != "_one_target"}
 
     def _solution(
         self, design: Design, moments: Moments, loss: Any, fit: LossFit
@@ -255,7 +256,8 @@ class LossRegression(RegressorMixin, DecidesNumbers, LossBase):
                 f"{loss.n_targets}; fit one target at a time"
             )
         source = training.source.then(partial(check_row_targets, loss))
-        return self._learn_loss(checked, replace(training, source=source), loss, {})
+        training = replace(training, source=source)
+        return self._learn_loss(training, loss, names_of_columns(checked))
 
     def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
         one = loss.n_scores == 1

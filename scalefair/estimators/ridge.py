@@ -22,7 +22,7 @@ from scalefair.errors import (
     check_grid,
     check_weight_or_limit,
 )
-from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
+from scalefair.estimators.base import FairEstimator, check_control, feature_ridges, learnt
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
@@ -312,14 +312,6 @@ class RidgeBase(Regression):
         self._check_parameters()
         moments = self.moments_ + self.collect(X, y, **beside)
         return self._take(moments, self._solve(self._design, moments))
-
-
-def learnt(training: Training, design: Design) -> dict[str, Any]:
-    """Return the attributes of a fit that do not depend on the solution."""
-    based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
-    one_target = training.one_target
-    maps = {"phi_": design.phi, "psi_": design.psi}
-    return {"_design": design, "_one_target": one_target, **maps, **based}
 
 
 @described

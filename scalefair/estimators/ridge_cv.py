@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
@@ -13,61 +13,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Chunk
-from scalefair.data.folds import Folds
 from scalefair.data.sources.threads import blas_threads_for
-from scalefair.errors import (
-    FINITE,
-    JOINED_RIDGE,
-    TINY,
-    check_alpha,
-    check_closed_form,
-    check_grid,
-)
-from scalefair.estimators.base import OF_COLUMNS, feature_ridges
-from scalefair.estimators.certified import Certified, JudgedPath, judge_path
+from scalefair.errors import FINITE, JOINED_RIDGE, TINY, check_alpha, check_grid
+from scalefair.estimators.base import feature_ridges, learnt, names_of_columns
+from scalefair.estimators.certified import CrossValidated, JudgedPath, judge_path
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath
-from scalefair.estimators.ridge import Regression, learnt
+from scalefair.estimators.ridge import Regression
 from scalefair.features.design import Design
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
 from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import Spectrum, default_alphas, default_etas
-from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search, warn_of_constant
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search
 from scalefair.solve.ridge.system import System, rescale
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 # What only the moments of each fold can tell, not those of all rows
 HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "certificate_")
-
-
-class CrossValidated(Certified):
-    """A fair estimator that chooses alpha and eta by what they do on held-out folds."""
-
-    def _check_grids(self) -> None:
-        self._check_certificate()
-        check_closed_form(self.penalty, "cross-validation")
-        if self.alphas is not None:
-            check_grid("alphas", self.alphas, high=FINITE)
-        if self.etas is not None:
-            check_grid("etas", self.etas)
-
-    def _is_ordinary(self) -> bool:
-        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
-
-    def _least_alpha(self) -> float:
-        return np.inf if self.alphas is None else float(np.min(self.alphas))
-
-    def _base_folds(self, training: Training) -> Folds:
-        return self._folds(training)[0]
-
-    def _penalty(self, eps: float | None) -> dict[str, Any]:
-        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
-        free = self.unfairness == 0
-        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
 
 
 @described
@@ -171,45 +137,29 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         return EPS_GRID if isinstance(self.eps, str) else (float(self.eps),)
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
-        config, claim = current_config(), self._claim()
+        config = current_config()
         training = self._train(checked, given, config.dtype)
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
-        n_rows, least = training.survey.n_rows, self._least_alpha()
-        _, moments = self._fold_moments(
-            self._rows(training.source, design, n_rows, least), training,
-            checkpoint=config.checkpoint,
-        )  # fmt: skip
-        result, path = self._search(design, moments), None
+        rows = self._rows(training.source, design, training.survey.n_rows, self._least_alpha())
+        _, moments = self._fold_moments(rows, training, checkpoint=config.checkpoint)
+        result = self._search(design, moments)
         moments = replace(moments, total=moments.total.calibrated(result.calibration))
-        if claim is not None:
-            path = self._judged(result, design, moments, training)
-            result = path.chosen(claim)
-        elif result.choice is None and self.unfairness is not None:
-            warn_of_constant(result.scores, self.unfairness)
-        ridge = self._ridge_at(result, checked, training, design)
+        judge = partial(self._judged, result, design, moments, training)
+        result, certificate = self._certified(result, judge)
+        ridge = self._ridge_at(result, design, names_of_columns(checked) | learnt(training, design))
         self._refit(ridge, moments.total, constant=result.choice is None)
-        share = result.share
-        certificate = {}
-        if claim is not None and path is not None:
-            certificate = {"certificate_": path.certificate(claim, ridge)}
-        return self._attributes(ridge) | certificate | {
-            "alpha_": result.alpha, "eps_": result.eps, "ridge_ratio_": result.ratio,
-            "explained_share_cv_": float(share.value),
-            "explained_share_cv_error_": float(share.error),
-            "path_": FairPath(ridge, result.alphas, result.etas, result.scores),
-            "cv_results_": {
-                "alphas": result.alphas, "etas": result.etas,
-                "mse": result.scores.mse, "explained_share": result.scores.share,
-            },
-        }  # fmt: skip
+        path = FairPath(ridge, result.alphas, result.etas, result.scores)
+        chosen = self._attributes(ridge) | self._held_out(result, "mse", path) | certificate(ridge)
+        return chosen | {"eps_": result.eps, "ridge_ratio_": result.ratio}
 
     def _judged(
-        self, result: SearchResult, design: Design, moments: FoldedMoments, training: Training
-    ) -> JudgedPath:
+        self, result: SearchResult, design: Design, moments: FoldedMoments, training: Training,
+        limit: float,
+    ) -> JudgedPath:  # fmt: skip
         options = self._options(design, moments.total, result.ratio, result.eps)
         system = System.build(moments.total, **options)
         source, folds = self._judging(training, design)
-        return judge_path(self.unfairness, result, system, design, source, folds=folds)
+        return judge_path(limit, result, system, design, source, folds=folds)
 
     def _options(
         self, design: Design, moments: Moments, ratio: float, eps: float | None
@@ -236,20 +186,15 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         )  # fmt: skip
 
     def _ridge_at(
-        self, result: SearchResult, checked: Self, training: Training, design: Design
+        self, result: SearchResult, design: Design, known: dict[str, Any]
     ) -> FairKernelRidge:
         """Return a ridge at the chosen point, with all but its solution."""
-        own = self.get_params(deep=False)
-        shared = {name: own[name] for name in FairKernelRidge().get_params() if name in own}
         alpha: Any = result.alpha
         if len(design.features) > 1:
             relative = {"phi": 1.0, "psi": result.ratio, "base": JOINED_RIDGE * result.ratio}
             alpha = {name: part * alpha for name, part in relative.items()}
-        point = {"alpha": alpha, "eta": result.eta, "unfairness": None}
-        ridge = FairKernelRidge(**shared | self._penalty(result.eps) | point)
-        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
-        ridge.__dict__.update(names | learnt(training, design))
-        return ridge
+        ridge = self._plain_at(FairKernelRidge, result.eps, known, alpha=alpha, eta=result.eta)
+        return cast("FairKernelRidge", ridge)
 
     def _refit(self, ridge: FairKernelRidge, moments: Moments, *, constant: bool) -> None:
         """Solve at the point of the ridge, for all rows; or take the best constant."""

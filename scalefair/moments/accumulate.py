@@ -341,7 +341,7 @@ class Rows:
     source: ChunkSource
     design: Design
     n_rows: int | None = None
-    chunk_rows: int | None = None  # none: as many as suit the design
+    chunk_rows: int | None = None  # None: as many as suit the design
     progress: Progress = field(default_factory=Progress)
 
     def moments(

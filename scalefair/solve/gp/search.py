@@ -154,7 +154,7 @@ def _run(objective: _Objective, start: Array, bounds: Box, options: Any) -> Sear
         start, last = run.x, float(run.fun)
     value, converged, message = -float(run.fun) * objective.scale, run.status == 0, str(run.message)
     if run.status == ABNORMAL:
-        low, high = np.array(bounds, dtype=np.float64).T  # none: NaN, which fmin, fmax pass over
+        low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin, fmax pass over
         way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
         slope = float(np.abs(way).max(initial=0.0))
         converged = slope <= MAX_FLAT_SLOPE * max(1.0, abs(run.fun))

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq, minimize
 
-from scalefair._linalg import Factor, factorize
+from scalefair._linalg import factorize
 from scalefair._typing import Array
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.penalties import DEFAULT_EPS
-from scalefair.solve.diagnostics import Diagnostics, diagnose, digits_left, rounding_of
+from scalefair.solve.diagnostics import ROUNDING, Diagnostics, diagnose, digits_left, rounding_of
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.limit import (
     ROUNDED_SHARE,
@@ -60,7 +60,7 @@ def fit_ridge(system: System, spec: Spec) -> RidgeFit:
         coef, eta = solve_output_nocco(system, spec.alpha, spec.eta, eps), spec.eta
     else:
         rounding = rounding_of(spec.dtype, system.moments.n_rows)
-        coef, diagnostics = diagnosed_primal(system, spec.alpha, spec.eta, rounding)
+        coef, diagnostics = solve_primal(system, spec.alpha, spec.eta, rounding)
         return ridge_fit(system, coef, spec.eta, diagnostics)
     return ridge_fit(system, coef, eta, diagnosed(system, spec))
 
@@ -108,28 +108,16 @@ def diagnosed(system: System, spec: Spec) -> Diagnostics:
     return diagnose(matrix, system.gram, rounding=rounding, scaled=False)
 
 
-def solve_primal(system: System, alpha: float, eta: float) -> tuple[Array, float]:
-    """Solve (C + αD + ηRRᵀ) β = c; return β of shape (m, t) and the relative jitter needed."""
-    factor = factorize(system.gram + alpha * np.diag(system.ridge))
-    return _penalized(system, factor, eta), factor.jitter
-
-
-def diagnosed_primal(
-    system: System, alpha: float, eta: float, rounding: float
+def solve_primal(
+    system: System, alpha: float, eta: float, rounding: float = ROUNDING
 ) -> tuple[Array, Diagnostics]:
-    """Return β as `solve_primal` does, and what rounding has left of it."""
+    """β (m, t) of (C + αD + ηRRᵀ) β = c by Woodbury's identity, and what rounding leaves of it."""
     A = system.gram + alpha * np.diag(system.ridge)
     factor = factorize(A)
-    coef = _penalized(system, factor, eta)
-    return coef, diagnose(A, system.gram, rounding=rounding, factor=factor)
-
-
-def _penalized(system: System, factor: Factor, eta: float) -> Array:
-    """β by Woodbury's identity, from a factor of A = C + αD."""
     coef = factor.solve(system.target)
-    if eta == 0 or system.factor.shape[1] == 0:
-        return coef
-    return coef - Directions.of(system.factor, factor.solve(system.factor), coef).step(eta)
+    if eta > 0 and system.factor.shape[1]:
+        coef = coef - Directions.of(system.factor, factor.solve(system.factor), coef).step(eta)
+    return coef, diagnose(A, system.gram, rounding=rounding, factor=factor)
 
 
 class LimitedFit(NamedTuple):

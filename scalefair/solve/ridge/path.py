@@ -274,13 +274,18 @@ def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice 
     """
     if unfairness is None:
         return largest_eta_within_one_error(scores, etas)
-    choice = best_without_share(scores, etas) if unfairness == 0 else best_within_limit(
-        scores, unfairness
-    )  # fmt: skip
-    if choice is None or scores.constant is None:
-        return choice
-    worse = scores.mse[:, choice.alpha, choice.eta] - scores.constant
-    return choice if worse.mean() <= 0 else None
+    if unfairness == 0:
+        # η = ∞ leaves no share, and the corrected share of none is below 0 as often as above.
+        allowed = ~np.isnan(scores.share.mean(axis=0)) & np.isinf(etas)
+    else:
+        allowed = ShareEstimate.of(scores.share).is_within(unfairness)
+    if not allowed.any():
+        return None
+    mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
+    alpha, eta = (int(at) for at in np.unravel_index(np.argmin(mean), mean.shape))
+    if scores.constant is None or (scores.mse[:, alpha, eta] - scores.constant).mean() <= 0:
+        return Choice(alpha, eta)
+    return None
 
 
 def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
@@ -294,32 +299,6 @@ def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     allowed = np.flatnonzero(best <= bound)
     eta = int(allowed[np.argmax(etas[allowed])])
     return Choice(int(alpha[eta]), eta)
-
-
-def best_within_limit(scores: GridScores, unfairness: float) -> Choice | None:
-    """Return the least error whose held-out share is within the limit; None if there is none.
-
-    The share is within it where its mean over the folds and half a standard error are. A constant
-    prediction has no share, and is not on the grid: the caller compares with it.
-    """
-    return _least_error(scores, ShareEstimate.of(scores.share).is_within(unfairness))
-
-
-def best_without_share(scores: GridScores, etas: Array) -> Choice | None:
-    """Return the least error at η = ∞, where nothing is left to explain; its share is not tested.
-
-    The corrected share of a predictor without any is below 0 as often as above.
-    """
-    defined = ~np.isnan(scores.share.mean(axis=0))
-    return _least_error(scores, defined & np.isinf(etas))
-
-
-def _least_error(scores: GridScores, allowed: NDArray[np.bool_]) -> Choice | None:
-    if not allowed.any():
-        return None
-    mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
-    position = np.unravel_index(np.argmin(mean), mean.shape)
-    return Choice(int(position[0]), int(position[1]))
 
 
 def default_etas(system: System, alpha: float, count: int = 25) -> Array:

@@ -23,6 +23,7 @@ from scalefair.solve.ridge.path import (
 
 REFINE = 16  # how many more etas are tried beside the best one under a limit
 # Arguments of `System.build` for a ridge ratio and an ε
+NOT_SCORED = GridScores(np.empty(0), np.empty(0))
 Options = Callable[[float, float | None], dict[str, Any]]
 
 
@@ -93,7 +94,6 @@ class SearchResult(GridChoice):
 def search(
     moments: FoldedMoments, options: Options, *, alphas: Array, etas: Array,
     epses: Sequence[float | None], ratios: Sequence[float], unfairness: float | None,
-    refine: bool = True,
 ) -> SearchResult:  # fmt: skip
     """Return the best point over all ε and ridge ratios, by the held-out error.
 
@@ -104,12 +104,12 @@ def search(
         etas, epses = np.union1d(etas, [np.inf]), epses[:1]
     results = []
     for eps in epses:
-        tried = [
-            _search_grid(
-                moments, options(ratio, eps), ratio, (alphas, etas), unfairness, refine=refine
-            )
-            for ratio in ratios
-        ]
+        tried = []
+        for ratio in ratios:
+            asked = options(ratio, eps)
+            fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **asked)
+            result = SearchResult(alphas, etas, NOT_SCORED, None, asked["eps"], ratio, fits)
+            tried.append(_chosen(result, unfairness))
         results.append(min(tried, key=lambda result: result.mse))
     if unfairness is None:
         return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
@@ -137,17 +137,7 @@ def _search_calibrations(
     return at(winner.calibration, best.alphas)
 
 
-def _search_grid(
-    moments: FoldedMoments, options: dict[str, Any], ratio: float, grid: tuple[Array, Array],
-    unfairness: float | None, *, refine: bool,
-) -> SearchResult:  # fmt: skip
-    fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
-    nothing = GridScores(np.empty(0), np.empty(0))
-    result = SearchResult(*grid, nothing, None, options["eps"], ratio, fits)
-    return _chosen(result, unfairness, refine=refine)
-
-
-def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool) -> SearchResult:
+def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool = True) -> SearchResult:
     """Return the result with the scores of its grid, and the best point on it."""
     alphas, etas, fits = result.alphas, result.etas, result.fits
     scores = fits.score(alphas, etas)
