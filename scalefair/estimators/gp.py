@@ -31,12 +31,7 @@ from scalefair.solve.gp.distribution import (
     draw,
     mean_and_deviation,
 )
-from scalefair.solve.gp.evidence import (
-    MomentEvidence,
-    at_weight,
-    fit_features,
-    held_out_scores,
-)
+from scalefair.solve.gp.evidence import MomentEvidence, at_weight, fit_features, held_out_scores
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from scalefair.solve.ridge.path import choose, default_etas
 from scalefair.solve.ridge.search import between

@@ -23,13 +23,7 @@ from scalefair.penalties import (
     variance_of,
 )
 from scalefair.solve.limit import NotAttainableError
-from scalefair.solve.ridge.path import (
-    GridScores,
-    Spectrum,
-    choose,
-    grid,
-    squared_errors,
-)
+from scalefair.solve.ridge.path import GridScores, Spectrum, choose, grid, squared_errors
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
 

@@ -16,12 +16,7 @@ from sklearn.base import clone
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_rows
 from scalefair.data.columns import sensitive_statistics
-from scalefair.data.encoding import (
-    ControlEncoder,
-    SensitiveEncoder,
-    TableEncoder,
-    numbers_or_codes,
-)
+from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource, StackedSource
 from scalefair.data.sources.base import Change
@@ -35,13 +30,7 @@ from scalefair.features.fourier import RandomFourier
 from scalefair.features.landmarks import fitted_kernel
 from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.partial import (
-    KNOWN_SAMPLE_ROWS,
-    PartialEncoder,
-    Propensity,
-    Unknown,
-    lacks,
-)
+from scalefair.features.partial import KNOWN_SAMPLE_ROWS, PartialEncoder, Propensity, Unknown, lacks
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel

@@ -37,12 +37,7 @@ from scalefair.solve.gp.distribution import LatentDistribution
 from scalefair.solve.gp.evidence import design_at, map_start
 from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, largest_eta, log_bounds
 from scalefair.solve.gp.search import Box, maximise, scale_sentences, search
-from scalefair.solve.gp.system import (
-    GaussianPoint,
-    GaussianSlice,
-    GaussianSystem,
-    penalty_slopes,
-)
+from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem, penalty_slopes
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.ridge.system import System

@@ -13,13 +13,7 @@ from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
 from scalefair.penalties import ShareEstimate, chance_of, group_counts
-from scalefair.solve.ridge.path import (
-    Choice,
-    FoldFits,
-    GridScores,
-    choose,
-    outside,
-)
+from scalefair.solve.ridge.path import Choice, FoldFits, GridScores, choose, outside
 
 REFINE = 16  # how many more etas are tried beside the best one under a limit
 # Arguments of `System.build` for a ridge ratio and an ε
