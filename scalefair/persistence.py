@@ -235,10 +235,8 @@ def _plain_item(item: Any, where: str) -> Any:
     if not isinstance(item, PLAIN):
         raise UnsavableError(
             f"{where} is an array that holds a {type(item).__name__}, which cannot be saved "
-            "without pickle",
-            "convert it to numbers or text",
-            where=where,
-        )
+            "without pickle", "convert it to numbers or text", where=where,
+        )  # fmt: skip
     return item
 
 

@@ -220,10 +220,8 @@ def _check_survey(survey: Survey) -> None:
         if 0 < size < 1 / LARGEST:
             raise InputError(
                 f"column {j} of y spreads over {size:.3g}, too little to square",
-                f"rescale y, to at least {1 / LARGEST:g}",
-                column=column.name,
-                where="y",
-            )
+                f"rescale y, to at least {1 / LARGEST:g}", column=column.name, where="y",
+            )  # fmt: skip
 
 
 def _with_encoders(preparation: Preparation, survey: Survey, partial: bool) -> Preparation:

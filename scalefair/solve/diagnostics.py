@@ -107,7 +107,5 @@ def warn_of_few_digits(diagnostics: Diagnostics, name: str) -> None:
         warnings.warn(
             f"{name}: about {digits:.1f} digits of the coefficients are left (condition number "
             f"{condition:.2g}, jitter {jitter:.2g}, rank {rank} of {m} features); use a larger "
-            "alpha, fewer or rescaled features, or dtype='float64'",
-            LinAlgWarning,
-            stacklevel=4,
-        )
+            "alpha, fewer or rescaled features, or dtype='float64'", LinAlgWarning, stacklevel=4,
+        )  # fmt: skip

@@ -264,10 +264,8 @@ def solve_output(
         warnings.warn(
             f"the fit with a kernel on the output has not converged after {n_iter} steps "
             f"(largest gradient {largest:.2g}); scale the features, or use a smaller eta or a "
-            "larger alpha",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+            "larger alpha", ConvergenceWarning, stacklevel=2,
+        )  # fmt: skip
     return OutputFit(coef, intercept, objective.dependence(coef), n_iter)
 
 

@@ -216,10 +216,8 @@ def solve_iterative(
         warnings.warn(
             f"the iterative solver stopped after {solved.n_iter} iterations at a relative residual "
             f"of {residual:.2g}, above {tol:.2g}; raise max_iter, use a larger alpha, or "
-            "solver='direct'",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+            "solver='direct'", ConvergenceWarning, stacklevel=2,
+        )  # fmt: skip
     return IterativeFit(_slice(whitened, solved), solved.n_iter, residual, sketch.largest)
 
 

@@ -173,10 +173,8 @@ def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
         warnings.warn(
             "groups too small for every fold to judge the share of"
             f"{_named(small, names, total)}{absent}; merge them with others, use fewer folds, or "
-            "give more rows",
-            UserWarning,
-            stacklevel=2,
-        )
+            "give more rows", UserWarning, stacklevel=2,
+        )  # fmt: skip
 
 
 def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> str:
@@ -201,7 +199,5 @@ def warn_of_constant(scores: GridScores, unfairness: float) -> None:
     )
     warnings.warn(
         f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; ask for more "
-        "than that, or give more rows, or more or other features",
-        UserWarning,
-        stacklevel=2,
-    )
+        "than that, or give more rows, or more or other features", UserWarning, stacklevel=2,
+    )  # fmt: skip
