@@ -29,7 +29,7 @@ from scalefair.auditing.certificate import (
 )
 from scalefair.data import Together
 from scalefair.data.folds import ALL_ROWS, Folds, make_folds
-from scalefair.data.sources import ArraySource, ChunkSource, Sample, Sampler, StackedSource
+from scalefair.data.sources import ArraySource, ChunkSource, Sampler, StackedSource
 from scalefair.errors import FINITE, InputError, check_closed_form, check_grid
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.features.base import seed_of
@@ -42,7 +42,7 @@ from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, sha
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import MomentAccumulator, Rows, sign
 from scalefair.penalties import check_known, size_of_block
-from scalefair.solve.limit import PenaltyPath
+from scalefair.solve.limit import path_etas
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, Trials
 from scalefair.solve.newton.model import Slice
 from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
@@ -50,10 +50,7 @@ from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_fold
 from scalefair.solve.ridge.system import System
 
 CALIBRATES, OF = 4, 10  # rows of every ten that calibrate, with a split
-CANDIDATES = 48  # etas on a path, besides 0 and ∞
-REACH = 4.0  # candidates have shares, in sample, of up to so many times the limit
-# The same for general losses, whose fits take passes over the rows
-LOSS_CANDIDATES, LOSS_REACH = 16, 1.2
+LOSS_CANDIDATES, LOSS_REACH = 16, 1.2  # of `path_etas`: their fits take passes over the rows
 PASS_ROWS = 8192
 
 
@@ -136,19 +133,6 @@ def _among(folds: Folds, count: int, numbers: NDArray[np.int64]) -> NDArray[np.i
     return np.where(fold < count, fold, -1)
 
 
-def path_etas(
-    at: PenaltyPath, limit: float, count: int = CANDIDATES, reach: float = REACH
-) -> Array:
-    """Etas from ∞ down to several times the limit in sample, about equidistant in √share."""
-    strength = at.strength.max(initial=0.0)
-    grid = np.append(0.0, np.logspace(-4, 8, 481) / (strength if strength > 0 else 1.0))
-    shares = np.nan_to_num(at.shares(grid), nan=0.0)
-    envelope = np.maximum.accumulate(shares[::-1])[::-1]  # the share is not monotone in η
-    wanted = np.linspace(0.0, np.sqrt(min(envelope[0], reach * limit)), count + 1) ** 2
-    first = [int(np.argmax(envelope <= level * (1 + 1e-9))) for level in wanted[1:]]
-    return np.append(np.inf, np.unique(grid[first])[::-1])
-
-
 class Candidates(NamedTuple):
     """Coefficients of E predictors of t outputs, of shape (m, E·t), for each fold of rows."""
 
@@ -213,29 +197,19 @@ def judge(source: ChunkSource, design: Design, candidates: Candidates, size: flo
     total = reduce(add, moments)
     check_calibration(total)
     fold = folds.of_rows(sample.rows)
-    parts = [
-        share_distributions(
-            own, *_rows_of(narrow, sample, np.flatnonzero(fold == k)),
-            outputs=candidates.outputs, size=size,
-        )
-        for k, own in enumerate(moments)
-    ]  # fmt: skip
+    names, parts = [name for name in narrow.blocks if name not in ("phi", "y")], []
+    for k, own in enumerate(moments):
+        chunk = sample.chunk.take(np.flatnonzero(fold == k))
+        rows = {"phi": chunk.x} | {name: np.asarray(narrow.rows_of(name, chunk)) for name in names}
+        weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+        outputs = candidates.outputs
+        parts.append(share_distributions(own, rows, weight, outputs=outputs, size=size))
     each = list(zip(*parts, strict=True))
     return Judgement([pooled(some) if len(some) > 1 else some[0] for some in each], total)
 
 
 def _same(chunk: Chunk) -> Chunk:
     return chunk
-
-
-def _rows_of(
-    design: Design, sample: Sample, index: NDArray[np.int64]
-) -> tuple[dict[str, Array], Array]:
-    """Rows of the predictions, ψ and the control of a part of the sample, and their weights."""
-    chunk = sample.chunk.take(index)
-    names = [name for name in design.blocks if name not in ("phi", "y")]
-    rows = {"phi": chunk.x} | {name: np.asarray(design.rows_of(name, chunk)) for name in names}
-    return rows, np.ones(len(index)) if chunk.weight is None else chunk.weight
 
 
 @dataclass(frozen=True, eq=False)

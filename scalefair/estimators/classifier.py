@@ -24,9 +24,10 @@ from scalefair.data.labels import (
 )
 from scalefair.estimators.base import names_of_columns
 from scalefair.estimators.decisions import FairDecisions
-from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
+from scalefair.estimators.loss import LossBase
 from scalefair.estimators.parameters import described
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
+from scalefair.losses.base import LOSS_METHODS, check_row_targets
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 

@@ -135,6 +135,17 @@ def _etas_to_scan(path: PenaltyPath) -> Array:
     return np.asarray(etas[etas <= 1e8 / real.min()])
 
 
+def path_etas(at: PenaltyPath, limit: float, count: int = 48, reach: float = 4.0) -> Array:
+    """Etas from ∞ down to a share in sample of `reach` limits, about equidistant in √share."""
+    strength = at.strength.max(initial=0.0)
+    grid = np.append(0.0, np.logspace(-4, 8, 481) / (strength if strength > 0 else 1.0))
+    shares = np.nan_to_num(at.shares(grid), nan=0.0)
+    envelope = np.maximum.accumulate(shares[::-1])[::-1]  # the share is not monotone in η
+    wanted = np.linspace(0.0, np.sqrt(min(envelope[0], reach * limit)), count + 1) ** 2
+    first = [int(np.argmax(envelope <= level * (1 + 1e-9))) for level in wanted[1:]]
+    return np.append(np.inf, np.unique(grid[first])[::-1])
+
+
 def optimum_within(quadratic: Quadratic, unfairness: float) -> Optimum:
     """Minimise ½βᵀAβ − cᵀβ over all β with βᵀ(RRᵀ − uC)β ≤ 0: a share of at most u.
 

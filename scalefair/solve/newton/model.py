@@ -15,6 +15,7 @@ from scipy.linalg import block_diag, null_space
 from scalefair._linalg import add_outer, factorize
 from scalefair._typing import Array, Source
 from scalefair.features.design import Design
+from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache
 from scalefair.moments.curvature import Along, RowFrame, loss_sums
 from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
@@ -200,6 +201,20 @@ def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
     add_outer(hessian, change, change / curved)
     add_outer(hessian, image, -image / expected)
     return hessian
+
+
+def mean_curvature(loss: Any, moments: Moments, y: Array) -> float:
+    """κ = tr V″ / k at the best constant; of a loss that does not know that, at f = 0 on some y."""
+    start = loss.start(moments.mean("y"))
+    if start is None:
+        one = loss.n_scores == 1, loss.n_targets == 1
+        f = np.zeros(len(y)) if one[0] else np.zeros((len(y), loss.n_scores))
+        curved = loss.curvature(f, y[:, 0] if one[1] else y).reshape(len(y), -1).mean(axis=0)
+    else:
+        curved = start.curvature
+    D = np.atleast_2d(loss.directions)
+    kappa = float(curved @ (D**2).sum(axis=1)) / loss.n_scores
+    return kappa if 0 < kappa < np.inf else 1.0
 
 
 class Slice:
