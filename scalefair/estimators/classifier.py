@@ -14,14 +14,7 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.labels import (
-    OneHotLabels,
-    check_classes,
-    class_weights,
-    code_labels,
-    decoded,
-    known_labels,
-)
+from scalefair.data import labels
 from scalefair.estimators.base import names_of_columns
 from scalefair.estimators.decisions import FairDecisions
 from scalefair.estimators.loss import LossBase
@@ -44,14 +37,14 @@ class Classification(ClassifierMixin, LossBase):
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
         dtype = current_config().dtype
-        coded = code_labels(checked, given.x, given.y, given.weight)
+        coded = labels.code_labels(checked, given.x, given.y, given.weight)
         if coded is None:
             self._train(checked, given, dtype)  # raises ValueError: y is missing
             raise ValueError("y is None; give the class labels of the rows")
-        check_classes(coded.classes)
+        labels.check_classes(coded.classes)
         training = self._train(checked, replace(given, y=coded.y), dtype)
         loss = self._loss_of(coded.classes)
-        as_targets = OneHotLabels(coded.numbers, one_hot=loss.n_targets > 1)
+        as_targets = labels.OneHotLabels(coded.numbers, one_hot=loss.n_targets > 1)
         source = training.source.then(as_targets).then(partial(check_row_targets, loss))
         training = replace(
             training, source=source, sample=as_targets(training.sample), n_targets=loss.n_targets
@@ -76,7 +69,9 @@ class Classification(ClassifierMixin, LossBase):
             return loss
         share = moments.mean("y")
         share = np.array([1 - share[0], share[0]]) if loss.n_targets == 1 else share
-        return ClassWeighted(loss, class_weights(self.class_weight, known["classes_"], share))
+        return ClassWeighted(
+            loss, labels.class_weights(self.class_weight, known["classes_"], share)
+        )
 
     def _solved_loss(self, loss: Any) -> Any:
         inner = loss.loss if isinstance(loss, ClassWeighted) else loss
@@ -91,22 +86,15 @@ class Classification(ClassifierMixin, LossBase):
         return partial(_probabilities, loss)
 
     def _rows_again(self, given: Chunk) -> Rows:
-        y, numbers = known_labels(self, given.x, given.y, given.weight)
+        y, numbers = labels.known_labels(self, given.x, given.y, given.weight)
         rows = self._more_rows(replace(given, y=y), n_targets=1)
-        as_targets = OneHotLabels(numbers, one_hot=self.loss_.n_targets > 1)
+        as_targets = labels.OneHotLabels(numbers, one_hot=self.loss_.n_targets > 1)
         return replace(rows, source=rows.source.then(as_targets))
 
     def decision_function(self, X: Any) -> Any:
         """Return the scores f: log odds of the second class, or log probabilities up to a constant.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k,) or (k, number of classes)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,) or (k, number of classes)
         """
         scores = self._scores(X)
         if len(self.classes_) > 2:
@@ -116,14 +104,7 @@ class Classification(ClassifierMixin, LossBase):
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, in the order of `classes_`.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k, number of classes)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k, number of classes)
         """
         return self._scores(X, partial(_probabilities, vars(self).get("loss_")))
 
@@ -135,19 +116,12 @@ class Classification(ClassifierMixin, LossBase):
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row, or with `limit_on` the class decided for.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k,)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,)
         """
         if "decisions_" in vars(self):
-            return decoded(self._decided(X, FairDecisions.decide), self.classes_)
+            return labels.decoded(self._decided(X, FairDecisions.decide), self.classes_)
         codes = self._scores(X, partial(_most_likely, vars(self).get("loss_")))
-        return decoded(codes, self.classes_)
+        return labels.decoded(codes, self.classes_)
 
 
 @described

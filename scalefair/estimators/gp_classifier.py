@@ -202,18 +202,11 @@ class FairGPClassifier(ClassifierMixin, Process):
         return self._columns(both, 0), self._columns(both, self._distribution.coef.shape[1])
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of the classes, averaged over f given y.
+        """Return the probabilities of the classes, in their order, averaged over f given y.
 
         The integral of the logistic function over the normal distribution of f is exact to 1e-13.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k, number of classes)
-            In the order of `classes_`; a dask array, not yet computed, for a dask collection.
+        @@ (k, number of classes)
         """
         check_is_fitted(self)
         return self._predicted(X, self._distribution.probabilities)
@@ -221,14 +214,7 @@ class FairGPClassifier(ClassifierMixin, Process):
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k,)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,)
         """
         check_is_fitted(self)
         return decoded(self._predicted(X, self._distribution.codes), self.classes_)

@@ -249,6 +249,7 @@ class LossBase(FairEstimator):
         return other
 
 
+@described
 class LossRegression(RegressorMixin, LossBase):
     """A fair regression with any loss, whatever finds its ridge and weight."""
 
@@ -289,15 +290,7 @@ class LossRegression(RegressorMixin, LossBase):
     def predict(self, X: Any) -> Any:
         """Predict the mean (or quantile) of y; the sensitive attributes are not needed.
 
-        Parameters
-        ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`.
-
-        Returns
-        -------
-        array of shape (k,)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,)
         """
         return self._scores(X, partial(_linked, vars(self).get("loss_")))
 

@@ -264,6 +264,16 @@ phi_, psi_ : feature maps
 """
 
 
+PREDICTS = """Parameters
+----------
+@ X
+
+Returns
+-------
+array of shape {}
+    A dask array, not yet computed, for a dask collection."""
+
+
 @cache
 def _entries() -> dict[str, str]:
     entries: dict[str, list[str]] = {}
@@ -278,7 +288,10 @@ def _entries() -> dict[str, str]:
 
 
 def described(cls: T) -> T:
-    """Give a class the constraints of its parameters, and the texts of "@ name name ..." lines."""
+    """Give a class the constraints of its parameters, and the texts of "@ name name ..." lines.
+
+    A line "@@ shape" stands for the parameters and the result of a method that predicts.
+    """
     own: dict[str, Any] = cls._own_constraints  # type: ignore[attr-defined]
     names = [name for name in signature(cls).parameters if name in VALID]
     cls._parameter_constraints = {name: VALID[name] for name in names} | own  # type: ignore[attr-defined]
@@ -291,7 +304,11 @@ def described(cls: T) -> T:
 
 def _written_out(doc: str) -> str:
     entries, lines = _entries(), []
-    for line in cleandoc(doc).split("\n"):
+    doc = "\n".join(
+        PREDICTS.format(line[3:]) if line.startswith("@@ ") else line
+        for line in cleandoc(doc).split("\n")
+    )
+    for line in doc.split("\n"):
         names = line[2:].split() if line.startswith("@ ") else []
         lines += [entries[name] for name in names] if names else [line]
     return indent("\n".join(lines), "    ").strip() + "\n    "

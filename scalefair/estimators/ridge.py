@@ -40,21 +40,14 @@ from scalefair.solve.ridge.path import default_etas
 from scalefair.solve.ridge.system import rescale
 
 
+@described
 class Regression(MultiOutputMixin, RegressorMixin, FairEstimator):
     """A fair estimator that predicts f itself."""
 
     def predict(self, X: Any) -> Array:
         """Predict the targets; the sensitive attributes are not needed.
 
-        Parameters
-        ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`.
-
-        Returns
-        -------
-        array of shape (k,) or (k, t)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,) or (k, t)
         """
         scores = self._scores(X)
         return scores[:, 0] if self._one_target else scores  # type: ignore[no-any-return]

@@ -36,9 +36,8 @@ def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
 def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, seed: int) -> Kernel:
     """Return the kernel with its length scale found from the rows where a heuristic was asked for.
 
-    A kernel object keeps its own. "median": the weighted median of the non-zero distances of at
-    most 1000 distinct rows, by hash. "standardized": that of columns divided by sd_j, θ_j = sd_j ·
-    median.
+    "median": the weighted median of the non-zero distances of at most 1000 distinct rows, by hash.
+    "standardized": that of columns divided by sd_j, θ_j = sd_j · median.
     """
     unscaled = make_kernel(kernel)
     if isinstance(kernel, Kernel) or unscaled.length_scale == ():
@@ -82,11 +81,7 @@ def choose_landmarks(
 
 
 def weighted_sample(weight: Array, size: int, seed: int) -> NDArray[np.int64]:
-    """Draw `size` positions without replacement, each draw in proportion to the weights left.
-
-    Row i runs the exponential clock −log(1 − u_i)/w_i, u_i its hash; the first `size` to ring are
-    it.
-    """
+    """Draw positions in proportion to weights: the first of −log(1 − u_i)/w_i, u_i a hash."""
     clock = -np.log1p(-hash_uniform(seed, np.arange(len(weight))))
     with np.errstate(over="ignore"):
         clock /= np.maximum(weight, np.finfo(np.float64).tiny)

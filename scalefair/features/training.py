@@ -266,7 +266,7 @@ def input_map(
     kind, seed, size = training.spec.feature_map, training.seed, training.spec.n_components
     if is_fitted_map(kind):
         return kind  # type: ignore[no-any-return]
-    phi = kind
+    phi: Any
     if kind == "linear":
         phi = Identity()
     elif kind == "fourier":
@@ -274,9 +274,10 @@ def input_map(
         phi = RandomFourier(kernel, n_components=size, pairs=size % 2 == 0, random_state=seed)
     elif isinstance(kind, str):
         size = training.sample.n_rows if kind == "exact" else size
-        kernel = input_kernel(training)
-        phi = nystroem(kernel, n_components=size, random_state=seed, **options)
-    return clone(phi).fit(training.sample.x, sample_weight=training.sample.weight)  # type: ignore[no-any-return]
+        phi = nystroem(input_kernel(training), n_components=size, random_state=seed, **options)
+    else:
+        phi = clone(kind)
+    return phi.fit(training.sample.x, sample_weight=training.sample.weight)  # type: ignore[no-any-return]
 
 
 def sensitive_map(training: Training, known: Chunk | None = None) -> FeatureMap | None:

@@ -16,7 +16,7 @@ from scalefair import _files
 from scalefair._hash import value_hash
 from scalefair._typing import Accumulator, Chunk
 from scalefair.data.sources.base import cut_chunk, parts_of
-from scalefair.moments.moments import FoldMoments, Moments
+from scalefair.moments.moments import ARRAYS, FoldMoments, Moments
 
 if TYPE_CHECKING:
     from scalefair.data.folds import Folds
@@ -51,17 +51,14 @@ class Counting:
         if chunk.n_rows == 0:
             return
         old = min(max(self._first_row - chunk.row, 0), chunk.n_rows)
-        hashes = self._hashes(chunk)
+        parts = [part for part in parts_of(chunk).values() if part is not None]
+        if self._folds.of is not None:
+            parts.append(self._folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows)))
+        hashes = value_hash(chunk.row, parts)
         self._digests += np.array([hashes[:old].sum(), hashes[old:].sum()])
         if old < chunk.n_rows:
             self._sums = self._start() if self._sums is None else self._sums
             self._sums.add(cut_chunk(chunk, old, chunk.n_rows) if old else chunk)
-
-    def _hashes(self, chunk: Chunk) -> NDArray[np.uint64]:
-        parts = [part for part in parts_of(chunk).values() if part is not None]
-        if self._folds.of is not None:
-            parts.append(self._folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows)))
-        return value_hash(chunk.row, parts)
 
     def result(self) -> Counted:
         """Return what has been counted."""
@@ -99,10 +96,9 @@ class Checkpoint:
             return Counted(None, np.zeros(2, dtype=np.uint64)), 0
         arrays, values = _files.read(self.path, "checkpoint")
         try:
-            folds = FoldMoments(
-                Moments.of_state(_of_fold(arrays, k), value)
-                for k, value in enumerate(values["folds"])
-            )
+            states = [({n: arrays[f"{k}.{n}"] for n in ARRAYS}, value)
+                      for k, value in enumerate(values["folds"])]  # fmt: skip
+            folds = FoldMoments(Moments.of_state(*state) for state in states)
             next_row = int(values["next_row"])
             (digest,) = arrays["digest"].astype(np.uint64, casting="safe").reshape(1, 1)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
@@ -125,12 +121,3 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the file, if there is one."""
         self.path.unlink(missing_ok=True)
-
-
-def _of_fold(arrays: dict[str, Any], k: int) -> dict[str, Any]:
-    prefix = f"{k}."
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

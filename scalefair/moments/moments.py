@@ -18,6 +18,8 @@ from scalefair._typing import Array
 from scalefair.errors import InputError
 from scalefair.features.mixed import Units, check_units, units_as_lists, units_of_lists
 
+ARRAYS = ("shift", "offset", "scatter")
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -220,7 +222,7 @@ class Moments:
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return the moments as named arrays and JSON-able values."""
-        arrays = {"shift": self.shift, "offset": self.offset, "scatter": self.scatter}
+        arrays = {name: vars(self)[name] for name in ARRAYS}
         values = {
             "blocks": list(self.blocks.items()),
             "n_rows": self.n_rows,

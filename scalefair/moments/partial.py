@@ -9,7 +9,7 @@ know s. Second moments only, so that it adds up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Chunk
 from scalefair.features.partial import lacks
-from scalefair.moments.moments import FoldMoments, Moments
+from scalefair.moments.moments import ARRAYS, FoldMoments, Moments
 
 # Rows that know y only; both; s only; and rows that know s once more, with their weights
 NO_S, BOTH, NO_Y, WEIGHTED = KINDS = range(4)
-ARRAYS = ("shift", "offset", "scatter")
 PARTS = ("known", "weighted", "rest")
 
 # Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ
@@ -94,12 +93,6 @@ class PartialMoments(Moments):
     @property
     def _parts(self) -> tuple[Moments, ...]:
         return self.known, self.weighted, self.rest
-
-    @classmethod
-    def of_kinds(cls, kinds: Sequence[Moments]) -> Self:
-        """Return the moments of rows of the four kinds."""
-        no_s, both, no_y, weighted = kinds
-        return cls.of(no_s + both, both + no_y, weighted, no_y)
 
     def __add__(self, other: Moments) -> Self:
         if not isinstance(other, PartialMoments):
@@ -232,5 +225,8 @@ def with_kinds(fold: NDArray[np.int64], chunk: Chunk) -> NDArray[np.int64]:
 
 def by_knowledge(folds: FoldMoments) -> FoldMoments:
     """Return the partial moments of each fold from those of its rows of every kind."""
-    starts = range(0, len(folds), len(KINDS))
-    return FoldMoments(PartialMoments.of_kinds(folds[i : i + len(KINDS)]) for i in starts)
+    kinds = (folds[i : i + len(KINDS)] for i in range(0, len(folds), len(KINDS)))
+    return FoldMoments(
+        PartialMoments.of(no_s + both, both + no_y, weighted, no_y)
+        for no_s, both, no_y, weighted in kinds
+    )

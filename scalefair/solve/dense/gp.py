@@ -34,15 +34,7 @@ from scipy.linalg.lapack import dpstrf
 from scalefair._typing import Array
 from scalefair.errors import check_number
 from scalefair.kernels import Kernel
-from scalefair.solve.dense.ridge import (
-    EPS,
-    Spectrum,
-    WeightedRows,
-    check_positive,
-    penalty_spectrum,
-    shrinkage,
-    weighted_rows,
-)
+from scalefair.solve.dense import ridge
 
 
 @dataclass(frozen=True)
@@ -57,26 +49,26 @@ class FairPrior:
         return K - self.train @ self.train.T
 
 
-def prior_of(gram: Array, spectrum: Spectrum, *, eta: float, noise: float) -> FairPrior:
+def prior_of(gram: Array, spectrum: ridge.Spectrum, *, eta: float, noise: float) -> FairPrior:
     """Return G = U√τ V Σ⁻¹/√a from the SVD  [BU√τ; √(1 − τ)] = PΣVᵀ,  BᵀB = K/a, a ≥ |K|."""
-    check_positive("noise", noise)
+    ridge.check_positive("noise", noise)
     check_number("eta", eta, 0.0)
     s, U = spectrum
     scale = float(np.abs(gram).sum(axis=0).max(initial=0.0)) or 1.0
-    weight, rest = shrinkage(float(eta) * scale / float(noise), s)
+    weight, rest = ridge.shrinkage(float(eta) * scale / float(noise), s)
     if not weight.any():
         return FairPrior(np.zeros((len(gram), 0)), np.zeros((len(gram), 0)))
     root = pivoted_root(gram / scale)
     stacked = np.vstack([root @ (U * weight), np.diag(rest)])
     P, sigma, Vt = svd(stacked, full_matrices=False, check_finite=False)
-    keep = sigma > np.sqrt(EPS) * sigma.max()
+    keep = sigma > np.sqrt(ridge.EPS) * sigma.max()
     factor = (U * weight) @ (Vt[keep].T / sigma[keep]) / np.sqrt(scale)
     return FairPrior(factor, np.sqrt(scale) * (root.T @ P[: len(root), keep]))
 
 
 def pivoted_root(gram: Array) -> Array:
     """Return B of shape (r, n) with BᵀB = K for a positive semi-definite K of rank r."""
-    triangle, pivots, rank, _ = dpstrf(gram, tol=EPS * gram.diagonal().max(initial=0.0))
+    triangle, pivots, rank, _ = dpstrf(gram, tol=ridge.EPS * gram.diagonal().max(initial=0.0))
     root = np.empty((rank, len(gram)))
     root[:, pivots - 1] = np.triu(triangle[:rank])
     return root
@@ -87,9 +79,9 @@ class ExactProblem:
     """What the evidence of an exact process does not change: rows, targets, penalty."""
 
     X: Any  # of the rows of positive weight
-    rows: WeightedRows
+    rows: ridge.WeightedRows
     target: Array  # y in weighted coordinates
-    spectrum: Spectrum | None  # of M; None without sensitive attributes
+    spectrum: ridge.Spectrum | None  # of M; None without sensitive attributes
 
     @classmethod
     def build(
@@ -103,19 +95,19 @@ class ExactProblem:
                 f"X has shape {inputs.shape}, expected (rows, columns); "
                 "reshape one column with X.reshape(-1, 1)"
             )
-        rows = weighted_rows(len(inputs), weight)
+        rows = ridge.weighted_rows(len(inputs), weight)
         counted = _widened(inputs[rows.index])
         if counted.dtype.kind in "fc" and not np.all(np.isfinite(counted)):
             raise ValueError("X contains NaN or infinity; give those rows weight 0 or remove them")
-        spectrum = None if L is None else penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+        spectrum = None if L is None else ridge.penalty_spectrum(rows, L, eps=eps, penalty=penalty)
         return cls(counted, rows, rows.values("y", y), spectrum)
 
     def at(
         self, kernel: Kernel, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
     ) -> ExactGP:
         """Return the process of the kernel amplitude² · k and the noise σ² > 0, at 0 ≤ η ≤ ∞."""
-        check_positive("noise", noise)
-        check_positive("amplitude", amplitude)
+        ridge.check_positive("noise", noise)
+        ridge.check_positive("amplitude", amplitude)
         check_number("eta", eta, 0.0)
         if self.spectrum is None and eta != 0:
             raise ValueError(
@@ -125,7 +117,7 @@ class ExactProblem:
         root = self.rows.root
         K = np.asarray(kernel(self.X), dtype=np.float64)
         gram = float(amplitude) ** 2 * (root[:, None] * K * root)
-        spectrum = self.spectrum or Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
+        spectrum = self.spectrum or ridge.Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
         # A constant s has no direction to punish: then the ordinary process, whatever eta.
         eta = float(eta) if len(spectrum.values) else 0.0
         prior = prior_of(gram, spectrum, eta=eta, noise=noise)

@@ -19,14 +19,8 @@ from scalefair._typing import Array, Rows
 from scalefair.errors import check_number
 from scalefair.kernels import Kernel
 from scalefair.kernels.base import LengthScale, as_adjoint, as_output, as_rows
+from scalefair.solve.dense import ridge
 from scalefair.solve.dense.gp import FairPrior, prior_of
-from scalefair.solve.dense.ridge import (
-    Spectrum,
-    WeightedRows,
-    check_positive,
-    penalty_spectrum,
-    weighted_rows,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +38,8 @@ class SensitiveRows:
     """
 
     X: Any
-    rows: WeightedRows
-    spectrum: Spectrum
+    rows: ridge.WeightedRows
+    spectrum: ridge.Spectrum
 
     @classmethod
     def of(
@@ -67,8 +61,8 @@ class SensitiveRows:
             Row weights.
         """
         inputs = as_rows(X, "X")
-        rows = weighted_rows(len(inputs), weight)
-        spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+        rows = ridge.weighted_rows(len(inputs), weight)
+        spectrum = ridge.penalty_spectrum(rows, L, eps=eps, penalty=penalty)
         counted = inputs[rows.index]
         if counted.dtype == np.float32:
             counted = counted.astype(np.float64)
@@ -130,7 +124,7 @@ class FairKernel(Kernel):
                 "make it with SensitiveRows.of(X, L)"
             )
         check_number("eta", self.eta, 0.0)
-        check_positive("noise", self.noise)
+        ridge.check_positive("noise", self.noise)
 
     @property
     def metric(self) -> str:  # type: ignore[override]
@@ -327,7 +321,7 @@ class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is 
 
     def _prior(self) -> FairPrior:
         check_number("eta", self.eta, 0.0)
-        check_positive("noise", self.noise)
+        ridge.check_positive("noise", self.noise)
         gram = self.kernel(self.sensitive.X)
         return self.sensitive.prior(gram, eta=float(self.eta), noise=float(self.noise))
 

@@ -26,17 +26,9 @@ from scalefair._typing import Array
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.penalties import DEFAULT_EPS
+from scalefair.solve import limit
 from scalefair.solve.diagnostics import ROUNDING, Diagnostics, diagnose, digits_left, rounding_of
 from scalefair.solve.fit import RidgeFit
-from scalefair.solve.limit import (
-    ROUNDED_SHARE,
-    check_attainable,
-    least_eta,
-    only_a_constant,
-    optimum_within,
-    optimum_without,
-    path_shares,
-)
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System, best_scale, spread
@@ -130,18 +122,18 @@ class LimitedFit(NamedTuple):
 def limited(path: AlphaSlice, unfairness: float) -> LimitedFit:
     """Return the fit with the least η that meets the limit; ∞ where none does or it is 0."""
     spectrum, eta = path.spectrum, None
-    if unfairness <= ROUNDED_SHARE:
-        at = optimum_without(path.quadratic())
-    elif (eta := least_eta(path, unfairness)) is None:
-        at = optimum_within(path.quadratic(), unfairness).coef
+    if unfairness <= limit.ROUNDED_SHARE:
+        at = limit.optimum_without(path.quadratic())
+    elif (eta := limit.least_eta(path, unfairness)) is None:
+        at = limit.optimum_within(path.quadratic(), unfairness).coef
     elif eta == 0:
         return LimitedFit(np.asarray(spectrum.basis @ path.ridge), eta)
     else:
         at = path.coordinates(np.array([eta]))[0]
     both = np.stack([path.ridge, at])
-    if np.isnan(path_shares(spectrum.share_factor, spectrum.deviation, both)[0]):
-        check_attainable(path.quadratic(), unfairness)
-        raise only_a_constant(unfairness, path.alpha)
+    if np.isnan(limit.path_shares(spectrum.share_factor, spectrum.deviation, both)[0]):
+        limit.check_attainable(path.quadratic(), unfairness)
+        raise limit.only_a_constant(unfairness, path.alpha)
     at = at * best_scale(at, spectrum.values[:, None] * at, spectrum.target)
     return LimitedFit(np.asarray(spectrum.basis @ at), np.inf if eta is None else eta)
 

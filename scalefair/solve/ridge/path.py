@@ -17,22 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from scalefair import penalties
 from scalefair._linalg import positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.data.sources.threads import SMALL, run_each
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration
-from scalefair.penalties import (
-    PENALTIES,
-    Features,
-    HeldOut,
-    ShareEstimate,
-    attribute,
-    held_out_shares,
-    mean_and_error,
-    variance_of,
-    worst_of,
-)
 from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.ridge.system import Directions, System, gain, largest_strength, rescale
 
@@ -193,7 +183,7 @@ class FoldFits:
         def turned(k: int) -> tuple[System, Spectrum]:
             system, spectrum = self._systems[k], self._spectra[k]
             moments = system.moments.calibrated(calibration)
-            factor = PENALTIES[penalty](moments, eps, system.features)
+            factor = penalties.PENALTIES[penalty](moments, eps, system.features)
             own = replace(system, moments=moments, factor=factor)
             return own, replace(spectrum, factor=spectrum.basis.T @ factor)
 
@@ -209,19 +199,19 @@ class FoldFits:
     def score(self, alphas: Array, etas: Array) -> GridScores:
         """Fit on the other folds, score on the one left out, for the whole grid."""
 
-        def score(k: int) -> tuple[Array, HeldOut | None]:
+        def score(k: int) -> tuple[Array, penalties.HeldOut | None]:
             fold, system, B = self._folds[k], self._systems[k], self._coef(k, alphas, etas)
             t, scored = system.target.shape[1], fold.scored
-            variance = variance_of(scored, system.features, B).reshape(-1, t)
+            variance = penalties.variance_of(scored, system.features, B).reshape(-1, t)
             errors = squared_errors(system, B, variance, scored).mean(axis=1)
-            if attribute(fold) is None:
+            if penalties.attribute(fold) is None:
                 return errors, None
-            judges = [held_out_shares(on, system.features, B, t) for on in fold.judges]
-            return errors, HeldOut.joined(judges)
+            judges = [penalties.held_out_shares(on, system.features, B, t) for on in fold.judges]
+            return errors, penalties.HeldOut.joined(judges)
 
         errors, shares = zip(*self._each(score), strict=True)
         shape = (len(self._folds), len(alphas), len(etas))
-        worst = np.full(shape, np.nan) if None in shares else worst_of(shares)
+        worst = np.full(shape, np.nan) if None in shares else penalties.worst_of(shares)
         return GridScores(np.reshape(errors, shape), worst.reshape(shape))
 
     def coefs(self, alphas: Array, etas: Array) -> list[Array]:
@@ -251,7 +241,9 @@ def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Ar
     return errors_on(on, fitted.features, B, intercept, variance)
 
 
-def errors_on(on: Moments, features: Features, B: Array, intercept: Any, variance: Array) -> Array:
+def errors_on(
+    on: Moments, features: penalties.Features, B: Array, intercept: Any, variance: Array
+) -> Array:
     """The same of predictors whose intercepts are given, one number or shape (G, t)."""
     t = variance.shape[1]
     linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), on.covariance(features, "y"))
@@ -278,7 +270,7 @@ def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice 
         # η = ∞ leaves no share, and the corrected share of none is below 0 as often as above.
         allowed = ~np.isnan(scores.share.mean(axis=0)) & np.isinf(etas)
     else:
-        allowed = ShareEstimate.of(scores.share).is_within(unfairness)
+        allowed = penalties.ShareEstimate.of(scores.share).is_within(unfairness)
     if not allowed.any():
         return None
     mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
@@ -290,7 +282,7 @@ def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice 
 
 def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     """Return the largest η whose error, at its own best α, is within one error of the best."""
-    mean, error = mean_and_error(scores.mse)
+    mean, error = penalties.mean_and_error(scores.mse)
     mean = np.where(np.isnan(mean), np.inf, mean)
     alpha = np.argmin(mean, axis=0)
     best = np.min(mean, axis=0)

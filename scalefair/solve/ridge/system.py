@@ -13,17 +13,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from scalefair import penalties
 from scalefair._linalg import factorize, positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.moments import Moments
-from scalefair.penalties import (
-    PENALTIES,
-    Features,
-    attribute,
-    normalized,
-    share_of_variance,
-    size_of_block,
-)
 
 NULL = 1e-13  # penalty directions below this share of the strongest are numerically none
 
@@ -48,13 +41,13 @@ class System:
     share_factor: Array  # R of the explained share, whatever the penalty and its ε
     ridge: Array  # of each feature, relative to α
     fit_intercept: bool
-    features: Features  # the blocks that make up Φ
+    features: penalties.Features  # the blocks that make up Φ
 
     @classmethod
     def build(
         cls, moments: Moments, *, covariance: Any = None, gram: Any = None,
         penalty: str = "normalized", eps: float | None = None, fit_intercept: bool = True,
-        features: Features = ("phi",), ridge: Array | None = None,
+        features: penalties.Features = ("phi",), ridge: Array | None = None,
     ) -> Self:  # fmt: skip
         """Read the system off the moments; `covariance` and `gram` where these lack them."""
         mean = moments.mean(*features)
@@ -68,11 +61,11 @@ class System:
             if judged is not moments:
                 covariance = judged.covariance(features, features)
         share_factor = factor = np.zeros((len(mean), 0))
-        if attribute(moments) is not None:
-            share_factor = factor = normalized(judged, None, features)
-            ordinary = judged is moments and PENALTIES[penalty] is normalized
+        if penalties.attribute(moments) is not None:
+            share_factor = factor = penalties.normalized(judged, None, features)
+            ordinary = judged is moments and penalties.PENALTIES[penalty] is penalties.normalized
             if eps is not None or not ordinary:
-                factor = PENALTIES[penalty](moments, eps, features)
+                factor = penalties.PENALTIES[penalty](moments, eps, features)
         ridge = np.ones(len(mean)) if ridge is None else ridge
         return cls(
             moments, mean, covariance, gram, target, factor, share_factor, ridge, fit_intercept,
@@ -96,11 +89,11 @@ class System:
 
     def explained_share(self, coef: Array) -> float:
         """Explained share in sample; NaN for a constant f, and without sensitive attributes."""
-        if attribute(self.moments) is None:
+        if penalties.attribute(self.moments) is None:
             return float("nan")
         explained = np.sum((self.share_factor.T @ coef) ** 2)
-        size = size_of_block(self.moments, "y")
-        return float(share_of_variance(explained, self.variance(coef), size))
+        size = penalties.size_of_block(self.moments, "y")
+        return float(penalties.share_of_variance(explained, self.variance(coef), size))
 
 
 def gain(eta: Array | float, strength: Array) -> Array:
@@ -142,13 +135,13 @@ def best_scale(coef: Array, product: Array, target: Array, size: float = 0.0) ->
     """a = tr(cᵀβ)/tr(βᵀCβ), the scale of least error, for each β (…, m, t); 1 if f is constant."""
     norm = np.einsum("...mt,...mt->...", coef, product)
     along = np.einsum("...mt,mt->...", coef, target)
-    return np.nan_to_num(share_of_variance(along, norm, size), nan=1.0)
+    return np.nan_to_num(penalties.share_of_variance(along, norm, size), nan=1.0)
 
 
 def rescale(system: System, coef: Array) -> Array:
     """β ← aβ with the scale of least error, for each β of shape (..., m, t)."""
     product = times_each(system.gram, coef)
-    scale = best_scale(coef, product, system.target, size_of_block(system.moments, "y"))
+    scale = best_scale(coef, product, system.target, penalties.size_of_block(system.moments, "y"))
     return np.asarray(coef * scale[..., None, None])
 
 
