@@ -46,9 +46,9 @@ from scalefair.features.training import MapSpec, Training, learn_design, survey_
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
+from scalefair.solve.fit import Spec
 from scalefair.solve.output.fit import with_ridge_curve
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Spec
 
 # How attributes begin that scikit-learn sets on estimators for itself
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")

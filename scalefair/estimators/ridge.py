@@ -31,7 +31,7 @@ from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
 from scalefair.penalties import check_known
-from scalefair.solve.dense.rows import exact_rows
+from scalefair.solve.dense.process import exact_rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.output.fit import fit_with_output_kernel

@@ -27,19 +27,17 @@ from scalefair.errors import check_choice, check_count
 from scalefair.features.base_model import (
     BaseModel,
     FromArray,
+    SensitiveTarget,
     check_base,
+    check_sensitive,
     check_varies,
     container,
     is_fitted,
+    learn_propensities,
     name_of,
     predictions,
-    weight_name,
-)
-from scalefair.features.sensitive_model import (
-    SensitiveTarget,
-    check_sensitive,
-    learn_propensities,
     sensitive_model,
+    weight_name,
 )
 from scalefair.features.training import Training, sensitive_map
 from scalefair.features.trees import trees_for

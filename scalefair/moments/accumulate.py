@@ -22,8 +22,7 @@ from scalefair.data.progress import Progress
 from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
-from scalefair.features.leaves import LeafMap
-from scalefair.features.transformer import TransformerMap
+from scalefair.features.transformer import LeafMap, TransformerMap
 from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
 from scalefair.moments.partial import BOTH, KINDS, NO_Y, WEIGHTED, by_knowledge, with_kinds

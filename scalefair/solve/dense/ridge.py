@@ -152,8 +152,8 @@ def fair_dual(
 ) -> DualFit:  # fmt: skip
     """Fair ridge regression in its dual form: (HK + nαI + ηMK) c = Hy, b = mean(y − Kc).
 
-    Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞. With K̃ = HKH, A = K̃ + nαI, M = U
-    diag(s) Uᵀ and F = K̃^½ A^−½ U, Woodbury's identity gives
+    Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞. With K̃ = HKH, A = K̃ + nαI,
+    M = U diag(s) Uᵀ and F = K̃^½ A^−½ U, Woodbury's identity gives
 
         c = A⁻¹(y − Ud),    d = argmin |Fd − z|² + |d/√(ηs)|²,    z = K̃^½ A^−½ y.
 

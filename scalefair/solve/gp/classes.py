@@ -1,7 +1,7 @@
 """The fair Gaussian process of classes: Laplace's approximation at the mode, in weight space.
 
-f = Φβ with the prior β ~ N(0, P⁻¹), P = I/a² + 2nηRRᵀ, and −log p(y|f) = ΣV. The mode minimises J =
-1/n ΣV + α|β|² + η|Rᵀβ|² with 2nα = 1/a². With A = ΦᵀWΦ + P, W = V'',
+f = Φβ with the prior β ~ N(0, P⁻¹), P = I/a² + 2nηRRᵀ, and −log p(y|f) = ΣV. The mode minimises
+J = 1/n ΣV + α|β|² + η|Rᵀβ|² with 2nα = 1/a². With A = ΦᵀWΦ + P, W = V'',
 
     β | y ≈ N(mode, A⁻¹),    log evidence ≈ −ΣV − ½βᵀPβ − ½(log|A| − log|P|)  at the mode.
 
@@ -32,7 +32,7 @@ from scalefair.losses import Logistic, OneVsRest
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
 from scalefair.solve.diagnostics import of_eigenvalues
-from scalefair.solve.fit import GPClassifierFit, Search
+from scalefair.solve.fit import GPClassifierFit, ProcessSpec, Search
 from scalefair.solve.gp.distribution import LatentDistribution
 from scalefair.solve.gp.evidence import design_at, map_start
 from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, largest_eta, log_bounds
@@ -41,7 +41,6 @@ from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSyst
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import ProcessSpec
 
 TOL = 1e-13  # of Newton's method: the evidence feels an error of the mode in its first power
 MAX_ITER = 200

@@ -25,7 +25,7 @@ from scalefair.moments.accumulate import Rows
 from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
 from scalefair.penalties import explained_share, held_out_shares, variance_of, worst_of
 from scalefair.solve.diagnostics import of_eigenvalues
-from scalefair.solve.fit import GPFit
+from scalefair.solve.fit import GPFit, ProcessSpec
 from scalefair.solve.gp.distribution import FeatureDistribution
 from scalefair.solve.gp.profile import (
     Profile,
@@ -38,7 +38,6 @@ from scalefair.solve.gp.search import Box, scale_bounds, scale_sentences, search
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem, penalty_slopes
 from scalefair.solve.ridge.path import GridScores, errors_on
 from scalefair.solve.ridge.search import FoldedMoments
-from scalefair.solve.spec import ProcessSpec
 
 CONSTANT = (
     "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "
@@ -49,8 +48,8 @@ CONSTANT = (
 def row_adjoint(point: GaussianPoint) -> RowAdjoint:
     """Return ∂L/∂Φ of any rows, L the log evidence, at fixed noise, amplitude and η.
 
-    ∂L/∂ΦᵀΦ = −½(tA⁻¹ + ββᵀ/σ²), ∂L/∂Φᵀ(y − ȳ) = β/σ², and with R = C_φψT, ∂L/∂C_φψ = −nη(t(A⁻¹ −
-    P⁻¹) + ββᵀ/σ²)RTᵀ.
+    ∂L/∂ΦᵀΦ = −½(tA⁻¹ + ββᵀ/σ²),    ∂L/∂Φᵀ(y − ȳ) = β/σ²,
+    ∂L/∂C_φψ = −nη(t(A⁻¹ − P⁻¹) + ββᵀ/σ²)RTᵀ  with R = C_φψT
     """
     at, system, moments = point.slice, point.slice.system, point.slice.system.moments
     n, mean, t = moments.weight, moments.mean("phi"), system.target.shape[1]

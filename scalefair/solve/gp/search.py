@@ -14,8 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
 from scalefair.data.progress import Progress
-from scalefair.solve.fit import Search
-from scalefair.solve.spec import Bounds, ProcessSpec
+from scalefair.solve.fit import Bounds, ProcessSpec, Search
 
 # Bounds of the variables; equal ones fix a variable
 Box = Sequence[tuple[float | None, float | None]]

@@ -15,7 +15,7 @@ from scalefair._typing import Array
 from scalefair.data.sources.threads import blas_threads_for
 from scalefair.features.design import PREDICT_ROWS
 from scalefair.moments.accumulate import Rows
-from scalefair.solve.fit import LossFit
+from scalefair.solve.fit import LossFit, Spec
 from scalefair.solve.limit import (
     ROUNDED_SHARE,
     check_attainable,
@@ -27,7 +27,6 @@ from scalefair.solve.limit import (
 )
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.output.fit import fit_loss_with_output
-from scalefair.solve.spec import Spec
 
 # Shorter steps whose J a pass sums beside that of the full one; 0 is where it came from
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
