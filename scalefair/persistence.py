@@ -36,7 +36,7 @@ from scalefair.solve import decisions as solved_decisions
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 from scalefair.solve.dense.process import ExactDistribution, ExactRows
-from scalefair.solve.diagnostics import Diagnostics
+from scalefair.solve.fit import Diagnostics
 from scalefair.solve.gp import distribution
 from scalefair.solve.gp.system import GaussianFunction
 from scalefair.solve.ridge.path import GridScores

@@ -32,8 +32,7 @@ from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
 from scalefair.penalties import check_known
 from scalefair.solve.dense.process import exact_rows
-from scalefair.solve.diagnostics import warn_of_few_digits
-from scalefair.solve.fit import RidgeFit
+from scalefair.solve.fit import RidgeFit, warn_of_few_digits
 from scalefair.solve.output.fit import fit_with_output_kernel
 from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
 from scalefair.solve.ridge.path import default_etas

@@ -339,9 +339,8 @@ def sensitive_model(base: Any, *, of_groups: bool) -> Any:
     if kind.__module__.startswith(LINEAR_MODULE):
         logistic = linear_model.LogisticRegression(max_iter=1000)
         return logistic if of_groups else linear_model.Ridge()
-    if of_groups:
-        return ensemble.HistGradientBoostingClassifier()
-    return ensemble.HistGradientBoostingRegressor()
+    trees = (ensemble.HistGradientBoostingRegressor, ensemble.HistGradientBoostingClassifier)
+    return trees[of_groups]()
 
 
 def _with_parameters_of(base: Any, sibling: Any) -> Any:

@@ -25,12 +25,10 @@ from scalefair.moments import Moments
 from scalefair.penalties import DEFAULT_EPS, attribute_root, share_of_block
 from scalefair.solve.dense.gp import ExactGP, ExactProblem
 from scalefair.solve.dense.ridge import DualFit, fair_dual
-from scalefair.solve.diagnostics import Diagnostics, of_eigenvalues
-from scalefair.solve.fit import GPFit, ProcessSpec
+from scalefair.solve.fit import Diagnostics, GPFit, ProcessSpec, of_eigenvalues
 from scalefair.solve.gp import profile
 from scalefair.solve.gp.distribution import positive_part
-from scalefair.solve.gp.evidence import checked
-from scalefair.solve.gp.search import scale_bounds, scale_sentences, search
+from scalefair.solve.gp.evidence import checked, scale_bounds, scale_sentences, search
 
 START_NOISE = 0.1
 """σ² where the search starts, in units of the variance of y; a starts at its deviation."""

@@ -31,12 +31,10 @@ from scalefair.kernels import Scaled
 from scalefair.losses import Logistic, OneVsRest
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
-from scalefair.solve.diagnostics import of_eigenvalues
-from scalefair.solve.fit import GPClassifierFit, ProcessSpec, Search
+from scalefair.solve.fit import GPClassifierFit, ProcessSpec, Search, of_eigenvalues
 from scalefair.solve.gp.distribution import LatentDistribution
-from scalefair.solve.gp.evidence import design_at, map_start
+from scalefair.solve.gp.evidence import Box, design_at, map_start, maximise, scale_sentences, search
 from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, largest_eta, log_bounds
-from scalefair.solve.gp.search import Box, maximise, scale_sentences, search
 from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem, penalty_slopes
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight

@@ -1,7 +1,7 @@
 """The distribution of f at new rows: mean, deviation, covariance, draws, class probabilities.
 
 A Nyström map sees the prior variance |φ(x)|² of the kernel's k(x, x). What is missing,
-r(x) = a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the landmarks. It is added to the
+r(x) = a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the landmarks, added to the
 variance of f, and a²(k − φᵀφ) to the covariance, as in FITC. The penalty looks at φ(x)ᵀβ; the rest
 of f is independent of it and has mean zero, so that the mean stays as fair as it is.
 

@@ -18,8 +18,7 @@ from scalefair.features.design import Design
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache
 from scalefair.moments.curvature import Along, RowFrame, loss_sums
-from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
-from scalefair.solve.fit import LossFit, Spec
+from scalefair.solve.fit import Diagnostics, LossFit, Spec, diagnose, rounding_of
 from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.ridge.system import Directions, Solution, System, gain, spread
 

@@ -27,8 +27,15 @@ from scalefair.moments.accumulate import Rows
 from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.penalties import DEFAULT_EPS
 from scalefair.solve import limit
-from scalefair.solve.diagnostics import ROUNDING, Diagnostics, diagnose, digits_left, rounding_of
-from scalefair.solve.fit import RidgeFit, Spec
+from scalefair.solve.fit import (
+    ROUNDING,
+    Diagnostics,
+    RidgeFit,
+    Spec,
+    diagnose,
+    digits_left,
+    rounding_of,
+)
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System, best_scale, spread
