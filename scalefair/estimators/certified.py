@@ -259,7 +259,9 @@ def judge_path(
     *, folds: Folds | None,
 ) -> JudgedPath:  # fmt: skip
     """Judge the path at the α that a search has chosen; without `folds` the rows fitted nothing."""
-    alphas = np.array([result.alphas[result.path_alpha]])
+    at_largest = result.scores.mse.mean(axis=0)[:, int(np.argmax(result.etas))]
+    chosen = int(np.argmin(at_largest)) if result.choice is None else result.choice.alpha
+    alphas = result.alphas[[chosen]]
     path = Spectrum.of(system).at(float(alphas[0]))
     etas = path_etas(path, limit)
     coef = side_by_side(system, path.coef(etas)[None], etas, rescaled=True)

@@ -272,8 +272,9 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
 
     def _prior(self) -> Distribution:
         if isinstance(self._distribution, ExactDistribution):
-            return self._distribution.before_data()
-        return self._distribution.with_weights(self._point(self.noise_, self.amplitude_).prior())
+            return replace(self._distribution, prior=True)
+        prior = self._point(self.noise_, self.amplitude_).prior()
+        return replace(self._distribution, weights=prior)
 
     def _draws(self, of: Distribution, X: Any, size: int, seed: Any, include_noise: bool) -> Array:
         draws = draw(of, self._in_memory(X), size, seed, include_noise=include_noise)
@@ -298,5 +299,5 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
             other._distribution = replace(distribution, eta=eta)
         else:
             point = other._point(self.noise_, self.amplitude_)
-            other._distribution = distribution.with_weights(point.posterior())
+            other._distribution = replace(distribution, weights=point.posterior())
         return other

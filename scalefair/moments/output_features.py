@@ -154,7 +154,9 @@ def output_sums(
     """T_k of weighted rows x = Φ, s = ψ̃; its derivatives (`jacobian`); and the loss."""
     f, weighted = point.outputs(rows.x), rows.s * rows.weight[:, None]
     waves = [kernel.waves(u) for u in ((f - point.centre) / point.scale).T]
-    summed = np.stack([_complex_product(wave, weighted) for wave in waves])
+    # Products of reals: real and imaginary parts by turns.
+    turns = np.stack([wave.view(np.float64).T @ weighted for wave in waves])
+    summed = turns[:, ::2] + 1j * turns[:, 1::2]
     means = np.stack([rows.weight @ wave for wave in waves])
     slopes: Any = 0.0
     if jacobian:
@@ -167,12 +169,6 @@ def output_sums(
     slope = rows.weight[:, None] * loss.gradient(scores, y).reshape(f.shape)
     along = rows.x.T @ slope.astype(rows.x.dtype, copy=False)
     return OutputSums(summed, means, slopes, value, np.vstack([along, slope.sum(axis=0)]))
-
-
-def _complex_product(waves: Complex, weighted: Array) -> Complex:
-    """Wᵀψ̃ by a product of reals: real and imaginary parts by turns."""
-    both = waves.view(np.float64).T @ weighted
-    return np.asarray(both[::2] + 1j * both[1::2])
 
 
 def output_slope(rows: Chunk, kernel: OutputKernel, point: Point, along: Complex) -> Array:

@@ -7,7 +7,7 @@ is maximised over log θ, log a and log σ² together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -142,10 +142,6 @@ class ExactDistribution:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "process"}
-
-    def before_data(self) -> ExactDistribution:
-        """Return the prior."""
-        return replace(self, prior=True)
 
     @cached_property
     def process(self) -> ExactGP:

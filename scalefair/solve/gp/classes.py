@@ -213,12 +213,6 @@ class LaplaceEvidence:
         self._last: tuple[Array, Problem] | None = None
         self._mode: Array | None = None
 
-    def silent(self) -> LaplaceEvidence:
-        """Return a copy without progress."""
-        other = copy(self)
-        other.rows = replace(self.rows, progress=Progress())
-        return other
-
     def problem(self, hyper: Array) -> Problem:
         """Return rows, loss and penalty; one pass, unless the last ones had the same φ."""
         scales = hyper[:-1]
@@ -304,6 +298,8 @@ def fit_classes(spec: ProcessSpec, rows: Rows) -> GPClassifierFit:
         *at_log_bounds("amplitude", np.log(amplitude), evidence.amplitude_bounds, SIGNAL),
         *scale_sentences(result, evidence.bounds, len(scales), spec.inputs),
     ]
+    silent = copy(evidence)
+    silent.rows = replace(rows, progress=Progress())
     diagnostics = (of_eigenvalues(at.system.values, at.ratio) for at in point.slices)
     return GPClassifierFit(
         distribution=LatentDistribution(phi, point.coef, point.factors, missing), psi=design.psi,
@@ -312,7 +308,7 @@ def fit_classes(spec: ProcessSpec, rows: Rows) -> GPClassifierFit:
         log_evidence=point.log_evidence, share=point.problem.share(point.coef),
         n_rows=moments.n_rows, diagnostics=min(diagnostics, key=lambda score: score.digits),
         search=result, at_bounds=tuple(sentences),
-        phi=phi, moments=moments, n_passes=evidence.n_passes, evidence=evidence.silent(),
+        phi=phi, moments=moments, n_passes=evidence.n_passes, evidence=silent,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ given c = 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -79,10 +79,6 @@ class FeatureDistribution:
         below = np.cumsum(weight[order])
         usual = float(missed[order][np.searchsorted(below, USUAL_SHARE * below[-1])])
         return cls(phi, weights, missing, missing * usual)
-
-    def with_weights(self, weights: GaussianFunction) -> FeatureDistribution:
-        """Return the same with another distribution of β."""
-        return replace(self, weights=weights)
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""

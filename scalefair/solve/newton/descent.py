@@ -236,7 +236,11 @@ class _Descent:
         """Go on without a new second derivative while the one at hand serves well."""
         before, self._last = self._last, decrement
         patience = PATIENCE[self.problem.cache is not None]
-        slow = seen and _passes_to_go(before, decrement, self.tol) > patience
+        # Passes until the decrement is within `tol`, if each lowers it as the last one did.
+        left = np.inf
+        if 0 < decrement < before:
+            left = np.log(decrement / max(self.tol, 1e-300)) / np.log(before / decrement)
+        slow = seen and left > patience
         after = decrement * (decrement / before) if before > 0 else 0.0
         many = self.n_passes >= ENOUGH and not self._is_small(after, decrement)
         again = (self._light and slow) or many or not local.exact
@@ -277,13 +281,6 @@ class _Descent:
             return None
         self.objective, self._light = float(falls[best]), False
         return self._pass(before + lengths[best] * (theta - before), local)[0]
-
-
-def _passes_to_go(before: float, now: float, tol: float) -> float:
-    """Passes until the decrement is within `tol`, if each lowers it as the last one did."""
-    if not 0 < now < before:
-        return np.inf
-    return max(0.0, float(np.log(now / max(tol, 1e-300)) / np.log(before / now)))
 
 
 def fit_loss(  # noqa: PLR0917
