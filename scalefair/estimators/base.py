@@ -30,6 +30,7 @@ from scalefair.errors import (
     check_weight_or_limit,
 )
 from scalefair.estimators.parameters import check_output_kernel, check_partial
+from scalefair.features.base import Stores
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design, Finished
@@ -56,7 +57,7 @@ OF_COLUMNS = ("n_features_in_", "feature_names_in_")  # what its checks store of
 MAX_WHITENED = 2e10  # rows × features² that are whitened row by row: a fraction of a second
 
 
-class FairEstimator(CallbackSupportMixin, BaseEstimator):
+class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
     """The flow of every fair estimator."""
 
     _own_constraints: ClassVar[dict[str, Any]] = {}
@@ -66,10 +67,6 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     _design: Design
     _one_target: bool
     _base_scale: ClassVar[str] = "probability"  # what the prediction of a base model is turned into
-
-    def _store(self, arguments: dict[str, Any]) -> None:
-        """Store the arguments of `__init__` as they are, which is all that scikit-learn allows."""
-        self.__dict__.update({n: v for n, v in arguments.items() if n not in ("self", "__class__")})
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(

@@ -24,6 +24,7 @@ from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, Sampler
 from scalefair.data.sources.dask_tasks import without_columns
 from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.errors import check_choice, check_count
+from scalefair.features.base import Stores
 from scalefair.features.base_model import (
     BaseModel,
     FromArray,
@@ -48,7 +49,7 @@ SUSPICIOUS = 0.5
 SUSPECT_ROWS = 4000  # rows that this is judged on, half of them to fit the copy
 
 
-class CrossFit(BaseEstimator):
+class CrossFit(Stores, BaseEstimator):
     """How the base model of a fair estimator is fitted: ``base_estimator=CrossFit(model, ...)``.
 
     Parameters
@@ -79,10 +80,7 @@ class CrossFit(BaseEstimator):
         self, estimator: Any, *, sample_size: int = 100_000, fit_on: str = "sample",
         sensitive_estimator: Any = "auto",
     ) -> None:  # fmt: skip
-        self.estimator = estimator
-        self.sample_size = sample_size
-        self.fit_on = fit_on
-        self.sensitive_estimator = sensitive_estimator
+        self._store(locals())
 
     @classmethod
     def of(cls, base: Any) -> CrossFit:

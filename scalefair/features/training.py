@@ -18,8 +18,8 @@ from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_ro
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
-from scalefair.data.sources import ChunkSource, StackedSource
-from scalefair.data.sources.base import Change
+from scalefair.data.sources import ArraySource, ChunkSource, StackedSource
+from scalefair.data.sources.base import Change, parts_of
 from scalefair.errors import InputError, located
 from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
@@ -130,6 +130,10 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
         source = source.then(change)
         samples = [replace(sample, chunk=change(sample.chunk)) for sample in samples]
     sample = reduce(add, samples)
+    if isinstance(source, ArraySource) and sample.chunk.n_rows == survey.n_rows:
+        # All rows are in the sample already, as numbers.
+        rows_of = {n: p for n, p in parts_of(sample.chunk).items() if n != "h"}
+        source = ArraySource(**rows_of, n_threads=source.n_threads)
     targets = 0 if sample.chunk.y is None else sample.chunk.y.shape[1]
     return Training(
         spec, rows.source, preparation, source, targets,

@@ -75,12 +75,12 @@ class Goal(NamedTuple):
 
     def optimum(self, slice_: Slice) -> tuple[Array, Weight]:
         """Return the minimiser of a model over all θ within the limit."""
-        limit, model = self.unfairness or 0.0, slice_.quadratic()
-        if limit <= ROUNDED_SHARE:
-            return slice_.unflat(optimum_without(model)[:, 0]), Weight(np.inf, limit)
-        best = optimum_within(model, limit)
+        u, model = self.unfairness or 0.0, slice_.quadratic()
+        if u <= ROUNDED_SHARE:
+            return slice_.unflat(optimum_without(model)[:, 0]), Weight(np.inf, u)
+        best = optimum_within(model, u)
         # The model is ½θᵀAθ − cᵀθ, and a penalty of weight η adds η|Rᵀβ|²: half its Hessian.
-        return slice_.unflat(best.coef[:, 0]), Weight(best.multiplier / 2, limit)
+        return slice_.unflat(best.coef[:, 0]), Weight(best.multiplier / 2, u)
 
 
 class NewtonFit(NamedTuple):
