@@ -15,16 +15,8 @@ from scalefair._typing import Array
 from scalefair.data.sources.threads import blas_threads_for
 from scalefair.features.design import PREDICT_ROWS
 from scalefair.moments.accumulate import Rows
+from scalefair.solve import limit
 from scalefair.solve.fit import LossFit, Spec
-from scalefair.solve.limit import (
-    ROUNDED_SHARE,
-    check_attainable,
-    least_eta,
-    not_on_path,
-    only_a_constant,
-    optimum_within,
-    optimum_without,
-)
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.output.fit import fit_loss_with_output
 
@@ -64,21 +56,21 @@ class Goal(NamedTuple):
         """Return the minimiser of a model, and the weight there: the least η that meets a limit."""
         if self.unfairness is None:
             return slice_.theta(self.eta), Weight(self.eta)
-        if self.unfairness <= ROUNDED_SHARE and not self.on_path:
+        if self.unfairness <= limit.ROUNDED_SHARE and not self.on_path:
             return self.optimum(slice_)
-        eta = least_eta(slice_, self.unfairness, on_path=self.on_path)
+        eta = limit.least_eta(slice_, self.unfairness, on_path=self.on_path)
         if eta is not None:
             return slice_.theta(eta), Weight(eta)
         if self.on_path:
-            raise not_on_path(slice_, self.unfairness)
+            raise limit.not_on_path(slice_, self.unfairness)
         return self.optimum(slice_)
 
     def optimum(self, slice_: Slice) -> tuple[Array, Weight]:
         """Return the minimiser of a model over all θ within the limit."""
         u, model = self.unfairness or 0.0, slice_.quadratic()
-        if u <= ROUNDED_SHARE:
-            return slice_.unflat(optimum_without(model)[:, 0]), Weight(np.inf, u)
-        best = optimum_within(model, u)
+        if u <= limit.ROUNDED_SHARE:
+            return slice_.unflat(limit.optimum_without(model)[:, 0]), Weight(np.inf, u)
+        best = limit.optimum_within(model, u)
         # The model is ½θᵀAθ − cᵀθ, and a penalty of weight η adds η|Rᵀβ|²: half its Hessian.
         return slice_.unflat(best.coef[:, 0]), Weight(best.multiplier / 2, u)
 
@@ -109,8 +101,8 @@ def newton(
     """
     fit = _Descent(problem, goal, tol, progress).run(warm, max_iter)
     if goal.unfairness is not None and fit.eta > 0 and np.isnan(problem.share(fit.theta)):
-        check_attainable(Slice(problem, fit.local, goal.alpha).quadratic(), goal.unfairness)
-        raise only_a_constant(goal.unfairness, goal.alpha)
+        limit.check_attainable(Slice(problem, fit.local, goal.alpha).quadratic(), goal.unfairness)
+        raise limit.only_a_constant(goal.unfairness, goal.alpha)
     if not fit.converged:
         warnings.warn(
             f"Newton's method stopped after {fit.n_iter} iterations before it converged to "
