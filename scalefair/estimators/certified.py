@@ -239,10 +239,6 @@ class JudgedPath:
             raise claim.error([one[first] for one in self.judgement.distributions])
         return int(passed[np.argmin(self.errors[passed])])
 
-    def chosen(self, claim: Claim) -> Any:
-        """Return the search with the certified choice."""
-        return replace(self.result, choice=self.choices[self.choose(claim)])
-
     def certificate(self, claim: Claim, model: Any) -> Certificate:
         """Return the certificate of the chosen model, now that it is fitted."""
         at, moments = np.array([self.choose(claim)]), self.judgement.moments
@@ -361,7 +357,8 @@ class CrossValidated(OnFolds):
                 warn_of_constant(result.scores, self.unfairness or 0.0)
             return result, lambda _: {}
         path = judge(claim.limit)
-        return path.chosen(claim), lambda model: {"certificate_": path.certificate(claim, model)}
+        chosen = replace(path.result, choice=path.choices[path.choose(claim)])
+        return chosen, lambda model: {"certificate_": path.certificate(claim, model)}
 
     def _plain_at(self, plain: type, eps: float | None, known: dict[str, Any], **point: Any) -> Any:
         """Return the plain estimator at a point, with what is known but for its solution."""
