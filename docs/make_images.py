@@ -94,7 +94,8 @@ def main():
     panels = figure.subplots(1, 2)
     for axes, data in zip(panels, PANELS, strict=True):
         draw(axes, data)
-    found = dict(pair for axes in panels for pair in zip(*axes.get_legend_handles_labels()[::-1]))
+    found = {label: line for axes in panels
+             for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}  # fmt: skip
     order = ["no limit", *CURVES]
     figure.legend([found[label] for label in order], order, loc="outside lower center",
                   ncols=3, frameon=False, fontsize=9)  # fmt: skip
