@@ -25,7 +25,6 @@ PREDICTORS = (
     estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV,
     estimators.FairGPRegressor, estimators.FairGPClassifier,
 )  # fmt: skip
-
 MISSING = "<missing>"
 """How a missing text is written in an input, which knows no null; a missing number is NaN."""
 

@@ -23,7 +23,6 @@ from scalefair.features.design import Design
 from scalefair.moments.accumulate import ChunkSum, squeezed
 
 Complex = NDArray[np.complex128]
-
 PERIOD = 12.5  # of the sum of waves, in sd(f): what is further apart than that counts as near again
 # Length scales of the kernel on f, in sd(f): the bulk of its distribution, and its details
 SCALES = (1.0, 0.25)

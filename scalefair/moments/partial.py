@@ -25,7 +25,6 @@ from scalefair.moments.moments import ARRAYS, FoldMoments, Moments
 # Rows that know y only; both; s only; and rows that know s once more, with their weights
 NO_S, BOTH, NO_Y, WEIGHTED = KINDS = range(4)
 PARTS = ("known", "weighted", "rest")
-
 # Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ
 RIDGES = np.logspace(-4, 3, 57)
 

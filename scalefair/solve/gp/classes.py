@@ -42,7 +42,6 @@ from scalefair.solve.ridge.system import System
 
 TOL = 1e-13  # of Newton's method: the evidence feels an error of the mode in its first power
 MAX_ITER = 200
-
 # What an amplitude at its lower, and at its upper bound says of the classes
 SIGNAL = (
     "the classes show no signal that these features follow; probabilities are nearly constant",

@@ -30,7 +30,6 @@ STALLED = (
     ": no step lowers the objective; use a larger alpha, and check the gradient of a loss of "
     "your own"
 )
-
 # Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one
 WIDE = 200
 # Light passes that cost as much as a full one and the few light ones that it leaves to do. More
