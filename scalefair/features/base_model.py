@@ -124,10 +124,7 @@ def name_of(model: Any) -> str:
 
 
 def predictions(model: Any, x: Any, scale: str) -> Array:
-    """Return ĥ(x), finite, of shape (k, l), of inputs as the user gave them.
-
-    Of a classifier of C classes C − 1 columns p_c or log(p_c / p_0), or its `decision_function`.
-    """
+    """Return ĥ(x) (k, l), finite: of C classes p_c or log(p_c/p_0), c > 0, or their scores."""
     try:
         h = np.asarray(_outputs(model, container(x), scale))
     except Exception as error:

@@ -251,10 +251,7 @@ class MomentAccumulator:
 def _sorted_by(
     number: NDArray[np.int64], chunk: Chunk, count: int
 ) -> tuple[Chunk, NDArray[np.int64], NDArray[np.int64]]:
-    """Sort the rows of a chunk by their sum; return it, the ends of the sums' spans and the order.
-
-    Rows of no sum, or of weight 0, are left out before anything is computed of them.
-    """
+    """Sort rows by their sum, those of none left out; return them, the ends of spans, the order."""
     if chunk.weight is not None:
         number = np.where(np.asarray(chunk.weight) > 0, number, -1)
     order = np.argsort(number, kind="stable")[int(np.sum(number < 0)) :]

@@ -38,11 +38,7 @@ class OutputKernel:
 
     @classmethod
     def gaussian(cls, scales: tuple[float, ...] = SCALES) -> OutputKernel:
-        """Return the mean of a linear and of Gaussian kernels of these length scales.
-
-        A small shift of the mean of a normal f counts as much with each: one η means the same for
-        all.
-        """
+        """Return the mean of a linear and Gaussian kernels, scaled alike for a small shift of f."""
         step = 2 * np.pi / max(PERIOD, 6 * max(scales))
         omega = step * np.arange(1, int(np.ceil(3 / (min(scales) * step))) + 1)
         parts = [np.exp(-((omega * scale) ** 2) / 2) for scale in scales]

@@ -119,10 +119,7 @@ class Spectrum:
 def penalty_spectrum(
     rows: WeightedRows, L: Any, *, eps: float = 1e-6, penalty: str = "normalized"
 ) -> Spectrum:
-    """Positive eigenvalues s (r,) and eigenvectors U (k, r) of the penalty, M = U diag(s) Uᵀ.
-
-    Eigenvalues of L̃ within rounding error of zero count as zero: a large η would punish noise.
-    """
+    """Eigenvalues s (r,) > 0, beyond rounding, and vectors U (k, r) of M = U diag(s) Uᵀ."""
     check_number("eps", eps, 0.0, FINITE)
     if penalty not in ("hsic", "normalized"):
         raise ValueError(

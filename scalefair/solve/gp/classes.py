@@ -194,10 +194,7 @@ def find_mode(
 
 
 class LaplaceEvidence:
-    """The evidence of a feature map; hyperparameters are those of φ, then log a.
-
-    It remembers the last problem and its mode, where the next one starts.
-    """
+    """The evidence as a function of [φ's, log a]; it remembers the last mode, to start from."""
 
     def __init__(self, spec: ProcessSpec, rows: Rows) -> None:
         self.spec, self.rows = spec, rows

@@ -316,10 +316,7 @@ def maximise(
     evidence: Objective, starts: Sequence[Array], bounds: Box, *, tol: float, max_iter: int,
     spare: Sequence[Array] = (), step: Callable[[], None] = lambda: None,
 ) -> Search:  # fmt: skip
-    """Return the largest log evidence that L-BFGS-B finds from any of the starts.
-
-    `spare` starts are for the case that the first is on a plateau, where no slope shows the way.
-    """
+    """Return the largest log evidence from any start; `spare` ones are for a first on a plateau."""
     objective = _Objective(evidence, step)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}
     result = Search(starts[0], -np.inf)

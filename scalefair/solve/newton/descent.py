@@ -167,10 +167,7 @@ class _Descent:
             return theta, self._weight, slice_.decrement(theta, self._weight)
 
     def _limited(self, slice_: Slice) -> tuple[Array, Weight]:
-        """Return the minimiser of a model under a limit, and the weight of the penalty there.
-
-        Where η goes round in circles, or ends above the limit, the optimum within it is the way.
-        """
+        """Return the minimiser under a limit and its weight; the optimum within if η circles."""
         if not self._leaves_path:
             theta, weight = self.goal.step(slice_)
             self._leaves_path = not self.goal.on_path and np.isfinite(weight.eta) and (
