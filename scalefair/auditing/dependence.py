@@ -21,8 +21,12 @@ from scalefair.measures._features import FeaturePair, MomentSums, feature_pair
 from scalefair.measures._null import takes_moments
 from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
 from scalefair.measures.distances import distance_features, distance_of
-from scalefair.measures.group_passes import PASS_ROWS, SURVEY_SAMPLE_ROWS, SurveyedRows
-from scalefair.measures.group_statistics import GroupAccumulator
+from scalefair.measures.group_statistics import (
+    PASS_ROWS,
+    SURVEY_SAMPLE_ROWS,
+    GroupAccumulator,
+    SurveyedRows,
+)
 from scalefair.measures.independence import (
     MAX_EXACT_HSIC_ROWS,
     alignment_of,
@@ -279,7 +283,7 @@ def measure(
     if name == SHARE:
         features, _ = subject.features["share"]
         estimate = share_of_folds(features, moments["share"])
-        value, low, high = share_interval(features, estimate, surveyed.settings.confidence)
+        value, low, high = share_interval(features, estimate, surveyed.plan.settings.confidence)
         return Measurement(name, value, pair.n_rows, low, high)
     if name == IN_SAMPLE:
         value = float(np.clip(share_of_block(reduce(add, moments["share"])), 0.0, 1.0))

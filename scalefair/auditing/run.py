@@ -26,15 +26,14 @@ from scalefair.auditing.result import Audit, ModelAudit
 from scalefair.data.encoding import numbers_or_codes
 from scalefair.errors import CannotJudgeError
 from scalefair.measures._pair import TooFineError, UndefinedError, check_kernel
-from scalefair.measures.group_passes import (
+from scalefair.measures.group_metrics import CountedGroups, count_groups
+from scalefair.measures.group_rows import Missing, open_audit
+from scalefair.measures.group_statistics import (
     SURVEY_SAMPLE_ROWS,
-    CountedGroups,
     GroupSettings,
     SurveyedRows,
-    count_groups,
     survey_groups,
 )
-from scalefair.measures.group_rows import Missing, open_audit
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps, group_frames
 
 MIN_AUDIT_ROWS = 20
@@ -123,7 +122,7 @@ def audit(
     groups = GroupSettings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
         n_resamples, random_state,
-    ).check()  # fmt: skip
+    )  # fmt: skip
     names = tuple(MEASURE_NAMES if measures is None else measures)
     if unknown := [name for name in names if name not in MEASURE_NAMES]:
         raise ValueError(
