@@ -284,7 +284,9 @@ class Product(Combined):
 
 
 def _check_kernels(kernels: tuple[Any, ...]) -> None:
-    for kernel in kernels or (None,):
+    if not kernels:
+        raise ValueError("a sum or product needs at least one kernel, got none")
+    for kernel in kernels:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"{kernel!r} is not a kernel; expected RBF(...), Linear(), ...")
 

@@ -167,8 +167,12 @@ class FeaturePair:
         self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
     ) -> FoldMoments:
         """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
-        start = partial(MomentSums, self.phi, self.psi, folds, columns, width)
+        start = self.sums(folds, columns, width)
         return self.pair.source.fold(start, CHUNK_ROWS)  # type: ignore[no-any-return]
+
+    def sums(self, *options: Any) -> Callable[[], MomentSums]:
+        """Return what starts an accumulator of these moments."""
+        return partial(MomentSums, self.phi, self.psi, *options)
 
 
 def feature_pair(pair: Pair, n_components: int = 200) -> FeaturePair:

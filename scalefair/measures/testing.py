@@ -20,10 +20,8 @@ from scalefair.measures._null import (
     mixture_sf,
     permutation_pvalue,
     permuted,
-    streamed_pair,
 )
 from scalefair.measures._pair import Variable, check_kernel, fitted_encoder, open_pair
-from scalefair.moments import Moments
 
 TEST_METHODS = ("auto", "permutation", "gamma", "spectral", "features")
 
@@ -123,11 +121,6 @@ def hsic_test(
     method, centred = centred_pair(pair, method, n_components)
     pvalue = centred.pvalue(method, count, seed)
     return TestResult(centred.statistic, pvalue, method, pair.n_rows)
-
-
-def pvalue_of(moments: Moments) -> float:
-    """Return the p-value of independence from moments of features of many rows."""
-    return streamed_pair(moments).pvalue("features")
 
 
 def conditional_hsic_test(

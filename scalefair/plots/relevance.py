@@ -88,7 +88,7 @@ class RelevanceDisplay(Display):
         lines, after = -np.arange(len(self.inputs_)), [self.fair[name] for name in self.inputs_]
         if self.unfair is not None:
             before = [self.unfair[name] for name in self.inputs_]
-            self.ax_.hlines(lines, before, after, color=FAINT, linewidth=1.2, zorder=1)
+            self.ax_.plot([before, after], [lines, lines], color=FAINT, linewidth=1.2, zorder=1)
             self.ax_.plot(before, lines, label="without", **_FIRST)
         label = "length scale" if self.unfair is None else "with the penalty"
         self.ax_.plot(after, lines, label=label, **_SECOND)
