@@ -19,7 +19,7 @@ from scalefair.data import Sums, Together, frames
 from scalefair.data.sources import ArraySource
 from scalefair.data.survey import View
 from scalefair.kernels.stationary import plain_name
-from scalefair.measures._features import FeaturePair, feature_pair
+from scalefair.measures._features import FeaturePair, MomentSums, feature_pair
 from scalefair.measures._null import streamed_pair, takes_moments
 from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
 from scalefair.measures.distances import distance_features, distance_of
@@ -80,6 +80,12 @@ FROM_MOMENTS: dict[str, tuple[str, Callable[[Moments, float], float]]] = {
     "hsic_pvalue": ("kernel", lambda m, _: streamed_pair(m).pvalue("features")),
 }
 """Measures from the moments of features of a kind, and ε."""
+
+IN_MEMORY: dict[str, Callable[..., float]] = {
+    **MEASURES,
+    "hsic_pvalue": lambda *pair, **options: measures.hsic_test(*pair, **options).pvalue,
+}
+"""Measures of rows in memory, which compare all pairs of rows where they are few."""
 
 SHARE, IN_SAMPLE = "explained_share", "explained_share_in_sample"
 
@@ -237,9 +243,12 @@ def second_pass(
         ]
     # A view holds two numbers only: it travels to the workers of a cluster, the rows do not.
     views = [
-        (partial(_view, one.model, one.attributes.columns), pair.sums(*options))
+        (
+            partial(_view, one.model, one.attributes.columns),
+            partial(MomentSums, f.phi, f.psi, *rest),
+        )
         for one in chosen
-        for pair, options in one.features.values()
+        for f, rest in one.features.values()
     ]
     plan = surveyed.plan
     parts: list[tuple[View, Callable[[], Accumulator]]] = [
@@ -270,19 +279,12 @@ def measure(
         value = measures.mutual_information(pair, None, max_rows=NEIGHBOUR_ROWS)
         return Measurement(name, value, min(pair.n_rows, NEIGHBOUR_ROWS))
     elif not _from_features(name, pair):
-        value = _of_rows(name, pair, settings.eps)
+        options = {"eps": settings.eps} if name == "nocco" else {"random_state": settings.seed}
+        value = IN_MEMORY[name](pair, None, **options)
     else:
         kind, function = FROM_MOMENTS[name]
         value = function(moments[kind][0], settings.eps)
     return Measurement(name, value, pair.n_rows)
-
-
-def _of_rows(name: str, pair: Pair, eps: float) -> float:
-    """Return a measure of rows in memory, which compares all pairs of rows where they are few."""
-    if name == "hsic_pvalue":
-        return measures.hsic_test(pair, None, random_state=pair.seed).pvalue
-    options = {"eps": eps} if name == "nocco" else {}
-    return float(MEASURES[name](pair, None, **options))
 
 
 def _conditional(surveyed: SurveyedRows, subject: Subject) -> Measurement:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -221,11 +220,14 @@ def _rate(outcomes: Array, name: str) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class CountedGroups:
-    """Rows after the second pass: the statistics of each crossing, and rows that are in memory."""
+    """Rows after the second pass: the statistics of each crossing.
+
+    And rows that are in memory, with the order of the predictions of each model.
+    """
 
     surveyed: SurveyedRows
     crossed: Sums
-    rows: CountedRows | None
+    rows: tuple[CountedRows, NDArray[np.intp]] | None
 
     def statistics(self, grouping: Sequence[int]) -> GroupStatistics:
         """Return the statistics of the groups of some attributes."""
@@ -244,26 +246,26 @@ class CountedGroups:
         )  # fmt: skip
         estimates = {n: estimate_of(groups, len(plan.models), model, n) for n in names}
         if self.rows is not None:
-            each = self._sorted(self.rows, model, grouping)
+            each = sorted_distributions(*self.rows, model, grouping)
         else:
             each = binned_distributions(groups, model, plan.edges[model])  # type: ignore[index]
         return estimates | {f"quantile_{q:g}": Quantile(q, each) for q in quantiles}
 
-    @cached_property
-    def _by_value(self) -> NDArray[np.intp]:
-        return np.argsort(self.rows.predictions, axis=0, kind="stable")  # type: ignore[union-attr]
 
-    def _sorted(self, rows: CountedRows, model: int, grouping: Sequence[int]) -> list[Distribution]:
-        x, order = rows.predictions[:, model], self._by_value[:, model]
-        group = distinct(rows.codes[:, list(grouping)][order]).number
-        # A stable sort by group leaves the values in order; numpy sorts 16 bits by counting, and
-        # there are at most MAX_CELLS groups.
-        order = order[np.argsort(group.astype(np.uint16), kind="stable")]
-        parts = np.split(order, np.cumsum(np.bincount(group))[:-1])
-        return [
-            Distribution(x[at], np.cumsum(w), float(kish(w.sum(), w @ w)))
-            for at, w in ((part, rows.weight[part]) for part in parts)
-        ]
+def sorted_distributions(
+    rows: CountedRows, by_value: NDArray[np.intp], model: int, grouping: Sequence[int]
+) -> list[Distribution]:
+    """Return the distributions of rows in memory."""
+    x, order = rows.predictions[:, model], by_value[:, model]
+    group = distinct(rows.codes[:, list(grouping)][order]).number
+    # A stable sort by group leaves the values in order; numpy sorts 16 bits by counting, and
+    # there are at most MAX_CELLS groups.
+    order = order[np.argsort(group.astype(np.uint16), kind="stable")]
+    parts = np.split(order, np.cumsum(np.bincount(group))[:-1])
+    return [
+        Distribution(x[at], np.cumsum(w), float(kish(w.sum(), w @ w)))
+        for at, w in ((part, rows.weight[part]) for part in parts)
+    ]
 
 
 def binned_distributions(groups: GroupStatistics, model: int, edges: Array) -> list[Distribution]:
@@ -288,7 +290,8 @@ def count_groups(surveyed: SurveyedRows, crossed: Sums | None = None) -> Counted
         crossed = source.fold(lambda: GroupAccumulator(plan), PASS_ROWS)
     if plan.edges is None:
         (chunk,) = source.chunks(surveyed.survey.n_rows)
-        rows = plan.rows(chunk)
+        found = plan.rows(chunk)
+        rows = found, np.argsort(found.predictions, axis=0, kind="stable")
     counts = CountedGroups(surveyed, crossed, rows)
     for j, attribute in enumerate(plan.attributes):
         if not attribute.levels or attribute.kind not in ("categorical", "boolean"):

@@ -96,11 +96,7 @@ class Plan:
     cuts: Array
     has_truth: bool
     edges: Array | None
-
-    @property
-    def n_resamples(self) -> int:
-        """Bootstrap resamples, 0 where intervals are analytic."""
-        return self.settings.n_resamples if self.settings.interval == "bootstrap" else 0
+    n_resamples: int
 
     def rows(self, chunk: Chunk) -> CountedRows:
         """Return the rows of a chunk that count."""
@@ -171,8 +167,9 @@ def survey_groups(
     cuts = np.array([0.5 if p.is_binary else threshold for p in predictions])
     edges = None if rows.in_memory else _bin_edges(np.asarray(survey.sample.chunk.x, np.float64))
     plan = Plan(
-        settings, rows.models, attributes, crossings or ((),), cuts, truth is not None, edges
-    )
+        settings, rows.models, attributes, crossings or ((),), cuts, truth is not None, edges,
+        settings.n_resamples if settings.interval == "bootstrap" else 0,
+    )  # fmt: skip
     return SurveyedRows(rows, survey, plan, predictions, truth)
 
 
