@@ -73,6 +73,12 @@ def gram_of(name: str, kernel: Any, variable: Variable, rows: Array, weight: Arr
     return Gram(tuple(parts), product=kernel != "linear")
 
 
+def grams(pair: Pair, rows: Chunk, weight: Array | None = None) -> tuple[Gram, Gram]:
+    """Return the exact kernels of both variables, learnt from some rows."""
+    of_a = gram_of("kernel_a", pair.kernels[0], pair.a, rows.x, weight)
+    return of_a, gram_of("kernel_b", pair.kernels[1], pair.b, rows.s, weight)
+
+
 @dataclass(eq=False)
 class PivotMap:
     """Nyström features φ(x) = L⁻¹ k(Z, x), where LLᵀ = K_ZZ is the Cholesky factor."""
