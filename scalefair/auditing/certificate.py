@@ -93,8 +93,8 @@ class Certificate:
         except (KeyError, TypeError) as error:
             raise ValueError(f"this JSON holds no certificate ({error!r})") from error
         for name, kind in cls.__annotations__.items():
-            value, expected = values[name], {"float": (float, int), "int": int, "str": str}
-            if not isinstance(value, expected.get(kind, tuple)):
+            types = {"float": (float, int), "int": (int,), "str": (str,)}.get(str(kind), (tuple,))
+            if not isinstance(value := values[name], types):
                 raise ValueError(f"certificate: {name} is {value!r:.50}, expected {kind}")
         return made
 

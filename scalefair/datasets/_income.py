@@ -126,10 +126,10 @@ def _drawn_columns(start: int, stop: int, key: int) -> dict[str, Any]:
     }
 
 
-def _fair_pay(columns: dict[str, Any]) -> Array:
+def _fair_pay(columns: dict[str, Any]) -> Any:
     grade, city = columns["occupation"] // 3, columns["region"] % 2
     share = columns["experience"] / (columns["age"] - LEAVING_AGE[columns["education"]])
-    pay: Array = 2.3 + EDUCATION_PAY[columns["education"]] + GRADE_PAY[grade] + 0.12 * city
+    pay = 2.3 + EDUCATION_PAY[columns["education"]] + GRADE_PAY[grade] + 0.12 * city
     return pay + (0.06 + 0.04 * grade) * columns["rating"] + 0.5 * share**2
 
 

@@ -359,7 +359,7 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
         raise ValueError(f"X has {len(rows)} rows, expected at most {MAX_ROWS}; pass a sample")
     if not np.isfinite(rows).all():
         raise ValueError("X has NaN or infinite values in rows of positive weight; leave them out")
-    distances = pdist(rows, {"l2": "euclidean", "l1": "cityblock"}[metric])
+    distances: Array = pdist(rows, "cityblock" if metric == "l1" else "euclidean")
     apart = distances > 0
     if not apart.any():
         raise ValueError(

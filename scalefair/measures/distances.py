@@ -161,7 +161,7 @@ def distance_features(pair: Pair, size: int) -> FeaturePair:
         each, _ = distinct_rows(rows, weight)
         origin = _embedded(variable, each).mean(axis=0)
         maps.append(pivot_map(_DistanceKernel(variable, origin), each, size))
-    return FeaturePair(pair, *maps, sample.x.mean(axis=0))
+    return FeaturePair(pair, maps[0], maps[1], sample.x.mean(axis=0))
 
 
 def mutual_information(

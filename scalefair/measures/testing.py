@@ -195,7 +195,7 @@ def conditional_hsic_test(
     # The product of the kernels of a and of c, on their columns side by side.
     joint = Gram((*K.parts, *((kernel, at + rows.x.shape[1]) for kernel, at in M.parts)))
     Phi, Psi, Upsilon = (
-        np.asarray(pivot_map(gram, values, most, tolerance=1e-6).transform(values))
+        np.asarray(pivot_map(gram, values, most, tolerance=1e-6).transform(values), np.float64)
         for gram, values, most in (
             (joint, np.hstack([rows.x, C]), 2 * size), (L, rows.s, size), (M, C, size)
         )
