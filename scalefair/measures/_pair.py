@@ -67,7 +67,7 @@ class Variable:
         codes = [c for c, code in zip(self.columns, self.categorical, strict=True) if code]
         problem = ""
         if count > MAX_GROUPS:
-            problem = f"have {count:,} levels or combinations, more than {MAX_GROUPS:,}"
+            problem = f"have {count:,} combinations, at most {MAX_GROUPS:,} can be compared"
         elif count and count >= n_rows:
             problem = f"are different in each of {n_rows:,} rows: nothing can be said of groups"
         if problem:
