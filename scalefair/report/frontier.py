@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,8 +64,6 @@ class Frontier:
         The models by increasing limit; the last has none.
     chosen : int
         Which of them is the chosen one.
-    others : tuple of Position
-        Other models for the same rows.
     table : DataFrame
         Every fit that was tried, with cross-validated values, or those of the positions.
     judge : Judge
@@ -82,6 +80,8 @@ class Frontier:
         Of the chosen model, by decisions and by scores above the median.
     proxies, contributions : DataFrame, default=None
         How much of the sensitive attributes the inputs tell; which inputs carry the share.
+    others : tuple of Position
+        Other models, judged on the same rows.
     """
 
     problem: ReportProblem
@@ -89,7 +89,6 @@ class Frontier:
     baseline: Any
     positions: tuple[Position, ...]
     chosen: int
-    others: tuple[Position, ...]
     table: pd.DataFrame
     judge: Judge
     seconds: float
@@ -100,6 +99,7 @@ class Frontier:
     scoring: list[ImpactRatio] = field(default_factory=list)
     proxies: pd.DataFrame | None = None
     contributions: pd.DataFrame | None = None
+    others: tuple[Position, ...] = ()
 
     @property
     def limit(self) -> float | None:
@@ -138,14 +138,12 @@ def fit_frontier(
     problem: ReportProblem,
     estimator: Any,
     progress: Callable[[str], None] = lambda _: None,
-    others: Mapping[str, Array] | None = None,
 ) -> Frontier:
     """Fit a fair estimator on the training rows; judge it at every limit on the other rows.
 
     Of several by name, which cross-validate, the one of least held-out error is taken. One that
     cross-validates brings its own frontier, `path_`; that of other models is their
-    relatives at other weights. `progress` hears the name of each step; `others` are predictions of
-    other models for the held-out rows, by name.
+    relatives at other weights. `progress` hears the name of each step.
     """
     start = perf_counter()
     named = estimator if isinstance(estimator, Mapping) else {"": estimator}
@@ -172,36 +170,43 @@ def fit_frontier(
     if left_out := test.n_rows - len(judge.y):
         notes = (*notes, f"{left_out:,} held-out rows are alone in their group and are not judged")
     positions = judge_models(models, chosen, judge, test.X)
-    f, against = predicted(estimator, test.X), predicted(models[-1].model, test.X)
-    beside = tuple(
-        judge.position(name, g, None, against, full=True) for name, g in (others or {}).items()
-    )
     cv = isinstance(estimator, WithPath)
     return Frontier(
-        problem, estimator, models[-1].model, positions, chosen, beside,
+        problem, estimator, models[-1].model, positions, chosen,
         estimator.path_.table if cv else position_table(positions), judge, seconds, notes,
-        choice if len(named) > 1 else None, **_for_auditors(judge, f, problem),
+        choice if len(named) > 1 else None, **_for_auditors(judge, predicted(estimator, test.X)),
         **_reasons(estimator, problem),
     )  # fmt: skip
+
+
+def beside(frontier: Frontier, name: str, f: Array, score: Array | None = None) -> Frontier:
+    """Return the frontier with another model beside it, given by its predictions.
+
+    They are those of the held-out rows; `score` is what a limit would be about, if that is not `f`.
+    """
+    against = predicted(frontier.baseline, frontier.problem.test.X)
+    other = frontier.judge.position(name, f, score, against, full=True)
+    return replace(frontier, others=(*frontier.others, other))
 
 
 def candidates(
     estimator: Any, train: ReportRows, progress: Callable[[str], None]
 ) -> tuple[list[Candidate], int]:
     """Return the models of the frontier, the strictest first, and which one was chosen."""
-    if not isinstance(estimator, WithPath):
+    path = estimator.path_ if isinstance(estimator, WithPath) else None
+    if path is None:
         progress("fitting other weights of the penalty")
         found = relatives(estimator, train)
         made = [Candidate(f"weight {number(eta)}", model) for eta, model in found.items()]
         made = [made[0]._replace(name=NO_LIMIT), *made[1:]][::-1]
         return made, next(i for i, one in enumerate(made) if one.model is estimator)
-    baseline, own = _unpenalized(estimator.path_), estimator.unfairness
+    baseline, own = _unpenalized(path), estimator.unfairness
     seen, made = {_point(baseline), _point(estimator)}, []
     for limit in LIMITS:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of a constant
-                model = estimator.path_.at(unfairness=limit)
+                model = path.at(unfairness=limit)
         except NotAttainableError:
             continue
         if _point(model) not in seen and np.any(model.coef_):
@@ -238,13 +243,9 @@ def judge_models(
     positions = []
     for i, (name, model, limit) in enumerate(models):
         f, score = predicted(model, X), scores(model, X)
-        positions.append(
-            judge.position(
-                name, f, score, against,
-                full=i in (chosen, len(models) - 1), limit=limit,
-                alpha=vars(model).get("alpha_"), eta=float(model.eta_),
-            )  # fmt: skip
-        )
+        point = {"limit": limit, "alpha": vars(model).get("alpha_"), "eta": float(model.eta_)}
+        full = i in (chosen, len(models) - 1)
+        positions.append(judge.position(name, f, score, against, full=full, **point))
     return tuple(positions)
 
 
@@ -262,15 +263,13 @@ def position_table(positions: tuple[Position, ...]) -> pd.DataFrame:
     return frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _for_auditors(judge: Judge, f: Array, problem: ReportProblem) -> dict[str, Any]:
+def _for_auditors(judge: Judge, f: Array) -> dict[str, Any]:
     """Return calibration and impact ratios of the chosen model."""
     f, cut = f[judge.rows], judge.threshold
     edges = RANGES if cut is not None else np.unique(np.quantile(f, (0.25, 0.5, 0.75)))
-    pairs = {
-        name: judge.sensitive[[name]].assign(**{f"prediction of {problem.target}": f})
-        for name in judge.sensitive
-    }
-    bins = {**judge.bins, f"prediction of {problem.target}": list(edges)}
+    column = "/".join([*judge.sensitive, "prediction"])  # no attribute has this name
+    pairs = {str(n): judge.sensitive[[n]].assign(**{column: f}) for n in judge.sensitive}
+    bins = {**judge.bins, column: list(edges)}
     options: dict[str, Any] = {"sensitive_features": judge.sensitive, "bins": judge.bins}
     try:
         with warnings.catch_warnings():

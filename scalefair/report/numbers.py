@@ -33,11 +33,14 @@ def fixed(x: float, decimals: int) -> str:
     return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
 
 
+def percent(x: float) -> str:
+    """Write a share of 1 as a percentage of one decimal, for tables."""
+    return ABSENT if math.isnan(x) else f"{fixed(100 * x, 1)} %"
+
+
 def as_percent(x: float) -> str:
-    """Write a share of 1 as a percentage."""
-    if math.isnan(x):
-        return ABSENT
-    return f"{fixed(100 * x, 1).removesuffix('.0')} %"
+    """Write a share of 1 as a percentage, for sentences."""
+    return percent(x).replace(".0 %", " %")
 
 
 def pvalue(p: float, sign: str = "= ") -> str:

@@ -36,8 +36,8 @@ from scalefair.plots import (
 )
 from scalefair.plots.path import row_at, unbeaten
 from scalefair.report import tables
-from scalefair.report.frontier import Frontier, check_fair, fit_frontier, position_table
-from scalefair.report.numbers import as_percent, fixed, number
+from scalefair.report.frontier import Frontier, beside, check_fair, fit_frontier, position_table
+from scalefair.report.numbers import as_percent, fixed, number, percent
 from scalefair.report.position import Position, audit_entries
 from scalefair.report.problem import from_rows
 from scalefair.report.rates import Calibration, ImpactRatio
@@ -50,29 +50,7 @@ if TYPE_CHECKING:
 MODEL = "model.scalefair"
 WIDTH = 4.5
 """Inches: narrow, so that the text of a figure can still be read on a phone."""
-MAX_GROUPS, MAX_INPUTS = 20, 20
-TITLES = {
-    "what-if": "What if the limit were another?", "frontier": "The frontier",
-    "models": "Models side by side", "independence": "Tests of independence",
-    "calibration": "Calibration by group", "reasons": "Where the share comes from",
-    "relevance": "What the model looks at", "impact": "Impact ratios (New York Local Law 144)",
-    "certificate": "Certificate", "not-proved": "What none of this proves",
-    "provenance": "Model card and provenance", "load": "Load the model",
-    "refit": "Fit it again in Python",
-}  # fmt: skip
-OVERVIEW = {
-    "decisions": (
-        ("accuracy", False, "Accuracy"), ("r2", False, "R²"),
-        ("selection_rate_difference", True, "Gap of decisions"),
-        ("selection_rate_ratio", True, "Ratio of decisions"),
-        ("changed_decisions", False, "Decisions that change"),
-    ),
-    "numbers": (
-        ("r2", False, "R²"), ("root_mean_squared_error", False, "Root mean squared error"),
-        ("mean_prediction_difference", True, "Gap of means"),
-    ),
-}  # fmt: skip
-"""Columns of the frontier: measure, whether of all attributes together, title."""
+MAX_INPUTS = 20
 
 _VARIABLES = {INK: "ink", FAINT: "faint", BEFORE: "before", AFTER: "after"}
 _TAG = re.compile(r"<[^>]*>")
@@ -140,8 +118,9 @@ def make_report(
     S = _sensitive(estimator, X, sensitive_features)
     code = "# X, y, S: inputs, target and sensitive attributes"
     problem = from_rows(X, y, S, target=target, source=source, seed=random_state, code=code)
-    compared = {name: np.asarray(f, float)[problem.tested] for name, f in (others or {}).items()}
-    result = fit_frontier(problem, clone(estimator), others=compared)
+    result = fit_frontier(problem, clone(estimator))
+    for name, f in (others or {}).items():
+        result = beside(result, name, np.asarray(f, dtype=np.float64)[problem.tested])
     write_report(result, out, {"Owner": owner, "Intended use": intended_use})
     return result
 
@@ -192,7 +171,7 @@ def _write_twins(page: Path, models: Sequence[Position], record: dict[str, Any])
     rows = [row for model in models for row in model.records()]
     table = frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
     write_atomically(page.with_suffix(".csv"), table.to_csv(index=False).encode())
-    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
     write_atomically(page.with_suffix(".json"), text.encode())
 
 
@@ -212,7 +191,6 @@ def render(
         findings=[_unbroken(sentence) for sentence in findings(frontier)],
         frontier=frontier,
         path_plot=path_plot(frontier),
-        overview=OVERVIEW["numbers" if frontier.judge.threshold is None else "decisions"],
         verdict=verdict(frontier.after, listed(problem.sensitive)),
         calibrations={frontier.after.name: frontier.calibration} if frontier.calibration else {},
         impacts=[(frontier.after.name, rate, lines) for rate, lines in (
@@ -254,7 +232,9 @@ def write_audit(
         "provenance": origin,
         "calibration": {name: [x._asdict() for x in lines] for name, lines in calibrations.items()},
         "impact_ratios": [
-            {"model": name, "of": rate, **x._asdict()} for name, rate, lines in impacts for x in lines
+            {"model": name, "of": rate, **x._asdict()}
+            for name, rate, lines in impacts
+            for x in lines
         ],
     }
     _write_twins(page, models, plain(record))
@@ -264,32 +244,23 @@ def write_audit(
 
 def _page(models: Sequence[Position], **context: Any) -> str:
     """Return a page about some models side by side."""
-    frontier, script = context["frontier"], files("scalefair.report").joinpath("page.js").read_text()
-    tests = tables.comparison(models, {}, tables.DEPENDENCES)
-    known = {
-        "independence": tests, "calibration": context["calibrations"], "impact": context["impacts"],
-        "reasons": context["proxies"] or context["contributions"],
-        "relevance": context["relevance"],
-    } | dict.fromkeys(("what-if", "frontier", "load", "refit"), frontier)  # fmt: skip
+    script = files("scalefair.report").joinpath("page.js").read_text(encoding="utf-8")
+    positions = context["frontier"].positions if context["frontier"] else ()
     return _environment().get_template("page.html").render(
-        models=models, tests=tests, comparison=tables.comparison, strip=tables.strip,
-        group_columns=tables.group_columns, position_words=position_words,
-        ends=tables.strip_range([*models, *(frontier.positions if frontier else ())]),
-        contents={name: title for name, title in TITLES.items() if known.get(name, True)},
-        max_groups=MAX_GROUPS, version=__version__,
+        models=models, comparison=tables.comparison, position_words=position_words,
+        ends=tables.quantile_range([*models, *positions]), version=__version__,
         script=Markup(script),  # noqa: S704  # nosec B704
         script_hash="sha256-" + b64encode(sha256(script.encode()).digest()).decode(), **context,
     )  # fmt: skip
 
 
-def _largest(table: pd.DataFrame | None) -> list[dict[str, Any]]:
+def _largest(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
     """Return the rows of a table of inputs with the largest numbers, by attribute."""
     if table is None:
         return []
     column = "after" if "after" in table else "nonlinear"
     order = table[column].abs().sort_values(ascending=False, kind="stable").index[:MAX_INPUTS]
-    rows: list[dict[str, Any]] = table.loc[order].to_dict("records")
-    return rows
+    return [dict(row) for row in table.loc[order].to_dict("records")]
 
 
 def _environment() -> Environment:
@@ -301,7 +272,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "percent": lambda x: _unbroken(as_percent(x)), "fixed": fixed, "number": number,
+        "percent": lambda x: _unbroken(percent(x)), "fixed": fixed, "number": number,
+        "unbroken": _unbroken,
         "written": lambda measure, x: _unbroken(tables.write_number(measure, x)), "listed": listed,
         "interval": lambda entry: _unbroken(tables.write_interval(entry)),
     }  # fmt: skip
@@ -321,10 +293,12 @@ def path_plot(frontier: Frontier) -> Markup:
     figure, ax = make_figure(WIDTH, 3.4)
     chosen = row_at(table, np.nan, frontier.after.eta or 0.0)
     FairPathDisplay(table, front, chosen, frontier.limit).plot(ax)
-    ax.get_legend().get_texts()[0].set_text("every model")
+    legend = ax.get_legend()
+    if legend is not None:
+        legend.get_texts()[0].set_text("every model")
     share, r2 = table["explained_share_test"], table["r2_test"]
     for i, point in enumerate(zip(share, r2, strict=True)):
-        look = {"markersize": 15, "markerfacecolor": "none", "markeredgewidth": 2}
+        look: dict[str, Any] = {"markersize": 15, "markerfacecolor": "none", "markeredgewidth": 2}
         ax.plot(*point, "o", color=INK, gid=f"mark-{i}", **look)
     return inline_svg(
         figure,

@@ -17,6 +17,7 @@ from scalefair.auditing import Audit, audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames
 from scalefair.errors import CannotJudgeError
 from scalefair.measures import group_gaps
+from scalefair.measures.group_metrics import Mask
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,9 +91,18 @@ class Position:
         key = (attribute, group, measure)
         return self._index.get(key, Entry(*key, np.nan))
 
+    def find(self, measure: str) -> Entry:
+        """Return a number over all rows, or between the groups of all attributes together."""
+        return self._index.get(("", "", measure), self.get(measure, self.together))
+
     def has(self, measure: str) -> bool:
         """Return True if a measure is known for some attribute, group or all rows."""
         return any(entry.measure == measure for entry in self.entries)
+
+    @cached_property
+    def decides(self) -> bool:
+        """Whether there are decisions."""
+        return self.has("selection_rate")
 
     @cached_property
     def attributes(self) -> list[str]:
@@ -108,6 +118,11 @@ class Position:
         """Return the mean predictions of the groups of an attribute, the largest group first."""
         means = (e for e in self.entries if e.attribute == attribute and e.group)
         return sorted((e for e in means if e.measure == "mean_prediction"), key=lambda e: -e.rows)
+
+    def quantiles(self, group: Entry) -> list[Entry]:
+        """Return the quantiles of the predictions of a group, all of them known or none."""
+        own = [e for e in self.entries if e[:2] == group[:2] and e.measure.startswith("quantile_")]
+        return [] if any(np.isnan(e.value) for e in own) else own
 
     def records(self) -> list[dict[str, Any]]:
         """Return the numbers as rows of the csv."""
@@ -127,7 +142,7 @@ def audit_entries(result: Audit, model: str) -> list[Entry]:
     if len(groups):
         entries += [Entry(*row) for row in _rows_of(groups, model, columns)]
         overall = result.overall.set_index("model").loc[model]
-        entries += [Entry("", "", str(name), float(x)) for name, x in overall.items()]
+        entries += [Entry("", "", str(name), float(x)) for name, x in overall.to_dict().items()]
     bias = {e[:2]: e.value for e in entries if e.measure == "bias"}
     means = [e for e in entries if e.measure == "mean_prediction" and e[:2] in bias]
     targets = [e._replace(measure="mean_target", value=e.value - bias[e[:2]], low=np.nan,
@@ -178,7 +193,8 @@ class Judge:
         `scores` are what the limit is about, where that is not `f`; `against` are the predictions
         without a limit; `full` adds measures of dependence that take longer.
         """
-        f, scores, against = (x if x is None else x[self.rows] for x in (f, scores, against))
+        f = f[self.rows]
+        scores, against = (x if x is None else x[self.rows] for x in (scores, against))
         entries = [*self._errors(f), *([] if against is None else self._cost(f, against))]
         try:
             with warnings.catch_warnings():
@@ -198,8 +214,8 @@ class Judge:
     def _audit(self, f: Array, *, full: bool) -> list[Entry]:
         tested = DEPENDENCE if len(self.y) >= MIN_TESTED else DEPENDENCE[1:3]
         cut = self.threshold
-        if cut is not None and len(np.unique(f >= cut)) == 1:  # an audit refuses to compare such decisions
-            cut = None
+        if cut is not None and len(np.unique(f >= cut)) == 1:
+            cut = None  # an audit refuses to compare decisions that are all the same
         result = audit(
             {"f": f}, y_true=self.y, threshold=cut, quantiles=QUANTILES,
             measures=[SHARE, *(tested if full else ())], **self.groups,
@@ -233,7 +249,7 @@ class Judge:
             counts["fewer_right_decisions"] = right[0].sum() - right[1].sum()
         return [cost, *(Entry("", "", n, float(x), rows=len(y)) for n, x in counts.items())]
 
-    def _moves(self, f: Array, against: Array) -> tuple[Array, Array]:
+    def _moves(self, f: Array, against: Array) -> tuple[Mask, Mask]:
         """Which decisions become positive and negative; or which numbers rise and fall."""
         cut = self.threshold
         if cut is not None:
@@ -244,14 +260,14 @@ class Judge:
     def _changes(self, f: Array, against: Array) -> list[Entry]:
         """What changes in each group: mean prediction, and the shares that rise and fall."""
         up, down = self._moves(f, against)
-        changes = [("mean_change", f - against, "mean_prediction", None)]
-        changes += [(n, x.astype(float), "selection_rate", 0.5)
-                    for n, x in (("rising", up), ("falling", down))]  # fmt: skip
+        changes = {"mean_change": f - against, "rising": up, "falling": down}
         entries = []
-        for name, values, metric, cut in changes:
-            gaps = group_gaps(
-                values, metrics=[metric], threshold=cut, quantiles=(), **self.groups
+        for name, values in changes.items():
+            rate = {"metrics": ["selection_rate"], "threshold": 0.5}
+            own: dict[str, Any] = (
+                {"metrics": ["mean_prediction"]} if values.dtype == float else rate
             )
+            gaps = group_gaps(values.astype(float), quantiles=(), **own, **self.groups)
             rows = gaps.table[["attribute", "group", "value", "low", "high", "count", "small"]]
             for attribute, group, *numbers in rows.to_numpy().tolist():
                 entries.append(Entry(attribute, group, name, *numbers))
@@ -273,7 +289,8 @@ def _attributes(sensitive: Any) -> tuple[pd.DataFrame, Any]:
         if column.kind == "categorical":
             codes, names = column.codes()
             values[column.name] = np.array([*names, None], dtype=object)[codes]
-            lone |= (np.bincount(codes + 1, minlength=len(names) + 1) == 1)[codes + 1] & (codes >= 0)
+            counts = np.bincount(codes + 1, minlength=len(names) + 1)[codes + 1]
+            lone |= (counts == 1) & (codes >= 0)
         else:
             values[column.name] = column.floats()
     return frames.make_frame(values), lone

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._hash import digest, smallest_hash
+from scalefair._hash import smallest_hash
 from scalefair._typing import Array
 from scalefair.data import frames, open_rows
 from scalefair.data.sources import Scan
@@ -50,7 +50,7 @@ class ReportProblem:
     `source`, `held_out` and `code` are for the page: where the rows come from and how those to
     judge by were chosen, in words, and Python that loads X, y and S. `levels` of a text target are
     0 and 1; `weight` is the column of row weights, if any; `tested` are the numbers of the rows to
-    judge by among all; `files` is the hash of files.
+    judge by among all `n_rows`; `files` is the hash of files.
     """
 
     source: str
@@ -63,6 +63,7 @@ class ReportProblem:
     code: str = ""
     weight: str | None = None
     tested: Any = None
+    n_rows: int = 0
     files: str = ""
 
     @property
@@ -70,11 +71,14 @@ class ReportProblem:
         """A hash of the files, or of the values in memory."""
         if self.files:
             return self.files
-        tables = [t for part in (self.train, self.test) for t in (part.X, part.y, part.sensitive)]
-        columns = [column for table in tables for column in frames.columns(frames.as_table(
-            table, one_column=True))]  # fmt: skip
-        values = [c.codes() if c.kind == "categorical" else c.floats() for c in columns]
-        return f"{digest([[c.name for c in columns], values])} (of the values)"
+        state = hashlib.sha256()
+        for table in (t for part in (self.train, self.test) for t in (part.X, part.y)):
+            for column in frames.columns(frames.as_table(table, one_column=True)):
+                state.update(column.name.encode())
+                text = column.kind == "categorical"
+                values, names = column.codes() if text else (column.floats(), [])
+                state.update(np.ascontiguousarray(values).tobytes() + "\0".join(names).encode())
+        return f"sha256 {state.hexdigest()} (of the values)"
 
     @property
     def inputs(self) -> list[str]:
@@ -120,7 +124,7 @@ def from_rows(
     words = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
     return ReportProblem(
         source, target, frames.column_names(S) or [], train, test, words, levels, code,
-        tested=tested,
+        tested=tested, n_rows=n,
     )  # fmt: skip
 
 
@@ -168,7 +172,7 @@ def from_scan(
     held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
     code = python_code(reading, target, sensitive, levels, inputs)
     return ReportProblem(
-        source, target, sensitive, train, test, held_out, levels, code, weight, tested,
+        source, target, sensitive, train, test, held_out, levels, code, weight, tested, n,
         hash_files(scan),
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scalefair.measures import group_gaps
+from scalefair.report.position import LEVEL
 
 RANGES = (0.2, 0.4, 0.6, 0.8)
 """Edges between ranges of probabilities."""
@@ -17,7 +18,7 @@ RANGES = (0.2, 0.4, 0.6, 0.8)
 class Calibration(NamedTuple):
     """Mean prediction and mean target of a group, where the prediction is in a range.
 
-    The interval is that of the target, given the prediction.
+    The interval is that of the target.
     """
 
     attribute: str
@@ -41,19 +42,21 @@ def calibration(
     lines = []
     for attribute, pair in pairs.items():
         first, second = map(str, pair.columns)
+        own = {name: bins[name] for name in (first, second) if name in bins}
+        options: dict[str, Any] = {"sensitive_features": pair, "missing": "group", "bins": own}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            frame = group_gaps(
-                f, sensitive_features=pair, y_true=y, missing="group", quantiles=(),
-                bins={name: bins[name] for name in (first, second) if name in bins},
-                metrics=["mean_prediction", "bias"],
-            )[first, second]  # fmt: skip
-        mean, bias = (frame.estimates[name].value for name in ("mean_prediction", "bias"))
-        low, high = frame.estimates["bias"].interval(frame.confidence)
-        columns = (frame.levels, frame.counts, mean, mean - bias, mean - high, mean - low)
+            frame, truth = (
+                group_gaps(values, quantiles=(), **options)[first, second] for values in (f, y)
+            )
+        rates = truth.estimates
+        came = rates["selection_rate" if "selection_rate" in rates else "mean_prediction"]
+        numbers = (frame.estimates["mean_prediction"].value, came.value, *came.interval(LEVEL))
         lines += [
-            Calibration(attribute, *levels, int(rows), *map(float, numbers))
-            for levels, rows, *numbers in zip(*columns, strict=True)
+            Calibration(attribute, group, within, int(rows), *map(float, each))
+            for (group, within), rows, *each in zip(
+                frame.levels, frame.counts, *numbers, strict=True
+            )
         ]
     return lines
 

@@ -9,7 +9,6 @@ from sklearn.base import clone, is_classifier
 
 from scalefair._typing import Array
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
-from scalefair.estimators.classifier import Classification
 from scalefair.estimators.loss import LossRegression
 from scalefair.moments.products import CrossMoments
 from scalefair.report.problem import ReportRows
@@ -44,9 +43,8 @@ def weights_around(eta: float) -> Array:
 def relatives(estimator: Any, train: ReportRows) -> dict[float, Any]:
     """Return fitted models by eta that differ from a fitted one in it alone; itself among them.
 
-    From the stored moments where they are enough (ridge, Gaussian process), in a few passes over
-    the rows each for general losses, by fitting anew where nothing else is possible. A Gaussian
-    process without penalty learns hyperparameters of its own.
+    From the stored moments where they are enough (ridge, Gaussian process), else by fitting anew. A
+    Gaussian process without penalty learns hyperparameters of its own.
     """
     etas = [float(eta) for eta in weights_around(float(estimator.eta_)) if eta != estimator.eta_]
     if _output_kernel(estimator) is not None:  # it has no limit of η → ∞
@@ -62,11 +60,8 @@ def _at_weights(estimator: Any, train: ReportRows, etas: list[float]) -> dict[fl
         return {eta: estimator._at(eta) for eta in etas}
     if has_closed_form_path(estimator):
         path = estimator.path(etas=etas)
-    elif has_loss_path(estimator):
-        path = estimator.path(train.X, train.y, etas, **fit_arguments(estimator, train))
-    else:
-        return {eta: _refitted(_settled(estimator), train, eta) for eta in etas}
-    return {eta: path.at(eta=eta) for eta in etas}
+        return {eta: path.at(eta=eta) for eta in etas}
+    return {eta: _refitted(_settled(estimator), train, eta) for eta in etas}
 
 
 def has_closed_form_path(estimator: Any) -> bool:
@@ -78,18 +73,6 @@ def has_closed_form_path(estimator: Any) -> bool:
     if not hasattr(estimator, "solve_from") or not hasattr(estimator, "moments_"):
         return False
     return _is_quadratic(estimator) and not isinstance(estimator.moments_, CrossMoments)
-
-
-def has_loss_path(estimator: Any) -> bool:
-    """Return True if passes over the training rows give every other weight.
-
-    They do not with a base model that was fitted on them, whose errors there are too small.
-    """
-    if not isinstance(estimator, Classification | LossRegression):
-        return False
-    return _is_quadratic(estimator) and (
-        estimator.base_estimator is None or not estimator.n_base_samples_
-    )
 
 
 def _is_quadratic(estimator: Any) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sklearn
@@ -19,7 +19,7 @@ from scalefair.data import frames
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.kernels import Product, Sum
 from scalefair.report.frontier import Frontier
-from scalefair.report.numbers import as_percent, fixed, number, pvalue
+from scalefair.report.numbers import fixed, number, percent, pvalue
 from scalefair.report.position import DEPENDENCE, SHARE, Entry, Position
 from scalefair.report.words import headline
 
@@ -32,114 +32,53 @@ FITTED = {
 }  # fmt: skip
 """What estimators find, and what the page calls it."""
 
-OVERALL = {
-    "accuracy": "Accuracy", "auc": "Area under the ROC curve", "r2": "R²",
-    "root_mean_squared_error": "Root mean squared error", "mean_absolute_error": "Mean absolute error",
-    "changed_decisions": "Decisions that change",
-}  # fmt: skip
-BY_ATTRIBUTE = {
-    f"score_{SHARE}": "Explained share of the scores", SHARE: "Explained share of the predictions",
-    "selection_rate_difference": "Gap of positive decisions",
-    "selection_rate_ratio": "Ratio of positive decisions, least to largest",
-    "mean_prediction_difference": "Gap of mean predictions",
-    "true_positive_rate_difference": "Gap of true positive rates",
-    "false_positive_rate_difference": "Gap of false positive rates",
-    "root_mean_squared_error_difference": "Gap of root mean squared errors",
-}  # fmt: skip
-OF_NUMBERS = ("mean_prediction_difference", "root_mean_squared_error_difference")
-"""Gaps that are left out where there are decisions."""
-DEPENDENCES = {
-    "hsic_pvalue": "HSIC test of independence, p", "normalized_hsic": "Normalised HSIC, 0 to 1",
-    "distance_correlation": "Distance correlation, 0 to 1",
-    "mutual_information": "Mutual information, nats",
-}  # fmt: skip
-GROUPS = {
-    "mean_target": "Target", "mean_prediction": "Prediction", "mean_change": "Change",
-    "selection_rate": "Positive decisions", "rising": "Gain", "falling": "Lose",
-    "true_positive_rate": "True positive rate", "false_positive_rate": "False positive rate",
-    "accuracy": "Accuracy", "root_mean_squared_error": "Root mean squared error",
-}  # fmt: skip
-"""Measures in the order of the page, and what it calls them."""
-
 _PERCENT = re.compile(r"(rate|accuracy|share|rising|falling)(_difference)?$")
-
-
-class Strip(NamedTuple):
-    """Quantiles and mean of the predictions of a group, in percent of the width of a picture."""
-
-    label: str
-    quantiles: list[float]
-    mean: float
 
 
 def write_number(measure: str, x: float) -> str:
     """Write a number of some measure."""
     if measure.endswith("pvalue"):
-        return pvalue(x, "") if x == x else number(x)
+        return number(x) if np.isnan(x) else pvalue(x, "")
     if measure.endswith("_ratio"):
         return fixed(x, 2)
     if measure in ("r2", "auc", *DEPENDENCE):
         return fixed(x, 3)
     if measure in ("changed_decisions", "count"):
         return fixed(x, 0)
-    return f"{fixed(100 * x, 1)} %" if _PERCENT.search(measure) else number(x)
+    return percent(x) if _PERCENT.search(measure) else number(x)
 
 
 def write_interval(entry: Entry) -> str:
-    """Write the interval of a number, "" where it has none."""
+    """Write the ends of the interval of a number, as 1–2 or, where one is negative, −1 to 2."""
     low, high = (write_number(entry.measure, x) for x in (entry.low, entry.high))
-    if np.isnan(entry.low):
-        return ""
-    return f"{low.removesuffix(' %')} to {high}" if "−" in low + high else (
-        f"{low.removesuffix(' %')}–{high}")
+    return f"{low.removesuffix(' %')}{' to ' if '−' in low + high else '–'}{high}"
 
 
 def comparison(
-    models: Sequence[Position], overall: dict[str, str] = OVERALL, by: dict[str, str] = BY_ATTRIBUTE,
-    *, brief: bool = False,
-) -> list[tuple[str, str, list[Entry]]]:  # fmt: skip
+    models: Sequence[Position], titles: Mapping[str, str], *, brief: bool = False
+) -> list[tuple[str, str, list[Entry]]]:
     """Return title, attribute and the numbers of all models, of what any of them has.
 
     If `brief`, gaps are those between the groups of all attributes together.
     """
     attributes = next((one.attributes[::-1] for one in models if one.attributes), [])
-    decided = any(one.has("accuracy") for one in models)
-    keys = [(m, "", title) for m, title in overall.items()]
-    for m, title in by.items():
-        if not (decided and m in OF_NUMBERS):
-            few = brief and not m.endswith(SHARE)
-            keys += [(m, attribute, title) for attribute in (attributes[:1] if few else attributes)]
-    rows = ((title, a, [one.get(m, a) for one in models]) for m, a, title in keys)
-    return [row for row in rows if any(entry.value == entry.value for entry in row[2])]
+    rows = []
+    for measure, title in titles.items():
+        few = brief and not measure.endswith(SHARE)
+        for attribute in ("", *(attributes[:1] if few else attributes)):
+            entries = [one.get(measure, attribute) for one in models]
+            if not all(np.isnan(entry.value) for entry in entries):
+                rows.append((title, attribute, entries))
+    return rows
 
 
-def group_columns(position: Position) -> dict[str, str]:
-    """Return the measures of groups that a model has, and their titles."""
-    found = {e.measure for e in position.entries if e.group}
-    if "accuracy" in found:
-        found -= {"root_mean_squared_error"}
-    return {name: title for name, title in GROUPS.items() if name in found}
-
-
-def strip_range(positions: Sequence[Position]) -> tuple[float, float]:
+def quantile_range(positions: Sequence[Position]) -> tuple[float, float]:
     """Return the interval that holds all quantiles of groups."""
-    quantiles = [e.value for p in positions for e in p.entries if e.measure.startswith("quantile_")]
-    known = [x for x in quantiles if np.isfinite(x)] or [0.0]
+    quantiles = [q.value for p in positions for a in p.attributes for g in p.groups(a)
+                 for q in p.quantiles(g)]  # fmt: skip
+    known = quantiles or [0.0]
     low, high = min(known), max(known)
     return (low, high) if high > low else (low - 0.5, low + 0.5)
-
-
-def strip(position: Position, group: Entry, ends: tuple[float, float]) -> Strip | None:
-    """Return a picture of the distribution of the predictions of a group, None if unknown."""
-    entries = (e for e in position.entries if e[:2] == group[:2])
-    found = [e for e in entries if e.measure.startswith("quantile_")]
-    if not found or any(np.isnan(e.value) for e in found):
-        return None
-    at = [round(100 * (x - ends[0]) / (ends[1] - ends[0]), 1)
-          for x in (*(e.value for e in found), group.value)]  # fmt: skip
-    said = listed([f"{100 * float(e.measure.split('_')[1]):g} % at {number(e.value)}"
-                   for e in found])  # fmt: skip
-    return Strip(f"Quantiles: {said}; mean {number(group.value)}", at[:-1], at[-1])
 
 
 def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
@@ -206,9 +145,7 @@ def settings(frontier: Frontier, given: dict[str, str]) -> dict[str, str]:
 def as_record(frontier: Frontier) -> dict[str, Any]:
     """Return the result as plain numbers, lists and text, ready for JSON; NaN becomes None."""
     problem, estimator, choice = frontier.problem, frontier.estimator, frontier.choice
-    before, after = frontier.before, frontier.after
-    certificate = vars(estimator).get("certificate_")
-    both = [("before", before), ("after", after)]
+    certificate, after = vars(estimator).get("certificate_"), frontier.after
     return dict(plain({
         "finding": headline(frontier),
         "data": problem.source,
@@ -223,17 +160,8 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "alpha": after.alpha,
         "eta": after.eta,
         "cost": _ends(after.get("cost_of_r2")),
-        **{name: _scores(one, frontier.limited) for name, one in both},
-        "groups": [{
-            "group": e.group, "rows": e.rows, "small": e.small,
-            "target": after.get("mean_target", *e[:2]).value,
-            **{name: _ends(one.get("mean_prediction", *e[:2])) for name, one in both},
-        } for e in after.groups(after.together)],
-        "independence": [
-            {"attribute": e[0].attribute, "measure": e[0].measure, "before": e[0].value,
-             "after": e[1].value, "rows": e[1].rows}
-            for _, _, e in comparison([before, after], {}, DEPENDENCES)
-        ],
+        "before": _scores(frontier.before, frontier.limited),
+        "after": _scores(after, frontier.limited),
         "certificate": None if certificate is None else asdict(certificate),
         "notes": list(frontier.notes),
         "seconds": frontier.seconds,
@@ -252,7 +180,7 @@ def _ends(entry: Entry) -> dict[str, float]:
 
 def twin(frontier: Frontier, provenance: dict[str, str]) -> dict[str, Any]:
     """Return every number of the page, ready for JSON."""
-    lists = {
+    lists: dict[str, Any] = {
         "calibration": frontier.calibration, "selection_rates": frontier.selection,
         "scoring_rates": frontier.scoring,
     }  # fmt: skip
@@ -260,6 +188,6 @@ def twin(frontier: Frontier, provenance: dict[str, str]) -> dict[str, Any]:
     return as_record(frontier) | dict(plain({
         "provenance": provenance,
         "positions": [r for p in (*frontier.positions, *frontier.others) for r in p.records()],
-        **{name: [line._asdict() for line in lines] for name, lines in lists.items()},
+        **{name: [x._asdict() for x in lines] for name, lines in lists.items()},
         **{name: [] if x is None else x.to_dict("records") for name, x in tables.items()},
     }))  # fmt: skip

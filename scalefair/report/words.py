@@ -14,7 +14,7 @@ from scalefair.report.position import Entry, Position
 SIGNIFICANT = 0.05
 
 WORSE = 0.005
-"""A measure between 0 and 1 that grows by more got worse."""
+"""A measure between 0 and 1 that grows by more, and by more than 1/√n, got worse."""
 
 GROWING = {
     "mutual_information": "mutual information", "normalized_hsic": "normalised HSIC",
@@ -34,7 +34,8 @@ def headline(frontier: Frontier) -> str:
 def findings(frontier: Frontier) -> list[str]:
     """Return the findings on the chosen model, one sentence each, the main one first."""
     before, after = frontier.before, frontier.after
-    said = [_main(frontier), decisions(after, before), _sight(frontier), _worse(before, after)]
+    said = [_main(frontier), decisions(after, before), _sight(frontier)]
+    said.append(_worse(before, after, max(WORSE, len(frontier.judge.y) ** -0.5)))
     return [sentence for sentence in said if sentence]
 
 
@@ -53,6 +54,8 @@ def _main(frontier: Frontier) -> str:
         )
     start = before.get(frontier.limited, before.together)
     shares = f"the share from {as_percent(start.value)} to {as_percent(share.value)}"
+    if frontier.limit is not None and start.value <= frontier.limit:
+        shares += ", within the limit even without it"
     return (
         f"{_aim(frontier)} {price(after, before)}: {rows} {_errors(after, before)} and {shares}"
         f"{against_limit(share, frontier.limit)}."
@@ -75,7 +78,9 @@ def _aim(frontier: Frontier) -> str:
 def _errors(after: Position, before: Position) -> str:
     measure, write = ("accuracy", as_percent) if after.has("accuracy") else ("r2", _three)
     name = "accuracy" if measure == "accuracy" else "R²"
-    return f"{name} goes from {write(before.get(measure).value)} to {write(after.get(measure).value)}"
+    return (
+        f"{name} goes from {write(before.get(measure).value)} to {write(after.get(measure).value)}"
+    )
 
 
 def _three(x: float) -> str:
@@ -133,17 +138,16 @@ def _sight(frontier: Frontier) -> str:
     return f"The model does not see {names} when it predicts."
 
 
-def _worse(before: Position, after: Position) -> str:
-    """Return what the limit made worse; "" where nothing is."""
-    if before is after:
-        return ""
-    pairs = [(after.get(n, after.together), before.get(n, before.together), t)
-             for n, t in GROWING.items()]  # fmt: skip
-    grown = [
-        f"{title} {_three(now.value)} instead of {_three(then.value)}"
-        for now, then, title in pairs
-        if now.value > then.value + WORSE
-    ]
+def _worse(before: Position, after: Position, least: float) -> str:
+    """Return what the limit made worse, and for which attribute most; "" where nothing is."""
+    grown = []
+    for measure, title in GROWING.items():
+        pairs = [(after.get(measure, a), before.get(measure, a).value) for a in after.attributes]
+        rises = [(now.value - then, now, then) for now, then in pairs if now.value > then + least]
+        if rises:
+            _, now, then = max(rises)
+            numbers = f"{_three(now.value)} instead of {_three(then)}"
+            grown.append(f"{title} ({now.attribute}) {numbers}")
     return f"Worse than without a limit: {listed(grown)}." if grown else ""
 
 
