@@ -110,8 +110,7 @@ def _audit(
         summary += "\n" + "\n".join(_errors(result))
     if html is not None:
         console("writing the page")
-        cuts = {"threshold": options["threshold"], "missing": options["missing"]}
-        _write_page(result, html, table, rows, attributes, labels, cuts, origin)
+        _write_page(result, html, table, rows, attributes, labels, options["threshold"], origin)
         summary += f"\n{html}: the page"
     if full:
         summary += "\n\n" + result.table.drop(columns="words").to_string(index=False)
@@ -129,7 +128,7 @@ def _errors(result: Any) -> Iterator[str]:
 
 def _write_page(  # noqa: PLR0917
     result: Any, html: Path, table: Data, rows: Any, attributes: list[str], labels: Any,
-    cuts: dict[str, Any], origin: dict[str, str],
+    threshold: float | None, origin: dict[str, str],
 ) -> None:  # fmt: skip
     """Write the page of an audit, with calibration where targets are known, and impact ratios."""
     from scalefair.report import calibration, impact_ratios, write_audit
@@ -139,20 +138,20 @@ def _write_page(  # noqa: PLR0917
     calibrations, impacts = {}, []
     grouped = [a for a in attributes if a in set(result.groups["attribute"])]
     for name in result.models if grouped else ():
-        own = {"sensitive_features": rows[grouped]}
-        overall = result.overall.set_index("model").loc[name]
-        scored = "quantile_0.5" in overall and isfinite(overall["quantile_0.5"])
-        if scored:
-            impacts.append((name, "Scoring rate", impact_ratios(rows[[name]], **own)))
-        if isfinite(overall.get("selection_rate", nan)):
-            cut = cuts["threshold"] if scored else None
-            lines = impact_ratios(rows[[name]], threshold=cut, **own)
-            impacts.append((name, "Selection rate", lines))
+        f, known = rows[[name]], result.overall.set_index("model").loc[name].to_dict()
+        scored = isfinite(known.get("quantile_0.5", nan))
+        decided = isfinite(known.get("selection_rate", nan))
+        rates = {"Scoring rate": (scored, None), "Selection rate": (decided, threshold)}
+        impacts += [
+            (name, rate, impact_ratios(f, sensitive_features=rows[grouped], threshold=cut))
+            for rate, (is_known, cut) in rates.items()
+            if is_known
+        ]
         if labels is not None and scored:
-            quartiles = [overall[f"quantile_{q}"] for q in (0.1, 0.5, 0.9)]
-            edges = RANGES if quartiles[0] >= 0 and quartiles[-1] <= 1 else sorted(set(quartiles))
+            ends = [known[f"quantile_{q}"] for q in (0.1, 0.5, 0.9)]
+            edges = RANGES if ends[0] >= 0 and ends[-1] <= 1 else sorted(set(ends))
             pairs = {a: rows[[a, name]] for a in grouped if a != name}
-            calibrations[name] = calibration(rows[[name]], labels, pairs, {name: list(edges)})
+            calibrations[name] = calibration(f, labels, pairs, {name: list(edges)})
     data = {"Data": table.name}
     if not table.is_built_in:
         data["Hash of the data"] = hash_files(table.table)

@@ -79,7 +79,7 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     With --hide-sensitive the same model is fitted once more with the sensitive columns visible, to
     stand beside.
     """
-    from scalefair.report import as_record, beside, fit_frontier, headline, write_report
+    from scalefair.report import as_record, headline, write_report
 
     if reading.data is None and options["target"] is not None:
         raise click.UsageError("--target belongs to DATA: name a parquet or csv file before it")
@@ -91,23 +91,7 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
 
         def work(useless: list[str]) -> Any:
             rest = roles.without(useless) if useless else roles
-            problem = _problem(table, reading, rest, settings.seed)
-            classes = options["kind"] == "classification" or (
-                options["kind"] == "auto" and problem.is_binary
-            )
-            seen = rest.sensitive if rest.seen else None
-            named = settings.candidates(seen, classes=classes)
-            for estimator in named.values():
-                estimator.set_callbacks(FitProgress(console))
-            others: list[tuple[Any, ...]] = [*_compared(options["compare"], problem, reading)]
-            result = fit_frontier(problem, named, console)
-            if settings.hide_sensitive:
-                console("fitting: sensitive columns visible")
-                wide = replace(rest, inputs=[*rest.inputs, *rest.sensitive])
-                own = next(iter(named)) if result.choice is None else result.choice.name
-                same = settings.candidates(rest.sensitive, classes=classes)[own]
-                others.append(_visible(same, _problem(table, reading, wide, settings.seed)))
-            return reduce(lambda made, other: beside(made, *other), others, result)
+            return _result(table, reading, rest, settings, options, console)
 
         result, _ = without_useless(table, optional, work, console)
     console("writing the report")
@@ -117,6 +101,29 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     page = write_report(result, out, origin)
     chosen = "" if result.choice is None else f" Model {result.choice.summary}."
     console.result({**as_record(result), "report": page}, f"{page}: {headline(result)}{chosen}")
+
+
+def _result(  # noqa: PLR0917
+    table: Data, reading: Reading, roles: Roles, settings: ModelOptions, options: dict[str, Any],
+    console: Console,
+) -> Any:  # fmt: skip
+    """Return the frontier, and beside it other models: those given, and one that sees s."""
+    from scalefair.report import beside, fit_frontier
+
+    problem, kind = _problem(table, reading, roles, settings.seed), options["kind"]
+    classes = kind == "classification" or (kind == "auto" and problem.is_binary)
+    named = settings.candidates(roles.sensitive if roles.seen else None, classes=classes)
+    for estimator in named.values():
+        estimator.set_callbacks(FitProgress(console))
+    others: list[tuple[Any, ...]] = [*_compared(options["compare"], problem, reading)]
+    result = fit_frontier(problem, named, console)
+    if settings.hide_sensitive:
+        console("fitting: sensitive columns visible")
+        wide = replace(roles, inputs=[*roles.inputs, *roles.sensitive])
+        own = next(iter(named)) if result.choice is None else result.choice.name
+        same = settings.candidates(roles.sensitive, classes=classes)[own]
+        others.append(_visible(same, _problem(table, reading, wide, settings.seed)))
+    return reduce(lambda made, other: beside(made, *other), others, result)
 
 
 def _visible(estimator: Any, problem: ReportProblem) -> tuple[str, Any, Any]:

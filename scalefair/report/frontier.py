@@ -74,10 +74,8 @@ class Frontier:
         Warnings raised on the way.
     choice : ModelChoice, default=None
         Where there were several to choose from, their held-out errors.
-    calibration : list of Calibration
-        Of the chosen model.
-    selection, scoring : list of ImpactRatio
-        Of the chosen model, by decisions and by scores above the median.
+    calibration, selection, scoring : lists
+        Calibration of the chosen model, impact ratios of its decisions and of its scores.
     proxies, contributions : DataFrame, default=None
         How much of the sensitive attributes the inputs tell; which inputs carry the share.
     others : tuple of Position
@@ -180,10 +178,7 @@ def fit_frontier(
 
 
 def beside(frontier: Frontier, name: str, f: Array, score: Array | None = None) -> Frontier:
-    """Return the frontier with another model beside it, given by its predictions.
-
-    They are those of the held-out rows; `score` is what a limit would be about, if that is not `f`.
-    """
+    """Return the frontier beside another model, given by its predictions of the held-out rows."""
     against = predicted(frontier.baseline, frontier.problem.test.X)
     other = frontier.judge.position(name, f, score, against, full=True)
     return replace(frontier, others=(*frontier.others, other))
@@ -239,8 +234,7 @@ def judge_models(
     models: list[Candidate], chosen: int, judge: Judge, X: Any
 ) -> tuple[Position, ...]:
     """Return the numbers of each model, against those of the last, which has no limit."""
-    against = predicted(models[-1].model, X)
-    positions = []
+    against, positions = predicted(models[-1].model, X), []
     for i, (name, model, limit) in enumerate(models):
         f, score = predicted(model, X), scores(model, X)
         point = {"limit": limit, "alpha": vars(model).get("alpha_"), "eta": float(model.eta_)}

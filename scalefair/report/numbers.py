@@ -15,14 +15,7 @@ def number(x: float) -> str:
         return "∞" if x > 0 else "−∞"
     if x != 0 and not 1e-4 <= abs(x) < 1e9:
         return f"{x:.2e}".replace("-", "−")
-    return fixed(x, decimals(x))
-
-
-def decimals(scale: float) -> int:
-    """Return how many decimals show three significant digits of numbers of this size."""
-    if not scale or not math.isfinite(scale):
-        return 0
-    return min(max(2 - math.floor(math.log10(abs(scale))), 0), 12)
+    return fixed(x, max(2 - math.floor(math.log10(abs(x))), 0) if x else 0)
 
 
 def fixed(x: float, decimals: int) -> str:

@@ -91,18 +91,9 @@ class Position:
         key = (attribute, group, measure)
         return self._index.get(key, Entry(*key, np.nan))
 
-    def find(self, measure: str) -> Entry:
-        """Return a number over all rows, or between the groups of all attributes together."""
-        return self._index.get(("", "", measure), self.get(measure, self.together))
-
     def has(self, measure: str) -> bool:
         """Return True if a measure is known for some attribute, group or all rows."""
         return any(entry.measure == measure for entry in self.entries)
-
-    @cached_property
-    def decides(self) -> bool:
-        """Whether there are decisions."""
-        return self.has("selection_rate")
 
     @cached_property
     def attributes(self) -> list[str]:

@@ -16,10 +16,7 @@ RANGES = (0.2, 0.4, 0.6, 0.8)
 
 
 class Calibration(NamedTuple):
-    """Mean prediction and mean target of a group, where the prediction is in a range.
-
-    The interval is that of the target.
-    """
+    """Mean prediction and mean target, with its interval, of a group and range of predictions."""
 
     attribute: str
     group: str

@@ -72,11 +72,8 @@ def has_closed_form_path(estimator: Any) -> bool:
     """
     if not hasattr(estimator, "solve_from") or not hasattr(estimator, "moments_"):
         return False
-    return _is_quadratic(estimator) and not isinstance(estimator.moments_, CrossMoments)
-
-
-def _is_quadratic(estimator: Any) -> bool:
-    return estimator.penalty != "nocco_output" and _output_kernel(estimator) is None
+    quadratic = estimator.penalty != "nocco_output" and _output_kernel(estimator) is None
+    return quadratic and not isinstance(estimator.moments_, CrossMoments)
 
 
 def _output_kernel(estimator: Any) -> Any:

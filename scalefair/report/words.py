@@ -16,13 +16,10 @@ SIGNIFICANT = 0.05
 WORSE = 0.005
 """A measure between 0 and 1 that grows by more, and by more than 1/√n, got worse."""
 
-GROWING = {
-    "mutual_information": "mutual information", "normalized_hsic": "normalised HSIC",
-    "distance_correlation": "distance correlation",
-    "selection_rate_difference": "the gap of positive decisions",
-    "true_positive_rate_difference": "the gap of true positive rates",
-    "false_positive_rate_difference": "the gap of false positive rates",
-}  # fmt: skip
+GROWING = (
+    "mutual_information", "normalized_hsic", "distance_correlation", "selection_rate_difference",
+    "true_positive_rate_difference", "false_positive_rate_difference",
+)  # fmt: skip
 """Measures that a limit may make worse; 0 is best."""
 
 
@@ -76,15 +73,10 @@ def _aim(frontier: Frontier) -> str:
 
 
 def _errors(after: Position, before: Position) -> str:
-    measure, write = ("accuracy", as_percent) if after.has("accuracy") else ("r2", _three)
-    name = "accuracy" if measure == "accuracy" else "R²"
-    return (
-        f"{name} goes from {write(before.get(measure).value)} to {write(after.get(measure).value)}"
-    )
-
-
-def _three(x: float) -> str:
-    return fixed(x, 3)
+    measure, name = ("accuracy", "accuracy") if after.has("accuracy") else ("r2", "R²")
+    values = (one.get(measure).value for one in (before, after))
+    start, end = (as_percent(x) if name == "accuracy" else fixed(x, 3) for x in values)
+    return f"{name} goes from {start} to {end}"
 
 
 def price(after: Position, before: Position) -> str:
@@ -141,13 +133,13 @@ def _sight(frontier: Frontier) -> str:
 def _worse(before: Position, after: Position, least: float) -> str:
     """Return what the limit made worse, and for which attribute most; "" where nothing is."""
     grown = []
-    for measure, title in GROWING.items():
+    for measure in GROWING:
         pairs = [(after.get(measure, a), before.get(measure, a).value) for a in after.attributes]
         rises = [(now.value - then, now, then) for now, then in pairs if now.value > then + least]
         if rises:
             _, now, then = max(rises)
-            numbers = f"{_three(now.value)} instead of {_three(then)}"
-            grown.append(f"{title} ({now.attribute}) {numbers}")
+            numbers = f"{fixed(now.value, 3)} instead of {fixed(then, 3)}"
+            grown.append(f"{measure.replace('_', ' ')} ({now.attribute}) {numbers}")
     return f"Worse than without a limit: {listed(grown)}." if grown else ""
 
 
@@ -191,8 +183,7 @@ def verdict(position: Position, names: str) -> str:
         )
     return (
         f"The predictions of the chosen model still depend on {names} in some way (p {pvalue(p)}): "
-        "the penalty equalises means, and equal means are not independence. With many rows the "
-        "test also finds dependence that hardly matters, so read the measures beside it."
+        "equal means are not independence. With many rows the test also finds what hardly matters."
     )
 
 
