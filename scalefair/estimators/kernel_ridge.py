@@ -114,7 +114,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
 
     Without a limit it takes the largest eta whose error is within one standard error of the best:
     the fairest of the models that are as good as the best. With `unfairness` it takes the least
-    error among those whose held-out share, with half its standard error, is within the limit, or
+    error among those whose held-out share, with ¾ of its standard error, is within the limit, or
     a constant, with a warning, where that errs less.
 
     Parameters

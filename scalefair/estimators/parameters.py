@@ -174,7 +174,7 @@ cv : int, splitter or iterable, default=5
 [gp] cv : int, splitter, iterable or None, default=None
     None: the limit is met on the training rows. Folds, as a number or anything that splits the rows
     into disjoint test sets: on these, at the hyperparameters that were learnt; the mean over the
-    folds and half its standard error are within it. Without a limit it plays no part. Sets
+    folds and ¾ of its standard error are within it. Without a limit it plays no part. Sets
     `explained_share_cv_`, `explained_share_cv_error_` and `cv_results_`.
 amplitude : float or "optimize", default="optimize"
     Prior standard deviation a of f before fairness, for a kernel with k(x, x) = 1.

@@ -140,12 +140,18 @@ class GridScores:
 
     mse: Array  # mean squared error, averaged over the targets; or the mean of another loss
     share: Array  # corrected for chance, not yet floored at 0
+    rows: float = np.inf  # Kish's count of those that judge the shares
     constant: Array | None = None  # error of the best constant (K,); None: no candidate
+
+    @property
+    def estimate(self) -> penalties.ShareEstimate:
+        """The held-out share of every (α, η), shape (A, E)."""
+        return penalties.ShareEstimate.of(self.share, self.rows)
 
     def __getitem__(self, index: Any) -> GridScores:
         """Return the scores of some alphas or etas, of all folds."""
         at = (slice(None), *index)
-        return GridScores(self.mse[at], self.share[at], self.constant)
+        return replace(self, mse=self.mse[at], share=self.share[at])
 
     def beside(self, more: GridScores, order: NDArray[np.int64]) -> GridScores:
         """Return the scores of these and more etas, in this order."""
@@ -153,7 +159,7 @@ class GridScores:
             np.concatenate(both, axis=2)[:, :, order]
             for both in ((self.mse, more.mse), (self.share, more.share))
         )
-        return GridScores(mse, share)
+        return replace(self, mse=mse, share=share)
 
 
 def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments:
@@ -212,7 +218,8 @@ class FoldFits:
         errors, shares = zip(*self._each(score), strict=True)
         shape = (len(self._folds), len(alphas), len(etas))
         worst = np.full(shape, np.nan) if None in shares else penalties.worst_of(shares)
-        return GridScores(np.reshape(errors, shape), worst.reshape(shape))
+        rows = sum(fold.judged.effective_rows for fold in self._folds)
+        return GridScores(np.reshape(errors, shape), worst.reshape(shape), rows)
 
     def coefs(self, alphas: Array, etas: Array) -> list[Array]:
         """β of every (α, η) without each fold, side by side: of shape (m, A·E·t)."""
@@ -270,7 +277,7 @@ def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice 
         # η = ∞ leaves no share, and the corrected share of none is below 0 as often as above.
         allowed = ~np.isnan(scores.share.mean(axis=0)) & np.isinf(etas)
     else:
-        allowed = penalties.ShareEstimate.of(scores.share).is_within(unfairness)
+        allowed = scores.estimate.bound(unfairness) <= unfairness
     if not allowed.any():
         return None
     mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
