@@ -278,7 +278,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             coef = rescale(system, coef)
         rounding = rounding_of(np.dtype(ridge._design.dtype).name, moments.n_rows)
         diagnostics = of_eigenvalues(spectrum.values, alpha, rounding)
-        ridge._take(moments, ridge_fit(system, coef, eta, diagnostics))
+        ridge._take(moments, ridge_fit(system, coef, alpha, eta, diagnostics))
 
     def _attributes(self, ridge: FairKernelRidge) -> dict[str, Any]:
         """Return the attributes of the ridge at the chosen point, and the ridge."""

@@ -107,6 +107,7 @@ class RidgeBase(Regression):
             else:
                 system = self._system(design, moments)
                 spec = self._spec(design.dtype, moments.n_rows)
+                spec = self._with_best_alpha(spec, system)
                 fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
         if "xi" in moments.blocks:
             check_control(moments)
@@ -163,7 +164,8 @@ class RidgeBase(Regression):
             )
         spec = self._spec(design.dtype, moments.n_rows)
         with blas_threads_for(len(moments.shift)):
-            return fit_ridge(self._system(design, moments), spec)
+            system = self._system(design, moments)
+            return fit_ridge(system, self._with_best_alpha(spec, system))
 
     def _solution(
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
@@ -177,7 +179,7 @@ class RidgeBase(Regression):
             "coef_": coef[:, 0] if one_target else coef.T,
             "intercept_": float(intercept[0]) if one_target else intercept,
             "moments_": moments, "n_samples_seen_": moments.n_rows, "eta_": fit.eta,
-            "alpha_": self._spec(design.dtype, moments.n_rows).alpha,
+            "alpha_": fit.alpha,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics,
             "jitter_": fit.diagnostics.jitter, "_raw_coef": design.raw_coef(coef),
             **steps, **nonlinear,
@@ -237,8 +239,7 @@ class RidgeBase(Regression):
                 f"a path has no form with output_kernel={self.output_kernel!r}, which needs all "
                 "rows again; fit one model for each eta, or use output_kernel=None"
             )
-        own = self._spec(self._design.dtype, self.moments_.n_rows).alpha
-        alphas = [own] if alphas is None else alphas
+        alphas = [self.alpha_] if alphas is None else alphas
         alphas = check_grid("alphas", alphas, high=FINITE)
         if etas is None:
             system = self._system(self._design, self.moments_)
@@ -268,7 +269,7 @@ class RidgeBase(Regression):
     def _constant(self) -> Self:
         """Return a copy that predicts the best constant."""
         system, none = self._system(self._design, self.moments_), 0.0 * np.atleast_2d(self.coef_).T
-        fit = ridge_fit(system, none, np.inf, self.diagnostics_)
+        fit = ridge_fit(system, none, self.alpha_, np.inf, self.diagnostics_)
         return copy(self)._take(self.moments_, fit)
 
     def _without_penalty(self) -> Self | None:
@@ -283,7 +284,7 @@ class RidgeBase(Regression):
         system = self._system(self._design, self.moments_)
         coef = rescale(system, np.atleast_2d(self.coef_).T)
         share = system.explained_share(coef)
-        fit = RidgeFit(system.solution(coef), self.eta_, share, self.diagnostics_)
+        fit = RidgeFit(system.solution(coef), self.alpha_, self.eta_, share, self.diagnostics_)
         return self._take(self.moments_, fit)
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
@@ -317,8 +318,8 @@ class FairRidge(RidgeBase):
     Parameters
     ----------
     alpha : float or "auto", default="auto"
-        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is 1/n for n
-        rows, but at most 1e-3 and at least 1e-7.
+        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is the one
+        of least generalised cross-validation error without penalty; 1e-3 of fewer than 400 rows.
     @ eta unfairness penalty eps output_kernel sensitive_kernel sensitive_length_scale
     @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive
     @ missing_labels n_jobs random_state
