@@ -156,13 +156,12 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         """Return True if ψ(s) is part of Φ: where the model may see s as columns of X."""
         return self.sensitive_columns is not None and not self.hide_sensitive
 
-    def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
+    def _train(
+        self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None
+    ) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
-        keeps_frames = self.base_estimator is not None
-        return self._train_on(open_fit_rows(checked, given, keeps_frames=keeps_frames), dtype)
-
-    def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
+        rows = rows or open_fit_rows(checked, given, keeps_frames=base is not None)
         if rows.partial:
             check_partial(self, controlled=rows.has_control)
         given_apart = rows.has_sensitive or rows.second is not None
@@ -299,8 +298,7 @@ def names_of_columns(checked: Any) -> dict[str, Any]:
 def learnt(training: Training, design: Design) -> dict[str, Any]:
     """Return the attributes of a fit that do not depend on the solution."""
     based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
-    own = {"_one_target": training.one_target, "_design": design}
-    return {**own, "phi_": design.phi, "psi_": design.psi, **based}
+    return {"_design": design, "phi_": design.phi, "psi_": design.psi, **based}
 
 
 def feature_ridges(

@@ -381,13 +381,16 @@ class CrossValidated(OnFolds):
             },
         }  # fmt: skip
 
-    def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
+    def _train(
+        self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None
+    ) -> Training:
         if self.confidence is None or self.guarantee == "cross":
-            return super()._train(checked, given, dtype)
+            return super()._train(checked, given, dtype, rows)
         rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)
         part = Part(seed_of(self.random_state) + 2, calibrates=False)
         calibrating = replace(part, calibrates=True).of(rows).source
-        return replace(self._train_on(part.of(rows), dtype), calibrating=calibrating)
+        training = super()._train(checked, given, dtype, part.of(rows))
+        return replace(training, calibrating=calibrating)
 
     def _judging(self, training: Training, design: Design) -> tuple[ChunkSource, Folds | None]:
         """Return the rows that judge a path, and the folds of them; None: they fitted nothing."""

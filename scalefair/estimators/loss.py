@@ -126,7 +126,7 @@ class LossBase(FairEstimator):
         problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        known = known | self._learnt(training, rows.design, loss)
+        known = known | learnt(training, rows.design) | {"loss_": loss}
         known |= self._decisions(
             rows, [problem], lambda: [self._scores_of(loss, fit.coef, fit.intercept)], spec.alpha,
             known,
@@ -148,11 +148,6 @@ class LossBase(FairEstimator):
             check_groups(design)
         n_rows = training.survey.n_rows
         return loss, training, self._rows(training.source, design, n_rows, least_alpha)
-
-    def _learnt(self, training: Training, design: Design, loss: Any) -> dict[str, Any]:
-        """Return the attributes of a fit that do not depend on the solution."""
-        own = learnt(training, design) | {"loss_": loss}
-        return {name: value for name, value in own.items() if name != "_one_target"}
 
     def _solution(
         self, design: Design, moments: Moments, loss: Any, fit: LossFit

@@ -14,7 +14,7 @@ from scalefair._config import current_config
 from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
-from scalefair.estimators.base import feature_ridges
+from scalefair.estimators.base import feature_ridges, learnt
 from scalefair.estimators.certified import CrossValidated, JudgedPath, judge_fits
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
 from scalefair.estimators.loss import (
@@ -175,7 +175,7 @@ class LossCV(CrossValidated, LossBase):
         result, certificate = self._certified(result, judge)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        known = known | self._learnt(training, rows.design, loss)
+        known = known | learnt(training, rows.design) | {"loss_": loss}
         chosen = self._chosen(known, whole, result, fit)
 
         def scores() -> list[Solution]:

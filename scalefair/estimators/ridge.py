@@ -146,7 +146,8 @@ class RidgeBase(Regression):
         both = learnt(training, design)
         del both["phi_"]
         return both | {
-            "_exact_rows": rows, "kernel_": rows.kernel, "alpha_": spec.alpha, "eta_": spec.eta,
+            "_one_target": one, "_exact_rows": rows, "kernel_": rows.kernel,
+            "alpha_": spec.alpha, "eta_": spec.eta,
             "dual_coef_": fit.dual_coef[:, 0] if one else fit.dual_coef,
             "intercept_": float(intercept[0]) if one else intercept,
             "explained_share_": rows.explained_share(fit.predict(rows.K)),
@@ -178,8 +179,8 @@ class RidgeBase(Regression):
         return {
             "coef_": coef[:, 0] if one_target else coef.T,
             "intercept_": float(intercept[0]) if one_target else intercept,
-            "moments_": moments, "n_samples_seen_": moments.n_rows, "eta_": fit.eta,
-            "alpha_": fit.alpha,
+            "_one_target": one_target, "moments_": moments, "n_samples_seen_": moments.n_rows,
+            "alpha_": fit.alpha, "eta_": fit.eta,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics,
             "jitter_": fit.diagnostics.jitter, "_raw_coef": design.raw_coef(coef),
             **steps, **nonlinear,

@@ -226,7 +226,7 @@ def units_of(feature_map: Any) -> Units:
         return tuple(units)
     if isinstance(feature_map, Crossed | ProductMap):
         return _product_units(feature_map)
-    return all_columns(_kind_of(feature_map), n_features(feature_map))
+    return ((_kind_of(feature_map), np.arange(n_features(feature_map))),)
 
 
 def all_columns(kind: str, width: int) -> Units:

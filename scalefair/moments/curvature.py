@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,10 +102,13 @@ class LossPass:
 
     def __init__(  # noqa: PLR0917
         self, frame: RowFrame, loss: Any, theta: Array, rows: int, cache: FeatureCache | None,
-        folds: Folds, *, curved: bool,
+        folds: Folds, *, fits: int, curved: bool,
     ) -> None:  # fmt: skip
         self._frame, self._cache, design = frame, cache, frame.design
         self._loss, self._theta, self._folds = loss, theta, folds
+        self._shape = fits, loss.n_scores
+        self._gradient = np.zeros((len(theta), fits * loss.n_scores))
+        self._held_out, self._values = np.zeros(fits), np.zeros(fits)
         blocks, dtype = design.blocks, design.dtype
         width, rest = blocks["phi"], sum(blocks[name] for name in frame.joined) + frame.intercept
         self._phi, self._rest = np.empty((rows, width), dtype), np.empty((rows, rest))
@@ -157,18 +161,13 @@ class LossPass:
                 np.multiply(Phi, root[:, None].astype(Phi.dtype), out=scaled)
                 one.add(scaled, rest * root[:, None])
 
-    def _scores(self, Phi: Rows, rest: Array) -> Array:
-        width = Phi.shape[1]
-        return np.asarray(Phi @ self._theta[:width] + rest @ self._theta[width:])
-
-    def _along(self, Phi: Rows, rest: Array, columns: Array) -> Array:
-        """Zᵀ columns, of shape (p, number of columns)."""
-        return np.concatenate([Phi.T @ columns, rest.T @ columns])
-
-    def _hessian(self) -> Array:
-        p = len(self._theta)
+    def result(self) -> LossSums:
+        """Return the sums over all rows seen."""
+        (C, k), p = self._shape, len(self._theta)
         hessian = np.array([mirror_upper(one.upper()) for sums in self._sums for one in sums])
-        return hessian.reshape(len(self._sums), len(self._roots), p, p)
+        hessian = hessian.reshape(len(self._sums), len(self._roots), p, p)
+        gradient = self._gradient.reshape(p, C, k).transpose(1, 0, 2)
+        return LossSums(self._values, gradient, hessian, self._held_out)
 
 
 class StepPass(LossPass):
@@ -179,26 +178,24 @@ class StepPass(LossPass):
     ) -> None:
         # Scores at θ and the way to them, side by side: one product gives both.
         way = np.hstack([along.theta, along.theta - along.before])
-        super().__init__(frame, loss, way, rows, cache, ALL_ROWS, curved=along.curved)
+        super().__init__(frame, loss, way, rows, cache, ALL_ROWS, fits=1, curved=along.curved)
         self._back = [0.0, *(1.0 - step for step in along.steps)]
-        self._values, self._gradient = np.zeros(len(self._back)), np.zeros_like(along.theta)
+        self._values = np.zeros(len(self._back))
 
     def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
         rest, loss, k = self._rest[at], self._loss, self._loss.n_scores
-        both = self._scores(Phi, rest)
+        width = Phi.shape[1]
+        both = Phi @ self._theta[:width] + rest @ self._theta[width:]
         f, way, y = (squeezed(part) for part in (both[:, :k], both[:, k:], np.asarray(chunk.y[at])))
         weight = 1.0 if chunk.weight is None else np.asarray(chunk.weight[at])
         column = weight if chunk.weight is None else np.asarray(chunk.weight[at])[:, None]
         values = np.stack([loss.value(f - back * way, y) for back in self._back])
         self._values += (values * weight).sum(axis=1)
-        self._gradient += self._along(Phi, rest, loss.gradient(f, y).reshape(-1, k) * column)
+        gradient = loss.gradient(f, y).reshape(-1, k) * column
+        self._gradient += np.concatenate([Phi.T @ gradient, rest.T @ gradient])
         if self._sums:
             curvature = loss.curvature(f, y).reshape(len(f), -1)
             self._roots[:, at] = np.sqrt(curvature * column).T
-
-    def result(self) -> LossSums:
-        """Return the sums over all rows seen."""
-        return LossSums(self._values, self._gradient[None], self._hessian())
 
 
 class FoldPass(LossPass):
@@ -210,14 +207,13 @@ class FoldPass(LossPass):
     ) -> None:  # fmt: skip
         C, p, k = scores.theta.shape
         theta = np.ascontiguousarray(scores.theta.transpose(1, 0, 2).reshape(p, C * k))
-        super().__init__(frame, loss, theta, rows, cache, folds, curved=scores.curved)
-        self._left_out, self._shape = scores.left_out[:, None], (C, p, k)
-        self._held_out, self._values = np.zeros(C), np.zeros(C)
-        self._gradient = np.zeros_like(theta)
+        super().__init__(frame, loss, theta, rows, cache, folds, fits=C, curved=scores.curved)
+        self._left_out = scores.left_out[:, None]
 
     def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
-        loss, rest, (C, _, k), b = self._loss, self._rest[at], self._shape, len(Phi)
-        scores = self._scores(Phi, rest)
+        loss, rest, (C, k), b = self._loss, self._rest[at], self._shape, len(Phi)
+        width = Phi.shape[1]
+        scores = Phi @ self._theta[:width] + rest @ self._theta[width:]
         # The fits one after the other, as if each had rows of its own: any loss takes that.
         f = squeezed(scores.reshape(b, C, k).transpose(1, 0, 2).reshape(C * b, k))
         y = np.asarray(chunk.y[at])
@@ -229,16 +225,11 @@ class FoldPass(LossPass):
         self._values += np.where(left_out, 0.0, values).sum(axis=1)
         counted = np.where(left_out, 0.0, weight)
         gradient = loss.gradient(f, repeated).reshape(C, b, k) * counted[:, :, None]
-        self._gradient += self._along(Phi, rest, gradient.transpose(1, 0, 2).reshape(b, C * k))
+        columns = gradient.transpose(1, 0, 2).reshape(b, C * k)
+        self._gradient += np.concatenate([Phi.T @ columns, rest.T @ columns])
         if self._sums:
             curvature = loss.curvature(f[:b], squeezed(y)).reshape(b, -1)
             self._roots[:, at] = np.sqrt(curvature * weight[:, None]).T
-
-    def result(self) -> LossSums:
-        """Return the sums over all rows seen."""
-        C, p, k = self._shape
-        gradient = self._gradient.reshape(p, C, k).transpose(1, 0, 2)
-        return LossSums(self._values, gradient, self._hessian(), self._held_out)
 
 
 def loss_sums(  # noqa: PLR0917
@@ -248,9 +239,8 @@ def loss_sums(  # noqa: PLR0917
     """Σ wV, its gradient and second derivative in θ, in one pass; V: :mod:`scalefair.losses`."""
     size = rows or chunk_rows(frame.design.blocks["phi"], frame.design.dtype)
 
-    def start() -> StepPass | FoldPass:
-        if isinstance(at, Along):
-            return StepPass(frame, loss, at, size, cache)
-        return FoldPass(frame, loss, at, folds, size, cache)
-
+    if isinstance(at, Along):
+        start: Any = partial(StepPass, frame, loss, at, size, cache)
+    else:
+        start = partial(FoldPass, frame, loss, at, folds, size, cache)
     return source.fold(start, size)  # type: ignore[no-any-return]
