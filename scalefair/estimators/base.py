@@ -47,14 +47,12 @@ from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
 from scalefair.solve.output.fit import with_ridge_curve
-from scalefair.solve.ridge.path import best_alpha
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Spec
 
 # How attributes begin that scikit-learn sets on estimators for itself
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
 OF_COLUMNS = ("n_features_in_", "feature_names_in_")  # what its checks store of the columns of X
-FEW_ROWS = 400  # of which generalised cross-validation says little
 MAX_WHITENED = 2e10  # rows × features² that are whitened row by row: a fraction of a second
 
 
@@ -222,12 +220,6 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         eta, unfairness = self._weight_or_limit()
         alpha = check_alpha(self.alpha, auto_alpha(n_rows, curvature))["phi"]
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
-
-    def _with_best_alpha(self, spec: Spec, system: System, curvature: float = 2.0) -> Spec:
-        """Return the spec with the ridge that "auto" means where rows are not few."""
-        if not isinstance(self.alpha, str) or system.moments.scored.effective_rows < FEW_ROWS:
-            return spec
-        return replace(spec, alpha=curvature / 2 * best_alpha(system))
 
     def _system(self, design: Design, moments: Moments) -> System:
         ridge = None

@@ -120,8 +120,7 @@ class LossBase(FairEstimator):
             check_control(moments)
         loss = self._weighed(loss, known, moments)
         system, y = self._system(rows.design, moments), training.sample.y
-        spec = self._spec(dtype, moments.n_rows, curvature := mean_curvature(loss, moments, y))
-        spec = self._with_best_alpha(spec, system, curvature)
+        spec = self._spec(dtype, moments.n_rows, mean_curvature(loss, moments, y))
         solved = self._solved_loss(loss)
         problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)

@@ -87,13 +87,13 @@ n_sensitive_components : int, default=100
     with groups, ψ has at most four times as many columns, but at least five for each group.
 alpha : float, "auto" or dict, default="auto"
     Ridge α per row: scikit-learn's `KernelRidge` has nα, `LogisticRegression` has C = 1/(2nα),
-    `PoissonRegressor` and `GammaRegressor` have 2α. "auto" is the one of least generalised
-    cross-validation error of the squared loss without penalty, which the moments know, times half
-    the mean curvature of the loss at the best constant: p(1 − p)/2 for two classes. Instead of it
-    1/n, but at most 1e-3 and at least 1e-7, is taken of fewer than 400 rows, and where there are no
-    m×m moments. A dict gives one per block, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``: of φ(x),
-    of ψ(s) and of ĥ(x), the last in units of its variance. A number is that of φ; the others get
-    1e-3 of it.
+    `PoissonRegressor` and `GammaRegressor` have 2α. "auto" is, for the ridges, the one of
+    least generalised cross-validation error without penalty, which the moments know. For other
+    losses, for fewer than 400 rows, and where there are no m×m moments it is 1/n, but at most 1e-3
+    and at least 1e-7, times half the mean curvature of the loss at the best constant: 1 for the
+    squared loss, p(1 − p)/2 for two classes. A dict gives one per block of features,
+    ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``: of φ(x), of ψ(s) and of ĥ(x), the last in units
+    of its variance. A number is that of φ; the others get 1e-3 of it.
 eta : float or None, default=None
     Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
     dependence is gone. None means 1 unless `unfairness` is given.

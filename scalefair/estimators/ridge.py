@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -36,8 +37,11 @@ from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import RidgeFit
 from scalefair.solve.output.fit import fit_with_output_kernel
 from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
-from scalefair.solve.ridge.path import default_etas
-from scalefair.solve.ridge.system import rescale
+from scalefair.solve.ridge.path import best_alpha, default_etas
+from scalefair.solve.ridge.system import System, rescale
+from scalefair.solve.spec import Spec
+
+FEW_ROWS = 400  # of which generalised cross-validation says little
 
 
 @described
@@ -167,6 +171,13 @@ class RidgeBase(Regression):
         with blas_threads_for(len(moments.shift)):
             system = self._system(design, moments)
             return fit_ridge(system, self._with_best_alpha(spec, system))
+
+    def _with_best_alpha(self, spec: Spec, system: System) -> Spec:
+        """Return the spec with the ridge that "auto" means where rows are not few."""
+        few = system.moments.scored.effective_rows < FEW_ROWS
+        if few or not isinstance(self.alpha, str):
+            return spec
+        return replace(spec, alpha=best_alpha(system))
 
     def _solution(
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
