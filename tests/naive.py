@@ -392,10 +392,7 @@ def weights(n, seed=5):
 
 
 def bound_of_share(folds, rows, limit):
-    """What cross-validation keeps within a limit: the mean share and ¾ of its standard error.
-
-    The error is at least that of a share of normal predictions, at the limit.
-    """
+    """The mean share and ¾ of its standard error, which is at least that of normal predictions."""
     error = np.std(folds, ddof=1) / np.sqrt(len(folds))
     normal = np.sqrt(4 * limit * (1 - limit) ** 2 / rows)
     mean = max(np.mean(folds), 0.0)
