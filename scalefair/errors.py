@@ -51,12 +51,12 @@ class CellError(InputError):
     """A cell of a csv file that is not of the type of its column."""
 
 
-class DelimiterError(InputError):
-    """A csv file whose cells another character separates: `delimiter`."""
+class CsvOptionError(InputError):
+    """A csv file that can be read with another `value` of an `option`."""
 
-    def __init__(self, what: str, delimiter: str = "", *, where: str = "") -> None:
-        super().__init__(what, f"give delimiter={delimiter!r}" if delimiter else "", where=where)
-        self.delimiter = delimiter
+    def __init__(self, what: str, option: str, value: str, where: str) -> None:
+        super().__init__(what, f"give {option}={value!r}", where=where)
+        self.option, self.value = option, value
 
 
 class UnsavableError(InputError):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial, reduce, wraps
 from pathlib import Path
-from typing import Any
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
 
 import click
 from click.shell_completion import CompletionItem
 
-from scalefair.cli._console import Console
+from scalefair.cli._console import Console, noting_warnings
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -146,11 +149,15 @@ class Data:
             what = f"--target: column {target!r} holds {kind} values; expected numbers or classes"
             raise InputError(what, column=target, where="--target")
         numbers: set[float] = set()
+        n_rows = 0
         for chunk in self.chunks([target], [], CHUNK_ROWS):
             values = frames.to_numpy(chunk.x)[:, 0]
             numbers.update(values[~np.isnan(values)].tolist())
+            n_rows += chunk.n_rows
             if len(numbers) > MAX_NUMBER_CLASSES:
                 return False
+        if n_rows < 2:
+            raise InputError(f"{self.name}: the table has one row", "give at least two")
         return True
 
 
@@ -166,33 +173,49 @@ class Reading:
 
     data: str | None
     text: tuple[str, ...] = ()
-    delimiter: str = ","
+    delimiter: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
     scheduler: str | None = None
+
+    @property
+    def csv_options(self) -> dict[str, Any]:
+        """How a csv is read, where that is not the default."""
+        given = {"delimiter": self.delimiter, "decimal": self.decimal, "encoding": self.encoding}
+        return {name: v for name, v in given.items() if v not in (None, ".", "utf-8")}
 
     @contextmanager
     def open(self, console: Console, subset: str = "train") -> Iterator[Data]:
         """Open the table for a while, on a cluster if a scheduler is named."""
+        if self.data is None and self.scheduler is not None:
+            raise click.UsageError(
+                "--scheduler needs DATA, files that the workers can read: name them"
+            )
         with ExitStack() as stack:
-            client = None
-            if self.scheduler is not None:
-                from scalefair.data.sources import connect
-
-                client = stack.enter_context(connect(self.scheduler))
-                if not client.nthreads():
-                    raise ConnectionError(
-                        f"the dask scheduler at {self.scheduler} has no workers; start some"
-                    )
             console(f"reading {self.data or 'the Adult census data'}")
-            if self.data is None and client is not None:
-                raise click.UsageError(
-                    "--scheduler needs DATA, files that the workers can read: name them"
-                )
-            yield replace(self.table(subset), client=client)
+            reading = self
+            if self.data == "-":  # several passes are made
+                reading = replace(self, data=stack.enter_context(_spooled(sys.stdin.buffer)))
+            with noting_warnings(console):
+                table = reading.table(subset)
+            yield replace(table, client=self._client(stack))
+
+    def _client(self, stack: ExitStack) -> Any:
+        if self.scheduler is None:
+            return None
+        from scalefair.data.sources import connect
+
+        client = stack.enter_context(connect(self.scheduler))
+        if not client.nthreads():
+            raise ConnectionError(
+                f"the dask scheduler at {self.scheduler} has no workers; start some"
+            )
+        return client
 
     def table(self, subset: Any = "train") -> Data:
         """Return the table that DATA means; Adult has its target as the column income."""
         if self.data is not None:
-            return self.typed(Data(self.data, self._scan({})))
+            return self.typed(Data(self.data, self._scan({}, self.data)))
         from scalefair.datasets import load_adult
 
         adult = load_adult(subset=subset)
@@ -204,12 +227,24 @@ class Reading:
         if table.is_built_in or not table.table.is_csv:
             return table
         text = table.find("--text", [*self.text, *(n for n in names if n in table.columns)])
-        return replace(table, table=self._scan(dict.fromkeys(text, "string"))) if text else table
+        if not text:
+            return table
+        return replace(table, table=self._scan(dict.fromkeys(text, "string"), table.name))
 
-    def _scan(self, types: dict[str, str]) -> Any:
+    def _scan(self, types: dict[str, str], path: str) -> Any:
         from scalefair.data.sources.files import scan_files
 
-        return scan_files(str(self.data), delimiter=self.delimiter, column_types=types)
+        return scan_files(path, column_types=types, **self.csv_options)
+
+
+@contextmanager
+def _spooled(stream: BinaryIO) -> Iterator[str]:
+    """Give the path of a file with what a stream holds, for as long as it is needed."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "standard-input"
+        with path.open("wb") as file:
+            copyfileobj(stream, file)
+        yield str(path)
 
 
 def complete_columns(
@@ -272,7 +307,27 @@ sensitive_option = columns_option(
 )
 drop_option = columns_option("--drop", "Columns to leave out.")
 weight_option = column_option("--weight", "Column of row weights: 2 counts as the row twice.")
-unfairness_option = partial(click.option, "--unfairness", type=click.FloatRange(0, 1))
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.3
+    """A number from 0 to `largest`, or a percentage: 0.05 or 5%."""
+
+    name = "share"
+
+    def __init__(self, largest: float = 1.0) -> None:
+        self.largest = largest
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the number."""
+        text = str(value)
+        number: float = click.FLOAT(text.removesuffix("%"), param, ctx)
+        number = number / 100 if text.endswith("%") else number
+        if not 0 <= number <= self.largest:
+            self.fail(f"{text} is not between 0 and {self.largest:g}; give 0.05 or 5%", param, ctx)
+        return number
+
+
+unfairness_option = partial(click.option, "--unfairness", type=Share())
 UNFAIRNESS = (
     "Largest share of the variance of the predictions that the sensitive columns may explain."
 )
@@ -287,7 +342,10 @@ components_option = click.option(
     help="Number of kernel features: more are slower and more accurate.",
 )
 out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
-model_file_option = partial(click.option, type=click.Path(path_type=Path))
+WRITTEN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+"""A file that another command wrote: looked for before anything heavy is loaded."""
+
+model_file_option = partial(click.option, type=WRITTEN_FILE)
 
 
 def in_help_order(*options: Decorator) -> Decorator:
@@ -302,8 +360,10 @@ def reading_options(command: Command) -> Command:
     @in_help_order(
         columns_option("--text", "Columns of a csv to read as text, such as codes of digits."),
         click.option(
-            "--delimiter", metavar="C", default=",", show_default=True, help="Of cells in a csv."
+            "--delimiter", metavar="C", help="Of cells in a csv.  [default: , or a tab in .tsv]"
         ),
+        click.option("--decimal", metavar="C", default=".", help="Of numbers in a csv, . or ,"),
+        click.option("--encoding", default="utf-8", help="Of a csv, such as latin-1."),
         click.option(
             "--scheduler",
             metavar="ADDRESS",
@@ -311,8 +371,9 @@ def reading_options(command: Command) -> Command:
         ),
     )
     @wraps(command)
-    def run(*, data: Any, text: Any, delimiter: str, scheduler: Any, **options: Any) -> Any:
-        return command(reading=Reading(data, text, delimiter, scheduler), **options)
+    def run(**options: Any) -> Any:
+        own = {field.name: options.pop(field.name) for field in fields(Reading)}
+        return command(reading=Reading(**own), **options)
 
     return run
 

@@ -65,8 +65,6 @@ def _audit(
     prediction: tuple[str, ...], sensitive: tuple[str, ...], truth: str | None,
     positive: str | None, weight: str | None, seed: int, full: bool, **options: Any,
 ) -> None:  # fmt: skip
-    from scalefair import audit
-
     if not sensitive:
         raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
     models = table.find("--prediction", prediction or ("prediction",))
@@ -74,6 +72,8 @@ def _audit(
     y, w = table.find_one("--truth", truth), table.find_one("--weight", weight)
     _check_not_text(table, models)
     labels = None if y is None else table.codes("--truth", y, positive)
+    from scalefair import audit
+
     console("judging")
     rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
     if labels is None and y is not None:
@@ -134,7 +134,7 @@ def explain_command(subject: str, *, reading: Reading, console: Console, **optio
     from scalefair.data.sources.files import CSV_ENDINGS, PARQUET_ENDINGS
 
     path, tables = Path(subject), (*CSV_ENDINGS, *PARQUET_ENDINGS)
-    is_table = path.is_dir() or "://" in subject or "*" in subject
+    is_table = subject == "-" or path.is_dir() or "://" in subject or "*" in subject
     if not (is_table or path.name.lower().endswith(tables)):
         _explain_saved(path, reading, console, **options)
         return
@@ -177,13 +177,12 @@ def _explain_table(
     table: Data, console: Console, *,
     sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None,
 ) -> None:  # fmt: skip
-    from scalefair import proxies
-
     if not sensitive:
         raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
     attributes, w = table.find("--sensitive", sensitive), table.find_one("--weight", weight)
     gone = {*attributes, *table.find("--drop", drop), w}
     columns = [name for name in table.columns if name not in gone]
+    from scalefair import proxies
 
     def work(useless: list[str]) -> Any:
         inputs = [name for name in columns if name not in useless]
@@ -210,9 +209,14 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 
 
 @click.command("certify", short_help="Certify that a MODEL keeps a limit, on rows it has not seen.")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=_data.WRITTEN_FILE)
 @_data.sensitive_option
-@_data.unfairness_option(default=0.05, show_default=True, help="The limit.")
+@_data.unfairness_option(
+    type=_data.Share(float("inf")),
+    default=0.05,
+    show_default=True,
+    help="The limit; of means in their unit.",
+)
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -245,10 +249,10 @@ def certify_command(
     scalefair certify pay.scalefair new.parquet --sensitive sex,race --unfairness 0.05
     scalefair certify pay.scalefair new.csv --sensitive sex --limit-on means --unfairness 200
     """
-    from scalefair import NotCertifiedError, load
-
-    fitted = load(model)
     with reading.open(console, "test") as given:
+        from scalefair import NotCertifiedError, load
+
+        fitted = load(model)
         try:
             certificate = _certified(fitted, reading, given, console, **options)
         except NotCertifiedError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,8 +160,6 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     scalefair fit s3://bucket/pay/ --target pay --sensitive sex --scheduler tcp://10.0.0.1:8786
     scalefair fit --from-moments all.moments --like site1.scalefair --out final.scalefair
     """
-    from scalefair import save
-
     moments, like = options.pop("from_moments"), options.pop("like")
     settings = ModelOptions.taken_from(options)
     if (moments is None) != (like is None) or (moments and reading.data):
@@ -175,6 +174,8 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
         classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
         candidates = settings.candidates(roles.sensitive if roles.seen else None, classes=classes)
         choice, roles, notes = fit_model(candidates, table, roles, console)
+    from scalefair import save
+
     model = choice.model
     model.columns_ = roles.stored
     save(model, out)
@@ -228,12 +229,14 @@ def words(out: Path, record: dict[str, Any]) -> str:
     share = record["explained_share_cv" if held_out else "explained_share"]
     what = "scores" if record["kind"] == "classification" else "predictions"
     verb = "explain" if len(record["sensitive"]) > 1 else "explains"
-    parts = [
-        f"{record['kind']} of {record['target']}, {record['rows']:,} rows",
+    explained = (
         f"{listed(record['sensitive'])} {verb} {percent(share)} of the variance of the {what}"
         + (" on held-out folds" if held_out else " on these rows")
-        + ("" if record["limit"] is None else f" (limit {percent(record['limit'])})"),
-    ]
+    )
+    if isnan(share):
+        explained = f"the {what} are constant, of which nothing explains a share"
+    limit = "" if record["limit"] is None else f" (limit {percent(record['limit'])})"
+    parts = [f"{record['kind']} of {record['target']}, {record['rows']:,} rows", explained + limit]
     if "certificate" in record:
         certificate = record["certificate"]
         parts.append(

@@ -50,14 +50,13 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     scalefair frontier 'pay/*.csv' --target pay --sensitive sex --unfairness 0.01 --json
     scalefair frontier loans.csv --target repaid --sensitive race --hide-sensitive --model trees
     """
-    from scalefair.report import as_record, fit_frontier, headline, write_report
-
     if reading.data is None and options["target"] is not None:
         raise click.UsageError("--target belongs to DATA: name a parquet or csv file before it")
     settings = ModelOptions.taken_from(options)
     with reading.open(console) as table:
         roles = find_roles(table, options, hide=settings.hide_sensitive)
         optional = [name for name in roles.inputs if name not in roles.sensitive]
+        from scalefair.report import as_record, fit_frontier, headline, write_report
 
         def work(useless: list[str]) -> Any:
             rest = roles.without(useless) if useless else roles
@@ -108,7 +107,7 @@ def _is_large(scan: Any) -> bool:
 def _python_of(reading: Reading, table: Data, left_out: list[str]) -> str:
     """Return Python that opens the same columns again."""
     data, text = table.name, split_names(reading.text, table.columns)
-    options = f", delimiter={reading.delimiter!r}" * (reading.delimiter != ",")
+    options = "".join(f", {name}={value!r}" for name, value in reading.csv_options.items())
     if text:
         options += f", column_types={dict.fromkeys(text, 'string')!r}"
     kind = f"csv({data!r}{options})" if table.table.is_csv else f"parquet({data!r})"

@@ -21,9 +21,8 @@ MAX_LEVELS = 1_000_000
 MAX_CODES = 20
 """Whole numbers with more levels are no codes of groups."""
 
-MissingRule = Literal["column", "default", "error"]
-"""A missing value is marked in a column of its own, becomes the mean or an unknown level, or is
-refused."""
+MissingRule = Literal["column", "default"]
+"""A missing value is marked in a column of its own, or becomes the mean or an unknown level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +203,6 @@ class NumberCode:
         x = column.floats(largest=LARGEST)
         absent = np.isnan(x)
         x = (x - self.center) / self.scale
-        if self.missing == "error" and absent.any():
-            raise missing_refused(self.name, int(absent.sum()))
         x[absent] = self.fill
         out[:, 0] = x
         if self.missing == "column":
@@ -220,25 +217,20 @@ class LevelCode:
     levels: tuple[str, ...]
     pooled: tuple[str, ...]
     missing: MissingRule
-    unknown: Literal["infrequent", "error"]
-    drop_binary: bool
     kind: Kind = "categorical"
 
     def outputs(self, name: str) -> list[str]:
-        """Return the names of the columns written; of two only the second, if `drop_binary`."""
+        """Return the names of the columns written; of two only the second."""
         pooled, missing = bool(self.pooled), self.missing == "column"
         slots = [*self.levels, *["infrequent"] * pooled, *["missing"] * missing]
         named = [f"{name}_{slot}" for slot in slots]
-        return named[1:] if self.drop_binary and len(named) == 2 else named
+        return named[1:] if len(named) == 2 else named
 
     def write(self, column: Column, out: Rows) -> None:
         """Write a column of n rows into `out`, zeros of shape (n, number of outputs)."""
         codes, present = column.codes()
-        n_missing = int((codes < 0).sum())
-        if self.missing == "error" and n_missing:
-            raise missing_refused(self.name, n_missing)
-        slot = self._slots_of(present, n_missing > 0)[codes]
-        if self.drop_binary and self._n_slots() == 2:
+        slot = self._slots_of(present)[codes]
+        if self._n_slots() == 2:
             out[:, 0] = slot == 1
         else:
             rows = np.flatnonzero(slot >= 0)
@@ -247,16 +239,12 @@ class LevelCode:
     def _n_slots(self) -> int:
         return len(self.levels) + bool(self.pooled) + (self.missing == "column")
 
-    def _slots_of(self, present: list[str], any_missing: bool) -> NDArray[np.int64]:
+    def _slots_of(self, present: list[str]) -> NDArray[np.int64]:
         """Return the slot of each level; the last entry, where code -1 points, is missing."""
         known = {level: i for i, level in enumerate(self.levels)}
         known |= dict.fromkeys(self.pooled, len(self.levels))
         other = len(self.levels) if self.pooled else -1
         missing = self._n_slots() - 1 if self.missing == "column" else other
-        strange = [level for level in present if level not in known]
-        strange += ["missing value"] * (any_missing and self.missing == "default")
-        if strange and self.unknown == "error":
-            raise unknown_level(self.name, strange[0], self.levels)
         return np.array([*(known.get(level, other) for level in present), missing])
 
 
@@ -286,15 +274,6 @@ def nobody_knows(role: str, name: str, n_rows: int) -> UselessColumnError:
         f"{role} column {name!r} is missing in all {n_rows} rows, so nobody knows what must not "
         "matter",
         "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
-        column=name,
-    )
-
-
-def missing_refused(name: str, count: int) -> InputError:
-    """Return the error of missing="error" where values are missing."""
-    return InputError(
-        f"column {name!r} has {count} missing value(s) (NaN or null) and missing='error'",
-        "fill them in, or use missing='indicator'",
         column=name,
     )
 

@@ -50,6 +50,7 @@ class Column:
     def floats(self, *, largest: float = np.inf) -> Array:
         """Return the values as float64, NaN where missing; datetimes as days since 1970 (UTC).
 
+        Durations are days, too.
         Raise InputError for text, and for numbers beyond `largest`.
         """
         if self.kind == "categorical":
@@ -78,12 +79,16 @@ class Column:
         return self.codes()[0] < 0 if self.kind == "categorical" else np.isnan(self.floats())
 
     def expect(self, kind: Kind) -> Column:
-        """Return the column if it holds `kind` or nothing; ValueError otherwise."""
-        if self.kind in (kind, "empty"):
+        """Return the column if it holds `kind`, as in fit, or nothing; ValueError otherwise."""
+        if self.kind == kind or "empty" in (kind, self.kind):
             return self
         if self.missing().all():
             return Column(self.name, "empty", self.values)
-        raise kinds_differ(self.name, kind, self.kind)
+        raise InputError(
+            f"column {self.name!r} is {self.kind}, but was {kind} in fit",
+            f"convert it to the type it had, or fit on rows in which it is {self.kind}",
+            column=self.name,
+        )
 
     def codes(self) -> tuple[NDArray[np.int64], list[str]]:
         """Return (codes, levels): row i holds the text levels[codes[i]]; 1.0 is "1", -1 missing."""
@@ -103,7 +108,14 @@ class Column:
             encoded = (array.cast(array.type.value_type) if typed else array).dictionary_encode()
             codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             levels = encoded.dictionary.to_pylist()
-        return codes.astype(np.int64, copy=False), level_names(levels)
+        names = level_names(levels)
+        if len(set(names)) < len(names):
+            same = next(name for name in names if names.count(name) > 1)
+            raise InputError(
+                f"column {self.name!r} has {same} as a number and as text, two levels that read "
+                "alike", "convert it, for instance with .astype(str)", column=self.name,
+            )  # fmt: skip
+        return codes.astype(np.int64, copy=False), names
 
 
 def kinds_differ(name: str, kind: Kind, other: Kind) -> InputError:
@@ -140,7 +152,7 @@ def columns(X: Any, prefix: str = "x") -> list[Column]:
     if isinstance(table, np.ndarray):
         kind: Kind = "boolean" if table.dtype.kind == "b" else "numeric"
         return [Column(name, kind, table[:, j]) for j, name in enumerate(names)]
-    series = list(table.iter_columns())
+    series = [_plain(series) for series in table.iter_columns()]
     return [Column(n, _column_kind(n, s), s) for n, s in zip(names, series, strict=True)]
 
 
@@ -302,11 +314,23 @@ def _from_array(array: NDArray[Any], one_column: bool) -> Any:
     return nw.from_native(pd.DataFrame(content, copy=False))
 
 
+def _plain(series: nw.Series[Any]) -> nw.Series[Any]:
+    """Return a column in a type that narwhals knows: periods as their first day, nothing sparse."""
+    native: Any = series.to_native()
+    if series.dtype != nw.Unknown or not is_pandas_like_series(native):
+        return series
+    if str(native.dtype).startswith("Sparse"):
+        return nw.from_native(native.sparse.to_dense(), series_only=True)
+    if str(native.dtype).startswith("period"):
+        return nw.from_native(native.dt.to_timestamp(), series_only=True)
+    return series
+
+
 def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
-    dtype = series.dtype
-    if getattr(series.to_native(), "dtype", None) == np.dtype(object):
+    dtype, native = series.dtype, series.to_native()
+    if getattr(native, "dtype", None) == np.dtype(object):
         return _object_kind(name, series)
-    if dtype.is_numeric():
+    if dtype.is_numeric() or dtype == nw.Duration:
         return "numeric"
     if dtype == nw.Boolean:
         return "boolean"
@@ -316,7 +340,7 @@ def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
         return "categorical"
     if series.null_count() == len(series):
         return "empty"
-    raise unknown_type(name, dtype)
+    raise unknown_type(name, native.dtype if is_pandas_like_series(native) else dtype)
 
 
 def unknown_type(name: str, dtype: Any) -> InputError:
@@ -334,8 +358,8 @@ def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
     inferred = pd.api.types.infer_dtype(series.to_native(), skipna=True)
     if inferred not in _OBJECT_KINDS:
         raise InputError(
-            f"column {name!r} mixes types ({inferred}); expected only numbers, only booleans, only "
-            "dates or only text",
+            f"column {name!r} holds objects of type {inferred}; expected only numbers, only "
+            "booleans, only dates or only text",
             "convert it, for instance with .astype(str)",
             column=name,
         )
@@ -358,6 +382,8 @@ def _series_floats(series: nw.Series[Any], kind: Kind) -> Array:
 
             series = nw.from_native(pd.to_datetime(native, utc=True), series_only=True)
         series, units = series.dt.timestamp("us"), _MICROSECONDS_PER_DAY
+    elif series.dtype == nw.Duration:
+        series, units = series.dt.total_microseconds(), _MICROSECONDS_PER_DAY
     elif is_objects:
         numbers = native.where(native.notna(), np.nan).astype("float64")
         series = nw.from_native(numbers, series_only=True)

@@ -139,7 +139,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         if coded is None:
             self._train(checked, given_rows, "float64")  # raises ValueError: y is missing
             raise ValueError("y is None; give the class labels of the rows")
-        check_classes(coded.classes)
+        check_classes(coded)
         training = self._train(checked, replace(given_rows, y=coded.y), "float64")
         inputs = training.preparation.input_names(list(_check_feature_names_in(checked)))
         k = len(coded.classes)

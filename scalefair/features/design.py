@@ -17,7 +17,7 @@ import numpy as np
 
 from scalefair._hash import digest
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.data.sources.base import cut_chunk
 from scalefair.features.base import n_features, row_filler, whitened

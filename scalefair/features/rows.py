@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 
 from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
 from scalefair.data.sources.base import parts_of
 from scalefair.errors import CLASSES_REMEDY, InputError

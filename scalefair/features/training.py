@@ -22,7 +22,7 @@ from scalefair.data.encoding import (
     TableEncoder,
     numbers_or_codes,
 )
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
 from scalefair.data.sources import ChunkSource, StackedSource
 from scalefair.data.sources.base import Change
 from scalefair.errors import InputError, located

@@ -93,14 +93,40 @@ def test_encoded_rows_do_not_depend_on_the_container(name):
     np.testing.assert_array_equal(SensitiveEncoder().fit_transform(job), [[1], [0], [1]])
 
 
-def test_the_output_is_one_c_ordered_array_of_the_dtype_asked_for():
-    X = pd.DataFrame(DATA)
-    exact = TableEncoder().fit_transform(X)
-    for dtype in (np.float32, "float32", np.dtype("float32")):
-        single = TableEncoder(dtype=dtype).fit_transform(X)
-        assert single.dtype == np.float32
-        assert single.flags.c_contiguous
-        np.testing.assert_array_equal(single, exact.astype(np.float32))
+def test_durations_are_days_and_periods_their_first_day():
+    hours = [0, 12, None, 48]
+    month = pd.period_range("1970-01", periods=4, freq="M")
+    X = pd.DataFrame({"wait": pd.to_timedelta(hours, unit="h"), "month": month})
+    wait, months = frames.columns(X)
+    np.testing.assert_array_equal(wait.floats(), [0, 0.5, np.nan, 2])
+    assert (wait.kind, months.kind) == ("numeric", "datetime")
+    np.testing.assert_array_equal(months.floats(), [0, 31, 59, 90])
+    (again,) = frames.columns(
+        pl.DataFrame({"wait": [None if h is None else dt.timedelta(hours=h) for h in hours]})
+    )
+    np.testing.assert_array_equal(again.floats(), wait.floats())
+
+
+def test_sparse_columns_are_read_as_dense_ones():
+    x = np.array([0.0, 1.5, 0.0, np.nan])
+    X = pd.DataFrame({"x": pd.arrays.SparseArray(x), "b": pd.arrays.SparseArray(x > 1)})
+    dense = pd.DataFrame({"x": x, "b": x > 1})
+    np.testing.assert_array_equal(frames.to_numpy(X), frames.to_numpy(dense))
+    assert frames.column_kinds(X) == {"x": "numeric", "b": "boolean"}
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ([dt.time(1), dt.time(2)], "time"),
+        (np.array([1j, 2j]), "complex128"),
+        ([1, "1"], "integer"),
+    ],
+)
+def test_other_types_are_named_with_their_column(values, word):
+    with refused("'c'", word, error=ValueError) as caught:
+        frames.columns(pd.DataFrame({"c": values}))
+    assert caught.value.column == "c"
 
 
 @pytest.mark.parametrize("name", CONTAINERS)

@@ -16,6 +16,7 @@ from scalefair.data.sources.files.tables import (
     beside,
     check_ending,
     to_pandas,
+    without_formulas,
     write_csv,
     write_tables,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "scan_files",
     "scan_parquet",
     "to_pandas",
+    "without_formulas",
     "write_csv",
     "write_tables",
 ]
