@@ -24,6 +24,7 @@ from scalefair.errors import (
     LostWorkersError,
     NotCertifiedError,
     UselessColumnError,
+    UselessColumnWarning,
 )
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
@@ -149,6 +150,7 @@ def noting_warnings(console: Console) -> Iterator[list[str]]:
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
+        warnings.simplefilter("error", UselessColumnWarning)  # the work is done without it
         yield notes
     for warning in caught:
         if issubclass(warning.category, UserWarning):

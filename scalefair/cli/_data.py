@@ -57,13 +57,7 @@ class Data:
 
     def find(self, argument: str, names: Sequence[str]) -> list[str]:
         """Return columns that exist: "a,b" is two unless a column has just that name."""
-        from scalefair.data.frames import resolve_columns
-        from scalefair.errors import located
-
-        columns = list(dict.fromkeys(split_names(names, self.columns)))
-        with located(argument):
-            resolve_columns(columns, self.columns, len(self.columns))
-        return columns
+        return find_columns(argument, names, self.columns)
 
     def find_one(self, argument: str, name: str | None) -> str | None:
         """Return a column that exists; None stays None."""
@@ -161,6 +155,17 @@ class Data:
         return True
 
 
+def find_columns(argument: str, names: Sequence[str], available: Sequence[str]) -> list[str]:
+    """Return the columns that an option names; ValueError for those that do not exist."""
+    from scalefair.data.frames import resolve_columns
+    from scalefair.errors import located
+
+    columns = list(dict.fromkeys(split_names(names, available)))
+    with located(argument):
+        resolve_columns(columns, available, len(available))
+    return columns
+
+
 def split_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
     """Split "a,b" into columns, unless a column has just that name."""
     parts = ([name] if name in available else name.split(",") for name in names)
@@ -215,24 +220,25 @@ class Reading:
     def table(self, subset: Any = "train") -> Data:
         """Return the table that DATA means; Adult has its target as the column income."""
         if self.data is not None:
-            return self.typed(Data(self.data, self._scan({}, self.data)))
+            return Data(self.data, self._scan(self.data))
         from scalefair.datasets import load_adult
 
         adult = load_adult(subset=subset)
         names = [adult.target_names[i] for i in adult.target]
         return Data(ADULT, adult.data.assign(**{ADULT_TARGET: names}))
 
-    def typed(self, table: Data, names: Sequence[str] = ()) -> Data:
-        """Return the same csv with the columns of --text and `names`, if there, read as text."""
+    def typed(self, table: Data, names: Sequence[str]) -> Data:
+        """Return the same csv with the columns `names`, if there, read as text."""
         if table.is_built_in or not table.table.is_csv:
             return table
-        text = table.find("--text", [*self.text, *(n for n in names if n in table.columns)])
-        if not text:
-            return table
-        return replace(table, table=self._scan(dict.fromkeys(text, "string"), table.name))
+        return replace(table, table=self._scan(table.name, names))
 
-    def _scan(self, types: dict[str, str], path: str) -> Any:
+    def _scan(self, path: str, names: Sequence[str] = ()) -> Any:
         from scalefair.data.sources.files import scan_files
+
+        def types(header: list[str]) -> dict[str, str]:
+            text = find_columns("--text", self.text, header)
+            return dict.fromkeys([*text, *(name for name in names if name in header)], "string")
 
         return scan_files(path, column_types=types, **self.csv_options)
 

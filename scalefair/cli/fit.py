@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
@@ -91,7 +92,7 @@ def without_useless(
 
     `names` are the columns that may be left out; work is done anew for each that proves useless.
     """
-    from scalefair.errors import UselessColumnError
+    from scalefair.errors import UselessColumnError, UselessColumnWarning
 
     dropped = data.identifiers(names)
     notes = [f"column {n!r} is different in every row: an identifier, left out" for n in dropped]
@@ -99,8 +100,10 @@ def without_useless(
         console.note(note)
     while True:
         try:
-            return work(dropped), notes
-        except UselessColumnError as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UselessColumnWarning)
+                return work(dropped), notes
+        except (UselessColumnError, UselessColumnWarning) as error:
             if error.column not in names or error.column in dropped:
                 raise
             dropped.append(error.column)

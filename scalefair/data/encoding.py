@@ -36,7 +36,7 @@ from scalefair.data.columns import (
     unknown_level,
 )
 from scalefair.data.frames import Column, Kind
-from scalefair.errors import InputError, UselessColumnError
+from scalefair.errors import InputError, UselessColumnError, UselessColumnWarning
 
 MIN_ROWS_PER_CODE = 10
 """Whole numbers that fewer rows share, on average, are hardly codes of groups."""
@@ -64,6 +64,12 @@ class _ColumnEncoder(TransformerMixin, BaseEstimator):
         if statistics.named:
             self.feature_names_in_ = np.array(names, dtype=object)
         return names
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        kinds = tags.input_tags
+        kinds.string = kinds.categorical = kinds.sparse = True
+        return tags
 
 
 class TableEncoder(_ColumnEncoder):
@@ -134,6 +140,11 @@ class TableEncoder(_ColumnEncoder):
         check_is_fitted(self)
         table = frames.as_table(X)
         validate_data(self, table, reset=False, skip_check_array=True)
+        return self.encode(table)
+
+    def encode(self, X: Any) -> Array:
+        """Return the encoded rows of a table whose columns are known to be those of fit."""
+        table = frames.as_table(X)
         out = np.zeros((frames.n_rows(table), self.n_features_out_))
         stop = 0
         for column, code in zip(frames.columns(table), self.columns_, strict=True):
@@ -151,13 +162,12 @@ class TableEncoder(_ColumnEncoder):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.input_tags.string = tags.input_tags.categorical = True
         return tags
 
     def _code(self, column: ColumnStatistics, total: float, keep: bool) -> NumberCode | LevelCode:
         if not (column.spread.weight or any(column.levels.values())):
-            message = f"column {column.name!r} has no value in any row of positive weight: left out"
-            warnings.warn(message, stacklevel=2)
+            what = f"column {column.name!r} has no value in any row of positive weight"
+            warnings.warn(UselessColumnWarning(what, column.name), stacklevel=2)
             return LevelCode(column.name, (), (), "default", "empty")
         rule: MissingRule = "column" if column.missing else "default"
         if column.kind == "categorical":
@@ -302,11 +312,6 @@ class SensitiveEncoder(_ColumnEncoder):
             )
             for row in rows
         ]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.categorical = True
-        return tags
 
 
 class ControlEncoder(SensitiveEncoder):

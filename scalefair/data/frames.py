@@ -16,7 +16,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.stable.v2.dependencies import is_into_dataframe, is_pandas_like_series
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import issparse
+from scipy.sparse import issparse, vstack
 
 from scalefair._typing import Array, Shaped
 from scalefair.errors import InputError
@@ -174,6 +174,11 @@ def is_all_numeric(X: Any) -> bool:
     return all(c.kind in ("numeric", "boolean") and not c.missing().any() for c in columns(X))
 
 
+def is_sparse(X: Any) -> bool:
+    """Return True if `X` is one of scipy's sparse arrays or matrices."""
+    return bool(issparse(X))
+
+
 def n_rows(X: Any) -> int:
     """Return the number of rows."""
     return int(X.shape[0]) if isinstance(X, Shaped) else len(X)
@@ -197,7 +202,7 @@ def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
     frame = from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
         return nw.to_native(frame[rows])
-    return as_array(X)[rows]
+    return (X if is_sparse(X) else as_array(X))[rows]
 
 
 def stack_rows(tables: Sequence[Any]) -> Any:
@@ -205,6 +210,8 @@ def stack_rows(tables: Sequence[Any]) -> Any:
     frames = [f.to_frame() if isinstance(f, nw.Series) else f for f in map(from_native, tables)]
     if isinstance(frames[0], nw.DataFrame):
         return nw.to_native(nw.concat(_with_same_levels(frames), how="vertical"))
+    if is_sparse(tables[0]):
+        return vstack(tables, format="csr")
     return np.concatenate([as_array(table) for table in tables])
 
 
@@ -287,8 +294,8 @@ def from_native(X: Any) -> Any:
 
 def as_array(X: Any) -> NDArray[Any]:
     """Return lists, arrow arrays and the like as an array: text and numbers in one as objects."""
-    if issparse(X):
-        raise TypeError(f"sparse input ({type(X).__name__}) is not supported: pass X.toarray()")
+    if is_sparse(X):
+        return X.toarray()  # type: ignore[no-any-return]
     array = np.asarray(X)
     # numpy turns [["a", 1.0]] into text; the number must stay a number.
     return np.array(X, dtype=object) if array.dtype.kind in "US" and array is not X else array
@@ -419,4 +426,4 @@ def _at(X: Any, positions: list[int]) -> Any:
     frame = from_native(X)
     if isinstance(frame, nw.DataFrame):
         return nw.to_native(frame[:, positions])
-    return as_array(X)[:, positions]
+    return (X if is_sparse(X) else as_array(X))[:, positions]

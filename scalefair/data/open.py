@@ -66,7 +66,13 @@ def open_rows(
                 f"{', '.join(beside)} must be None: the chunks of a {type(x).__name__} bring them"
             )
         return OpenedRows(x, in_memory=False)
-    tables = {part: table_of(names[part], value) for part, value in given.items()}
+    # Sparse inputs stay so: their chunks become dense one by one.
+    tables = {
+        part: value.tocsr()
+        if part == "x" and frames.is_sparse(value)
+        else table_of(names[part], value)
+        for part, value in given.items()
+    }
     if tables["x"] is None:
         raise ValueError(f"{names['x']}=None; expected one row for each prediction or target")
     if is_stream(x):
@@ -83,6 +89,7 @@ def table_of(name: str, part: Any) -> Any:
         return _two_dimensional(part)
     if isinstance(part, Mapping):
         return frames.make_frame(part)
+    part = part.toarray() if frames.is_sparse(part) else part
     if isinstance(part, str) or not hasattr(part, "__len__") or np.shape(part) == ():
         raise TypeError(
             f"{name}={part!r} is a {type(part).__name__}; give an array, a Series, a frame, a scan "
@@ -114,11 +121,11 @@ def in_memory(part: Any, *, scans: bool = True) -> Any:
 def _memory(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ArraySource:
-    n = len(tables["x"])
+    n = frames.n_rows(tables["x"])
     for part, table in tables.items():
-        if table is not None and len(table) != n:
+        if table is not None and frames.n_rows(table) != n:
             raise ValueError(
-                f"{names[part]} has {len(table)} rows but {names['x']} has {n}; give "
+                f"{names[part]} has {frames.n_rows(table)} rows but {names['x']} has {n}; give "
                 "one row each, in the same order"
             )
     if not n:

@@ -53,7 +53,7 @@ class Preparation:
         x, s, c = chunk.x, chunk.s, chunk.c
         with located(chunk.where):
             if self.encoder is not None:
-                x = np.asarray(self.encoder.transform(x))
+                x = self.encoder.encode(x)
             else:
                 names = frames.column_names(x)
                 x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else frames.to_numpy(x)

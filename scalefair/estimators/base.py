@@ -72,6 +72,11 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     _base_scale: ClassVar[str] = "probability"
     """What the prediction of a base model is turned into."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _store(self, arguments: dict[str, Any]) -> None:
         """Store the arguments of `__init__` as they are, which is all that scikit-learn allows."""
         self.__dict__.update({n: v for n, v in arguments.items() if n not in ("self", "__class__")})

@@ -31,9 +31,6 @@ CODED_ROWS = 8192
 PREDICT_ROWS = 512
 """Rows whose features the cache holds."""
 
-TABLE_ROWS = 8192
-"""Rows per chunk that is encoded, or given to a base model: every call costs milliseconds."""
-
 
 def chunk_rows(width: int, dtype: Any) -> int:
     """Rows per chunk: enough for BLAS, few enough that the rows in flight stay small."""
@@ -120,8 +117,14 @@ class Design:
     @property
     def chunk_rows(self) -> int:
         """Rows per chunk, by default."""
-        coded = isinstance(self.phi, LeafMap)
-        return CODED_ROWS if coded else chunk_rows(self.blocks["phi"], self.dtype)
+        if isinstance(self.phi, LeafMap):
+            return CODED_ROWS
+        return chunk_rows(max(self.blocks["phi"], self._n_inputs), self.dtype)
+
+    @property
+    def _n_inputs(self) -> int:
+        """Columns that φ sees; 1 where a map of the user's own does not say."""
+        return int(vars(self.phi).get("n_features_in_", 1))
 
     @property
     def key(self) -> str:
@@ -195,7 +198,8 @@ class Design:
         source = self.numbers(given)
         encoded = self.preparation is not None and self.preparation.encoder is not None
         if encoded or any(block.is_feature for block in self.beside):
-            return source.map(partial(in_blocks, start), TABLE_ROWS)
+            rows = max(PREDICT_ROWS, chunk_rows(self._n_inputs, np.float64))
+            return source.map(partial(in_blocks, start), rows)
         return source.map(start, PREDICT_ROWS)
 
 

@@ -233,16 +233,22 @@ def _check_survey(survey: Survey) -> None:
             "control_features are given without sensitive attributes, so there is nothing to "
             "control; pass sensitive_features to fit as well, or leave control_features out"
         )
-    for j, column in enumerate(survey.parts["y"].columns.columns if "y" in survey.parts else ()):
+    named = {"y": "y", "s": "the sensitive attributes"}
+    for part, j, column in (
+        (part, j, column)
+        for part in named
+        if part in survey.parts
+        for j, column in enumerate(survey.parts[part].columns.columns)
+    ):
         spread = column.spread
         size = spread.high - spread.low or abs(spread.high)
         # Too large numbers are refused chunk by chunk.
         if 0 < size < 1 / LARGEST:
             raise InputError(
-                f"column {j} of y spreads over {size:.3g}, too little to square",
-                f"rescale y, to at least {1 / LARGEST:g}",
+                f"column {j} of {named[part]} spreads over {size:.3g}, too little to square",
+                f"rescale it, to at least {1 / LARGEST:g}",
                 column=column.name,
-                where="y",
+                where=part,
             )
 
 
@@ -269,7 +275,8 @@ def _warn_of_codes(rows: FitRows, preparation: Preparation, survey: Survey) -> N
     statistics, columns = survey.parts["s"].columns, preparation.sensitive_columns
     if columns is not None and not (rows.is_table or is_stream(rows.x)):
         # scikit-learn's checks have made floats of them.
-        statistics = sensitive_statistics(frames.take_columns(frames.as_table(rows.x), columns))
+        x = rows.x if frames.is_sparse(rows.x) else frames.as_table(rows.x)
+        statistics = sensitive_statistics(frames.take_columns(x, columns))
     if message := numbers_or_codes(statistics.columns, statistics.n_rows):
         warnings.warn(message, UserWarning, stacklevel=2)
 

@@ -89,7 +89,7 @@ def test_text_that_is_not_utf_8(table, tmp_path):
         model = fitted(path, "--encoding", encoding)
         np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-7)
         scan = scalefair.scan_csv(path, encoding=encoding)
-        pieces = scan.files.pieces(10, 2_000)
+        pieces = scan.files.pieces(10, 500)
         assert (len(pieces) > 1) == (encoding == "latin-1")
         parts = [scan.files.read_piece(scan.columns, piece).to_pandas() for piece in pieces]
         assert pd.concat(parts)["job"].tolist() == table["job"].tolist()
@@ -104,7 +104,7 @@ def test_one_odd_cell_is_said_to_make_text_of_numbers(table, tmp_path):
     said = notes(path)
     for word in ("'age'", "119", "120", "'unknown'"):
         assert word in said
-    assert "unknown" not in notes(path, "--text", "age").replace("age_unknown", "")
+    assert "unknown" not in notes(path, "--text", "age")
     with pytest.warns(UserWarning, match="119 of 120"):
         scalefair.scan_csv(path)
     with warnings.catch_warnings():
@@ -125,6 +125,7 @@ def test_an_index_without_a_name_is_left_out(table, tmp_path, name):
     )
 
 
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
 def test_one_row_and_as_many_classes_as_rows(table, tmp_path):
     path = tmp_path / "t.csv"
     table[:1].to_csv(path, index=False)

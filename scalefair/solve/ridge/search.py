@@ -234,7 +234,9 @@ def warn_of_constant(scores: GridScores, unfairness: float) -> None:
     sums = shares.value + shares.error / 2
     least = float(np.nanmin(sums, initial=np.inf))
     reason = (
-        "no fit within the limit errs less on held-out rows than a constant does"
+        "every fit does, as where y is constant"
+        if np.isinf(least)
+        else "no fit within the limit errs less on held-out rows than a constant does"
         if least <= unfairness or unfairness == 0
         else f"the least held-out share, with half its standard error, is {least:.3g}"
     )

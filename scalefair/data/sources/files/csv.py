@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from io import BytesIO
 from typing import Any
@@ -28,6 +28,9 @@ from scalefair.data.sources.files.base import (
 from scalefair.data.sources.files.paths import Listing
 from scalefair.errors import CellError, CsvOptionError, InputError
 
+ColumnTypes = Mapping[str, Any] | Callable[[list[str]], Mapping[str, Any]]
+"""Types of some columns, or a function of the header that returns them."""
+
 _PACKED = (".gz", ".bz2", ".zst")
 CSV_ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv") for packed in ("", *_PACKED))
 
@@ -49,11 +52,10 @@ class CsvFiles(Files):
     expected = "a csv file with a header and the same cells in every line"
 
     def __init__(
-        self, listing: Listing, column_types: Mapping[str, Any], delimiter: str | None,
+        self, listing: Listing, column_types: ColumnTypes, delimiter: str | None,
         decimal: str = ".", encoding: str = "utf-8",
     ) -> None:  # fmt: skip
         super().__init__(listing)
-        self._given = {name: _data_type(name, given) for name, given in column_types.items()}
         tab = ".tsv" in listing.paths[0].lower().rpartition("/")[2]
         self.delimiter = delimiter or ("\t" if tab else ",")
         self.decimal, self.encoding = decimal, encoding
@@ -67,7 +69,10 @@ class CsvFiles(Files):
         except LookupError:
             remedy = "give 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
             raise InputError(f"encoding={encoding!r} is unknown", remedy) from None
-        resolve_columns(column_types, self.names, len(self.names))
+        header = self._header(0)
+        types = column_types(header) if callable(column_types) else column_types
+        resolve_columns(types, header, len(header))
+        self._given = {name: _data_type(name, given) for name, given in types.items()}
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -89,10 +94,8 @@ class CsvFiles(Files):
         """Types of the first block of the first file that has rows, which hold for all others."""
         first: list[str] | None = None
         for number, where in enumerate(self.listing.names):
-            self._check_head(number)
+            first = first or self._header(number)
             with content_errors(where, self.expected), self._open(number, True) as reader:
-                names = check_unique(where, reader.schema.names)
-                first = first or names
                 batch = next((batch for batch in reader if batch.num_rows), None)
             if batch is not None:
                 fields = [f for f in batch.schema if f.name not in self._given]
@@ -107,7 +110,7 @@ class CsvFiles(Files):
         with content_errors(where, self.expected), fs.open_input_stream(path) as file:
             head = file.read(_BLOCK)
         if not head.strip():
-            raise InputError(f"{where}: the file is empty", "give a file with data", where=where)
+            raise InputError(f"{where}: the file is empty", "give one with a header", where=where)
         if head.startswith(_SPREADSHEETS):
             remedy = "save it as csv, or read it in Python with pandas.read_excel"
             raise InputError(
@@ -264,9 +267,10 @@ class CsvFiles(Files):
     def _header(self, number: int) -> list[str]:
         """Return the names of the columns of a file, each of them once."""
         if number not in self._headers:
-            with self._open(number, False) as reader:
-                names = check_unique(self.listing.names[number], reader.schema.names)
-            self._headers[number] = names
+            self._check_head(number)
+            where = self.listing.names[number]
+            with content_errors(where, self.expected), self._open(number, False) as reader:
+                self._headers[number] = check_unique(where, reader.schema.names)
         return self._headers[number]
 
 
