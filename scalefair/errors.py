@@ -47,14 +47,6 @@ class UselessColumnError(InputError):
     """A column that no model can use: without values, constant, or different in every row."""
 
 
-class UselessColumnWarning(UserWarning):
-    """A `column` without values, which is left out."""
-
-    def __init__(self, what: str, column: str) -> None:
-        super().__init__(f"{what}: left out")
-        self.what, self.column = what, column
-
-
 class CellError(InputError):
     """A cell of a csv file that is not of the type of its column."""
 

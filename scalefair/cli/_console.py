@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -24,7 +25,6 @@ from scalefair.errors import (
     LostWorkersError,
     NotCertifiedError,
     UselessColumnError,
-    UselessColumnWarning,
 )
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
@@ -150,7 +150,6 @@ def noting_warnings(console: Console) -> Iterator[list[str]]:
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
-        warnings.simplefilter("error", UselessColumnWarning)  # the work is done without it
         yield notes
     for warning in caught:
         if issubclass(warning.category, UserWarning):
@@ -270,6 +269,8 @@ def _option_for(error: InputError) -> str:
         return "leave it out of --sensitive"
     if isinstance(error, CellError):
         return f"repair the cell, or read it as text with --text {shlex.quote(error.column)}"
+    if "missing='" in error.remedy:  # a parameter and an option of the same name
+        return re.sub(r"missing='(\w+)'", r"--missing \1", error.remedy)
     if isinstance(error, CsvOptionError):
         return f"give --{error.option} {'$' if error.value == chr(9) else ''}{error.value!r}"
     return ""

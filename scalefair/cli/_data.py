@@ -118,16 +118,28 @@ class Data:
             )
         return (np.concatenate(parts) == levels[positive]).astype(np.int8)
 
-    def identifiers(self, names: Sequence[str]) -> list[str]:
-        """Return the columns of text that are different in each of the first rows."""
+    def useless(self, names: Sequence[str]) -> dict[str, str]:
+        """Return why columns are of no use: text that differs in all first rows, or no value."""
         from scalefair.data import frames
 
-        text = [name for name in names if self.kind(name) == "categorical"]
-        if not text:
-            return []
-        first = next(iter(self.chunks(text, [], HEAD_ROWS)))
-        levels = {column.name: len(column.codes()[1]) for column in frames.columns(first.x)}
-        return [name for name, n in levels.items() if n == first.n_rows >= MIN_HEAD_ROWS]
+        reasons: dict[str, str] = {}
+        if not names:
+            return reasons
+        first = next(iter(self.chunks(names, [], HEAD_ROWS)))
+        for column in frames.columns(first.x):
+            texts = len(column.codes()[1]) if column.kind == "categorical" else 0
+            if texts == first.n_rows >= MIN_HEAD_ROWS:
+                what = f"column {column.name!r} is different in every row, an identifier"
+                reasons[column.name] = what
+            elif column.missing().all() and self._is_empty(column.name):
+                reasons[column.name] = f"column {column.name!r} has no value in any row"
+        return reasons
+
+    def _is_empty(self, name: str) -> bool:
+        from scalefair.data import frames
+
+        chunks = self.chunks([name], [], CHUNK_ROWS)
+        return all(column.missing().all() for chunk in chunks for column in frames.columns(chunk.x))
 
     def is_classes(self, target: str) -> bool:
         """Return True if a column holds classes: text, booleans, or two numbers."""

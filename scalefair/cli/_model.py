@@ -119,10 +119,9 @@ class ModelOptions:
     def candidates(self, columns: list[str] | None, *, classes: bool) -> dict[str, Any]:
         """Return the estimators to choose from by name, not fitted."""
         plain = self.alpha is not None or self.eta is not None or self.model == "gp"
-        if self.confidence is not None and (classes or plain):
+        if self.confidence is not None and plain:
             raise click.UsageError(
-                "--confidence certifies a limit on numbers; leave out --eta, --alpha and --model "
-                "gp, or give --kind regression"
+                "--confidence certifies a limit: leave out --eta, --alpha and --model gp"
             )
         if self.model == "gp":
             return {"Gaussian process": self._process(columns, classes=classes)}

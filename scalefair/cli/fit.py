@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
@@ -92,18 +91,16 @@ def without_useless(
 
     `names` are the columns that may be left out; work is done anew for each that proves useless.
     """
-    from scalefair.errors import UselessColumnError, UselessColumnWarning
+    from scalefair.errors import UselessColumnError
 
-    dropped = data.identifiers(names)
-    notes = [f"column {n!r} is different in every row: an identifier, left out" for n in dropped]
+    useless = data.useless(names)
+    dropped, notes = list(useless), [f"{reason}: left out" for reason in useless.values()]
     for note in notes:
         console.note(note)
     while True:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", UselessColumnWarning)
-                return work(dropped), notes
-        except (UselessColumnError, UselessColumnWarning) as error:
+            return work(dropped), notes
+        except UselessColumnError as error:
             if error.column not in names or error.column in dropped:
                 raise
             dropped.append(error.column)

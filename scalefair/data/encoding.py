@@ -36,7 +36,7 @@ from scalefair.data.columns import (
     unknown_level,
 )
 from scalefair.data.frames import Column, Kind
-from scalefair.errors import InputError, UselessColumnError, UselessColumnWarning
+from scalefair.errors import InputError, UselessColumnError
 
 MIN_ROWS_PER_CODE = 10
 """Whole numbers that fewer rows share, on average, are hardly codes of groups."""
@@ -166,8 +166,8 @@ class TableEncoder(_ColumnEncoder):
 
     def _code(self, column: ColumnStatistics, total: float, keep: bool) -> NumberCode | LevelCode:
         if not (column.spread.weight or any(column.levels.values())):
-            what = f"column {column.name!r} has no value in any row of positive weight"
-            warnings.warn(UselessColumnWarning(what, column.name), stacklevel=2)
+            message = f"column {column.name!r} has no value in any row of positive weight: left out"
+            warnings.warn(message, stacklevel=2)
             return LevelCode(column.name, (), (), "default", "empty")
         rule: MissingRule = "column" if column.missing else "default"
         if column.kind == "categorical":

@@ -24,7 +24,6 @@ from scalefair.data.columns import (
     table_statistics,
 )
 from scalefair.data.encoding import SensitiveEncoder, TableEncoder
-from scalefair.errors import UselessColumnWarning
 from tests.errors import refused
 
 NUMBERS = ["age", "gain"]
@@ -328,7 +327,7 @@ def test_a_chunk_without_values_fits_every_kind():
     weightless = X[["c"]].assign(c=["a", None])
     for column, rows, weight in (("x", blank[["x"]], None), ("c", weightless, [0, 1])):
         with (
-            pytest.warns(UselessColumnWarning, match=f"'{column}'"),
+            pytest.warns(UserWarning, match=f"'{column}'"),
             refused(f"'{column}'", error=ValueError),
         ):
             TableEncoder().fit(rows, sample_weight=weight)
