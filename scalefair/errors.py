@@ -89,9 +89,8 @@ class NotCertifiedError(InputError):
         )
         super().__init__(
             f"{what} is not certified to be at most {limit:g} with confidence {confidence:g}: "
-            f"{needs}",
-            f"ask for {least:.3g} or more, give more rows, or fit a fairer model",
-        )
+            f"{needs}", f"ask for {least:.3g} or more, give more rows, or fit a fairer model",
+        )  # fmt: skip
         self.limit, self.confidence, self.least_limit, self.rows = limit, confidence, least, rows
 
 
@@ -237,10 +236,7 @@ def check_closed_form(penalty: str, what: str) -> None:
 
 
 def check_finite(
-    name: str,
-    values: NDArray[Any],
-    largest: float = LARGEST,
-    names: Sequence[str] | None = None,
+    name: str, values: NDArray[Any], largest: float = LARGEST, names: Sequence[str] | None = None
 ) -> None:
     """Raise an InputError that names the first column with NaN, infinity or what is nearly so."""
     if values.size == 0 or values.dtype.kind not in "fiu":
@@ -256,7 +252,5 @@ def check_finite(
     raise InputError(
         f"{name} has {int((~good[:, column]).sum())} value(s) in column "
         f"{column if names is None else repr(which)} that are {wrong}",
-        "fill them in or rescale them, or leave those rows out",
-        column=which,
-        where=name,
-    )
+        "fill them in or rescale them, or leave those rows out", column=which, where=name,
+    )  # fmt: skip

@@ -27,17 +27,11 @@ from scalefair.errors import (
     UselessColumnError,
 )
 
-INTERRUPTED, BROKEN_PIPE = 130, 141
-"""Exit codes as a shell gives them for the signals."""
-
-NOT_CERTIFIED = 3
-"""Exit code of a limit that is not certified."""
-
+INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes as a shell gives them for the signals
+NOT_CERTIFIED = 3  # exit code of a limit that is not certified
 BAD_INPUT = (ValueError, OSError, ImportError, MemoryError, LostWorkersError)
 REPORT_PACKAGES = ("matplotlib", "jinja2", "markupsafe")
-CLEAR = "\r\033[K\033[?25h"
-"""Takes a progress bar away, and gives the cursor back that it hid."""
-
+CLEAR = "\r\033[K\033[?25h"  # takes a progress bar away, and gives the cursor back that it hid
 _SPACE, _PATH = "make room, or write elsewhere", "check the path"
 _PERMISSION = "check its permissions, or give another path"
 REMEDIES = {

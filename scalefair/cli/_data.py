@@ -23,11 +23,9 @@ Decorator = Callable[[Command], Command]
 
 ADULT = "the built-in Adult census data"
 ADULT_TARGET, ADULT_SENSITIVE = "income", ("sex", "race")
-MAX_NUMBER_CLASSES = 2
-"""A column of numbers is one of classes if it has no more different ones."""
-
+MAX_NUMBER_CLASSES = 2  # a column of numbers is one of classes if it has no more different ones
+# First rows, by which identifiers are known, and how many of them that takes at least
 HEAD_ROWS, MIN_HEAD_ROWS = 4096, 20
-"""First rows, by which identifiers are known, and how many of them that takes at least."""
 
 CHUNK_ROWS = 2**16
 
@@ -113,9 +111,8 @@ class Data:
             shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
             raise InputError(
                 f"{argument}: column {name!r} has the levels {shown}",
-                "name the one that counts as positive with --positive",
-                column=name,
-            )
+                "name the one that counts as positive with --positive", column=name,
+            )  # fmt: skip
         return (np.concatenate(parts) == levels[positive]).astype(np.int8)
 
     def useless(self, names: Sequence[str]) -> dict[str, str]:
@@ -353,15 +350,12 @@ seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True
 )
 components_option = click.option(
-    "--components",
-    type=click.IntRange(1),
-    default=500,
-    show_default=True,
+    "--components", type=click.IntRange(1), default=500, show_default=True,
     help="Number of kernel features: more are slower and more accurate.",
-)
+)  # fmt: skip
 out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
+# A file that another command wrote: looked for before anything heavy is loaded
 WRITTEN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-"""A file that another command wrote: looked for before anything heavy is loaded."""
 
 model_file_option = partial(click.option, type=WRITTEN_FILE)
 

@@ -15,12 +15,9 @@ TREES = "boosted trees"
 KERNELS: dict[str, Any] = {"Gaussian kernel": {}, "Laplace kernel": {"kernel": "laplace"}}
 
 kind_option = click.option(
-    "--kind",
-    type=click.Choice(["auto", "regression", "classification"]),
-    default="auto",
-    show_default=True,
-    help="auto: classes are text, booleans or two numbers.",
-)
+    "--kind", type=click.Choice(["auto", "regression", "classification"]), default="auto",
+    show_default=True, help="auto: classes are text, booleans or two numbers.",
+)  # fmt: skip
 limit_options = _data.in_help_order(
     _data.unfairness_option(help=f"{_data.UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
     click.option(

@@ -24,19 +24,15 @@ from scalefair.errors import InputError
 @_data.sensitive_option
 @_data.column_option("--truth", "Column of what was to be predicted: numbers, 0 and 1, or levels.")
 @click.option(
-    "--positive",
-    metavar="LEVEL",
+    "--positive", metavar="LEVEL",
     help="The level of --truth that counts as 1.  [default: the second of two]",
-)
+)  # fmt: skip
 @_data.weight_option
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @click.option(
-    "--missing",
-    type=click.Choice(["error", "drop", "group"]),
-    default="error",
-    show_default=True,
+    "--missing", type=click.Choice(["error", "drop", "group"]), default="error", show_default=True,
     help="Rows in which a sensitive column is missing: refused, left out, or a group.",
-)
+)  # fmt: skip
 @_data.seed_option
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
 @_data.reading_options
@@ -80,13 +76,9 @@ def _audit(
         labels = rows[y]
     with noting_warnings(console):
         result = audit(
-            rows[models],
-            sensitive_features=rows[attributes],
-            y_true=labels,
-            sample_weight=None if w is None else rows[w],
-            random_state=seed,
-            **options,
-        )
+            rows[models], sensitive_features=rows[attributes], y_true=labels,
+            sample_weight=None if w is None else rows[w], random_state=seed, **options,
+        )  # fmt: skip
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if full:
@@ -212,25 +204,19 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 @click.argument("model", type=_data.WRITTEN_FILE)
 @_data.sensitive_option
 @_data.unfairness_option(
-    type=_data.Share(float("inf")),
-    default=0.05,
-    show_default=True,
+    type=_data.Share(float("inf")), default=0.05, show_default=True,
     help="The limit; of means in their unit.",
-)
+)  # fmt: skip
 @click.option(
-    "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.95,
+    "--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95,
     show_default=True,
     help="A model beyond the limit passes with at most the remaining probability.",
-)
+)  # fmt: skip
 @click.option(
-    "--limit-on",
-    type=click.Choice(["scores", "output", "means", "decisions"]),
-    default="scores",
+    "--limit-on", type=click.Choice(["scores", "output", "means", "decisions"]), default="scores",
     show_default=True,
     help="Explained share, that of the whole distribution, or a gap between groups.",
-)
+)  # fmt: skip
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @_data.weight_option
 @_data.seed_option

@@ -120,9 +120,8 @@ def fit_model(
         with noting_warnings(console) as warned:
             choice = choose_model(
                 candidates,
-                lambda one: one.set_callbacks(FitProgress(console)).fit(*columns, **own),
-                console,
-            )
+                lambda one: one.set_callbacks(FitProgress(console)).fit(*columns, **own), console,
+            )  # fmt: skip
         return choice, rest, warned
 
     optional = [name for name in roles.inputs if name not in roles.sensitive]
@@ -197,14 +196,11 @@ def describe(model: Any) -> dict[str, Any]:
     has_held_out = hasattr(model, "explained_share_cv_")
     record: dict[str, Any] = {
         "kind": "classification" if is_classifier(model) else "regression",
-        "estimator": type(model).__name__,
-        "rows": model.n_samples_seen_,
-        "components": int(model.moments_.blocks["phi"]),
-        "limit": model.unfairness,
-        "alpha": vars(model).get("alpha_"),
-        "eta": model.eta_,
+        "estimator": type(model).__name__, "rows": model.n_samples_seen_,
+        "components": int(model.moments_.blocks["phi"]), "limit": model.unfairness,
+        "alpha": vars(model).get("alpha_"), "eta": model.eta_,
         "explained_share": model.explained_share_,
-    }
+    }  # fmt: skip
     if has_held_out:
         record |= {
             "explained_share_cv": model.explained_share_cv_,

@@ -16,8 +16,7 @@ from scalefair.cli.fit import Roles, find_roles, without_useless
 if TYPE_CHECKING:
     from scalefair.report import ReportProblem
 
-LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
-"""From here on a table is not read into memory."""
+LARGE_BYTES, LARGE_CELLS = 2**30, 10**8  # from here on a table is not read into memory
 
 
 @click.command()
@@ -29,12 +28,9 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
 @kind_option
 @_data.weight_option
 @click.option(
-    "--out",
-    type=OutPath(folder=True),
-    default="scalefair-report",
-    show_default=True,
+    "--out", type=OutPath(folder=True), default="scalefair-report", show_default=True,
     help="Folder for report.html, frontier.csv and model.scalefair.",
-)
+)  # fmt: skip
 @_data.reading_options
 @_data.printing_options
 def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -> None:
@@ -126,13 +122,10 @@ def _adult_problem(roles: Roles) -> ReportProblem:
         X, y = adult.data[roles.inputs], adult.target.astype(float)
         parts.append(ReportRows(X, y, adult.data[sensitive], weight))
     return ReportProblem(
-        source="Adult census data of 1994, built in",
-        target="income above 50,000 dollars",
-        sensitive=sensitive,
-        train=parts[0],
-        test=parts[1],
+        source="Adult census data of 1994, built in", target="income above 50,000 dollars",
+        sensitive=sensitive, train=parts[0], test=parts[1],
         held_out="the test rows that come with the data",
         code="from scalefair.datasets import load_adult\n\nadult = load_adult()\n"
         f"data = adult.data\nX, y, S = data[{roles.inputs!r}], adult.target, data[{sensitive!r}]",
         weight=roles.weight,
-    )
+    )  # fmt: skip

@@ -14,9 +14,7 @@ from scalefair.cli import _data
 from scalefair.cli._console import Console
 from scalefair.cli._data import Data, Reading
 
-ROWS = 2**15
-"""Rows in memory at once."""
-
+ROWS = 2**15  # rows in memory at once
 STDOUT = Path("-")
 
 
@@ -68,14 +66,12 @@ def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
 @click.argument("model", type=_data.WRITTEN_FILE)
 @_data.columns_option("--keep", "Columns of DATA to pass on, such as an identifier; 'all' for all.")
 @_data.out_option(
-    default="predictions.parquet",
-    help="A .parquet, .csv or .csv.gz file; - writes csv to stdout.",
+    default="predictions.parquet", help="A .parquet, .csv or .csv.gz file; - writes csv to stdout."
 )
 @click.option(
-    "--escape-formulas",
-    is_flag=True,
+    "--escape-formulas", is_flag=True,
     help="Put ' before text that a spreadsheet would run, such as =1+1, for csv from strangers.",
-)
+)  # fmt: skip
 @_data.reading_options
 @_data.printing_options
 def predict(
@@ -161,9 +157,8 @@ def text_columns(model: Any) -> list[str]:
             f"a {type(model).__name__} is no model of named columns; make one with scalefair fit"
         )
     encoder, sensitive = (
-        model._design.preparation.encoder,
-        model._design.preparation.sensitive_encoder,
-    )
+        model._design.preparation.encoder, model._design.preparation.sensitive_encoder,
+    )  # fmt: skip
     kinds = [] if encoder is None else [(code.name, code.kind) for code in encoder.columns_]
     if sensitive is not None:
         kinds += zip(sensitive.names_, sensitive.kinds_, strict=True)

@@ -15,14 +15,13 @@ from scalefair.data import frames
 from scalefair.data.frames import Column, Kind, kinds_differ
 from scalefair.errors import InputError, UselessColumnError, check_finite
 
+# A column with more levels is an identifier, and would fill the memory of a long fold
 MAX_LEVELS = 1_000_000
-"""A column with more levels is an identifier, and would fill the memory of a long fold."""
 
-MAX_CODES = 20
-"""Whole numbers with more levels are no codes of groups."""
+MAX_CODES = 20  # whole numbers with more levels are no codes of groups
 
+# A missing value is marked in a column of its own, or becomes the mean or an unknown level
 MissingRule = Literal["column", "default"]
-"""A missing value is marked in a column of its own, or becomes the mean or an unknown level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +112,9 @@ class ColumnStatistics:
         if self.name != other.name:
             raise InputError(
                 f"columns differ between chunks: {self.name!r} in one and {other.name!r} at the "
-                "same place in another",
-                "give every chunk the same columns in the same order",
+                "same place in another", "give every chunk the same columns in the same order",
                 column=other.name,
-            )
+            )  # fmt: skip
         if self.kind != other.kind and "empty" not in (self.kind, other.kind):
             raise kinds_differ(self.name, self.kind, other.kind)
         names, weights = [*self.levels, *other.levels], [*self.levels.values()]
@@ -125,14 +123,11 @@ class ColumnStatistics:
             both = tuple(sorted({*self.codes, *other.codes}))
             codes = both if len(both) <= MAX_CODES else None
         return ColumnStatistics(
-            self.name,
-            other.kind if self.kind == "empty" else self.kind,
+            self.name, other.kind if self.kind == "empty" else self.kind,
             self.spread + other.spread,
             _sum_by_level(self.name, names, [*weights, *other.levels.values()]),
-            self.missing + other.missing,
-            self.n_missing + other.n_missing,
-            codes,
-        )
+            self.missing + other.missing, self.n_missing + other.n_missing, codes,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +248,8 @@ def constant_column(role: str, column: ColumnStatistics, levels: list[str]) -> U
     low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
     return UselessColumnError(
         f"{role} column {column.name!r} is {levels[0] if levels else low!r} in every row of "
-        "positive weight, so nothing can depend on it",
-        "drop it",
-        column=column.name,
-    )
+        "positive weight, so nothing can depend on it", "drop it", column=column.name,
+    )  # fmt: skip
 
 
 def missing_values(role: str, name: str, kind: Kind, count: int) -> InputError:
@@ -272,10 +265,9 @@ def nobody_knows(role: str, name: str, n_rows: int) -> UselessColumnError:
     """Return the error for an attribute that no row has."""
     return UselessColumnError(
         f"{role} column {name!r} is missing in all {n_rows} rows, so nobody knows what must not "
-        "matter",
-        "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
+        "matter", "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
         column=name,
-    )
+    )  # fmt: skip
 
 
 def unknown_level(name: str, level: str, levels: Iterable[str]) -> InputError:
@@ -284,10 +276,8 @@ def unknown_level(name: str, level: str, levels: Iterable[str]) -> InputError:
     shown = ", ".join(listed[:10]) + (", ..." if len(listed) > 10 else "")
     return InputError(
         f"column {name!r} has the value {level!r}, which was not seen in fit; expected one of "
-        f"{shown}",
-        "correct it, or fit on rows that have it",
-        column=name,
-    )
+        f"{shown}", "correct it, or fit on rows that have it", column=name,
+    )  # fmt: skip
 
 
 def _check_weight(weight: Any, n: int) -> Array:
@@ -311,7 +301,6 @@ def _sum_by_level(column: str, levels: Iterable[str], weights: Iterable[float]) 
     if len(total) > MAX_LEVELS:
         raise InputError(
             f"column {column!r} has more than {MAX_LEVELS:,} levels: it looks like an identifier",
-            "drop it, or convert it if it holds numbers",
-            column=column,
-        )
+            "drop it, or convert it if it holds numbers", column=column,
+        )  # fmt: skip
     return total

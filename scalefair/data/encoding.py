@@ -38,8 +38,8 @@ from scalefair.data.columns import (
 from scalefair.data.frames import Column, Kind
 from scalefair.errors import InputError, UselessColumnError
 
+# Whole numbers that fewer rows share, on average, are hardly codes of groups
 MIN_ROWS_PER_CODE = 10
-"""Whole numbers that fewer rows share, on average, are hardly codes of groups."""
 
 NUMBERS_OR_CODES = "numbers or codes?"
 
@@ -107,12 +107,9 @@ class TableEncoder(_ColumnEncoder):
     }
 
     def __init__(
-        self,
-        min_frequency: float = 0.002,
-        *,
-        max_levels: int = 1000,
+        self, min_frequency: float = 0.002, *, max_levels: int = 1000,
         keep: Iterable[str | int] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.min_frequency = min_frequency
         self.max_levels = max_levels
         self.keep = keep

@@ -30,12 +30,10 @@ Kind = Literal["numeric", "boolean", "datetime", "categorical", "empty"]
 _NUMBERS = "biuf"
 _MICROSECONDS_PER_DAY = 86_400e6
 _OBJECT_KINDS: dict[str, Kind] = {
-    "string": "categorical",
-    "empty": "empty",
-    "boolean": "boolean",
+    "string": "categorical", "empty": "empty", "boolean": "boolean",
     **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "numeric"),
     **dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
-}
+}  # fmt: skip
 """By what pandas infers of the objects in a column."""
 
 
@@ -56,9 +54,8 @@ class Column:
         if self.kind == "categorical":
             raise InputError(
                 f"column {self.name!r} is categorical and cannot be read as numbers",
-                "encode it (scalefair.data.encoding.TableEncoder) or drop it",
-                column=self.name,
-            )
+                "encode it (scalefair.data.encoding.TableEncoder) or drop it", column=self.name,
+            )  # fmt: skip
         if isinstance(self.values, np.ndarray):
             x = self.values.astype(np.float64, copy=False)
         elif self.kind == "empty":
@@ -68,10 +65,8 @@ class Column:
         if largest < np.inf and (count := int(np.sum(np.abs(x) > largest))) > 0:
             raise InputError(
                 f"column {self.name!r} contains infinity or numbers beyond {largest:g} ({count} "
-                "rows)",
-                "rescale or clip them, or set them to missing",
-                column=self.name,
-            )
+                "rows)", "rescale or clip them, or set them to missing", column=self.name,
+            )  # fmt: skip
         return x
 
     def missing(self) -> NDArray[np.bool_]:
@@ -122,9 +117,8 @@ def kinds_differ(name: str, kind: Kind, other: Kind) -> InputError:
     """Return the error for a column that holds two kinds of values."""
     return InputError(
         f"column {name!r} is {kind} in some rows and {other} in others; expected one kind",
-        "convert it, or name its type where the data is read",
-        column=name,
-    )
+        "convert it, or name its type where the data is read", column=name,
+    )  # fmt: skip
 
 
 def as_table(X: Any, *, one_column: bool = False) -> Any:
@@ -354,9 +348,8 @@ def unknown_type(name: str, dtype: Any) -> InputError:
     """Return the error for a column of structs, lists and the like."""
     return InputError(
         f"column {name!r} has values of type {dtype}; expected numbers, booleans, dates or text",
-        "convert or drop it",
-        column=name,
-    )
+        "convert or drop it", column=name,
+    )  # fmt: skip
 
 
 def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
@@ -366,10 +359,9 @@ def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
     if inferred not in _OBJECT_KINDS:
         raise InputError(
             f"column {name!r} holds objects of type {inferred}; expected only numbers, only "
-            "booleans, only dates or only text",
-            "convert it, for instance with .astype(str)",
+            "booleans, only dates or only text", "convert it, for instance with .astype(str)",
             column=name,
-        )
+        )  # fmt: skip
     return _OBJECT_KINDS[inferred]
 
 

@@ -28,8 +28,8 @@ class Coded(NamedTuple):
     n_rows: int  # that count
 
 
+# A column with more labels, or another one in each of so many rows, is not one of classes
 MAX_CLASSES, MIN_ROWS = 1000, 10
-"""A column with more labels, or another one in each of so many rows, is not one of classes."""
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,7 @@ import numpy as np
 
 from scalefair._typing import WithColumns
 from scalefair.data import frames
-from scalefair.data.sources import (
-    ArraySource,
-    ChunkSource,
-    DaskSource,
-    FileSource,
-    Scan,
-    is_dask,
-)
+from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, FileSource, Scan, is_dask
 from scalefair.data.sources.base import ARGUMENTS, finite_columns, weights
 from scalefair.errors import InputError, located
 

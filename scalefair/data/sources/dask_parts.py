@@ -15,8 +15,8 @@ from scalefair.data import frames
 from scalefair.data.sources.base import ARGUMENTS
 from scalefair.data.sources.dask_tasks import DIMENSIONS, Delay, cut_rows
 
+# Rows of one task: (partition of x, first row, end) in global row numbers
 Span = list[tuple[int, int, int]]
-"""Rows of one task: (partition of x, first row, end) in global row numbers."""
 
 
 def spans(lengths: Sequence[int], split: int, join: int) -> list[Span]:

@@ -34,9 +34,7 @@ Block = tuple[int, int | None, str, dict[str, int]]
 """Rows of one partition: the first row's number, how many (None: unknown), where, and the number
 of pieces in which each part of them comes."""
 
-IN_FLIGHT = 2
-"""Pieces per thread of the cluster that are read ahead of the one that is waited for."""
-
+IN_FLIGHT = 2  # pieces per thread of the cluster that are read ahead of the one that is waited for
 DIMENSIONS = {"x": (2,), "s": (1, 2), "y": (1, 2), "weight": (1,), "c": (1, 2)}
 _GRAPH_SIZE = "distributed.admin.large-graph-warning-threshold"
 _LOST = (

@@ -21,13 +21,12 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
+# Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps
 _STACK_BYTES = 3 * 2**22
-"""Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps."""
+# Columns up to which a matrix is decomposed by one thread: more would wait for each other
 SMALL = 2000
-"""Columns up to which a matrix is decomposed by one thread: more would wait for each other."""
 
-TINY = 32
-"""Columns up to which BLAS starts no threads, so that nothing need be said to it."""
+TINY = 32  # columns up to which BLAS starts no threads, so that nothing need be said to it
 
 _lock = Lock()
 _users: set[object] = set()

@@ -167,10 +167,8 @@ def missing_column(where: str, name: str) -> InputError:
     """Return the error for a file that lacks a column of the others."""
     return InputError(
         f"{where}: column {name!r} is missing, which other files have",
-        "give files with the same columns, or leave it out",
-        column=name,
-        where=where,
-    )
+        "give files with the same columns, or leave it out", column=name, where=where,
+    )  # fmt: skip
 
 
 def changed(where: str) -> OSError:

@@ -28,20 +28,16 @@ from scalefair.data.sources.files.base import (
 from scalefair.data.sources.files.paths import Listing
 from scalefair.errors import CellError, CsvOptionError, InputError
 
+# Types of some columns, or a function of the header that returns them
 ColumnTypes = Mapping[str, Any] | Callable[[list[str]], Mapping[str, Any]]
-"""Types of some columns, or a function of the header that returns them."""
 
 _PACKED = (".gz", ".bz2", ".zst")
 CSV_ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv") for packed in ("", *_PACKED))
 
-_BLOCK = 2**20
-"""Bytes read at once; pyarrow reads about 32 blocks ahead."""
-
-_DELIMITERS = (",", ";", "\t", "|")
-"""What tables are written with."""
-
+_BLOCK = 2**20  # bytes read at once; pyarrow reads about 32 blocks ahead
+_DELIMITERS = (",", ";", "\t", "|")  # what tables are written with
+# How files of spreadsheet programs begin, new and old
 _SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
-"""How files of spreadsheet programs begin, new and old."""
 
 _NUMBER, _WITH_COMMA = (rf"^\s*[-+]?\d+({mark}\d+)?([eE][-+]?\d+)?\s*$" for mark in (r"\.", ","))
 
@@ -182,9 +178,8 @@ class CsvFiles(Files):
             read_options=pa.csv.ReadOptions(
                 block_size=_BLOCK, use_threads=parallel, encoding=self.encoding
             ),
-            parse_options=self._parse_options,
-            convert_options=self._convert_options(**options),
-        )
+            parse_options=self._parse_options, convert_options=self._convert_options(**options),
+        )  # fmt: skip
 
     def tables(self, *args: Any, **options: Any) -> Iterator[tuple[str, pa.Table]]:
         """Yield (file, rows) as parquet files do, and remember how many there were."""
@@ -260,9 +255,8 @@ class CsvFiles(Files):
         return CellError(
             f"{where}: column {name!r}: {reason}; its type was guessed from the first rows",
             f"repair the cell, or name the type as column_types={{{name!r}: 'string'}}",
-            column=name,
-            where=where,
-        )
+            column=name, where=where,
+        )  # fmt: skip
 
     def _header(self, number: int) -> list[str]:
         """Return the names of the columns of a file, each of them once."""
@@ -288,9 +282,8 @@ def _data_type(name: str, given: Any) -> pa.DataType:
         raise InputError(
             f"column_types={{{name!r}: {given!r}}}: unknown type",
             "give 'string', 'float64', 'bool', 'date32', 'timestamp[s]' or a pyarrow type",
-            column=name,
-            where="column_types",
-        ) from error
+            column=name, where="column_types",
+        ) from error  # fmt: skip
 
 
 def _lines_between(file: Any, first: int, stop: int) -> bytes:

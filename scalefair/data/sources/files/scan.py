@@ -18,8 +18,8 @@ from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, ParquetFiles
 from scalefair.data.sources.files.paths import PathOrPaths, find_files
 from scalefair.errors import CLASSES_REMEDY, InputError
 
+# Rows of parquet and bytes of csv from which on a piece is long enough
 PIECE_ROWS, PIECE_BYTES = 2**17, 2**25
-"""Rows of parquet and bytes of csv from which on a piece is long enough."""
 
 Chosen = str | int | Iterable[str | int]
 
@@ -159,15 +159,10 @@ def scan_parquet(
 
 
 def scan_csv(
-    path: PathOrPaths,
-    *,
-    columns: Chosen | None = None,
-    column_types: Mapping[str, Any] | None = None,
-    delimiter: str | None = None,
-    decimal: str = ".",
-    encoding: str = "utf-8",
-    filesystem: Any = None,
-) -> Scan:
+    path: PathOrPaths, *, columns: Chosen | None = None,
+    column_types: Mapping[str, Any] | None = None, delimiter: str | None = None, decimal: str = ".",
+    encoding: str = "utf-8", filesystem: Any = None,
+) -> Scan:  # fmt: skip
     """Open csv files with a header, compressed or not, reading only their first rows.
 
     The first rows decide the type of each column for all rows of all files, whole numbers being
@@ -226,16 +221,9 @@ class FileSource(ChunkSource):
     """
 
     def __init__(
-        self,
-        x: Scan,
-        s: Any = None,
-        y: Any = None,
-        weight: Any = None,
-        c: Any = None,
-        *,
-        names: Mapping[str, str] = ARGUMENTS,
-        n_threads: int | None = None,
-    ) -> None:
+        self, x: Scan, s: Any = None, y: Any = None, weight: Any = None, c: Any = None, *,
+        names: Mapping[str, str] = ARGUMENTS, n_threads: int | None = None,
+    ) -> None:  # fmt: skip
         self.n_threads = n_threads
         if not isinstance(x, Scan):
             raise TypeError(f"X is a {type(x).__name__}; expected a Scan (scalefair.scan_parquet)")

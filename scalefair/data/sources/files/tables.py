@@ -17,8 +17,7 @@ from scalefair.data import frames
 from scalefair.data.sources.files.csv import CSV_ENDINGS
 from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, is_index
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""How text begins that spreadsheets run."""
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how text begins that spreadsheets run
 
 
 def beside(frame: Any, columns: Mapping[str, Any]) -> pa.Table:
