@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scalefair._typing import LARGEST, Array, Rows
 from scalefair.data import frames
 from scalefair.data.frames import Column, Kind, kinds_differ
-from scalefair.errors import InputError, UselessColumnError, check_finite
+from scalefair.errors import InputError, UselessColumnError
 
 # A column with more levels is an identifier, and would fill the memory of a long fold
 MAX_LEVELS = 1_000_000
@@ -26,11 +26,7 @@ MissingRule = Literal["column", "default"]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Weight, mean = shift + offset, scatter Σw(x − mean)² and range of numbers; mergeable.
-
-    `shift` is one of the values: differences from it keep their digits where the mean is a
-    million times the deviation. `Spread()` is the neutral element.
-    """
+    """Weight, mean = shift + offset, scatter Σw(x − mean)² and range of numbers; mergeable."""
 
     weight: float = 0.0
     shift: float = 0.0
@@ -153,13 +149,14 @@ class TableStatistics:
 
 
 def table_statistics(X: Any, weight: Any = None, prefix: str = "x") -> TableStatistics:
-    """Return what an encoder must know of the rows of `X`, an array or frame of shape (n, d).
+    """Return what an encoder must know of the rows of `X`, an array or frame of shape (n, d)."""
+    from sklearn.utils.validation import _check_sample_weight  # late: a header needs none of it
 
-    Rows of weight zero count for nothing, except that their levels are known to a
-    `SensitiveEncoder`, which could not code them otherwise.
-    """
     table = frames.as_table(X)
-    w = _check_weight(weight, frames.n_rows(table))
+    rows = np.empty((frames.n_rows(table), 1))
+    w = _check_sample_weight(
+        weight, rows, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=True
+    )
     each = tuple(ColumnStatistics.of(column, w) for column in frames.columns(table, prefix))
     return TableStatistics(each, float(w.sum()), w.size, frames.column_names(table) is not None)
 
@@ -278,20 +275,6 @@ def unknown_level(name: str, level: str, levels: Iterable[str]) -> InputError:
         f"column {name!r} has the value {level!r}, which was not seen in fit; expected one of "
         f"{shown}", "correct it, or fit on rows that have it", column=name,
     )  # fmt: skip
-
-
-def _check_weight(weight: Any, n: int) -> Array:
-    if weight is None:
-        return np.ones(n)
-    w = np.asarray(weight, dtype=np.float64)
-    if w.ndim == 0:
-        return np.full(n, float(w))
-    if w.shape != (n,):
-        raise ValueError(f"sample_weight has shape {w.shape}; expected ({n},), one per row")
-    if (w < 0).any():
-        raise ValueError("sample_weight must not be negative; set such rows to 0")
-    check_finite("sample_weight", w)
-    return w
 
 
 def _sum_by_level(column: str, levels: Iterable[str], weights: Iterable[float]) -> dict[str, float]:

@@ -46,11 +46,7 @@ class Column:
     values: Any  # as stored: an array or a narwhals Series
 
     def floats(self, *, largest: float = np.inf) -> Array:
-        """Return the values as float64, NaN where missing; datetimes as days since 1970 (UTC).
-
-        Durations are days, too.
-        Raise InputError for text, and for numbers beyond `largest`.
-        """
+        """Return float64, NaN where missing; dates as days since 1970 (UTC), durations as days."""
         if self.kind == "categorical":
             raise InputError(
                 f"column {self.name!r} is categorical and cannot be read as numbers",

@@ -97,11 +97,7 @@ def _missing(count: int) -> str:
 
 
 def code_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Coded | None:
-    """Find the classes of the rows that count, and return the labels as numbers; None for None.
-
-    Labels in a dask collection become a dask array that is computed when needed. Text in a file
-    is read once and stored as two bytes a row.
-    """
+    """Return the labels of the rows that count as numbers, lazily in dask; None for None."""
     if isinstance(X, BatchSource):
         labels = X.fold(partial(LabelReader, attrgetter("y")), SURVEY_ROWS)
         classes = labels.classes()

@@ -36,20 +36,10 @@ def is_stream(part: Any) -> bool:
 
 
 def open_rows(
-    x: Any,
-    s: Any = None,
-    y: Any = None,
-    weight: Any = None,
-    c: Any = None,
-    *,
-    names: Mapping[str, str] = ARGUMENTS,
-    n_threads: int | None = None,
+    x: Any, s: Any = None, y: Any = None, weight: Any = None, c: Any = None, *,
+    names: Mapping[str, str] = ARGUMENTS, n_threads: int | None = None,
 ) -> OpenedRows:  # fmt: skip
-    """Return rows as one source of chunks, their lengths compared where they are known.
-
-    A source of chunks as `x` brings all parts itself. `names` are what the user calls the parts,
-    for errors; `n_threads` chunks are in flight at once, None: one per core that BLAS may use.
-    """
+    """Return rows as one source of chunks; `names` are what users call the parts, for errors."""
     names = {**ARGUMENTS, **names}
     given = dict(zip(ARGUMENTS, (x, s, y, weight, c), strict=True))
     if isinstance(x, ChunkSource):

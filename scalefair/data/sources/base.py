@@ -277,11 +277,7 @@ class Sampler:
 
 @dataclass(eq=False)
 class ArraySource(ChunkSource):
-    """Rows in arrays or frames of equal length.
-
-    Inputs x, sensitive attributes s, targets y and control features c are of shape (n, ·), weights
-    of shape (n,); all but x may be None.
-    """
+    """Rows in arrays or frames (n, ·), weights (n,); all but x may be None."""
 
     x: Any
     s: Any = None

@@ -20,11 +20,7 @@ Span = list[tuple[int, int, int]]
 
 
 def spans(lengths: Sequence[int], split: int, join: int) -> list[Span]:
-    """Return the rows of each task, all of them in order; without rows one task of none.
-
-    Partitions longer than `split` are cut into equal pieces no longer than that; consecutive pieces
-    are joined while they have at most `join` rows together.
-    """
+    """Return the rows of each task in order: partitions cut to `split` rows, joined to `join`."""
     result: list[Span] = []
     left = 0
     for i, (length, stop) in enumerate(zip(lengths, accumulate(lengths), strict=True)):

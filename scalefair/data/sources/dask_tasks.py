@@ -62,11 +62,7 @@ def delays(kind: str) -> Delay:
 
 
 class Shared:
-    """A value that is pickled once, and unpickled once in each process when it is first used.
-
-    Feature maps of many megabytes travel as bytes: the scheduler never builds them. Anything that
-    cloudpickle can pickle will do; within one process nothing is pickled.
-    """
+    """A value that is pickled once, and unpickled once in each process when it is first used."""
 
     def __init__(self, value: Any) -> None:
         self._value, self._pickled, self._lock = value, b"", Lock()

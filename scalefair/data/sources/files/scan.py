@@ -299,11 +299,7 @@ class FileSource(ChunkSource):
 
 
 def pieces_of(scan: Scan, *, rows: int = PIECE_ROWS, size: int = PIECE_BYTES) -> list[Piece]:
-    """Return the pieces of the files of a scan, in the order of their rows.
-
-    Row groups of parquet are not cut. A compressed csv is one piece; in others a line break inside
-    quotes is taken for the end of a row.
-    """
+    """Return the pieces of the files of a scan in order; quoted line breaks of csv end a row."""
     return scan.files.pieces(rows, size)
 
 
