@@ -29,7 +29,7 @@ class Coded(NamedTuple):
 
 
 # A column with more labels, or another one in each of so many rows, is not one of classes
-MAX_CLASSES, MIN_ROWS = 1000, 10
+MAX_CLASSES, MIN_DISTINCT = 1000, 10
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def check_classes(coded: Coded) -> None:
         raise ValueError(
             f"y has {only} in rows of positive weight; give rows of at least two classes"
         )
-    if len(classes) > MAX_CLASSES or len(classes) == coded.n_rows >= MIN_ROWS:
+    if len(classes) > MAX_CLASSES or len(classes) == coded.n_rows >= MIN_DISTINCT:
         raise too_many_classes(f"{len(classes):,} classes in {coded.n_rows:,} rows")
 
 
