@@ -201,7 +201,7 @@ class Reading:
     @contextmanager
     def open(self, console: Console, subset: str = "train") -> Iterator[Data]:
         """Open the table for a while, on a cluster if a scheduler is named."""
-        if self.data is None and self.scheduler is not None:
+        if self.data in (None, "-") and self.scheduler is not None:
             raise click.UsageError(
                 "--scheduler needs DATA, files that the workers can read: name them"
             )

@@ -154,9 +154,11 @@ def table_statistics(X: Any, weight: Any = None, prefix: str = "x") -> TableStat
 
     table = frames.as_table(X)
     rows = np.empty((frames.n_rows(table), 1))
-    w = _check_sample_weight(
-        weight, rows, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=True
-    )
+    w = np.ones(len(rows))
+    if weight is not None and len(rows):
+        w = _check_sample_weight(
+            weight, rows, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=True
+        )
     each = tuple(ColumnStatistics.of(column, w) for column in frames.columns(table, prefix))
     return TableStatistics(each, float(w.sum()), w.size, frames.column_names(table) is not None)
 
