@@ -26,7 +26,6 @@ ADULT_TARGET, ADULT_SENSITIVE = "income", ("sex", "race")
 MAX_NUMBER_CLASSES = 2  # a column of numbers is one of classes if it has no more different ones
 # First rows, by which identifiers are known, and how many of them that takes at least
 HEAD_ROWS, MIN_HEAD_ROWS = 4096, 20
-
 CHUNK_ROWS = 2**16
 
 
@@ -128,15 +127,11 @@ class Data:
             if texts == first.n_rows >= MIN_HEAD_ROWS:
                 what = f"column {column.name!r} is different in every row, an identifier"
                 reasons[column.name] = what
-            elif column.missing().all() and self._is_empty(column.name):
-                reasons[column.name] = f"column {column.name!r} has no value in any row"
+            elif column.missing().all():  # perhaps in all other rows, too
+                tables = (chunk.x for chunk in self.chunks([column.name], [], CHUNK_ROWS))
+                if all(frames.columns(table)[0].missing().all() for table in tables):
+                    reasons[column.name] = f"column {column.name!r} has no value in any row"
         return reasons
-
-    def _is_empty(self, name: str) -> bool:
-        from scalefair.data import frames
-
-        chunks = self.chunks([name], [], CHUNK_ROWS)
-        return all(column.missing().all() for chunk in chunks for column in frames.columns(chunk.x))
 
     def is_classes(self, target: str) -> bool:
         """Return True if a column holds classes: text, booleans, or two numbers."""
@@ -202,9 +197,7 @@ class Reading:
     def open(self, console: Console, subset: str = "train") -> Iterator[Data]:
         """Open the table for a while, on a cluster if a scheduler is named."""
         if self.data in (None, "-") and self.scheduler is not None:
-            raise click.UsageError(
-                "--scheduler needs DATA, files that the workers can read: name them"
-            )
+            raise click.UsageError("--scheduler needs DATA: name files that the workers can read")
         with ExitStack() as stack:
             console(f"reading {self.data or 'the Adult census data'}")
             reading = self
@@ -222,7 +215,7 @@ class Reading:
         client = stack.enter_context(connect(self.scheduler))
         if not client.nthreads():
             raise ConnectionError(
-                f"the dask scheduler at {self.scheduler} has no workers; start some"
+                f"dask's scheduler at {self.scheduler} has no workers; start some"
             )
         return client
 
@@ -356,7 +349,6 @@ components_option = click.option(
 out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
 # A file that another command wrote: looked for before anything heavy is loaded
 WRITTEN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 model_file_option = partial(click.option, type=WRITTEN_FILE)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import LARGEST, Array, Rows
 from scalefair.data import frames
-from scalefair.data.frames import Column, Kind, kinds_differ
+from scalefair.data.frames import Column, Kind
 from scalefair.errors import InputError, UselessColumnError
 
 # A column with more levels is an identifier, and would fill the memory of a long fold
@@ -112,7 +112,10 @@ class ColumnStatistics:
                 column=other.name,
             )  # fmt: skip
         if self.kind != other.kind and "empty" not in (self.kind, other.kind):
-            raise kinds_differ(self.name, self.kind, other.kind)
+            raise InputError(
+                f"column {self.name!r} is {self.kind} in some rows and {other.kind} in others",
+                "convert it, or name its type where the data is read", column=self.name,
+            )  # fmt: skip
         names, weights = [*self.levels, *other.levels], [*self.levels.values()]
         codes = None
         if self.codes is not None and other.codes is not None:

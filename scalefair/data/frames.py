@@ -1,8 +1,7 @@
 """Tables in and out: numpy, pandas, polars and pyarrow behind one face.
 
-A *table* is either a numeric 2-D numpy array or a narwhals data frame; `as_table` makes one of
-whatever the user passed. A list of lists with text in it, or an object array, is a frame without
-names. pandas is imported only where a column needs it.
+A *table* is a numeric 2-D array or a narwhals data frame; `as_table` makes one of whatever the user
+passed. Text in lists or object arrays makes frames without names.
 """
 
 from __future__ import annotations
@@ -48,10 +47,8 @@ class Column:
     def floats(self, *, largest: float = np.inf) -> Array:
         """Return float64, NaN where missing; dates as days since 1970 (UTC), durations as days."""
         if self.kind == "categorical":
-            raise InputError(
-                f"column {self.name!r} is categorical and cannot be read as numbers",
-                "encode it (scalefair.data.encoding.TableEncoder) or drop it", column=self.name,
-            )  # fmt: skip
+            what = f"column {self.name!r} is categorical and cannot be read as numbers"
+            raise InputError(what, "encode or drop it", column=self.name)
         if isinstance(self.values, np.ndarray):
             x = self.values.astype(np.float64, copy=False)
         elif self.kind == "empty":
@@ -75,11 +72,8 @@ class Column:
             return self
         if self.missing().all():
             return Column(self.name, "empty", self.values)
-        raise InputError(
-            f"column {self.name!r} is {self.kind}, but was {kind} in fit",
-            f"convert it to the type it had, or fit on rows in which it is {self.kind}",
-            column=self.name,
-        )
+        what = f"column {self.name!r} is {self.kind}, but was {kind} in fit"
+        raise InputError(what, f"convert it, or fit where it is {self.kind}", column=self.name)
 
     def codes(self) -> tuple[NDArray[np.int64], list[str]]:
         """Return (codes, levels): row i holds the text levels[codes[i]]; 1.0 is "1", -1 missing."""
@@ -102,19 +96,9 @@ class Column:
         names = level_names(levels)
         if len(set(names)) < len(names):
             same = next(name for name in names if names.count(name) > 1)
-            raise InputError(
-                f"column {self.name!r} has {same} as a number and as text, two levels that read "
-                "alike", "convert it, for instance with .astype(str)", column=self.name,
-            )  # fmt: skip
+            what = f"column {self.name!r} has {same} as a number and as text, which read alike"
+            raise InputError(what, "convert it, as by .astype(str)", column=self.name)
         return codes.astype(np.int64, copy=False), names
-
-
-def kinds_differ(name: str, kind: Kind, other: Kind) -> InputError:
-    """Return the error for a column that holds two kinds of values."""
-    return InputError(
-        f"column {name!r} is {kind} in some rows and {other} in others; expected one kind",
-        "convert it, or name its type where the data is read", column=name,
-    )  # fmt: skip
 
 
 def as_table(X: Any, *, one_column: bool = False) -> Any:
@@ -317,10 +301,10 @@ def _plain(series: nw.Series[Any]) -> nw.Series[Any]:
     if series.dtype != nw.Unknown or not is_pandas_like_series(native):
         return series
     if str(native.dtype).startswith("Sparse"):
-        return nw.from_native(native.sparse.to_dense(), series_only=True)
-    if str(native.dtype).startswith("period"):
-        return nw.from_native(native.dt.to_timestamp(), series_only=True)
-    return series
+        native = native.sparse.to_dense()
+    elif str(native.dtype).startswith("period"):
+        native = native.dt.to_timestamp()
+    return nw.from_native(native, series_only=True)
 
 
 def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
@@ -363,8 +347,7 @@ def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
 
 def level_names(levels: Iterable[Any]) -> list[str]:
     """Return levels as text; 1.0 is "1"."""
-    whole = ((v, isinstance(v, float) and v.is_integer()) for v in levels)
-    return [str(int(v) if w else v) for v, w in whole]
+    return [str(int(v) if isinstance(v, float) and v.is_integer() else v) for v in levels]
 
 
 def _series_floats(series: nw.Series[Any], kind: Kind) -> Array:

@@ -168,24 +168,6 @@ def test_a_column_without_values_is_left_out_with_a_warning():
         TableEncoder().fit(empty[["none"]])
 
 
-def test_a_column_that_changes_its_type_after_fit_is_named_with_both():
-    X = pd.DataFrame({"x": [1.0, 2.0, 3.0], "c": ["a", "b", "c"]})
-    encoder = TableEncoder().fit(X)
-    for name, was, now in (("x", "numeric", "categorical"), ("c", "categorical", "numeric")):
-        other = X[["c"]] if name == "x" else X[["x"]]
-        with refused(repr(name), was, now, error=ValueError) as caught:
-            encoder.transform(X.assign(**{name: other.iloc[:, 0]}))
-        assert caught.value.column == name
-
-
-def test_a_number_and_a_text_that_read_alike_are_refused():
-    both = pd.Series(pd.Categorical([1, "1", 1], categories=[1, "1"]), name="c")
-    for encoder in (TableEncoder(), SensitiveEncoder()):
-        with refused("'c'", 1, error=ValueError) as caught:
-            encoder.fit(both.to_frame())
-        assert caught.value.column == "c"
-
-
 def test_rare_levels_are_pooled_except_where_kept():
     values = ["a"] * 60 + ["b"] * 35 + ["c"] * 3 + ["d"] * 2
     X = pd.DataFrame({"job": values, "race": values})

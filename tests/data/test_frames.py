@@ -366,3 +366,21 @@ def test_wrong_weights_are_refused(weight):
 def test_result_tables_are_pandas():
     frame = frames.make_frame({"eta": np.array([0.0, 1.0]), "share": [0.5, 0.25]})
     pd.testing.assert_frame_equal(frame, pd.DataFrame({"eta": [0.0, 1.0], "share": [0.5, 0.25]}))
+
+
+def test_a_column_that_changes_its_type_after_fit_is_named_with_both():
+    X = pd.DataFrame({"x": [1.0, 2.0, 3.0], "c": ["a", "b", "c"]})
+    encoder = TableEncoder().fit(X)
+    for name, was, now in (("x", "numeric", "categorical"), ("c", "categorical", "numeric")):
+        other = X[["c"]] if name == "x" else X[["x"]]
+        with refused(repr(name), was, now, error=ValueError) as caught:
+            encoder.transform(X.assign(**{name: other.iloc[:, 0]}))
+        assert caught.value.column == name
+
+
+def test_a_number_and_a_text_that_read_alike_are_refused():
+    both = pd.Series(pd.Categorical([1, "1", 1], categories=[1, "1"]), name="c")
+    for encoder in (TableEncoder(), SensitiveEncoder()):
+        with refused("'c'", 1, error=ValueError) as caught:
+            encoder.fit(both.to_frame())
+        assert caught.value.column == "c"

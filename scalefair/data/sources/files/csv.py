@@ -109,9 +109,7 @@ class CsvFiles(Files):
             raise InputError(f"{where}: the file is empty", "give one with a header", where=where)
         if head.startswith(_SPREADSHEETS):
             remedy = "save it as csv, or read it in Python with pandas.read_excel"
-            raise InputError(
-                f"{where}: a spreadsheet, neither csv nor parquet", remedy, where=where
-            )
+            raise InputError(f"{where}: a spreadsheet, not csv or parquet", remedy, where=where)
         header = head.decode(self.encoding, errors="replace").partition("\n")[0]
         if "\0" in header:
             if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -126,9 +124,7 @@ class CsvFiles(Files):
     def _lasting_type(self, where: str, field: pa.Field, batch: pa.RecordBatch) -> pa.DataType:
         """Return the type for all rows: whole numbers at first may be followed by others."""
         if _is_row_number(field.name):
-            warnings.warn(
-                f"{where}: column {field.name!r} numbers the rows: left out", stacklevel=2
-            )
+            warnings.warn(f"{where}: column {field.name!r}, an index: left out", stacklevel=2)
         elif pa.types.is_binary(field.type):  # which pyarrow reads without a word
             what = f"{where}: column {field.name!r} is not {self.encoding.upper()}"
             raise CsvOptionError(what, "encoding", "latin-1", where)
@@ -144,12 +140,9 @@ class CsvFiles(Files):
         marked = cells.filter(pc.and_not(others, numbers))
         if len(marked) and pc.sum(pc.or_(numbers, others)).as_py() >= most:
             mark = "," if self.decimal == "." else "."
-            odd = marked[0].as_py()
-            what = (
-                f"{where}: column {name!r} has {odd!r}: decimals, unless {mark!r} marks thousands"
-            )
-            raise CsvOptionError(what, "decimal", mark, where)
-        if known > len(cells) / 2:
+            cell = f"{marked[0].as_py()!r}, decimals unless {mark!r} marks thousands"
+            raise CsvOptionError(f"{where}: column {name!r} has {cell}", "decimal", mark, where)
+        if len(cells) / 2 < known < len(cells):
             odd = cells.filter(pc.invert(numbers))[0].as_py()
             warnings.warn(
                 f"{where}: column {name!r}: {known:,} of {len(cells):,} cells in the first rows "
