@@ -50,8 +50,8 @@ class CellError(InputError):
 class CsvOptionError(InputError):
     """A csv file that can be read with another `value` of an `option`."""
 
-    def __init__(self, what: str, option: str, value: str, where: str) -> None:
-        super().__init__(what, f"give {option}={value!r}", where=where)
+    def __init__(self, what: str, option: str, value: str, **about: str) -> None:
+        super().__init__(what, f"give {option}={value!r}", **about)
         self.option, self.value = option, value
 
 

@@ -155,7 +155,7 @@ def test_errors_of_the_system_name_the_file_and_the_remedy():
             "x is empty; leave it out of --sensitive",
         ),
         (CellError("a text", "column_types", column="a b"), "read it as text with --text 'a b'"),
-        (CsvOptionError("one cell", "delimiter", ";", "a.csv"), "one cell; give --delimiter ';'"),
+        (CsvOptionError("one cell", "delimiter", ";"), "one cell; give --delimiter ';'"),
     ],
 )
 def test_remedies_are_options_not_arguments_of_python(error, words):

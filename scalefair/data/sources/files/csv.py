@@ -113,13 +113,13 @@ class CsvFiles(Files):
         header = head.decode(self.encoding, errors="replace").partition("\n")[0]
         if "\0" in header:
             if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise CsvOptionError(f"{where}: the text is UTF-16", "encoding", "utf-16", where)
+                raise CsvOptionError(f"{where}: it is UTF-16", "encoding", "utf-16", where=where)
             remedy = "give a parquet file, a folder of them or a csv file"
             raise InputError(f"{where}: neither parquet nor text", remedy, where=where)
         others = [mark for mark in _DELIMITERS if mark in header]
         if others and self.delimiter not in header:
             what = f"{where}: its header has no {self.delimiter!r} but {others[0]!r} between names"
-            raise CsvOptionError(what, "delimiter", others[0], where)
+            raise CsvOptionError(what, "delimiter", others[0], where=where)
 
     def _lasting_type(self, where: str, field: pa.Field, batch: pa.RecordBatch) -> pa.DataType:
         """Return the type for all rows: whole numbers at first may be followed by others."""
@@ -127,7 +127,7 @@ class CsvFiles(Files):
             warnings.warn(f"{where}: column {field.name!r}, an index: left out", stacklevel=2)
         elif pa.types.is_binary(field.type):  # which pyarrow reads without a word
             what = f"{where}: column {field.name!r} is not {self.encoding.upper()}"
-            raise CsvOptionError(what, "encoding", "latin-1", where)
+            raise CsvOptionError(what, "encoding", "latin-1", column=field.name, where=where)
         elif pa.types.is_string(field.type):
             self._check_text(where, field.name, batch[field.name].drop_null())
         return pa.float64() if pa.types.is_integer(field.type) else field.type
@@ -141,7 +141,8 @@ class CsvFiles(Files):
         if len(marked) and pc.sum(pc.or_(numbers, others)).as_py() >= most:
             mark = "," if self.decimal == "." else "."
             cell = f"{marked[0].as_py()!r}, decimals unless {mark!r} marks thousands"
-            raise CsvOptionError(f"{where}: column {name!r} has {cell}", "decimal", mark, where)
+            what = f"{where}: column {name!r} has {cell}"
+            raise CsvOptionError(what, "decimal", mark, column=name, where=where)
         if len(cells) / 2 < known < len(cells):
             odd = cells.filter(pc.invert(numbers))[0].as_py()
             warnings.warn(
