@@ -8,6 +8,8 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -203,3 +205,24 @@ def test_formulas_in_csv_output_are_escaped_on_demand(table, tmp_path):
     assert plain["job"].tolist() == hostile
     assert safe["job"].tolist() == [cell if cell == "fine" else f"'{cell}" for cell in hostile]
     pd.testing.assert_frame_equal(safe.drop(columns="job"), plain.drop(columns="job"))
+
+
+def test_views_of_strings_in_parquet_are_text(table, tmp_path):
+    plain = pa.Table.from_pandas(table, preserve_index=False)
+    at = plain.column_names.index("sex")
+    views = plain.set_column(at, "sex", plain["sex"].cast(pa.string_view()))
+    for name, content in (("plain", plain), ("views", views)):
+        pq.write_table(content, tmp_path / f"{name}.parquet")
+    scan = scalefair.scan_parquet(tmp_path / "views.parquet")
+    assert scan.kinds["sex"] == "categorical"
+    models = [fitted(tmp_path / f"{name}.parquet") for name in ("plain", "views")]
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+
+
+def test_a_gap_of_means_may_be_certified_beyond_one(tmp_path):
+    """In the unit of the predictions, unlike a share."""
+    people(400).to_csv(tmp_path / "t.csv", index=False)
+    fitted(tmp_path / "t.csv", "--drop", "id")
+    people(400, seed=1).to_csv(tmp_path / "new.csv", index=False)
+    own = ["certify", tmp_path / "t.scalefair", tmp_path / "new.csv", "--sensitive", "sex"]
+    assert "certified" in succeed(*own, "--limit-on", "means", "--unfairness", 200)
