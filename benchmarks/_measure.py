@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import csv
 import os
+import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -68,6 +73,52 @@ def keep(name: str, value: float, target: str, **more: Any) -> None:
         writer = csv.DictWriter(file, fields, restval="", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(sorted(lines, key=lambda old: old["what"]))
+
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "fairlearn", "equipy", "scikit-lego", "torch",
+            "fairret", "oxonfair", "holisticai")  # fmt: skip
+
+
+@cache
+def stamp(seeds: str = "0") -> str:
+    """Return what a csv says of itself: commit, day, seeds, versions of what is installed."""
+    git: Any = ["git", "-C", str(RESULTS.parent)]
+    found = subprocess.run(
+        [*git, "rev-parse", "--short=10", "HEAD"], check=False, capture_output=True, text=True
+    )
+    code = ["--", "../scalefair", ".", ":!results"]
+    changed = subprocess.run(
+        [*git, "diff", "--quiet", "HEAD", *code], check=False, capture_output=True, text=True
+    ).returncode
+    commit = (found.stdout.strip() or "unknown") + (" with changes" if changed else "")
+    versions = [f"Python {platform.python_version()}"]
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions.append(f"{name} {version(name)}")
+    day = datetime.now(UTC).date()
+    return f"# commit {commit}; {day}; seeds {seeds}; {', '.join(versions)}"
+
+
+def write_table(path: Path, lines: Iterable[Sequence[Any]], *stamps: str) -> None:
+    """Write a header and lines, below what they were made with: this run, or the stamps given."""
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(f"{text}\n" for text in stamps or (stamp(),))
+        csv.writer(file).writerows(lines)
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Return the lines of a csv as dictionaries; none where it is not there."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def stamps(path: Path) -> list[str]:
+    """Return the lines in which a csv says what it was made with."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return list(dict.fromkeys(line for line in lines if line.startswith("#")))
 
 
 def memory_peak() -> float:
