@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -64,15 +64,10 @@ def keep(name: str, value: float, target: str, **more: Any) -> None:
     print(f"\n{line}")
     if not FULL:
         return
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "core.csv"
-    lines = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
-    lines = [old for old in lines if old["what"] != name] + [line]
+    lines = [old for old in read_table(path) if old["what"] != name] + [line]
     fields = ["what", "value", "target", "seconds", "reference_seconds"]
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fields, restval="", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(sorted(lines, key=lambda old: old["what"]))
+    save_lines(path, sorted(lines, key=lambda old: old["what"]), fields)
 
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "fairlearn", "equipy", "scikit-lego", "torch",
@@ -99,12 +94,39 @@ def stamp(seeds: str = "0") -> str:
     return f"# commit {commit}; {day}; seeds {seeds}; {', '.join(versions)}"
 
 
-def write_table(path: Path, lines: Iterable[Sequence[Any]], *stamps: str) -> None:
+def save_table(path: Path, lines: Iterable[Sequence[Any]], *stamps: str) -> None:
     """Write a header and lines, below what they were made with: this run, or the stamps given."""
     path.parent.mkdir(exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
         file.writelines(f"{text}\n" for text in stamps or (stamp(),))
         csv.writer(file).writerows(lines)
+
+
+def save_lines(path: Path, lines: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> None:
+    """The same for dictionaries, with the fields of the first one unless others are named."""
+    names = list(fields or lines[0])
+    save_table(path, [names, *([line.get(name, "") for name in names] for line in lines)])
+
+
+def save_frame(path: Path, frame: Any) -> None:
+    """The same for a data frame, with five decimals."""
+    kept = [[f"{v:.5f}" if isinstance(v, float) else v for v in row] for row in frame.to_numpy()]
+    save_table(path, [[str(name) for name in frame.columns], *kept])
+
+
+def add_lines(
+    path: Path, lines: Iterable[Mapping[str, Any]], fields: Sequence[str], seeds: str = "0"
+) -> None:
+    """Append to a csv at once: a run that is stopped loses only the line it was at."""
+    path.parent.mkdir(exist_ok=True)
+    new, known = not path.exists(), stamps(path)
+    with path.open("a", encoding="utf-8", newline="") as file:
+        if not known or known[-1] != stamp(seeds):
+            file.write(f"{stamp(seeds)}\n")
+        writer = csv.DictWriter(file, fields, restval="", extrasaction="ignore")
+        if new:
+            writer.writeheader()
+        writer.writerows(lines)
 
 
 def read_table(path: Path) -> list[dict[str, str]]:

@@ -18,7 +18,6 @@ the constants. Writes results/cost_model.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 from dataclasses import dataclass
 from math import ceil, log
@@ -30,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._measure import RESULTS
-from benchmarks.streams import PART, fit_scan, on_workers, seconds, write_table
+from benchmarks.streams import PART, fit_scan, on_workers, save_table, seconds
 
 SHORT = (100_000, 200_000, 400_000)
 WORKER = (PART, 4 * PART)
@@ -69,7 +68,7 @@ def measured(folder: Path, rows: int, m: int) -> float:
 def calibrate(folder: Path) -> Costs:
     """Measure the constants on short tables."""
     for rows in (*SHORT, *WORKER):
-        write_table(folder / str(rows), rows)
+        save_table(folder / str(rows), rows)
     lines = []
     for m in WIDTHS:
         times = [measured(folder, rows, m) for rows in SHORT]
@@ -127,7 +126,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         folder = Path(scratch)
         costs = calibrate(folder)
-        table, n = write_table(folder / "long", options.rows), options.rows
+        table, n = save_table(folder / "long", options.rows), options.rows
         width = 500 + fit_scan(folder / str(SHORT[0]), 500).moments_.blocks["psi"] + 1
         for m in (200, 500):
             found = seconds(lambda m=m: fit_scan(table, m), rounds=1)
@@ -144,9 +143,9 @@ def main() -> None:
             f"extrapolated: {workers} workers, 1000000000 rows, m=500",
             costs.on_cluster(10**9, 500, workers, width),
         )
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "cost_model.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("what", "predicted seconds", "measured seconds"), *lines])
+    save_table(
+        RESULTS / "cost_model.csv", [("what", "predicted seconds", "measured seconds"), *lines]
+    )
 
 
 if __name__ == "__main__":

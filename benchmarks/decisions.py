@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._frontier_data import Split, available
-from benchmarks._measure import RESULTS, stamps, write_table
+from benchmarks._measure import RESULTS, save_table, stamps
 from benchmarks.peers import METHODS
 from benchmarks.peers._run import ALL_ROWS, DATA, Job, run
 from benchmarks.peers._tables import cost, curves, rows_of
@@ -106,7 +106,7 @@ def main() -> None:
     if options.quick:
         path.unlink(missing_ok=True)
         return
-    write_table(RESULTS / "decisions.csv", [HEADER, *lines], *stamps(path))
+    save_table(RESULTS / "decisions.csv", [HEADER, *lines], *stamps(path))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks._measure import RESULTS, write_table
+from benchmarks._measure import RESULTS, save_table
 from benchmarks._published import (
     BARYCENTRE,
     BINNED,
@@ -200,7 +200,7 @@ def main() -> None:
         for line in lines(options):
             made.append([short(value) for value in line])
             print(*made[-1], sep=", ", flush=True)
-    write_table(RESULTS / "external.csv", made)
+    save_table(RESULTS / "external.csv", made)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Needs some disk for the table; hyppo where it is to be compared with. Writes res
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -33,7 +32,7 @@ PART = 250_000
 TEST_ROWS = 10_000
 
 
-def write_table(folder: Path, rows: int) -> Path:
+def save_table(folder: Path, rows: int) -> Path:
     """Write predictions, an age and a group, in files of 250,000 rows."""
     folder.mkdir(parents=True, exist_ok=True)
     for part, start in enumerate(range(0, rows, PART)):
@@ -45,7 +44,7 @@ def write_table(folder: Path, rows: int) -> Path:
             "age": age,
             "group": pa.array(np.array(["a", "b", "c", "d"])[group]).dictionary_encode(),
         }
-        pq.write_table(pa.table(columns), folder / f"{part:03}.parquet")
+        pq.save_table(pa.table(columns), folder / f"{part:03}.parquet")
     return folder
 
 
@@ -171,7 +170,7 @@ def main() -> None:
         lines.append((name, round(value, 3), target))
 
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
-        table = write_table(Path(scratch) / "table", options.rows)
+        table = save_table(Path(scratch) / "table", options.rows)
         scan = scan_parquet(table)
         for columns in (["age"], ["age", "group"]):
             for measure in (hsic, explained_share):
@@ -181,9 +180,9 @@ def main() -> None:
                 time = seconds(partial(measure, scan["prediction"], scan[columns]))
                 keep(f"{what}, {options.rows} rows, seconds", time)
                 keep(f"{what} / reading and mapping", time / mapping, "<= 3")
-        short = write_table(Path(scratch) / "short", options.rows // 10)
+        short = save_table(Path(scratch) / "short", options.rows // 10)
         # A whole audit takes many passes: a tenth of the rows is enough to tell.
-        least = write_table(Path(scratch) / "least", options.rows // 100)
+        least = save_table(Path(scratch) / "least", options.rows // 100)
         runs = ("", STREAMED, table, short), ("audit, ", AUDITED, short, least)
         for what, code, *folders in runs:
             peaks = [peak_megabytes(code, folder) for folder in folders]
@@ -196,9 +195,7 @@ def main() -> None:
     x, y = pair_of(100_000)
     keep("mutual information, 100000 rows, seconds", seconds(lambda: mutual_information(x, y), 1),
          "< 60")  # fmt: skip
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "measures.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("what", "value", "target"), *lines])
+    save_table(RESULTS / "measures.csv", [("what", "value", "target"), *lines])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ and the floor take turns, and medians count. Writes results/waiting.csv, but not
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import subprocess
 import sys
@@ -32,8 +31,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
-from benchmarks._measure import RESULTS
-from benchmarks.streams import SENSITIVE, cluster, fit_dask, fit_scan, write_table
+from benchmarks._measure import RESULTS, save_lines
+from benchmarks.streams import SENSITIVE, cluster, fit_dask, fit_scan, save_table
 from scalefair import FairGPRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge, audit
 from scalefair.datasets import make_biased_income
 
@@ -103,7 +102,7 @@ def mixed_frame(n: int) -> Line:
 
 
 def parquet(n: int, folder: Path) -> Line:
-    table = write_table(folder / "pay", n)
+    table = save_table(folder / "pay", n)
     X = np.random.default_rng(0).normal(size=(n, 20))
     q = sum(fit_scan(table, 300).moments_.blocks.values()) - 300
     return Line(lambda: fit_scan(table, 300), bare_pass(X, 300, q), 1.4)
@@ -191,7 +190,7 @@ def frontier_command(model: str, target: float, folder: Path) -> Line:
 
 
 def dask_workers(n: int, folder: Path) -> Line:
-    table = write_table(folder / "dask", n)
+    table = save_table(folder / "dask", n)
     return Line(lambda: fit_dask(table, 300), lambda: fit_scan(table, 300), 1.1)
 
 
@@ -273,10 +272,7 @@ def main() -> None:
 
 def write(kept: list[dict[str, Any]]) -> None:
     """Keep all rows."""
-    with (RESULTS / "waiting.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, kept[0])
-        writer.writeheader()
-        writer.writerows(kept)
+    save_lines(RESULTS / "waiting.csv", kept)
 
 
 if __name__ == "__main__":

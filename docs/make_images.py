@@ -24,7 +24,7 @@ mpl.rcParams["svg.hashsalt"] = "scalefair"  # the same text for the same picture
 def points(s):
     """(share, RMSE) of the models on ACS income, problem A, by increasing share."""
     with RESULTS.open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file)
+        rows = [row for row in csv.DictReader(line for line in file if line[:1] != "#")
                 if (row["problem"], row["s"], row["kind"]) == ("A", s, "point")]  # fmt: skip
     share, rmse = (
         {row["at"]: float(row["value"]) for row in rows if row["metric"] == metric}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._frontier_data import Split, from_table, load
-from benchmarks._measure import RESULTS, memory_peak, read_table, stamp, stamps, threads
+from benchmarks._measure import RESULTS, add_lines, memory_peak, read_table, threads
 from benchmarks.peers._metrics import judged
 
 DATA = {"crime": "B", "adult": "E", "acs": "A", "acsincome": "I"}
@@ -172,18 +171,10 @@ def ended(line: dict[str, str]) -> bool:
 
 def append(job: Job, point: dict[str, Any], path: Path) -> None:
     """Write one line at once: a run that is stopped loses only the point it was at."""
+    line = {**vars(job), "threads": threads(), **point}
     with WRITING:
-        path.parent.mkdir(exist_ok=True)
-        new, made = not path.exists(), stamp("as in the column")
-        known = stamps(path)
-        with path.open("a", encoding="utf-8", newline="") as file:
-            if not known or known[-1] != made:
-                file.write(f"{made}\n")
-            writer = csv.DictWriter(file, FIELDS, restval="", extrasaction="ignore")
-            if new:
-                writer.writeheader()
-            line = {**vars(job), "threads": threads(), **point}
-            writer.writerow({key: _short(value) for key, value in line.items()})
+        add_lines(path, [{key: _short(value) for key, value in line.items()}], FIELDS,
+                  "as in the column")  # fmt: skip
 
 
 def _short(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._measure import read_table, stamps, write_table
+from benchmarks._measure import read_table, save_table, stamps
 from benchmarks.peers._run import ended, key_of
 
 OURS = "scalefair"
@@ -276,7 +276,7 @@ def report(path: Path) -> None:
         "speed": list(speeds(found, validated, refits)), "ends": list(ends(path)),
     }  # fmt: skip
     for name, lines in tables.items():
-        write_table(path.parent / f"peers_{name}.csv", lines, *stamps(path))
+        save_table(path.parent / f"peers_{name}.csv", lines, *stamps(path))
     for line in tables["findings"]:
         print(*line, sep=" | ", flush=True)
     for data in {place.data for place in found}:
