@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._measure import RESULTS
-from benchmarks.streams import PART, fit_scan, on_workers, save_table, seconds
+from benchmarks._measure import RESULTS, save_table
+from benchmarks.streams import PART, fit_scan, on_workers, seconds, write_table
 
 SHORT = (100_000, 200_000, 400_000)
 WORKER = (PART, 4 * PART)
@@ -68,7 +68,7 @@ def measured(folder: Path, rows: int, m: int) -> float:
 def calibrate(folder: Path) -> Costs:
     """Measure the constants on short tables."""
     for rows in (*SHORT, *WORKER):
-        save_table(folder / str(rows), rows)
+        write_table(folder / str(rows), rows)
     lines = []
     for m in WIDTHS:
         times = [measured(folder, rows, m) for rows in SHORT]
@@ -126,7 +126,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         folder = Path(scratch)
         costs = calibrate(folder)
-        table, n = save_table(folder / "long", options.rows), options.rows
+        table, n = write_table(folder / "long", options.rows), options.rows
         width = 500 + fit_scan(folder / str(SHORT[0]), 500).moments_.blocks["psi"] + 1
         for m in (200, 500):
             found = seconds(lambda m=m: fit_scan(table, m), rounds=1)

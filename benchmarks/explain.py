@@ -35,7 +35,7 @@ def write(path: Path, rows: int) -> None:
     table = lazy.data.assign(pay=lazy.target)
     with pq.ParquetWriter(path, pa.Table.from_pandas(table.partitions[0].compute()).schema) as out:
         for part in table.partitions:
-            out.save_table(pa.Table.from_pandas(part.compute()))
+            out.write_table(pa.Table.from_pandas(part.compute()))
 
 
 def work(step: str, folder: Path, features: int) -> None:

@@ -119,7 +119,7 @@ def write_rows(folder: Path, n: int) -> Path:
         columns = {f"x{i}": X[:, i] for i in range(20)}
         y = np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(len(X))
         rows = pa.table({**columns, "s": (X[:, 1] > 0).astype(int), "y": y})
-        pq.save_table(rows, folder / f"{part:03}.parquet", row_group_size=20_000)
+        pq.write_table(rows, folder / f"{part:03}.parquet", row_group_size=20_000)
     return folder
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks._measure import RESULTS, peak_megabytes
+from benchmarks._measure import RESULTS, peak_megabytes, save_table
 from scalefair import scan_parquet
 from scalefair.features.base import whitened
 from scalefair.measures import explained_share, hsic, hsic_test, mutual_information
@@ -32,7 +32,7 @@ PART = 250_000
 TEST_ROWS = 10_000
 
 
-def save_table(folder: Path, rows: int) -> Path:
+def write_table(folder: Path, rows: int) -> Path:
     """Write predictions, an age and a group, in files of 250,000 rows."""
     folder.mkdir(parents=True, exist_ok=True)
     for part, start in enumerate(range(0, rows, PART)):
@@ -44,7 +44,7 @@ def save_table(folder: Path, rows: int) -> Path:
             "age": age,
             "group": pa.array(np.array(["a", "b", "c", "d"])[group]).dictionary_encode(),
         }
-        pq.save_table(pa.table(columns), folder / f"{part:03}.parquet")
+        pq.write_table(pa.table(columns), folder / f"{part:03}.parquet")
     return folder
 
 
@@ -170,7 +170,7 @@ def main() -> None:
         lines.append((name, round(value, 3), target))
 
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
-        table = save_table(Path(scratch) / "table", options.rows)
+        table = write_table(Path(scratch) / "table", options.rows)
         scan = scan_parquet(table)
         for columns in (["age"], ["age", "group"]):
             for measure in (hsic, explained_share):
@@ -180,9 +180,9 @@ def main() -> None:
                 time = seconds(partial(measure, scan["prediction"], scan[columns]))
                 keep(f"{what}, {options.rows} rows, seconds", time)
                 keep(f"{what} / reading and mapping", time / mapping, "<= 3")
-        short = save_table(Path(scratch) / "short", options.rows // 10)
+        short = write_table(Path(scratch) / "short", options.rows // 10)
         # A whole audit takes many passes: a tenth of the rows is enough to tell.
-        least = save_table(Path(scratch) / "least", options.rows // 100)
+        least = write_table(Path(scratch) / "least", options.rows // 100)
         runs = ("", STREAMED, table, short), ("audit, ", AUDITED, short, least)
         for what, code, *folders in runs:
             peaks = [peak_megabytes(code, folder) for folder in folders]

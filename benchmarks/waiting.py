@@ -32,7 +32,7 @@ from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
 from benchmarks._measure import RESULTS, save_lines
-from benchmarks.streams import SENSITIVE, cluster, fit_dask, fit_scan, save_table
+from benchmarks.streams import SENSITIVE, cluster, fit_dask, fit_scan, write_table
 from scalefair import FairGPRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge, audit
 from scalefair.datasets import make_biased_income
 
@@ -102,7 +102,7 @@ def mixed_frame(n: int) -> Line:
 
 
 def parquet(n: int, folder: Path) -> Line:
-    table = save_table(folder / "pay", n)
+    table = write_table(folder / "pay", n)
     X = np.random.default_rng(0).normal(size=(n, 20))
     q = sum(fit_scan(table, 300).moments_.blocks.values()) - 300
     return Line(lambda: fit_scan(table, 300), bare_pass(X, 300, q), 1.4)
@@ -190,7 +190,7 @@ def frontier_command(model: str, target: float, folder: Path) -> Line:
 
 
 def dask_workers(n: int, folder: Path) -> Line:
-    table = save_table(folder / "dask", n)
+    table = write_table(folder / "dask", n)
     return Line(lambda: fit_dask(table, 300), lambda: fit_scan(table, 300), 1.1)
 
 

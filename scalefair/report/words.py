@@ -147,7 +147,7 @@ def refit_code(frontier: Frontier) -> str:
             "est.path_.at(unfairness=0.02)   # another limit, without the data",
         ]
     sees = estimator.sensitive_columns is not None and not estimator.hide_sensitive
-    needs = "the sensitive columns are among its inputs" if sees else "needs no sensitive attributes"
+    needs = "S is among its inputs" if sees else "needs no S"
     return "\n".join([*lines, f"est.predict(X)                  # {needs}"])
 
 
