@@ -93,13 +93,15 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=900.0, help="seconds of one method")
     parser.add_argument("--jobs", type=int, default=1, help="methods side by side")
     parser.add_argument("--quick", action="store_true", help="few rows and bounds")
+    parser.add_argument("--tables", action="store_true", help="only the table")
     options = parser.parse_args()
     path = RESULTS / "decisions_points.csv"
     if options.quick:
         path = path.with_name("decisions_quick.csv")
         path.unlink(missing_ok=True)
     with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(lambda job: run(job, options.limit, path), jobs(options)))
+        wanted = () if options.tables else jobs(options)
+        list(pool.map(lambda job: run(job, options.limit, path), wanted))
     lines = list(table(path))
     for line in lines:
         print(*line, sep="  ", flush=True)

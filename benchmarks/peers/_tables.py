@@ -202,7 +202,7 @@ def _duel(ours: float, mine: str, rivals: dict[str, float], axis: Axis, methods:
     errors = [point[axis.error] for point in methods.get(mine, []) if axis.error in point]
     gain = better(ours, other, axis)
     if np.isnan(ours) or np.isnan(other):
-        ahead = "a rival" if best else "ours" if not np.isnan(ours) else "nobody is so fair"
+        ahead = "a rival" if best else "nobody" if np.isnan(ours) else "ours alone"
     else:
         ahead = "ours" if gain > 0 else "a rival" if gain < 0 else "equal"
     by = "" if np.isnan(gain) else f"{gain:+.4f}"
@@ -213,16 +213,19 @@ def _duel(ours: float, mine: str, rivals: dict[str, float], axis: Axis, methods:
 def findings(lines: list[Line]) -> Iterator[Line]:
     """A line for each problem and kind of dependence, where a rival wins first."""
     yield ["data", "rows", "s", "dependence", "metric", "a rival is ahead at", "which",
-           "by at most", "ours is ahead at", "by at most", "standard error"]  # fmt: skip
+           "by at most", "ours is ahead at", "by up to", "only ours is so fair at",
+           "standard error"]  # fmt: skip
     groups: dict[tuple[Any, ...], list[Line]] = defaultdict(list)
     for line in lines:
         groups[(*line[:4], line[5])].append(line)
     made = []
     for key, some in groups.items():
-        lost, won = ([line for line in some if line[-1] == who] for who in ("a rival", "ours"))
+        lost, won, alone = ([line for line in some if line[-1] == who]
+                            for who in ("a rival", "ours", "ours alone"))  # fmt: skip
         names = list(dict.fromkeys(line[9] for line in lost))
-        made.append((len(lost), [*key, _levels(lost), "; ".join(names) or "–", _most(lost),
-                                 _levels(won), _most(won), some[0][-2]]))  # fmt: skip
+        rivals = [_levels(lost), "; ".join(names) or "–", _most(lost)]
+        ours = [_levels(won), _most(won), _levels(alone), some[0][-2]]
+        made.append((len(lost), [*key, *rivals, *ours]))
     yield from (line for _, line in sorted(made, key=lambda pair: -pair[0]))
 
 

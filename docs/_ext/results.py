@@ -2,8 +2,9 @@
 
 ``benchmark-results`` with names shows those tables, ``:where: column=value; ...`` only some of
 their rows, ``:columns: a; b`` only these columns, with a link to the file and what it was made
-with; without names all files but those in ``:except:``: short ones as tables, long ones as links.
-``benchmark-table NAME`` shows one table, or the command that makes it where it is not there.
+with, ``:links:`` only that; without names all files but those in ``:except:``: short ones as tables, long ones as links.
+``benchmark-table NAME`` shows one table, or the command that makes it where it is not there;
+``benchmark-figure NAME`` likewise a picture, described by its content.
 The role ``result`` is one number: ``{result}`file; column=value; ...; column```.
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst.directives import flag
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
@@ -121,7 +123,7 @@ class BenchmarkResults(SphinxDirective):
     """Tables that are asked for by name, or one section a file."""
 
     optional_arguments = 9
-    option_spec: ClassVar = {"where": str, "except": str, "columns": str}
+    option_spec: ClassVar = {"where": str, "except": str, "columns": str, "links": flag}
 
     def run(self):
         """Return the tables or the sections."""
@@ -134,6 +136,8 @@ class BenchmarkResults(SphinxDirective):
     def _one(self, name, rows):
         if rows is None:
             return [nodes.paragraph("", f"{name}.csv is not there yet.")]
+        if "links" in self.options:
+            return [self._link(name)]
         self.env.note_dependency(str(FOLDER / f"{name}.csv"))
         rows = selected(rows, self.options.get("where", ""))
         if "columns" in self.options:
@@ -155,6 +159,23 @@ class BenchmarkResults(SphinxDirective):
         section += nodes.title("", TITLES.get(name, name.replace("_", " ").capitalize()))
         section += self._one(name, rows) if len(rows) <= LONG else [self._link(name)]
         return section
+
+
+class BenchmarkFigure(SphinxDirective):
+    """One picture of the folder, if it was drawn."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self):
+        """Return the picture; the content is what it shows, in words."""
+        (name,), about = self.arguments, " ".join(self.content)
+        path = FOLDER / f"{name}.svg"
+        if not path.exists():
+            return [nodes.paragraph("", f"{about}: not measured yet.")]
+        self.env.note_dependency(str(path))
+        here = Path(self.env.doc2path(self.env.docname)).parent
+        return [nodes.image("", uri=Path(os.path.relpath(path, here)).as_posix(), alt=about)]
 
 
 class Result(SphinxRole):
@@ -190,5 +211,6 @@ def setup(app):
     """Join the build."""
     app.add_directive("benchmark-results", BenchmarkResults)
     app.add_directive("benchmark-table", BenchmarkTable)
+    app.add_directive("benchmark-figure", BenchmarkFigure)
     app.add_role("result", Result())
     return {"parallel_read_safe": True}
