@@ -2,7 +2,8 @@
 
 ``benchmark-results`` with names shows those tables, ``:where: column=value; ...`` only some of
 their rows, ``:columns: a; b`` only these columns, with a link to the file and what it was made
-with, ``:links:`` only that; without names all files but those in ``:except:``: short ones as tables, long ones as links.
+with, ``:links:`` only that; without names all files but those in ``:except:``: short ones as
+tables, long ones as links.
 ``benchmark-table NAME`` shows one table, or the command that makes it where it is not there;
 ``benchmark-figure NAME`` likewise a picture, described by its content.
 The role ``result`` is one number: ``{result}`file; column=value; ...; column```.
