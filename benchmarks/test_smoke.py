@@ -23,7 +23,7 @@ from benchmarks.frontier import write
 from benchmarks.peers import METHODS
 from benchmarks.peers._metrics import auc_error, distance, of_decisions
 from benchmarks.peers._run import Job, append, finished
-from benchmarks.peers._tables import AXES, report, value_at
+from benchmarks.peers._tables import AXES, chosen, report, value_at
 from benchmarks.peers._task import Task
 from scalefair.datasets import make_biased_income
 
@@ -325,3 +325,13 @@ def test_values_at_a_level_are_read_off_the_envelope():
     assert value_at(curve, axis, 0.10) == pytest.approx(0.8)
     assert np.isnan(value_at(curve, axis, 0.01))
     assert np.isnan(value_at([], axis, 0.01))
+
+
+def test_a_variant_is_chosen_by_all_levels():
+    """Best at one level is not enough: a level that is not reached counts as the worst point."""
+    axis = AXES["number"][0]
+    good = [{"share": 0.005, "rmse": 0.9}, {"share": 0.3, "rmse": 0.8}]
+    unfair = [{"share": 0.09, "rmse": 0.7}]
+    assert chosen({"unfair": unfair, "good": good}, axis) == "good"
+    assert chosen({"unfair": unfair}, axis) == "unfair"
+    assert chosen({}, axis) == ""
