@@ -332,6 +332,7 @@ def test_a_variant_is_chosen_by_all_levels():
     axis = AXES["number"][0]
     good = [{"share": 0.005, "rmse": 0.9}, {"share": 0.3, "rmse": 0.8}]
     unfair = [{"share": 0.09, "rmse": 0.7}]
-    assert chosen({"unfair": unfair, "good": good}, axis) == "good"
+    poor = [{"share": 0.001, "rmse": 1.1}]
+    assert chosen({"unfair": unfair, "good": good, "poor": poor}, axis) == "good"
     assert chosen({"unfair": unfair}, axis) == "unfair"
     assert chosen({}, axis) == ""
