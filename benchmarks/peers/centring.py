@@ -1,6 +1,6 @@
 """Centring: f = a(h − c(E[h|s] − E h)), h the same trees that ours has inside.
 
-With s visible this is the optimum for the best h (docs/method.md): *the* rival, in three lines. It
+With s visible this is the optimum for the best h: *the* rival, in three lines. It
 needs s at prediction. c = 1 takes out all that s explains, c = 0 nothing; a is the scale with the
 least squared error. E[h|s]: means of the cells of categories, else boosted trees of s, learnt on
 out-of-fold predictions, as everything that stands on trees here.
