@@ -23,12 +23,14 @@ from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
 from scalefair.data.open import Preparation
 from scalefair.errors import UnsavableError
-from scalefair.estimators import decisions
+from scalefair.estimators import decisions, parties
+from scalefair.estimators.certified import Candidates, Judgement
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.features.partial import PartialEncoder, Propensity
 from scalefair.features.sensitive_model import SensitiveModels
+from scalefair.measures.bounds import ShareDistribution
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
@@ -49,8 +51,9 @@ CLASSES: dict[str, type] = {
         solved_decisions.DecisionRule, solved_decisions.DecisionRates,
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
-        Certificate,
-        estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
+        Certificate, parties.PartyMaps, parties.PartyMoments, Candidates, Judgement,
+        ShareDistribution, estimators.LossPath,
+        estimators.FairKernelClassifier, estimators.FairKernelRegressor,
         estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV, estimators.LossPathCV,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
         losses.SumToZero,

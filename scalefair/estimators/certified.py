@@ -7,12 +7,13 @@ the first that fails: no correction for looking at many is needed. All before it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Integral
 from operator import add
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,6 @@ from scalefair.features.exact import Identity
 from scalefair.features.rows import FitRows, open_fit_rows
 from scalefair.features.training import Training, group_names
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, share_distributions
-from scalefair.moments import Moments
 from scalefair.moments.accumulate import MomentAccumulator, Rows, sign
 from scalefair.penalties import check_known, size_of_block
 from scalefair.solve.limit import PenaltyPath
@@ -158,15 +158,17 @@ def path_etas(
     return np.append(np.inf, np.unique(grid[first])[::-1])
 
 
-class Candidates(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Candidates:
     """Coefficients of E predictors of t outputs, of shape (m, E·t), for each fold of rows.
 
-    A share does not depend on intercepts. `folds` tells which rows are judged by which.
+    A share does not depend on intercepts. A variance far below `size` is rounding.
     """
 
-    coefs: Sequence[Array]
-    folds: Folds
+    coefs: tuple[Array, ...]
     outputs: int
+    size: float
+    key: str = ""  # of the maps
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +177,7 @@ class _Judged:
 
     design: Design
     candidates: Candidates
+    folds: Folds  # which rows are judged by which coefficients
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return the chunk with predictions for x, 0 where the weight is; y plays no part."""
@@ -183,7 +186,7 @@ class _Judged:
             known = ~np.isnan(chunk.s).any(axis=1)
             chunk = replace(chunk, weight=np.where(known, weight, 0.0))
         numbers = np.arange(chunk.row, chunk.row + chunk.n_rows)
-        fold = self.candidates.folds.of_rows(numbers)
+        fold = self.folds.of_rows(numbers)
         if chunk.weight is not None:
             fold = np.where(np.asarray(chunk.weight) > 0, fold, -1)
         F = np.zeros((chunk.n_rows, self.candidates.coefs[0].shape[1]))
@@ -195,11 +198,15 @@ class _Judged:
         return replace(chunk, x=F, y=np.zeros((chunk.n_rows, 1)), h=None)
 
 
-class Judgement(NamedTuple):
-    """Distributions of the shares of all candidates, for each ε, and the moments of the rows."""
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Distributions of the shares of all candidates, for each ε, and what is said of the rows."""
 
-    distributions: list[ShareDistribution]
-    moments: Moments
+    distributions: tuple[ShareDistribution, ...]
+    n_rows: int
+    functions: str  # of s that it is about, in words
+    moments: str  # fingerprints of the statistics of the rows, and of the candidates
+    candidates: str
 
     def probability(self, limit: float) -> Array:
         """Return the largest over ε of P(θ̂ ≤ observed) at the limit; NaN for constants."""
@@ -208,21 +215,19 @@ class Judgement(NamedTuple):
         return np.asarray(np.max(each, axis=0) + shares[0])
 
 
-def judge(source: ChunkSource, design: Design, candidates: Candidates, size: float) -> Judgement:
+def judge(source: ChunkSource, design: Design, folds: Folds, candidates: Candidates) -> Judgement:
     """Return the shares of all candidates on rows that did not fit them, by one pass.
 
     Chunks are numeric. Moments of [f, ψ, …] of all rows, and a sample of them for variances.
     """
-    width = candidates.coefs[0].shape[1]
     beside = tuple(block for block in design.beside if not block.is_feature)
-    phi = Identity().fit(np.zeros((2, width)))
+    phi = Identity().fit(np.zeros((2, candidates.coefs[0].shape[1])))
     narrow = Design(phi, design.psi, whiten_rows=True, beside=beside)
-    folds = candidates.folds
     start: list[tuple[Any, Any]] = [
-        (_same, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
-        (_same, partial(Sampler, ERROR_ROWS, 0)),
+        (copy, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
+        (copy, partial(Sampler, ERROR_ROWS, 0)),
     ]
-    judged = source.then(_Judged(design, candidates))
+    judged = source.then(_Judged(design, candidates, folds))
     sums, sample = judged.fold(partial(Together, start), PASS_ROWS)
     moments = sign(narrow, sums)
     total = reduce(add, moments)
@@ -231,16 +236,15 @@ def judge(source: ChunkSource, design: Design, candidates: Candidates, size: flo
     parts = [
         share_distributions(
             own, *_rows_of(narrow, sample, np.flatnonzero(fold == k)),
-            outputs=candidates.outputs, size=size,
+            outputs=candidates.outputs, size=candidates.size,
         )
         for k, own in enumerate(moments)
     ]  # fmt: skip
     each = list(zip(*parts, strict=True))
-    return Judgement([pooled(some) if len(some) > 1 else some[0] for some in each], total)
-
-
-def _same(chunk: Chunk) -> Chunk:
-    return chunk
+    return Judgement(
+        tuple(pooled(some) if len(some) > 1 else some[0] for some in each), total.n_rows,
+        functions_of(total), digest([total.offset, total.scatter]), digest(candidates),
+    )  # fmt: skip
 
 
 def _rows_of(
@@ -264,9 +268,9 @@ class JudgedPath:
     method: str
     result: Any
     choices: Sequence[Choice]
-    judgement: Judgement
     coef: Array
     errors: Array
+    judgement: Judgement
 
     def passed(self, claim: Claim) -> NDArray[np.int64]:
         """Return the models that are certified: all up to the first that fails.
@@ -293,35 +297,35 @@ class JudgedPath:
 
     def certificate(self, claim: Claim, model: Any) -> Certificate:
         """Return the certificate of the chosen model, now that it is fitted."""
-        at, moments = np.array([self.choose(claim)]), self.judgement.moments
-        one = [found[at] for found in self.judgement.distributions]
+        at, judged = np.array([self.choose(claim)]), self.judgement
+        one = [found[at] for found in judged.distributions]
         return claim.certificate(
-            self.method, moments.n_rows, max(float(part.share[0]) for part in one),
-            max(float(part.upper(claim.confidence)[0]) for part in one), functions_of(moments),
-            fingerprint(model), digest([moments.offset, moments.scatter]),
+            self.method, judged.n_rows, max(float(part.share[0]) for part in one),
+            max(float(part.upper(claim.confidence)[0]) for part in one), judged.functions,
+            fingerprint(model), judged.moments,
         )  # fmt: skip
 
 
-def judge_path(
-    limit: float, result: SearchResult, system: System, design: Design, source: ChunkSource,
-    *, folds: Folds | None,
-) -> JudgedPath:  # fmt: skip
-    """Judge the path at the α that a search has chosen.
+def candidates_of(
+    limit: float, result: SearchResult, system: System, *, split: bool
+) -> tuple[Candidates, Callable[[Judgement], JudgedPath]]:
+    """Return the path at the α that a search has chosen, and what their judgement makes of it.
 
-    Without `folds` the rows of the source have fitted nothing: all judge the fit of `system`.
+    With `split` the rows that judge have fitted nothing: all judge the fit of `system`.
     """
     alphas = np.array([result.alphas[result.path_alpha]])
     path = Spectrum.of(system).at(float(alphas[0]))
     etas = path_etas(path, limit)
     coef = side_by_side(system, path.coef(etas)[None], etas, rescaled=True)
-    coefs = [coef] if folds is None else result.fits.coefs(alphas, etas)
-    candidates = Candidates(coefs, folds or ALL_ROWS, system.target.shape[1])
-    judgement = judge(source, design, candidates, size_of_block(system.moments, "y"))
+    coefs = (coef,) if split else tuple(result.fits.coefs(alphas, etas))
+    size, key = size_of_block(system.moments, "y"), system.moments.key
+    candidates = Candidates(coefs, system.target.shape[1], size, key)
     scores = result.fits.score(alphas, etas[::-1])
     on_path = replace(result, alphas=alphas, etas=etas[::-1], scores=scores, choice=None)
     errors = scores.mse.mean(axis=0)[0, ::-1]
     choices = [Choice(0, at) for at in reversed(range(len(etas)))]
-    return JudgedPath("cross" if folds else "split", on_path, choices, judgement, coef, errors)
+    method = "split" if split else "cross"
+    return candidates, partial(JudgedPath, method, on_path, choices, coef, errors)
 
 
 def judge_fits(
@@ -336,14 +340,14 @@ def judge_fits(
     points = sorted((point for point in result.tried if point.alpha == alpha), reverse=True)
     fits, m = [result.tried[point] for point in points], len(problem.whole.system.ridge)
     parts = [-1] if folds is None else range(len(problem.tested))
-    coefs = [np.hstack([fit.theta[k][:m] for fit in fits]) for k in parts]
-    candidates = Candidates(coefs, folds or ALL_ROWS, problem.whole.loss.n_scores)
-    judgement = judge(source, design, candidates, size_of_block(problem.whole.system.moments, "y"))
+    coefs = tuple(np.hstack([fit.theta[k][:m] for fit in fits]) for k in parts)
+    size, outputs = size_of_block(problem.whole.system.moments, "y"), problem.whole.loss.n_scores
+    judgement = judge(source, design, folds or ALL_ROWS, Candidates(coefs, outputs, size))
     row = int(np.searchsorted(result.alphas, alpha))
     choices = [Choice(row, int(np.searchsorted(result.etas, point.eta))) for point in points]
     coef = np.hstack([fit.theta[-1][:m] for fit in fits])
     errors = np.array([fit.losses.mean() for fit in fits])
-    return JudgedPath("cross" if folds else "split", result, choices, judgement, coef, errors)
+    return JudgedPath("cross" if folds else "split", result, choices, coef, errors, judgement)
 
 
 def _with_fairer_fits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Chunk
-from scalefair.data.folds import Folds
+from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import (
     FINITE,
@@ -24,7 +25,14 @@ from scalefair.errors import (
     check_grid,
 )
 from scalefair.estimators.base import OF_COLUMNS, feature_ridges
-from scalefair.estimators.certified import Certified, JudgedPath, judge_path
+from scalefair.estimators.certified import (
+    Candidates,
+    Certified,
+    JudgedPath,
+    Judgement,
+    candidates_of,
+    judge,
+)
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath
@@ -189,7 +197,8 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         return EPS_GRID if isinstance(self.eps, str) else (float(self.eps),)
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
-        config, claim = current_config(), self._claim()
+        config = current_config()
+        self._claim()  # refuses before any row is read
         training = self._train(checked, given, config.dtype)
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
         n_rows, least = training.survey.n_rows, self._least_alpha()
@@ -197,14 +206,28 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             self._rows(training.source, design, n_rows, least), training,
             checkpoint=config.checkpoint,
         )  # fmt: skip
-        result, path = self._search(design, moments), None
+        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
+
+        def judged(candidates: Candidates) -> Judgement:
+            source, folds = self._judging(training, design)
+            return judge(source, design, folds or ALL_ROWS, candidates)
+
+        return self._choose(design, moments, names | learnt(training, design), judged)
+
+    def _choose(
+        self, design: Design, moments: FoldedMoments, known: dict[str, Any],
+        judged: Callable[[Candidates], Judgement],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return the attributes of a fit from the moments of folds; `known` are the others."""
+        result, path, claim = self._search(design, moments), None, self._claim()
         moments = replace(moments, total=moments.total.calibrated(result.calibration))
         if claim is not None:
-            path = self._judged(result, design, moments, training)
+            candidates, path_of = self._candidates(result, design, moments)
+            path = path_of(judged(candidates))
             result = path.chosen(claim)
         elif result.choice is None and self.unfairness is not None:
             warn_of_constant(result.scores, self.unfairness)
-        ridge = self._ridge_at(result, checked, training, design)
+        ridge = self._ridge_at(result, known)
         self._refit(ridge, moments.total, constant=result.choice is None)
         share = result.share
         certificate = {}
@@ -221,13 +244,12 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             },
         }  # fmt: skip
 
-    def _judged(
-        self, result: SearchResult, design: Design, moments: FoldedMoments, training: Training
-    ) -> JudgedPath:
+    def _candidates(
+        self, result: SearchResult, design: Design, moments: FoldedMoments
+    ) -> tuple[Candidates, Callable[[Judgement], JudgedPath]]:
         options = self._options(design, moments.total, result.ratio, result.eps)
-        system = System.build(moments.total, **options)
-        source, folds = self._judging(training, design)
-        return judge_path(self.unfairness, result, system, design, source, folds=folds)
+        system, limit = System.build(moments.total, **options), float(self.unfairness or 0.0)
+        return candidates_of(limit, result, system, split=self.guarantee == "split")
 
     def _options(
         self, design: Design, moments: Moments, ratio: float, eps: float | None
@@ -253,20 +275,17 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
         )  # fmt: skip
 
-    def _ridge_at(
-        self, result: SearchResult, checked: Self, training: Training, design: Design
-    ) -> FairKernelRidge:
-        """Return a ridge at the chosen point, with all but its solution."""
+    def _ridge_at(self, result: SearchResult, known: dict[str, Any]) -> FairKernelRidge:
+        """Return a ridge at the chosen point, with all but its solution, which is `known`."""
         own = self.get_params(deep=False)
         shared = {name: own[name] for name in FairKernelRidge().get_params() if name in own}
         alpha: Any = result.alpha
-        if len(design.features) > 1:
+        if len(known["_design"].features) > 1:
             relative = {"phi": 1.0, "psi": result.ratio, "base": JOINED_RIDGE * result.ratio}
             alpha = {name: part * alpha for name, part in relative.items()}
         point = {"alpha": alpha, "eta": result.eta, "unfairness": None}
         ridge = FairKernelRidge(**shared | self._penalty(result.eps) | point)
-        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
-        ridge.__dict__.update(names | learnt(training, design))
+        ridge.__dict__.update(known)
         return ridge
 
     def _refit(self, ridge: FairKernelRidge, moments: Moments, *, constant: bool) -> None:

@@ -124,8 +124,7 @@ class Moments:
             )
         unsigned = any(part.weight == 0 and not part.key for part in (self, other))
         if self.key != other.key and not unsigned:
-            mine, others = (set(key.split(";")) for key in (self.key, other.key))
-            differ = sorted({part.split("=")[0] for part in mine ^ others})
+            differ = differences(self.key, other.key)
             raise InputError(
                 f"cannot add moments made with different settings: {', '.join(differ)} differ "
                 f"(keys {self.key!r} and {other.key!r})",
@@ -348,6 +347,11 @@ class CrossMoments(Moments):
         )
         blocks = {**self.blocks, "phi": matrix.shape[1]}
         return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
+
+
+def differences(key: str, other: str) -> list[str]:
+    """Return the names of what two keys differ in."""
+    return sorted({part.split("=")[0] for part in {*key.split(";")} ^ {*other.split(";")}})
 
 
 def _times(left: Array, matrix: Array | None) -> Array:
