@@ -94,13 +94,15 @@ class FunctionSpace:
     """The functions of s in the span of ψ, in coordinates in which a ridge has no units.
 
     With U = basis (q, r), Λ = values > 0 and ρ = ridged, (C + εκ)⁻¹ = U (Λ + ερ)⁻¹ Uᵀ on the range
-    of C; ρ is 0 along functions of groups, which need no ridge, 1 along all others.
+    of C; ρ is 0 along functions of groups, which need no ridge, 1 along all others. `noise` is the
+    variance of the rows of ψ where that is not Λ.
     """
 
     name: str
     basis: Array
     values: Array
     ridged: Array
+    noise: Array | None = None
 
     @classmethod
     def of(cls, moments: Moments, *, literal: bool = False) -> FunctionSpace:
@@ -111,8 +113,14 @@ class FunctionSpace:
         C = root[:, None] * partial_covariance(moments, name, name) * root
         if ridged.all() or not ridged.any():
             basis, values = _range(C, CUTOFF[name])
-            flags = np.full(len(values), float(ridged.any()))
-            return cls(name, root[:, None] * basis, values, flags)
+            flags, basis, noise = (
+                np.full(len(values), float(ridged.any())),
+                root[:, None] * basis,
+                None,
+            )
+            if moments.is_expected:
+                noise = np.sum(basis * (moments.row_covariance(name, name) @ basis), axis=0)
+            return cls(name, basis, values, flags, noise)
         # Groups beside numbers: these are what the groups, which have no ridge, leave of them.
         groups, numbers = np.flatnonzero(~ridged), np.flatnonzero(ridged)
         first, own = _range(C[np.ix_(groups, groups)], CUTOFF[name])
@@ -133,7 +141,8 @@ class FunctionSpace:
 
     def freedom(self, eps: float) -> float:
         """tr[C(C + εκ)⁻¹], the degrees of freedom of g."""
-        return float(np.sum(self.values / self.ridge(eps)))
+        noise = self.values if self.noise is None else self.noise
+        return float(np.sum(noise / self.ridge(eps)))
 
 
 def _range(C: Array, cutoff: float) -> tuple[Array, Array]:
@@ -157,7 +166,7 @@ def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArr
             scale[columns] = variance[columns].sum()
         elif kind == "cell" and not literal:
             scale[columns] = square[columns].sum()
-        elif kind == "groups" and not literal:
+        elif kind in ("groups", "expected") and not literal:
             scale[columns], ridged[columns] = square[columns], False
     return np.where(variance > ROUNDING * square, scale, 0.0), ridged
 
@@ -320,7 +329,7 @@ def group_counts(moments: Moments) -> Array:
     rows = square * moments.effective_rows
     counts: list[Array] = [np.zeros(0)]
     for kind, columns in moments.units.get("psi", ()):
-        if kind == "groups":
+        if kind in ("groups", "expected"):
             counts.append(rows[columns])
         elif kind == "cell":
             counts.append(rows[columns].sum(keepdims=True))

@@ -28,6 +28,7 @@ from scalefair.estimators.certified import Candidates, Judgement
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
+from scalefair.features.exact import ExpectedGroups
 from scalefair.features.partial import PartialEncoder, Propensity
 from scalefair.features.sensitive_model import SensitiveModels
 from scalefair.measures.bounds import ShareDistribution
@@ -67,6 +68,7 @@ CLASSES: dict[str, type] = {
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
+        ExpectedGroups,
         maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,

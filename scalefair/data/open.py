@@ -19,6 +19,7 @@ from scalefair._hash import digest
 from scalefair._typing import LARGEST_SINGLE, Chunk, WithColumns
 from scalefair.data import frames
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder
+from scalefair.data.probabilities import GroupProbabilities
 from scalefair.data.sources import (
     ArraySource,
     ChunkSource,
@@ -83,6 +84,11 @@ def table_of(name: str, part: Any) -> Any:
         return part
     if is_dask(part):
         return _two_dimensional(part)
+    if isinstance(part, GroupProbabilities):
+        raise InputError(
+            f"{name} are probabilities of groups, known to ridges and measures.probable_share only",
+            "use these, or give groups", where=name,
+        )  # fmt: skip
     if isinstance(part, Mapping):
         return frames.make_frame(part)
     if isinstance(part, str) or not hasattr(part, "__len__") or np.shape(part) == ():

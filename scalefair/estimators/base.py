@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -176,8 +177,14 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
-        if rows.partial:
+        if rows.partial or rows.probable is not None:
             check_partial(self, controlled=rows.has_control)
+        if rows.probable is not None and not rows.probable.n_known and self.unfairness is not None:
+            warnings.warn(
+                f"unfairness={self.unfairness:g} limits a lower bound of the share, since no row "
+                "knows its group; give the groups of some rows to group_probabilities",
+                UserWarning, stacklevel=2,
+            )  # fmt: skip
         given_apart = rows.has_sensitive or rows.second is not None
         if not given_apart and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from scalefair._config import current_config
 from scalefair._hash import balanced_fold, digest
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Chunk
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
@@ -307,19 +307,17 @@ def _side_by_side(a: Moments, b: Moments, *, same: bool) -> Moments:
     they are those of two tables.
     """
     blocks = {"phi": a.blocks["phi"], "psi": b.blocks["psi"], "y": a.blocks["y"]}
-    wide = [_widened(part, blocks) for part in (a, b)]
+    ours, theirs = _widened(a, blocks), _widened(b, blocks)
     if same:
-        joined = {n: np.where(np.isnan(wide[0][n]), wide[1][n], wide[0][n]) for n in ARRAYS}
+        joined = {name: np.where(np.isnan(ours[name]), theirs[name], ours[name]) for name in ARRAYS}
         return replace(b, blocks=blocks, **joined)
-    scored, known = (
-        replace(part, blocks=blocks, key=b.key, units=b.units,
-                **{name: np.nan_to_num(array) for name, array in arrays.items()})
-        for part, arrays in zip((a, b), wide, strict=True)
-    )  # fmt: skip
+    own: dict[str, Any] = {"blocks": blocks, "key": b.key, "units": b.units}
+    scored = replace(a, **own | {name: np.nan_to_num(ours[name]) for name in ARRAYS})
+    known = replace(b, **own | {name: np.nan_to_num(theirs[name]) for name in ARRAYS})
     return PartialMoments.of(scored, known, Moments.empty(blocks, b.key), known)
 
 
-def _widened(part: Moments, blocks: dict[str, int]) -> dict[str, Array]:
+def _widened(part: Moments, blocks: dict[str, int]) -> dict[str, Any]:
     """Return the arrays of moments with more blocks, NaN for those."""
     at = Moments.empty(blocks).span(*(name for name, width in part.blocks.items() if width))
     width = sum(blocks.values())

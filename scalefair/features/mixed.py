@@ -19,7 +19,7 @@ from scalefair._hash import distinct
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array, FeatureMap
 from scalefair.features.base import LengthScaleMap, is_fitted_map, n_features, whitened
-from scalefair.features.exact import Identity, OneHot
+from scalefair.features.exact import ExpectedGroups, Identity, OneHot
 from scalefair.features.landmarks import (
     choose_landmarks,
     distinct_rows,
@@ -43,7 +43,7 @@ CROSSED = 4
 LEAST_DIRECTIONS = 5
 """Of the numbers within each group, however many groups there are."""
 
-KINDS = ("groups", "kernel", "cell", "columns", "map")
+KINDS = ("groups", "expected", "kernel", "cell", "columns", "map")
 
 Unit = tuple[str, NDArray[np.int64]]
 """A kind, and the columns of that kind that share a unit."""
@@ -265,6 +265,7 @@ def units_of(feature_map: Any) -> Units:
     | kind      | columns                                      | κ_j                               |
     | --------- | -------------------------------------------- | --------------------------------- |
     | "groups"  | indicators of groups                         | needs no ridge                    |
+    | "expected" | their expectations given the row            | needs no ridge                    |
     | "kernel"  | features of a kernel with k(s, s) = 1        | 1                                 |
     | "cell"    | such features within one group of categories | E|ψ_cell|²: the group's frequency |
     | "columns" | numbers as given                             | their own variance                |
@@ -287,8 +288,8 @@ def all_columns(kind: str, width: int) -> Units:
 
 
 def _kind_of(feature_map: Any) -> str:
-    if isinstance(feature_map, OneHot):
-        return "groups"
+    if isinstance(feature_map, OneHot | ExpectedGroups):
+        return "groups" if isinstance(feature_map, OneHot) else "expected"
     if isinstance(feature_map, Identity):
         return "columns"
     scaled = isinstance(feature_map, LengthScaleMap)

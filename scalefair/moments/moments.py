@@ -179,7 +179,22 @@ class Moments:
         return np.asarray(self.shift[at] + self.offset[at])
 
     def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
-        """Return the centred covariance of two (groups of) blocks, divided by n."""
+        """Return the centred covariance of two (groups of) blocks, divided by n.
+
+        That of groups which rows know by probabilities is diag π − ππᵀ, π the mean of those.
+        """
+        if self.is_expected and rows == columns == "psi":
+            pi = self.mean("psi")
+            return np.diag(pi) - np.outer(pi, pi)
+        return self.row_covariance(rows, columns)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether rows of ψ are expectations of the indicators of groups."""
+        return any(kind == "expected" for kind, _ in self.units.get("psi", ()))
+
+    def row_covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
+        """Return the same of the rows as they are."""
         at = [self.span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
         return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
 
