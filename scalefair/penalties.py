@@ -95,14 +95,14 @@ class FunctionSpace:
 
     With U = basis (q, r), Λ = values > 0 and ρ = ridged, (C + εκ)⁻¹ = U (Λ + ερ)⁻¹ Uᵀ on the range
     of C; ρ is 0 along functions of groups, which need no ridge, 1 along all others. `noise` is the
-    variance of the rows of ψ where that is not Λ.
+    variance of rows of ψ: Λ, unless they are probabilities of groups.
     """
 
     name: str
     basis: Array
     values: Array
     ridged: Array
-    noise: Array | None = None
+    noise: Array
 
     @classmethod
     def of(cls, moments: Moments, *, literal: bool = False) -> FunctionSpace:
@@ -113,14 +113,12 @@ class FunctionSpace:
         C = root[:, None] * partial_covariance(moments, name, name) * root
         if ridged.all() or not ridged.any():
             basis, values = _range(C, CUTOFF[name])
-            flags, basis, noise = (
-                np.full(len(values), float(ridged.any())),
-                root[:, None] * basis,
-                None,
-            )
-            if moments.is_expected:
-                noise = np.sum(basis * (moments.row_covariance(name, name) @ basis), axis=0)
-            return cls(name, basis, values, flags, noise)
+            flags, basis = np.full(len(values), float(ridged.any())), root[:, None] * basis
+            if not moments.is_expected:
+                return cls(name, basis, values, flags, values)
+            at = moments.span(name)
+            noise = np.sum(basis * (moments.scatter[np.ix_(at, at)] @ basis), axis=0)
+            return cls(name, basis, values, flags, noise / moments.weight)
         # Groups beside numbers: these are what the groups, which have no ridge, leave of them.
         groups, numbers = np.flatnonzero(~ridged), np.flatnonzero(ridged)
         first, own = _range(C[np.ix_(groups, groups)], CUTOFF[name])
@@ -130,10 +128,8 @@ class FunctionSpace:
         basis = np.zeros((len(C), len(own) + len(left)))
         basis[groups, : len(own)], basis[numbers, len(own) :] = first, second
         basis[groups, len(own) :] = -onto @ second
-        values = np.concatenate([own, left])
-        return cls(
-            name, root[:, None] * basis, values, np.repeat([0.0, 1.0], [len(own), len(left)])
-        )
+        values, flags = np.concatenate([own, left]), np.repeat([0.0, 1.0], [len(own), len(left)])
+        return cls(name, root[:, None] * basis, values, flags, values)
 
     def ridge(self, eps: float) -> Array:
         """Λ + ερ."""
@@ -141,8 +137,7 @@ class FunctionSpace:
 
     def freedom(self, eps: float) -> float:
         """tr[C(C + εκ)⁻¹], the degrees of freedom of g."""
-        noise = self.values if self.noise is None else self.noise
-        return float(np.sum(noise / self.ridge(eps)))
+        return float(np.sum(self.noise / self.ridge(eps)))
 
 
 def _range(C: Array, cutoff: float) -> tuple[Array, Array]:

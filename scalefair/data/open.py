@@ -86,8 +86,8 @@ def table_of(name: str, part: Any) -> Any:
         return _two_dimensional(part)
     if isinstance(part, GroupProbabilities):
         raise InputError(
-            f"{name} are probabilities of groups, known to ridges and measures.probable_share only",
-            "use these, or give groups", where=name,
+            f"{name} are probabilities of groups", "use FairKernelRidgeCV, or give the groups",
+            where=name,
         )  # fmt: skip
     if isinstance(part, Mapping):
         return frames.make_frame(part)

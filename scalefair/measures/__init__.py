@@ -3,14 +3,12 @@
 from scalefair.measures.distances import distance_correlation, mutual_information
 from scalefair.measures.groups import GroupGaps, group_gaps
 from scalefair.measures.independence import alignment, hsic, nocco, normalized_hsic
-from scalefair.measures.probable_share import ProbableShare, probable_share
 from scalefair.measures.scorers import make_dependence_scorer
 from scalefair.measures.share import explained_share
 from scalefair.measures.testing import TestResult, conditional_hsic_test, hsic_test
 
 __all__ = [
     "GroupGaps",
-    "ProbableShare",
     "TestResult",
     "alignment",
     "conditional_hsic_test",
@@ -23,5 +21,4 @@ __all__ = [
     "mutual_information",
     "nocco",
     "normalized_hsic",
-    "probable_share",
 ]

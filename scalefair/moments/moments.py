@@ -138,6 +138,11 @@ class Moments:
         return np.concatenate(spans)
 
     @property
+    def is_expected(self) -> bool:
+        """Whether ψ has expectations of the indicators of groups, given what is known of a row."""
+        return any(kind == "expected" for kind, _ in self.units.get("psi", ()))
+
+    @property
     def judged(self) -> Moments:
         """Moments of the rows that the share is judged on: those that know s."""
         return self
@@ -179,22 +184,10 @@ class Moments:
         return np.asarray(self.shift[at] + self.offset[at])
 
     def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
-        """Return the centred covariance of two (groups of) blocks, divided by n.
-
-        That of groups which rows know by probabilities is diag π − ππᵀ, π the mean of those.
-        """
-        if self.is_expected and rows == columns == "psi":
+        """Return the centred covariance of two (groups of) blocks, divided by n."""
+        if rows == columns == "psi" and self.is_expected:  # of the groups, not of the rows
             pi = self.mean("psi")
             return np.diag(pi) - np.outer(pi, pi)
-        return self.row_covariance(rows, columns)
-
-    @property
-    def is_expected(self) -> bool:
-        """Whether rows of ψ are expectations of the indicators of groups."""
-        return any(kind == "expected" for kind, _ in self.units.get("psi", ()))
-
-    def row_covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
-        """Return the same of the rows as they are."""
         at = [self.span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
         return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
 
