@@ -129,11 +129,7 @@ def _cross(
     from scalefair import PartyMaps, save
 
     start, like, names = options["start"], options["like"], options["sensitive"]
-    if (
-        bool(start) == bool(like)
-        or bool(start) != bool(options["target"])
-        or bool(start) == bool(names)
-    ):
+    if [bool(part) for part in (options["target"], like, names)] != [bool(start), *[not start] * 2]:
         raise click.UsageError("--cross needs --start and --target, or --like and --sensitive")
     maps = like and _loaded(like, "PartyMaps")
     with reading.open(console) as given, noting_warnings(console):

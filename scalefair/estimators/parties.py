@@ -91,7 +91,7 @@ class PartyMaps:
         folded, cv = isinstance(model, FairKernelRidgeCV), vars(model).get("cv", 2)
         if model.base_estimator or model.sensitive_columns is not None or not isinstance(cv, int):
             raise InputError(
-                "base_estimator, sensitive_columns or a splitter as cv needs columns of both parties",
+                "base_estimator, sensitive_columns or a splitter as cv needs all columns at once",
                 "leave it out; give a number of folds",
             )
         seed, dtype = seed_of(model.random_state), current_config().dtype
