@@ -140,7 +140,6 @@ def fit_model(
 @_data.model_file_option(
     "--from-moments", help="Solve from merged moments, without DATA; needs --like."
 )
-@_data.model_file_option("--cross", help="Moments of the party that holds the sensitive columns.")
 @_data.model_file_option(
     "--like", help="The model whose maps made the moments; its settings hold where none are given."
 )
@@ -162,14 +161,14 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     """
     from scalefair import save
 
-    moments, like, cross = (options.pop(name) for name in ("from_moments", "like", "cross"))
+    moments, like = options.pop("from_moments"), options.pop("like")
     settings = ModelOptions.taken_from(options)
     if (moments is None) != (like is None) or (moments and reading.data):
         raise click.UsageError("--from-moments and --like go together, and without DATA")
     if moments is not None:
         from scalefair.cli.moments import solve
 
-        solve(moments, cross, like, out, console, settings)
+        solve(moments, like, out, console, settings)
         return
     with reading.open(console) as table:
         roles, kind = find_roles(table, options, settings.hide_sensitive), options["kind"]

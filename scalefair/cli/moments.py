@@ -21,12 +21,7 @@ from scalefair.cli.predict import text_columns
 @click.option(
     "--start", type=OutPath(), help="Fit maps on DATA, and write that model for the others."
 )
-@click.option(
-    "--cross",
-    is_flag=True,
-    help="For two parties with the same rows: of inputs and target (--start), or of inputs and "
-    "sensitive columns (--like), never of both.",
-)
+@click.option("--cross", is_flag=True, help="Of inputs and sensitive columns only, no target.")
 @_data.target_option
 @_data.sensitive_option
 @limit_options
@@ -52,20 +47,16 @@ def moments(
     scalefair merge a.moments b.moments --out all.moments
     scalefair fit --from-moments all.moments --like pay.scalefair --out all.scalefair
 
-    Where one party holds the target and another the sensitive columns of the same rows:
-
-    \b
-    scalefair moments a.csv --cross --target pay --start maps.scalefair --out a.moments
-    scalefair moments b.csv --cross --like maps.scalefair --sensitive sex --out b.moments
-    scalefair fit --from-moments a.moments --cross b.moments --like maps.scalefair
+    With --cross for another party, which holds the target of the same rows and sent its PartyMaps.
 
     The moments are means and covariances. A model with the nystroem map holds some rows of DATA as
     landmarks; with --map fourier or linear it does not.
     """
     settings = ModelOptions.taken_from(options)
-    if cross:
-        total = _cross(reading, console, settings, options | {"like": like, "start": start})
-    elif start is not None and like is None:
+    if cross and like is not None:
+        _write_cross(reading, console, like, out, options)
+        return
+    if start is not None and like is None:
         total = _start(reading, console, start, settings, options)
     elif like is not None and start is None:
         total = _collect(reading, console, _regression(like), options)
@@ -80,13 +71,7 @@ def moments(
 def _save_moments(
     total: Any, out: Path, console: Console, about: dict[str, Any], words: str
 ) -> None:
-    from scalefair import Moments, save
-
-    if isinstance(total, Moments):
-        total.save(out)
-    else:
-        save(total, out)
-        total = total.total
+    total.save(out)
     record = {
         "moments": out, **about, "rows": total.n_rows, "weight": total.weight,
         "blocks": dict(total.blocks), "seconds": console.seconds,
@@ -122,45 +107,29 @@ def _collect(reading: Reading, console: Console, model: Any, options: dict[str, 
             return model.collect(*columns, **own)
 
 
-def _cross(
-    reading: Reading, console: Console, settings: ModelOptions, options: dict[str, Any]
-) -> Any:
-    """Return the moments of one of two parties; that with the target writes maps for the other."""
-    from scalefair import PartyMaps, save
+def _write_cross(
+    reading: Reading, console: Console, like: Path, out: Path, options: dict[str, Any]
+) -> None:
+    """Write the moments of [φ, ψ] with the maps of the party that holds the target."""
+    from scalefair import PartyMaps, load, save
 
-    start, like, names = options["start"], options["like"], options["sensitive"]
-    if [bool(part) for part in (options["target"], like, names)] != [bool(start), *[not start] * 2]:
-        raise click.UsageError("--cross needs --start and --target, or --like and --sensitive")
-    maps = like and _loaded(like, "PartyMaps")
+    maps = load(like)
+    if not isinstance(maps, PartyMaps) or not options["sensitive"]:
+        raise ValueError(f"--cross: {like} holds no PartyMaps, or --sensitive NAME is missing")
     with reading.open(console) as given, noting_warnings(console):
-        table = reading.typed(given, text_columns(maps.model)) if maps else given
-        names = table.find("--sensitive" if like else "--target", names or [options["target"]])
-        weight = table.find("--weight", [options["weight"]] if options["weight"] else [])
-        gone = {*names, *weight, *table.find("--drop", options["drop"])}
-        inputs = [name for name in table.columns if name not in gone]
-        inputs = list(maps.model.feature_names_in_) if maps else inputs
+        table = reading.typed(given, text_columns(maps.model))
+        inputs, names = list(maps.model.feature_names_in_), options["sensitive"]
+        names, weight = (
+            table.find("--sensitive", names),
+            [options["weight"]] if options["weight"] else [],
+        )
         rows = table.selection([*inputs, *names, *weight])
         own = {"sample_weight": rows[weight[0]]} if weight else {}
-        console("summing")
-        if maps:
-            return maps.moments(rows[inputs], sensitive_features=rows[names], **own)
-        model = next(iter(settings.candidates(None, classes=False).values()))
-        maps, parts = PartyMaps.fit(model, rows[inputs], rows[names[0]], **own)
-        maps.model.columns_ = {"target": names[0], "weight": weight[0] if weight else None}
-        save(maps, start)
-        return parts
-
-
-def _loaded(path: Path, kind: str) -> Any:
-    """Return what a file holds that one of two parties wrote."""
-    from scalefair import load
-
-    made = load(path)
-    if type(made).__name__ != kind:
-        raise ValueError(
-            f"{path} holds a {type(made).__name__}, expected {kind}; moments --cross writes it"
-        )
-    return made
+        parts = maps.moments(rows[inputs], sensitive_features=rows[names], **own)
+    save(parts, out)
+    n_rows = sum(fold.n_rows for fold in parts.folds)
+    record = {"moments": out, "maps": like, "rows": n_rows, "seconds": console.seconds}
+    console.result(record, f"{out}: moments of {n_rows:,} rows in {len(parts.folds)} folds")
 
 
 def _roles_of(model: Any, table: Data, options: dict[str, Any]) -> Roles:
@@ -204,24 +173,14 @@ def merge(*, parts: tuple[Path, ...], out: Path, console: Console) -> None:
     _save_moments(total, out, console, {"parts": list(parts)}, f" from {len(parts)} parts")
 
 
-def solve(  # noqa: PLR0917
-    path: Path, cross: Path | None, like: Path, out: Path, console: Console, settings: ModelOptions
-) -> None:
-    """Write the model of merged moments; what options do not say is as in the model `like`.
-
-    `cross` are the moments of another party.
-    """
+def solve(path: Path, like: Path, out: Path, console: Console, settings: ModelOptions) -> None:
+    """Write the model of merged moments; what options do not say is as in the model `like`."""
     from scalefair import Moments, save
 
-    console("solving")
+    model, given = _regression(like), Moments.load(path)
+    console(f"solving from {given.n_rows:,} rows")
     with noting_warnings(console) as notes:
-        if cross is None:
-            model = _regression(like)
-            solved = _at_options(model, settings).solve_from(Moments.load(path))
-        else:
-            maps = _loaded(like, "PartyMaps")
-            ours, theirs = (_loaded(part, "PartyMoments") for part in (path, cross))
-            model, solved = maps.model, maps.solve(ours, theirs)
+        solved = _at_options(model, settings).solve_from(given)
     solved.columns_ = vars(model).get("columns_", {})
     save(solved, out)
     record = {

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import InputError
-
-TOLERANCE = 1e-6
-"""By which the probabilities of a row may miss a sum of 1."""
 
 
 class GroupProbabilities(np.ndarray[Any, np.dtype[np.float64]]):
@@ -20,18 +17,17 @@ class GroupProbabilities(np.ndarray[Any, np.dtype[np.float64]]):
     groups: tuple[str, ...]
     n_known: int  # rows that know their group
 
+    def __new__(cls, rows: Array, groups: tuple[str, ...], n_known: int) -> Self:
+        made = rows.view(cls)
+        made.groups, made.n_known = groups, n_known
+        return made
+
     def __array_finalize__(self, other: Any) -> None:
         if isinstance(other, GroupProbabilities):  # some of its rows
             self.__dict__.update(vars(other))
 
     def __reduce__(self) -> Any:
-        return _made, (np.array(self), self.groups, self.n_known)
-
-
-def _made(rows: Array, groups: tuple[str, ...], n_known: int) -> GroupProbabilities:
-    made = rows.view(GroupProbabilities)
-    made.groups, made.n_known = groups, n_known
-    return made
+        return GroupProbabilities, (np.array(self), self.groups, self.n_known)
 
 
 def group_probabilities(probabilities: Any, known: Any = None) -> GroupProbabilities:
@@ -65,7 +61,7 @@ def group_probabilities(probabilities: Any, known: Any = None) -> GroupProbabili
     """
     P, groups = _checked(probabilities)
     if known is None:
-        return _made(P, groups, 0)
+        return GroupProbabilities(P, groups, 0)
     (column,) = frames.columns(frames.as_table(known, one_column=True), "known")
     codes, levels = column.codes()
     at, strange = np.flatnonzero(codes >= 0), sorted({*levels} - {*groups})
@@ -85,7 +81,7 @@ def group_probabilities(probabilities: Any, known: Any = None) -> GroupProbabili
             f"frequency, which comes out as {frequency.min():.2g}",
             "merge it with others, or give more rows that know their group", where="known",
         )  # fmt: skip
-    return _made(P, groups, len(at))
+    return GroupProbabilities(P, groups, len(at))
 
 
 def _checked(probabilities: Any) -> tuple[Array, tuple[str, ...]]:
@@ -93,7 +89,7 @@ def _checked(probabilities: Any) -> tuple[Array, tuple[str, ...]]:
     table = frames.as_table(probabilities)
     names = frames.column_names(table) or [str(k) for k in range(table.shape[1])]
     P = np.column_stack([column.floats() for column in frames.columns(table, "")])
-    add_up = np.abs(P.sum(axis=1) - 1) <= TOLERANCE  # not where one is missing
+    add_up = np.abs(P.sum(axis=1) - 1) <= 1e-6  # not where one is missing
     bad = np.flatnonzero(~add_up | (P < 0).any(axis=1))
     if len(bad):
         row = P[bad[0]]

@@ -1,16 +1,13 @@
-"""Two parties: one holds x and y, the other x and s; nothing that they exchange holds both.
+"""Two parties: A holds x and y, B holds x and s; nothing that they exchange holds both.
 
-    A: maps φ ──► B: moments of [φ, ψ] ──► A: fit, candidates ──► B: their shares ──► A: certificate
-
-No formula of a ridge needs y and s in one row: C_φ and C_φy are A's, C_φψ and C_ψ are B's.
+A: maps φ ──► B: moments of [φ, ψ] ──► A: fit, candidates ──► B: their shares ──► A: certificate
 """
 
 from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +17,6 @@ from scalefair._config import current_config
 from scalefair._hash import balanced_fold, digest
 from scalefair._typing import Chunk
 from scalefair.data.folds import ALL_ROWS, Folds
-from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import InputError
 from scalefair.estimators.base import OF_COLUMNS
@@ -51,24 +47,17 @@ class PartyMoments:
 
     folds: tuple[Moments, ...]
 
-    @property
-    def total(self) -> Moments:
-        """Of all rows."""
-        return reduce(add, self.folds)
-
 
 @dataclass(frozen=True, eq=False)
 class PartyMaps:
-    """Maps that the party that holds y sends to the party that holds s, for one fit.
+    """Maps that the party that holds y sends to the party that holds s of the same rows.
 
-    They hold no y, no coefficients and no moments; :meth:`fit` makes them. Both parties hold the
-    same rows in the same order. Maps, moments, candidates and judgements travel as files, by
-    :func:`scalefair.save` and :func:`scalefair.load`.
+    They hold nothing of y. They and all else that travels are files of :func:`scalefair.save`.
 
     Parameters
     ----------
     model : FairRidge, FairKernelRidge or FairKernelRidgeCV
-        With its maps and encodings, but not fitted.
+        With maps and encodings, but not fitted; :meth:`fit` makes it.
     """
 
     model: Any
@@ -77,14 +66,9 @@ class PartyMaps:
     def fit(
         cls, model: Any, X: Any, y: Any, *, sample_weight: Any = None
     ) -> tuple[PartyMaps, PartyMoments]:
-        """Return maps for the other party, and moments of [φ, y] to keep.
+        """Return maps to send, and moments of [φ, y] to keep, for a model that may not see s.
 
-        Parameters
-        ----------
-        model : FairRidge, FairKernelRidge or FairKernelRidgeCV
-            What is to be fitted; it may not see s.
-        X, y, sample_weight
-            As in `fit` of the model; the other party must know the weights.
+        Parameters as in `fit` of the model; the other party must know the weights.
         """
         check_partial(model, controlled=False)
         model._check_parameters()
@@ -110,29 +94,21 @@ class PartyMaps:
     ) -> PartyMoments:
         """Return the moments of [φ, ψ], per fold; ψ is learnt here, and stays here.
 
-        Parameters
-        ----------
-        X, sensitive_features, sample_weight
-            As in `fit` of an estimator: inputs with the columns of the maps, and attributes.
+        Parameters as in `fit` of an estimator.
         """
         source, design = self._open(X, sensitive_features, sample_weight)
         rows = Rows(source, design, source.n_rows, current_config().chunk_rows)
         folds = rows.moments(self._folds)
-        if len(folds) > 1 and self.model.unfairness is not None:
+        if len(folds) > 1:
             check_folds(folds, group_names(design))
         return PartyMoments(tuple(folds))
 
     def solve(
         self, ours: PartyMoments, theirs: PartyMoments, judgement: Judgement | None = None
     ) -> Any:
-        """Return the fitted model from moments of [φ, y] and of [φ, ψ].
+        """Return the fitted model from moments of [φ, y], ours, and of [φ, ψ], theirs.
 
-        Parameters
-        ----------
-        ours, theirs : PartyMoments
-            Of the party that holds y, and of the one that holds s.
-        judgement : Judgement, optional
-            Of the :meth:`candidates`; needed where the model has a `confidence`.
+        A model with a `confidence` needs their judgement of its :meth:`candidates`.
         """
         design, moments = self._joined(ours, theirs)
         model, own = copy(self.model), vars(self.model)
@@ -157,12 +133,7 @@ class PartyMaps:
     ) -> Judgement:
         """Return shares of candidates, and their errors, on rows that did not fit them.
 
-        Parameters
-        ----------
-        candidates : Candidates
-            Of the party that holds y.
-        X, sensitive_features, sample_weight
-            As in :meth:`moments`; which of the rows calibrate follows from their number.
+        Parameters as in :meth:`moments`: which of the rows calibrate follows from their number.
         """
         source, design = self._open(X, sensitive_features, sample_weight, calibrates=True)
         _check_same("candidates", candidates.key, design.key)
@@ -173,47 +144,31 @@ class PartyMaps:
     def _folds(self) -> Folds:
         if not isinstance(self.model, FairKernelRidgeCV):
             return ALL_ROWS
-        count = self.model.cv
-        return Folds(count, partial(balanced_fold, count, self.model.random_state + 1))
+        count, seed = self.model.cv, self.model.random_state + 1
+        return Folds(count, partial(balanced_fold, count, seed))
 
     def _open(
         self, X: Any, s: Any, weight: Any, *, calibrates: bool = False
     ) -> tuple[ChunkSource, Design]:
         """Return numeric rows that fit, or calibrate, and the design with ψ of those that fit."""
         own, design = self.model.get_params(deep=False), self.model._design
-        given = open_predict_rows(self.model, X, design, s=s, weight=weight)
-        fitting = chosen = given
+        fitting = chosen = open_predict_rows(self.model, X, design, s=s, weight=weight)
         if own.get("confidence") is not None and own["guarantee"] == "split":
-            part = Part(own["random_state"] + 2, calibrates=False)
-            fitting, chosen = (given.then(replace(part, calibrates=c)) for c in (False, calibrates))
+            parts = (Part(own["random_state"] + 2, calibrates=c) for c in (False, calibrates))
+            fitting, chosen = (chosen.then(part) for part in parts)
         rows = FitRows(fitting.then(_without_inputs), None, None, 1, False, True, True, False)
         training = survey_training(rows, MapSpec.of(own))
         encoder = training.preparation.sensitive_encoder
-        prepared = replace(design.preparation or Preparation(), sensitive_encoder=encoder)
+        prepared = replace(design.preparation, sensitive_encoder=encoder)
         design = replace(design, psi=sensitive_map(training), n_targets=0, preparation=prepared)
         return design.numbers(chosen, sensitive=True), design
 
     def _joined(self, ours: PartyMoments, theirs: PartyMoments) -> tuple[Design, FoldedMoments]:
         """Return the design, in which ψ is columns without a meaning, and moments of [φ, ψ, y]."""
-        folds = []
-        for a, b in zip(ours.folds, theirs.folds, strict=True):
-            if not (a.blocks["y"] and b.blocks.get("psi")):
-                raise InputError(
-                    f"moments of {dict(a.blocks)} and of {dict(b.blocks)}",
-                    "give first those with y, then those with psi",
-                )
-            _check_same("moments", a.key, b.key, "psi", "sensitive")
-            size = np.sqrt(np.diagonal(a.covariance("phi", "phi")) + a.mean("phi") ** 2)
-            near = np.abs(a.mean("phi") - b.mean("phi")) <= 1e-6 * size
-            if a.n_rows != b.n_rows or not near.all():
-                raise InputError(
-                    f"the parties hold {a.n_rows} and {b.n_rows} rows of a fold, and not the same",
-                    "give both the same rows in the same order",
-                )
-            folds.append(_side_by_side(a, b))
+        folds = [_side_by_side(a, b) for a, b in zip(ours.folds, theirs.folds, strict=True)]
         psi = Identity().fit(np.zeros((2, folds[0].blocks["psi"])))
         design = replace(self.model._design, psi=psi)
-        return design, FoldedMoments(folds, None, reduce(add, folds))
+        return design, FoldedMoments(folds, None, sum(folds[1:], folds[0]))
 
 
 def _without_inputs(chunk: Chunk) -> Chunk:
@@ -232,7 +187,18 @@ def _check_same(what: str, key: str, other: str, *free: str) -> None:
 
 def _side_by_side(a: Moments, b: Moments) -> Moments:
     """[φ, y] and [φ, ψ] become [φ, ψ, y]; the covariance of ψ and y, known to nobody, is NaN."""
-    m, q, t = b.blocks["phi"], b.blocks["psi"], a.blocks["y"]
+    m, q, t = b.blocks["phi"], b.blocks.get("psi", 0), a.blocks["y"]
+    if not (q and t):
+        raise InputError(
+            f"moments of {dict(a.blocks)} and {dict(b.blocks)}", "give first y, then psi"
+        )
+    _check_same("moments", a.key, b.key, "psi", "sensitive")
+    size = np.sqrt(np.diagonal(a.covariance("phi", "phi")) + a.mean("phi") ** 2)
+    if a.n_rows != b.n_rows or np.any(np.abs(a.mean("phi") - b.mean("phi")) > 1e-6 * size):
+        raise InputError(
+            f"a fold has {a.n_rows} rows of one party and {b.n_rows} of the other, or others",
+            "give the same rows in the same order",
+        )
     at, arrays = np.r_[:m, m + q : m + q + t], dict[str, Any]()
     for name in ARRAYS:
         ours = vars(a)[name]

@@ -25,14 +25,7 @@ from scalefair.errors import (
     check_grid,
 )
 from scalefair.estimators.base import OF_COLUMNS, feature_ridges
-from scalefair.estimators.certified import (
-    Candidates,
-    Certified,
-    JudgedPath,
-    Judgement,
-    candidates_of,
-    judge,
-)
+from scalefair.estimators.certified import Candidates, Certified, Judgement, candidates_of, judge
 from scalefair.estimators.kernel_ridge import FairKernelRidge
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath
@@ -198,7 +191,6 @@ class FairKernelRidgeCV(CrossValidated, Regression):
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
         config = current_config()
-        self._claim()  # refuses before any row is read
         training = self._train(checked, given, config.dtype)
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
         n_rows, least = training.survey.n_rows, self._least_alpha()
@@ -246,7 +238,8 @@ class FairKernelRidgeCV(CrossValidated, Regression):
 
     def _candidates(
         self, result: SearchResult, design: Design, moments: FoldedMoments
-    ) -> tuple[Candidates, Callable[[Judgement], JudgedPath]]:
+    ) -> tuple[Candidates, Any]:
+        """Return models to judge, and what makes a path of them and their judgement."""
         options = self._options(design, moments.total, result.ratio, result.eps)
         system, limit = System.build(moments.total, **options), float(self.unfairness or 0.0)
         return candidates_of(limit, result, system, split=self.guarantee == "split")
