@@ -22,7 +22,7 @@ from scalefair.features.design import Design
 from scalefair.maps import Identity
 from scalefair.moments import accumulate
 from scalefair.solve.diagnostics import rounding_of
-from scalefair.solve.ridge.direct import diagnosed_primal
+from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.system import System
 
 N, M = 4000, 60
@@ -52,7 +52,7 @@ def by_moments(Phi, y, alpha, dtype):
     source = ArraySource(Phi, None, y[:, None])
     (moments,) = accumulate(source, Design(Identity().fit(Phi), dtype=dtype), rows=500)
     system = System.build(moments)
-    coef, told = diagnosed_primal(system, alpha, 0.0, rounding_of(dtype, N))
+    coef, told = solve_primal(system, alpha, 0.0, rounding_of(dtype, N))
     coef, intercept = system.solution(coef)
     return (Phi @ coef + intercept)[:, 0], told.digits
 

@@ -52,8 +52,7 @@ def _mix(z: NDArray[np.uint64]) -> None:
 def value_hash(first_row: int, parts: Iterable[ArrayLike]) -> NDArray[np.uint64]:
     """Hash consecutive rows: the number of each and its values, one column after the other.
 
-    Each step is a bijection of the hash so far and one of the value, taken as float64: rows that
-    differ in one value never have the same hash, any other two with a chance of 2⁻⁶⁴.
+    Each step is a bijection: rows that differ in one value never have the same hash.
     """
     columns = [np.asarray(part, dtype=np.float64) for part in parts]
     z = row_hash(0, np.arange(first_row, first_row + len(columns[0])))
@@ -70,11 +69,7 @@ def hash_uniform(seed: int, rows: ArrayLike) -> NDArray[np.float64]:
 
 
 def smallest_hash(seed: int, first_row: int, count: int, size: int) -> NDArray[np.int64]:
-    """Among rows first_row, …, first_row + count − 1 find the `size` of the smallest hash.
-
-    They are returned in ascending order. The result for a union of ranges is the `size` smallest of
-    the ranges' results: a sample that can be drawn chunk by chunk, in any order, on any worker.
-    """
+    """Return the `size` rows of smallest hash among `count`, ascending: samples that merge."""
     chosen = np.empty(0, dtype=np.int64)
     for start in range(first_row, first_row + count, _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, first_row + count)
@@ -86,11 +81,7 @@ def smallest_hash(seed: int, first_row: int, count: int, size: int) -> NDArray[n
 
 
 def balanced_fold(count: int, seed: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Fold of each row: every run of `count` rows is dealt out at random, one to each fold.
-
-    Folds are of equal size to within one row, random even where the data are sorted, and need no
-    more than the number of the row.
-    """
+    """Fold of each row: every run of `count` rows is dealt out at random, one to each fold."""
     block = (rows // count)[:, None] * count + np.arange(count)
     dealt = row_hash(seed, block.ravel()).reshape(block.shape)
     own = np.take_along_axis(dealt, (rows % count)[:, None], axis=1)

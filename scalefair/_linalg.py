@@ -15,11 +15,7 @@ _LOWER, _NO_TRANSPOSE = ctypes.c_char(b"L"), ctypes.c_char(b"N")
 
 
 def _blas_routine(name: str) -> Any:
-    """Return BLAS routine `name` as a C function that runs without the interpreter lock.
-
-    SciPy's own Python wrappers of BLAS hold the lock, so that two threads with a chunk each would
-    take turns; a call through ctypes releases it.
-    """
+    """Return a BLAS routine without the interpreter lock, which SciPy's wrappers hold."""
     capsule = cython_blas.__pyx_capi__[name]  # type: ignore[literal-required]
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype = ctypes.c_char_p
@@ -98,11 +94,7 @@ class Factor(NamedTuple):
 
 
 def factorize(matrix: Array, max_jitter: float = 1e-8) -> Factor:
-    """Cholesky factor of `matrix` + jitter·I, with the least jitter of 0, 1e-14, 1e-12, … to do.
-
-    Jitter is relative to the mean of the diagonal. A matrix that needs more than `max_jitter` is
-    singular: a LinAlgError says so, and what to do.
-    """
+    """Cholesky factor of `matrix` + jitter·I, with the least jitter of 0, 1e-14, 1e-12, … to do."""
     scale = float(np.mean(np.diagonal(matrix))) if matrix.size else 1.0
     jitters = [0.0, *(10.0**power for power in range(-14, 0, 2) if 10.0**power <= max_jitter)]
     for jitter in jitters:
@@ -132,11 +124,7 @@ def thin_root(matrix: Array) -> Array:
 
 
 def inverse_root(matrix: Array, eps: float, cutoff: float = 1e-14) -> Array:
-    """Return T (p×r) with T Tᵀ = (matrix + eps·I)⁻¹ on the range of `matrix`.
-
-    Directions whose eigenvalue is below `cutoff` times the largest are dropped: a covariance with
-    them is rounding error, and dividing it by √eps would blow it up.
-    """
+    """Return T (p×r) with T Tᵀ = (matrix + eps·I)⁻¹ on the range of `matrix`, above `cutoff`."""
     values, vectors = positive_eigh(matrix)
     keep = values > cutoff * values.max(initial=0.0)
     return np.asarray(vectors[:, keep] / np.sqrt(values[keep] + eps))

@@ -37,29 +37,17 @@ from scalefair.moments import Moments
 Features = tuple[str, ...]
 Names = str | Features
 
-CONTROL_EPS = 1e-12
-"""ε₀, far below the frequency of any level of a control that matters."""
-
-DEFAULT_EPS = 1e-6
-"""ε of `eps=None`: of numbers, in units of κ; groups have none."""
-
-ROUNDING = 1e-13
-"""Variance of a column, relative to its mean square, that is rounding error."""
-
+CONTROL_EPS = 1e-12  # ε₀, far below the frequency of any level of a control that matters
+DEFAULT_EPS = 1e-6  # ε of `eps=None`: of numbers, in units of κ; groups have none
+ROUNDING = 1e-13  # variance of a column, relative to its mean square, that is rounding error
+# Directions of C below this share of the largest are rounding error. Under control ε₀ leaves a
+# trace of what the control explains
 CUTOFF = {"psi": 1e-14, "xi": 1e-10}
-"""Directions of C below this share of the largest are rounding error.
-
-Under control ε₀ leaves a trace of what the control explains.
-"""
-
-HELD_OUT_EPS = (1e-6, 1e-4, 1e-2)
-"""Ridges of g on held-out rows; the largest share counts."""
-
+HELD_OUT_EPS = (1e-6, 1e-4, 1e-2)  # ridges of g on held-out rows; the largest share counts
+# Share that chance may explain before a larger ε is used instead, if there is one
 MOST_CHANCE = 0.5
-"""Share that chance may explain before a larger ε is used instead, if there is one."""
-
+# Variance of f, relative to that of what it was computed from, that is rounding error
 CONSTANT = 1e-20
-"""Variance of f, relative to that of what it was computed from, that is rounding error."""
 
 
 def attribute(moments: Moments) -> str | None:
@@ -68,10 +56,7 @@ def attribute(moments: Moments) -> str | None:
 
 
 def control_factor(moments: Moments, names: Names) -> Array:
-    """C_aυ (C_υ + ε₀I)^(−1/2), whose products are what the control explains; no columns without.
-
-    For the predictions, |Qᵀβ|² is the variance of f that the best function of c explains.
-    """
+    """C_aυ (C_υ + ε₀I)^(−1/2), whose products are what the control explains; no columns without."""
     if "upsilon" not in moments.blocks:
         width = [moments.blocks[name] for name in ((names,) if isinstance(names, str) else names)]
         return np.zeros((sum(width), 0))
@@ -91,18 +76,13 @@ def partial_covariance(moments: Moments, rows: Names, columns: Names) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class FunctionSpace:
-    """The functions of s in the span of ψ, in coordinates in which a ridge has no units.
-
-    With U = basis (q, r), Λ = values > 0 and ρ = ridged, (C + εκ)⁻¹ = U (Λ + ερ)⁻¹ Uᵀ on the range
-    of C; ρ is 0 along functions of groups, which need no ridge, 1 along all others. `noise` is the
-    variance of rows of ψ: Λ, unless they are probabilities of groups.
-    """
+    """The functions of s in the span of ψ: (C + εκ)⁻¹ = U (Λ + ερ)⁻¹ Uᵀ on the range of C."""
 
     name: str
-    basis: Array
-    values: Array
-    ridged: Array
-    noise: Array
+    basis: Array  # U (q, r)
+    values: Array  # Λ > 0
+    ridged: Array  # ρ: 0 along functions of groups, which need no ridge, else 1
+    noise: Array  # variance of rows of ψ: Λ, unless they are probabilities of groups
 
     @classmethod
     def of(cls, moments: Moments, *, literal: bool = False) -> FunctionSpace:
@@ -147,10 +127,7 @@ def _range(C: Array, cutoff: float) -> tuple[Array, Array]:
 
 
 def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArray[np.bool_]]:
-    """κ of every column, and whether it gets a ridge at all; see `features.mixed.units_of`.
-
-    κ is 0 for columns that are constant but for rounding: they explain nothing.
-    """
+    """κ of every column (0: constant) and whether it gets a ridge: `features.mixed.units_of`."""
     variance = np.diagonal(moments.covariance(name, name))
     square = variance + moments.mean(name) ** 2
     scale, ridged = np.ones(len(variance)), np.ones(len(variance), dtype=bool)
@@ -167,10 +144,7 @@ def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArr
 
 
 def attribute_root(moments: Moments, eps: float | None) -> tuple[str, Array]:
-    """Name of the attributes' block, and T (q×r) with T Tᵀ = (C + εκ)⁻¹ on the range of C.
-
-    ε = None: that of the share.
-    """
+    """Name of the attributes' block, and T (q×r) with T Tᵀ = (C + εκ)⁻¹ on the range of C."""
     space = FunctionSpace.of(moments, literal=eps is not None)
     eps = DEFAULT_EPS if eps is None else eps
     return space.name, np.asarray(space.basis / np.sqrt(space.values + eps * space.ridged))
@@ -185,18 +159,14 @@ def hsic(moments: Moments, eps: float | None, features: Features = ("phi",)) -> 
 def normalized(moments: Moments, eps: float | None, features: Features = ("phi",)) -> Array:
     """R = C_φψ (C_ψ + εκ)^(−1/2): |Rᵀβ|² is Cov(f, g), g the best function of s.
 
-    Under control it is the variance that the best g(s, c) explains beyond the best g(c): with
-    one-hots E(E[f|s, c] − E[f|c])².
+    Under control what the best g(s, c) explains beyond g(c): with one-hots E(E[f|s, c] − E[f|c])².
     """
     name, root = attribute_root(moments, eps)
     return np.asarray(partial_covariance(moments, features, name) @ root)
 
 
 def whitening(moments: Moments, eps: float | None) -> tuple[Features, Array]:
-    """Blocks a and a matrix W with (a − E a) W the attributes of unit covariance, but for ε.
-
-    Their covariance with Φ is the factor of `normalized`; so is that with any function of f.
-    """
+    """Blocks a and a matrix W with (a − E a) W the attributes of unit covariance, but for ε."""
     name, root = attribute_root(moments, eps)
     if name == "psi":
         return ("psi",), root
@@ -206,10 +176,7 @@ def whitening(moments: Moments, eps: float | None) -> tuple[Features, Array]:
 
 
 def nocco(moments: Moments, eps: float | None, features: Features = ("phi",)) -> Array:
-    """R = (C_φ + εI)^(−1/2) C_φψ (C_ψ + εκ)^(−1/2): normalised on both sides.
-
-    The root must be the symmetric one: R multiplies β from the left.
-    """
+    """R = (C_φ + εI)^(−1/2) C_φψ (C_ψ + εκ)^(−1/2): normalised on both sides; roots symmetric."""
     values, vectors = positive_eigh(moments.covariance(features, features))
     keep = values > 1e-14 * values.max(initial=0.0)
     ridge = DEFAULT_EPS * values.sum() if eps is None else eps
@@ -227,19 +194,13 @@ PENALTIES: dict[str, Callable[[Moments, float | None, Features], Array]] = {
 
 
 def share_of_variance(explained: Any, variance: Any, size: Any) -> Array:
-    """Cov(f, g) / Var f, each summed over the outputs; NaN where f is constant.
-
-    `size` is the mean square of what f was computed from, whose rounding error is no variance.
-    """
+    """Cov(f, g) / Var f, each summed over the outputs; NaN for a constant beside `size`."""
     constant = ~(np.asarray(variance) > CONSTANT * np.asarray(size))
     return np.where(constant, np.nan, explained / np.where(constant, 1.0, variance))
 
 
 def corrected(raw: Any, chance: Any, left: Any = 1.0) -> Array:
-    """(r − t)/(1 − t): the share without what chance explains; NaN where that is everything.
-
-    Under control, t is a share of the variance `left` of f beyond what the control explains.
-    """
+    """(r − t)/(1 − t): the share without what chance explains, of the variance `left` of f."""
     chance = np.asarray(chance, dtype=float)
     usable = chance < 1
     rest = np.where(usable, 1 - chance, 1.0)
@@ -287,10 +248,7 @@ class HeldOut(NamedTuple):
 
 
 def held_out_shares(moments: Moments, features: Features, coef: Array, outputs: int) -> HeldOut:
-    """Return the corrected share of G predictors on rows that did not fit them, for each ε.
-
-    `coef` (m, G·t) are of predictors of t = `outputs` outputs each.
-    """
+    """Return the corrected share of G predictors, coef (m, G·t), on rows that did not fit them."""
     space = FunctionSpace.of(moments)
     along = (partial_covariance(moments, features, space.name) @ space.basis).T @ coef
     squares = _by_predictor(along**2, outputs)
@@ -380,10 +338,7 @@ class ShareEstimate:
         return cls(np.maximum(mean, 0.0), error)
 
     def is_within(self, limit: float) -> NDArray[np.bool_]:
-        """Return True where mean + ½ standard error ≤ limit.
-
-        The half pays for taking the least error just inside the limit.
-        """
+        """Return True where mean + ½ error ≤ limit: the half pays for choosing just inside."""
         return np.asarray(self.value + self.error / 2 <= limit)
 
 

@@ -45,6 +45,7 @@ from scalefair.solve.gp import distribution
 from scalefair.solve.gp.system import GaussianFunction
 from scalefair.solve.ridge.path import GridScores
 
+# Every class that a file may name
 CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
@@ -75,24 +76,20 @@ CLASSES: dict[str, type] = {
         FairKernel, SensitiveRows, ridge.WeightedRows, ridge.Spectrum, Diagnostics,
     )
 }  # fmt: skip
-"""Every class that a file may name."""
-
 BOOSTED = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 CLASSES |= {cls.__name__: cls for cls in BOOSTED}
 """These before their fit: fitted ones become `Trees`."""
 
 PLAIN = (str, int, float, bool, type(None))
+# Bytes of all arrays of text together: one long entry makes every entry of its array as long
 MAX_TEXT_BYTES = 2**28
-"""Bytes of all arrays of text together: one long entry makes every entry of its array as long."""
-
+# Keys of dicts that are no text: numbers can be chosen so that each is compared with all
 MAX_OTHER_KEYS = 10_000
-"""Keys of dicts that are no text: numbers can be chosen so that each is compared with all."""
-
+# Training rows; and routing and callbacks, which belong to a session
 SKIPPED = {
     "_evidence", "_metadata_request", "_regressions",
     "_callback_fit_ctx", "_skl_callbacks", "_skl_callbacks_to_teardown",
 }  # fmt: skip
-"""Training rows; and routing and callbacks, which belong to a session."""
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -243,10 +240,8 @@ def _plain_item(item: Any, where: str) -> Any:
     if not isinstance(item, PLAIN):
         raise UnsavableError(
             f"{where} is an array that holds a {type(item).__name__}, which cannot be saved "
-            "without pickle",
-            "convert it to numbers or text",
-            where=where,
-        )
+            "without pickle", "convert it to numbers or text", where=where,
+        )  # fmt: skip
     return item
 
 
@@ -334,11 +329,7 @@ def _is_cache(cls: type, name: str) -> bool:
 
 
 def _is_data(cls: type, name: str) -> bool:
-    """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x).
-
-    No method, no property that cannot be set, nothing of Python's own, and nothing that a class
-    does not have but that somebody might ask it for, such as `codes` of a map.
-    """
+    """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x)."""
     if name in _field_names(cls) or cls in BOOSTED:
         return name in _parameters(cls)
     own = getattr(cls, name, None)

@@ -18,6 +18,7 @@ class GroupProbabilities(np.ndarray[Any, np.dtype[np.float64]]):
     n_known: int  # rows that know their group
 
     def __new__(cls, rows: Array, groups: tuple[str, ...], n_known: int) -> Self:
+        """Return a view of the rows."""
         made = rows.view(cls)
         made.groups, made.n_known = groups, n_known
         return made

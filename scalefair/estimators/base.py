@@ -51,14 +51,10 @@ from scalefair.solve.output.fit import with_ridge_curve
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Spec
 
+# How attributes begin that scikit-learn sets on estimators for itself
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
-"""How attributes begin that scikit-learn sets on estimators for itself."""
-
-OF_COLUMNS = ("n_features_in_", "feature_names_in_")
-"""What its checks store of the columns of X."""
-
-MAX_WHITENED = 2e10
-"""Rows × features² that are whitened row by row: a fraction of a second."""
+OF_COLUMNS = ("n_features_in_", "feature_names_in_")  # what its checks store of the columns of X
+MAX_WHITENED = 2e10  # rows × features² that are whitened row by row: a fraction of a second
 
 
 class FairEstimator(CallbackSupportMixin, BaseEstimator):
@@ -70,8 +66,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     output_kernel: Any = None
     _design: Design
     _one_target: bool
-    _base_scale: ClassVar[str] = "probability"
-    """What the prediction of a base model is turned into."""
+    _base_scale: ClassVar[str] = "probability"  # what the prediction of a base model is turned into
 
     def _store(self, arguments: dict[str, Any]) -> None:
         """Store the arguments of `__init__` as they are, which is all that scikit-learn allows."""
@@ -79,15 +74,9 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        control_features: Any = None,
-        sensitive_data: Any = None,
-    ) -> Self:
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
+        control_features: Any = None, sensitive_data: Any = None,
+    ) -> Self:  # fmt: skip
         """Fit the fair predictor.
 
         Parameters
@@ -128,13 +117,12 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         # scikit-learn's checks store the names of columns on a copy: a fit that fails changes
         # nothing.
         checked = copy(self)
-        learnt = self._learn(checked, given)
+        found = self._learn(checked, given)
         for name in [*vars(self)]:  # an earlier fit in another mode may have set others
             fitted = name.endswith("_") or name.startswith("_")
             if fitted and not name.startswith(OF_SCIKIT_LEARN):
                 del self.__dict__[name]
-        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
-        self.__dict__.update(names | learnt)
+        self.__dict__.update(names_of_columns(checked) | found)
         task.call_on_fit_task_end(estimator=self)
         return self
 
@@ -143,10 +131,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         """Return the attributes that a fit sets; `checked` gets the names of columns."""
 
     def _check_parameters(self) -> None:
-        """Raise ValueError or TypeError if a parameter is out of range, or two do not go together.
-
-        Each by itself is checked by scikit-learn.
-        """
+        """Raise ValueError or TypeError if parameters do not go together."""
         self._validate_params()
         if self.output_kernel is not None:
             check_output_kernel(self.output_kernel, self.penalty, self.eta)
@@ -170,21 +155,17 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         """Return True if ψ(s) is part of Φ: where the model may see s as columns of X."""
         return self.sensitive_columns is not None and not self.hide_sensitive
 
-    def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
+    def _train(
+        self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None
+    ) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
-        keeps_frames = self.base_estimator is not None
-        return self._train_on(open_fit_rows(checked, given, keeps_frames=keeps_frames), dtype)
-
-    def _train_on(self, rows: FitRows, dtype: str) -> Training:
         base = self.base_estimator
+        rows = rows or open_fit_rows(checked, given, keeps_frames=base is not None)
         if rows.partial or rows.probable is not None:
             check_partial(self, controlled=rows.has_control)
         if rows.probable is not None and not rows.probable.n_known and self.unfairness is not None:
-            warnings.warn(
-                f"unfairness={self.unfairness:g} limits a lower bound of the share, since no row "
-                "knows its group; give the groups of some rows to group_probabilities",
-                UserWarning, stacklevel=2,
-            )  # fmt: skip
+            what = f"unfairness={self.unfairness:g} limits a lower bound of the share"
+            warnings.warn(f"{what}; give group_probabilities the groups of some rows", stacklevel=2)
         given_apart = rows.has_sensitive or rows.second is not None
         if not given_apart and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
@@ -208,16 +189,10 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         return None
 
     def _rows(
-        self,
-        source: ChunkSource,
-        design: Design,
-        n_rows: int | None,
+        self, source: ChunkSource, design: Design, n_rows: int | None,
         least_alpha: float | None = None,
-    ) -> Rows:
-        """Return rows to make moments of: few are whitened one by one, many by their moments.
-
-        Whitening moments loses digits as machine precision over the cut-off.
-        """
+    ) -> Rows:  # fmt: skip
+        """Return rows to make moments of: few are whitened one by one, which loses no digits."""
         alpha = check_alpha(self.alpha)["phi"] if least_alpha is None else least_alpha
         phi = design.phi
         small = n_rows is not None and n_rows * phi.n_raw_**2 <= MAX_WHITENED
@@ -299,11 +274,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
 
 class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
-    """Coefficients of features φ(x), with which `np.dot(coef, x)` is an error.
-
-    SHAP takes any model with `coef_` and `intercept_` for a linear one, and begins with
-    np.dot(coef_, mean of X): wrong values where there are as many features as columns.
-    """
+    """Coefficients of features φ(x), with which `np.dot(coef, x)`, as SHAP begins, is an error."""
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Refuse that product; all other functions see an ordinary array."""
@@ -313,6 +284,17 @@ class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
                 "linear in these; explain its predictions, as in shap.Explainer(model.predict, X)"
             )
         return super().__array_function__(func, types, args, kwargs)
+
+
+def names_of_columns(checked: Any) -> dict[str, Any]:
+    """Return what scikit-learn's checks have stored of the columns of X."""
+    return {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
+
+
+def learnt(training: Training, design: Design) -> dict[str, Any]:
+    """Return the attributes of a fit that do not depend on the solution."""
+    based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
+    return {"_design": design, "phi_": design.phi, "psi_": design.psi, **based}
 
 
 def feature_ridges(
@@ -339,10 +321,7 @@ def check_control(moments: Moments) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Callbacks(Progress):
-    """Passes the steps of a fit on to scikit-learn's callbacks, if the estimator has any.
-
-    They listen during `fit` only, not to `path` or `collect`.
-    """
+    """Passes the steps of `fit` on to scikit-learn's callbacks, if the estimator has any."""
 
     estimator: Any
 

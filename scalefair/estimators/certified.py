@@ -8,9 +8,9 @@ the first that fails: no correction for looking at many is needed. All before it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from inspect import signature
 from numbers import Integral
 from operator import add
 from typing import Any, Self
@@ -29,8 +29,8 @@ from scalefair.auditing.certificate import (
 )
 from scalefair.data import Together
 from scalefair.data.folds import ALL_ROWS, Folds, make_folds
-from scalefair.data.sources import ArraySource, ChunkSource, Sample, Sampler, StackedSource
-from scalefair.errors import InputError
+from scalefair.data.sources import ArraySource, ChunkSource, Sampler, StackedSource
+from scalefair.errors import FINITE, InputError, check_closed_form, check_grid
 from scalefair.estimators.base import FairEstimator, check_control
 from scalefair.features.base import seed_of
 from scalefair.features.cross_fit import CrossFit
@@ -41,25 +41,15 @@ from scalefair.features.training import Training, group_names
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, share_distributions
 from scalefair.moments.accumulate import MomentAccumulator, Rows, sign
 from scalefair.penalties import check_known, size_of_block
-from scalefair.solve.limit import PenaltyPath
+from scalefair.solve.limit import path_etas
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, Trials
 from scalefair.solve.newton.model import Slice
 from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
-from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds, warn_of_constant
 from scalefair.solve.ridge.system import System
 
-CALIBRATES, OF = 4, 10
-"""Rows of every ten that calibrate, with a split."""
-
-CANDIDATES = 48
-"""Etas on a path, besides 0 and ∞."""
-
-REACH = 4.0
-"""Candidates have shares, in sample, of up to so many times the limit."""
-
-LOSS_CANDIDATES, LOSS_REACH = 16, 1.2
-"""The same for general losses, whose fits take passes over the rows."""
-
+CALIBRATES, OF = 4, 10  # rows of every ten that calibrate, with a split
+LOSS_CANDIDATES, LOSS_REACH = 16, 1.2  # of `path_etas`: their fits take passes over the rows
 PASS_ROWS = 8192
 
 
@@ -142,32 +132,13 @@ def _among(folds: Folds, count: int, numbers: NDArray[np.int64]) -> NDArray[np.i
     return np.where(fold < count, fold, -1)
 
 
-def path_etas(
-    at: PenaltyPath, limit: float, count: int = CANDIDATES, reach: float = REACH
-) -> Array:
-    """Etas from ∞ down to where the share in sample is several times the limit.
-
-    Their shares are about equidistant in √share, which is what an error is linear in.
-    """
-    strength = at.strength.max(initial=0.0)
-    grid = np.append(0.0, np.logspace(-4, 8, 481) / (strength if strength > 0 else 1.0))
-    shares = np.nan_to_num(at.shares(grid), nan=0.0)
-    envelope = np.maximum.accumulate(shares[::-1])[::-1]  # the share is not monotone in η
-    wanted = np.linspace(0.0, np.sqrt(min(envelope[0], reach * limit)), count + 1) ** 2
-    first = [int(np.argmax(envelope <= level * (1 + 1e-9))) for level in wanted[1:]]
-    return np.append(np.inf, np.unique(grid[first])[::-1])
-
-
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Coefficients of E predictors of t outputs, of shape (m, E·t), for each fold of rows.
-
-    A share does not depend on intercepts. A variance far below `size` is rounding.
-    """
+    """Coefficients of E predictors of t outputs, of shape (m, E·t), for each fold of rows."""
 
     coefs: tuple[Array, ...]
     outputs: int
-    size: float
+    size: float  # a variance far below is rounding
     key: str = ""  # of the maps
 
 
@@ -177,7 +148,7 @@ class _Judged:
 
     design: Design
     candidates: Candidates
-    folds: Folds  # which rows are judged by which coefficients
+    folds: Folds
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return the chunk with predictions for x, 0 where the weight is; y plays no part."""
@@ -204,9 +175,9 @@ class Judgement:
 
     distributions: tuple[ShareDistribution, ...]
     n_rows: int
-    functions: str  # of s that it is about, in words
-    moments: str  # fingerprints of the statistics of the rows, and of the candidates
-    candidates: str
+    functions: str  # of s, in words
+    moments: str  # their fingerprint
+    candidates: str  # their fingerprint
 
     def probability(self, limit: float) -> Array:
         """Return the largest over ε of P(θ̂ ≤ observed) at the limit; NaN for constants."""
@@ -216,16 +187,14 @@ class Judgement:
 
 
 def judge(source: ChunkSource, design: Design, folds: Folds, candidates: Candidates) -> Judgement:
-    """Return the shares of all candidates on rows that did not fit them, by one pass.
-
-    Chunks are numeric. Moments of [f, ψ, …] of all rows, and a sample of them for variances.
-    """
+    """Return the shares of all candidates on rows that did not fit them, by one pass."""
+    width = candidates.coefs[0].shape[1]
     beside = tuple(block for block in design.beside if not block.is_feature)
-    phi = Identity().fit(np.zeros((2, candidates.coefs[0].shape[1])))
+    phi = Identity().fit(np.zeros((2, width)))
     narrow = Design(phi, design.psi, whiten_rows=True, beside=beside)
     start: list[tuple[Any, Any]] = [
-        (copy, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
-        (copy, partial(Sampler, ERROR_ROWS, 0)),
+        (_same, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
+        (_same, partial(Sampler, ERROR_ROWS, 0)),
     ]
     judged = source.then(_Judged(design, candidates, folds))
     sums, sample = judged.fold(partial(Together, start), PASS_ROWS)
@@ -233,50 +202,36 @@ def judge(source: ChunkSource, design: Design, folds: Folds, candidates: Candida
     total = reduce(add, moments)
     check_calibration(total)
     fold = folds.of_rows(sample.rows)
-    parts = [
-        share_distributions(
-            own, *_rows_of(narrow, sample, np.flatnonzero(fold == k)),
-            outputs=candidates.outputs, size=candidates.size,
-        )
-        for k, own in enumerate(moments)
-    ]  # fmt: skip
+    names, parts = [name for name in narrow.blocks if name not in ("phi", "y")], []
+    for k, own in enumerate(moments):
+        chunk = sample.chunk.take(np.flatnonzero(fold == k))
+        rows = {"phi": chunk.x} | {name: np.asarray(narrow.rows_of(name, chunk)) for name in names}
+        weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+        options = {"outputs": candidates.outputs, "size": candidates.size}
+        parts.append(share_distributions(own, rows, weight, **options))
     each = list(zip(*parts, strict=True))
-    return Judgement(
-        tuple(pooled(some) if len(some) > 1 else some[0] for some in each), total.n_rows,
-        functions_of(total), digest([total.offset, total.scatter]), digest(candidates),
-    )  # fmt: skip
+    found = tuple(pooled(some) if len(some) > 1 else some[0] for some in each)
+    moments_digest = digest([total.offset, total.scatter])
+    return Judgement(found, total.n_rows, functions_of(total), moments_digest, digest(candidates))
 
 
-def _rows_of(
-    design: Design, sample: Sample, index: NDArray[np.int64]
-) -> tuple[dict[str, Array], Array]:
-    """Rows of the predictions, ψ and the control of a part of the sample, and their weights."""
-    chunk = sample.chunk.take(index)
-    names = [name for name in design.blocks if name not in ("phi", "y")]
-    rows = {"phi": chunk.x} | {name: np.asarray(design.rows_of(name, chunk)) for name in names}
-    return rows, np.ones(len(index)) if chunk.weight is None else chunk.weight
+def _same(chunk: Chunk) -> Chunk:
+    return chunk
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedPath:
-    """Models of one path, from the fairest on, each judged on rows that did not fit it.
+    """Models of one path, from the fairest on, each judged on rows that did not fit it."""
 
-    - `method`: "split" or "cross"; `result`: the search, `choices` (E,) the models on its grid.
-    - `coef` (m, E·t): of the models that predict; `errors` (E,): held-out errors.
-    """
-
-    method: str
-    result: Any
-    choices: Sequence[Choice]
-    coef: Array
-    errors: Array
+    method: str  # "split" or "cross"
+    result: Any  # the search
+    choices: Sequence[Choice]  # of the models on its grid
     judgement: Judgement
+    coef: Array  # (m, E·t): of the models that predict
+    errors: Array  # held out (E,)
 
     def passed(self, claim: Claim) -> NDArray[np.int64]:
-        """Return the models that are certified: all up to the first that fails.
-
-        Constants, which the fit alone decides on, are passed over.
-        """
+        """Return the models that are certified: all up to the first that fails, constants apart."""
         probability = self.judgement.probability(claim.limit)
         tested = np.flatnonzero(~np.isnan(probability))
         failed = np.flatnonzero(probability[tested] > 1 - claim.confidence)
@@ -306,36 +261,30 @@ class JudgedPath:
         )  # fmt: skip
 
 
-def candidates_of(
-    limit: float, result: SearchResult, system: System, *, split: bool
-) -> tuple[Candidates, Callable[[Judgement], JudgedPath]]:
-    """Return the path at the α that a search has chosen, and what their judgement makes of it.
-
-    With `split` the rows that judge have fitted nothing: all judge the fit of `system`.
-    """
+def judge_path(
+    limit: float, result: SearchResult, system: System,
+    judged: Callable[[Candidates], Judgement], *, split: bool,
+) -> JudgedPath:  # fmt: skip
+    """Judge the path at the α that a search has chosen; with `split` the rows fitted nothing."""
     alphas = np.array([result.alphas[result.path_alpha]])
     path = Spectrum.of(system).at(float(alphas[0]))
     etas = path_etas(path, limit)
     coef = side_by_side(system, path.coef(etas)[None], etas, rescaled=True)
     coefs = (coef,) if split else tuple(result.fits.coefs(alphas, etas))
-    size, key = size_of_block(system.moments, "y"), system.moments.key
-    candidates = Candidates(coefs, system.target.shape[1], size, key)
+    size, outputs = size_of_block(system.moments, "y"), system.target.shape[1]
+    judgement = judged(Candidates(coefs, outputs, size, system.moments.key))
     scores = result.fits.score(alphas, etas[::-1])
     on_path = replace(result, alphas=alphas, etas=etas[::-1], scores=scores, choice=None)
     errors = scores.mse.mean(axis=0)[0, ::-1]
     choices = [Choice(0, at) for at in reversed(range(len(etas)))]
-    method = "split" if split else "cross"
-    return candidates, partial(JudgedPath, method, on_path, choices, coef, errors)
+    return JudgedPath("split" if split else "cross", on_path, choices, judgement, coef, errors)
 
 
 def judge_fits(
     limit: float, result: LossSearch, problem: FoldProblem, design: Design, source: ChunkSource,
     *, folds: Folds | None,
 ) -> JudgedPath:  # fmt: skip
-    """Judge the fits of a general loss at the best ridge, those above the best weight among them.
-
-    Without `folds` the rows of the source have fitted nothing.
-    """
+    """Judge the fits of a general loss at the best ridge; as `judge_path`."""
     result, alpha = _with_fairer_fits(problem, result, limit)
     points = sorted((point for point in result.tried if point.alpha == alpha), reverse=True)
     fits, m = [result.tried[point] for point in points], len(problem.whole.system.ridge)
@@ -347,7 +296,7 @@ def judge_fits(
     choices = [Choice(row, int(np.searchsorted(result.etas, point.eta))) for point in points]
     coef = np.hstack([fit.theta[-1][:m] for fit in fits])
     errors = np.array([fit.losses.mean() for fit in fits])
-    return JudgedPath("cross" if folds else "split", result, choices, coef, errors, judgement)
+    return JudgedPath("cross" if folds else "split", result, choices, judgement, coef, errors)
 
 
 def _with_fairer_fits(
@@ -367,8 +316,11 @@ def _with_fairer_fits(
     ), best.alpha
 
 
-class Certified(OnFolds):
-    """A fair estimator that certifies its limit, where a `confidence` is asked for."""
+class CrossValidated(OnFolds):
+    """A fair estimator that chooses alpha and eta by what they do on held-out folds.
+
+    It certifies its limit, where a `confidence` is asked for.
+    """
 
     confidence: float | None = None
     guarantee: str = "split"
@@ -376,8 +328,7 @@ class Certified(OnFolds):
     def _claim(self) -> Claim | None:
         return None if self.confidence is None else Claim.of(self.unfairness, self.confidence)
 
-    def _check_certificate(self) -> None:
-        """Raise ValueError if a certificate is asked for that cannot be."""
+    def _check_grids(self) -> None:
         base, split = self.base_estimator, self.guarantee == "split"
         collection = isinstance(base, CrossFit) and base.fit_on == "collection"
         if self._claim() is not None and split and collection:
@@ -385,14 +336,68 @@ class Certified(OnFolds):
                 "fit_on='collection' gives a base model all rows, those that calibrate among them; "
                 "use fit_on='sample' or guarantee='cross'"
             )
+        check_closed_form(self.penalty, "cross-validation")
+        if self.alphas is not None:
+            check_grid("alphas", self.alphas, high=FINITE)
+        if self.etas is not None:
+            check_grid("etas", self.etas)
 
-    def _train(self, checked: Self, given: Chunk, dtype: str) -> Training:
+    def _is_ordinary(self) -> bool:
+        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
+
+    def _least_alpha(self) -> float:
+        return np.inf if self.alphas is None else float(np.min(self.alphas))
+
+    def _base_folds(self, training: Training) -> Folds:
+        return self._folds(training)[0]
+
+    def _penalty(self, eps: float | None) -> dict[str, Any]:
+        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
+        free = self.unfairness == 0
+        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
+
+    def _certified(
+        self, result: Any, judge: Callable[[float], JudgedPath]
+    ) -> tuple[Any, Callable[[Any], dict[str, Any]]]:
+        """Return the search with a certified choice, where so asked, and what certifies a model."""
+        claim = self._claim()
+        if claim is None:
+            if result.choice is None:
+                warn_of_constant(result.scores, self.unfairness or 0.0)
+            return result, lambda _: {}
+        path = judge(claim.limit)
+        return path.chosen(claim), lambda model: {"certificate_": path.certificate(claim, model)}
+
+    def _plain_at(self, plain: type, eps: float | None, known: dict[str, Any], **point: Any) -> Any:
+        """Return the plain estimator at a point, with what is known but for its solution."""
+        own = self.get_params(deep=False)
+        shared = {name: own[name] for name in signature(plain).parameters if name in own}
+        model = plain(**shared | self._penalty(eps) | point | {"unfairness": None})
+        model.__dict__.update(known)
+        return model
+
+    def _held_out(self, result: Any, error: str, path: Any) -> dict[str, Any]:
+        """Return the attributes that say what was chosen, and what the others scored."""
+        share, scores = result.share, result.scores
+        return {
+            "alpha_": result.alpha, "path_": path, "explained_share_cv_": float(share.value),
+            "explained_share_cv_error_": float(share.error),
+            "cv_results_": {
+                "alphas": result.alphas, "etas": result.etas, error: scores.mse,
+                "explained_share": scores.share,
+            },
+        }  # fmt: skip
+
+    def _train(
+        self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None
+    ) -> Training:
         if self.confidence is None or self.guarantee == "cross":
-            return super()._train(checked, given, dtype)
+            return super()._train(checked, given, dtype, rows)
         rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)
         part = Part(seed_of(self.random_state) + 2, calibrates=False)
         calibrating = replace(part, calibrates=True).of(rows).source
-        return replace(self._train_on(part.of(rows), dtype), calibrating=calibrating)
+        training = super()._train(checked, given, dtype, part.of(rows))
+        return replace(training, calibrating=calibrating)
 
     def _judging(self, training: Training, design: Design) -> tuple[ChunkSource, Folds | None]:
         """Return the rows that judge a path, and the folds of them; None: they fitted nothing."""

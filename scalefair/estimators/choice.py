@@ -50,8 +50,7 @@ def choose_model(
 ) -> ModelChoice:
     """Fit estimators that cross-validate, and take the one of least held-out error.
 
-    `fit` fits one of them; warnings are those of the one that is taken. One that cannot be fitted
-    is left out, unless the data are at fault or no other can.
+    One that `fit` cannot fit is left out, unless the data are at fault or no other can.
     """
     fitted: dict[str, tuple[Any, list[Any]]] = {}
     failed: dict[str, ValueError] = {}

@@ -14,18 +14,13 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.labels import (
-    OneHotLabels,
-    check_classes,
-    class_weights,
-    code_labels,
-    decoded,
-    known_labels,
-)
+from scalefair.data import labels
+from scalefair.estimators.base import names_of_columns
 from scalefair.estimators.decisions import FairDecisions
-from scalefair.estimators.loss import LOSS_METHODS, LossBase, check_row_targets
+from scalefair.estimators.loss import LossBase
 from scalefair.estimators.parameters import described
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
+from scalefair.losses.base import LOSS_METHODS, check_row_targets
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 
@@ -42,21 +37,20 @@ class Classification(ClassifierMixin, LossBase):
 
     def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
         dtype = current_config().dtype
-        coded = code_labels(checked, given.x, given.y, given.weight)
+        coded = labels.code_labels(checked, given.x, given.y, given.weight)
         if coded is None:
             self._train(checked, given, dtype)  # raises ValueError: y is missing
             raise ValueError("y is None; give the class labels of the rows")
-        check_classes(coded.classes)
+        labels.check_classes(coded.classes)
         training = self._train(checked, replace(given, y=coded.y), dtype)
         loss = self._loss_of(coded.classes)
-        as_targets = OneHotLabels(coded.numbers, one_hot=loss.n_targets > 1)
+        as_targets = labels.OneHotLabels(coded.numbers, one_hot=loss.n_targets > 1)
         source = training.source.then(as_targets).then(partial(check_row_targets, loss))
         training = replace(
             training, source=source, sample=as_targets(training.sample), n_targets=loss.n_targets
         )
-        weigh = None if self.class_weight is None else partial(self._weighed, coded.classes)
-        known = {"classes_": coded.classes}
-        return self._learn_loss(checked, training, loss, known, weigh)
+        known = names_of_columns(checked) | {"classes_": coded.classes}
+        return self._learn_loss(training, loss, known)
 
     def _loss_of(self, classes: NDArray[Any]) -> Any:
         k, loss = len(classes), self.loss
@@ -70,10 +64,14 @@ class Classification(ClassifierMixin, LossBase):
             )
         return loss
 
-    def _weighed(self, classes: NDArray[Any], loss: Any, moments: Moments) -> Any:
+    def _weighed(self, loss: Any, known: dict[str, Any], moments: Moments) -> Any:
+        if self.class_weight is None:
+            return loss
         share = moments.mean("y")
         share = np.array([1 - share[0], share[0]]) if loss.n_targets == 1 else share
-        return ClassWeighted(loss, class_weights(self.class_weight, classes, share))
+        return ClassWeighted(
+            loss, labels.class_weights(self.class_weight, known["classes_"], share)
+        )
 
     def _solved_loss(self, loss: Any) -> Any:
         inner = loss.loss if isinstance(loss, ClassWeighted) else loss
@@ -88,22 +86,15 @@ class Classification(ClassifierMixin, LossBase):
         return partial(_probabilities, loss)
 
     def _rows_again(self, given: Chunk) -> Rows:
-        y, numbers = known_labels(self, given.x, given.y, given.weight)
+        y, numbers = labels.known_labels(self, given.x, given.y, given.weight)
         rows = self._more_rows(replace(given, y=y), n_targets=1)
-        as_targets = OneHotLabels(numbers, one_hot=self.loss_.n_targets > 1)
+        as_targets = labels.OneHotLabels(numbers, one_hot=self.loss_.n_targets > 1)
         return replace(rows, source=rows.source.then(as_targets))
 
     def decision_function(self, X: Any) -> Any:
         """Return the scores f: log odds of the second class, or log probabilities up to a constant.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k,) or (k, number of classes)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,) or (k, number of classes)
         """
         scores = self._scores(X)
         if len(self.classes_) > 2:
@@ -113,14 +104,7 @@ class Classification(ClassifierMixin, LossBase):
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, in the order of `classes_`.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k, number of classes)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k, number of classes)
         """
         return self._scores(X, partial(_probabilities, vars(self).get("loss_")))
 
@@ -132,19 +116,12 @@ class Classification(ClassifierMixin, LossBase):
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row, or with `limit_on` the class decided for.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k,)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,)
         """
         if "decisions_" in vars(self):
-            return decoded(self._decided(X, FairDecisions.decide), self.classes_)
+            return labels.decoded(self._decided(X, FairDecisions.decide), self.classes_)
         codes = self._scores(X, partial(_most_likely, vars(self).get("loss_")))
-        return decoded(codes, self.classes_)
+        return labels.decoded(codes, self.classes_)
 
 
 @described
@@ -189,33 +166,15 @@ class FairKernelClassifier(Classification):
     """
 
     def __init__(
-        self,
-        *,
-        loss: Any = "logistic",
-        class_weight: Any = None,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        alpha: Any = "auto",
-        eta: float | None = None,
-        unfairness: float | None = None,
-        limit_on: Any = "scores",
-        penalty: str = "normalized",
-        eps: float | None = None,
-        base_estimator: Any = None,
-        output_kernel: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, loss: Any = "logistic", class_weight: Any = None, feature_map: Any = "nystroem",
+        kernel: Any = "rbf", length_scale: Any = "median", n_components: int = 500,
+        sensitive_kernel: Any = "auto", sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100, alpha: Any = "auto", eta: float | None = None,
+        unfairness: float | None = None, limit_on: Any = "scores", penalty: str = "normalized",
+        eps: float | None = None, base_estimator: Any = None, output_kernel: Any = None,
+        fit_intercept: bool = True, sensitive_columns: Any = None, hide_sensitive: bool = False,
+        tol: float = 1e-10, max_iter: int = 50, n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
 

@@ -22,6 +22,7 @@ from scalefair.errors import check_choice, check_number
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import OneHot
 from scalefair.features.training import group_names
+from scalefair.moments.accumulate import Rows
 from scalefair.solve.decisions import (
     DecisionRates,
     DecisionRows,
@@ -31,15 +32,14 @@ from scalefair.solve.decisions import (
     gap_of,
     held_out_decisions,
 )
+from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import Solution, System
 
+# Rows that a rule is chosen on: all that fit into these bytes, else a sample by row number
 MAX_BYTES = 2**27
-"""Rows that a rule is chosen on: all that fit into these bytes, else a sample by row number."""
-
 PASS_ROWS = 8192
 
-MARGIN = 0.5
-"""Standard errors that a gap on held-out rows stays below the limit, as shares do."""
+MARGIN = 0.5  # standard errors that a gap on held-out rows stays below the limit, as shares do
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,10 @@ class Decisions:
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """Gains (n, 2) of the decision f > at: P(y > at) for normal residuals, or f itself for ranks.
-
-    `scale` is the standard deviation of the residuals, or of f.
-    """
+    """Gains (n, 2) of the decision f > at: P(y > at) for normal residuals, or f for ranks."""
 
     at: float
-    scale: float
+    scale: float  # standard deviation of the residuals, or of f
     ranks: bool
 
     def __call__(self, f: Array) -> Array:
@@ -271,33 +268,32 @@ class Limited(NamedTuple):
 
 
 def learn_decisions(  # noqa: PLR0917
-    source: ChunkSource, n_rows: int, design: Design, fits: Sequence[tuple[Solution, Solution]],
+    rows: Rows, problems: Sequence[Problem], scores: Sequence[Solution], alpha: float,
     limited: Limited, folds: Folds,
 ) -> FairDecisions:  # fmt: skip
-    """Choose a rule by one pass over the rows.
-
-    `fits` are the scores and propensities without each of the folds, those of all rows last; where
-    there are no folds, only these.
-    """
+    """Choose a rule by one pass; scores without each fold, then of all rows, or only these."""
+    design, n_rows = rows.design, problems[-1].system.moments.n_rows
+    told = [propensities(design, problem.system, alpha) for problem in problems]
+    fits = list(zip(scores, told, strict=True))
     asked, e, held_out = limited.asked, fits[-1][1], folds is not ALL_ROWS
-    rows = _scored_rows(source, n_rows, design, fits[:-1] or fits, folds)
-    rows, crossing = replace(rows, gain=limited.gains(rows.gain)), None
+    seen = _scored_rows(rows.source, n_rows, design, fits[:-1] or fits, folds)
+    seen, crossing = replace(seen, gain=limited.gains(seen.gain)), None
     if asked.threshold is not None or asked.top is not None:
-        crossing = Crossing.learn(asked, rows)
-        above = np.asarray(rows.outcome > crossing.at, dtype=np.int64)
-        rows = replace(rows, gain=crossing(rows.gain[:, 0]), outcome=above)
-    rows = replace(rows, outcome=rows.outcome.astype(np.int64))
+        crossing = Crossing.learn(asked, seen)
+        above = np.asarray(seen.outcome > crossing.at, dtype=np.int64)
+        seen = replace(seen, gain=crossing(seen.gain[:, 0]), outcome=above)
+    seen = replace(seen, outcome=seen.outcome.astype(np.int64))
     groups = tuple(group_names(design))
     if asked.limit == "odds":
-        _check_outcomes(rows, groups, limited.labels)
+        _check_outcomes(seen, groups, limited.labels)
     margin = MARGIN if held_out else 0.0
     spec = DecisionSpec(limited.limit, asked.limit == "odds", asked.randomized, margin, asked.top)
-    rule = choose_rule(rows, spec)
-    decided = rule.decide(rows.gain, rows.propensity)
-    _warn_of_excess(gap_of(rows, decided, spec), spec)
+    rule = choose_rule(seen, spec)
+    decided = rule.decide(seen.gain, seen.propensity)
+    _warn_of_excess(gap_of(seen, decided, spec), spec)
     if held_out:
-        decided = held_out_decisions(rows, spec, rule)
-    rates, gap = DecisionRates.of(rows, decided), gap_of(rows, decided, spec)
+        decided = held_out_decisions(seen, spec, rule)
+    rates, gap = DecisionRates.of(seen, decided), gap_of(seen, decided, spec)
     return FairDecisions(
         rule, design.raw_coef(e.coef), e.intercept, groups, limited.labels, rates, *gap, held_out,
         crossing,

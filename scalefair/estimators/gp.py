@@ -31,23 +31,15 @@ from scalefair.solve.gp.distribution import (
     draw,
     mean_and_deviation,
 )
-from scalefair.solve.gp.evidence import (
-    MomentEvidence,
-    at_weight,
-    fit_features,
-    held_out_scores,
-)
+from scalefair.solve.gp.evidence import MomentEvidence, at_weight, fit_features, held_out_scores
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from scalefair.solve.ridge.path import choose, default_etas
 from scalefair.solve.ridge.search import between
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import ProcessSpec
 
-N_ETAS = 41
-"""Weights that are tried on folds, from 0 to ∞; more beside the best."""
-
-ROWS_IN_MEMORY = 65536
-"""Rows per chunk where all are wanted at once."""
+N_ETAS = 41  # weights that are tried on folds, from 0 to ∞; more beside the best
+ROWS_IN_MEMORY = 65536  # rows per chunk where all are wanted at once
 
 
 @described
@@ -128,35 +120,16 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     _others = ("log amplitude", "log noise")
 
     def __init__(
-        self,
-        *,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        learn_landmarks: bool = False,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        noise: Any = "optimize",
-        amplitude: Any = "optimize",
-        optimizer: str | None = "l-bfgs-b",
-        n_restarts: int = 0,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        length_scale_bounds: Any = None,
-        noise_bounds: Any = None,
-        amplitude_bounds: Any = None,
-        eta: float | None = None,
-        unfairness: float | None = None,
-        cv: Any = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any = "median",
+        n_components: int = 500, learn_landmarks: bool = False, sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median", n_sensitive_components: int = 100,
+        noise: Any = "optimize", amplitude: Any = "optimize", optimizer: str | None = "l-bfgs-b",
+        n_restarts: int = 0, max_iter: int = 100, tol: float = 1e-5,
+        length_scale_bounds: Any = None, noise_bounds: Any = None, amplitude_bounds: Any = None,
+        eta: float | None = None, unfairness: float | None = None, cv: Any = None,
+        penalty: str = "normalized", eps: float | None = None, sensitive_columns: Any = None,
+        hide_sensitive: bool = False, n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
     def _check_parameters(self) -> None:
@@ -210,12 +183,9 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         return at_weight(spec, rows, fit, eta, training.sample), held_out
 
     def predict(
-        self,
-        X: Any,
-        return_std: bool = False,
-        return_cov: bool = False,
+        self, X: Any, return_std: bool = False, return_cov: bool = False,
         include_noise: bool = False,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Return the mean of f, and the deviation or covariance if so asked.
 
         Parameters

@@ -36,11 +36,9 @@ from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import GridScores, choose
 from scalefair.solve.spec import ProcessSpec
 
+# Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ
 JITTER = 1e-8
-"""Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ."""
-
-FULL_JITTER = 1e-10
-"""The same where every row is a landmark."""
+FULL_JITTER = 1e-10  # the same where every row is a landmark
 
 
 class Process(OnFolds):
@@ -61,11 +59,10 @@ class Process(OnFolds):
         "penalty": [StrOptions({"normalized", "hsic"})],
         "tol": [Interval(Real, 0, 1, closed="right")],
     }
+    # Evidence of the training rows; None in a model that was saved, which leaves them behind
     _evidence: Any = None
-    """Evidence of the training rows; None in a model that was saved, which leaves them behind."""
-
+    # Hyperparameters in `theta_` after the log length scales
     _others: tuple[str, ...] = ("log amplitude",)
-    """Hyperparameters in `theta_` after the log length scales."""
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(

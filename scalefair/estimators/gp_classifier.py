@@ -106,32 +106,16 @@ class FairGPClassifier(ClassifierMixin, Process):
     _evidence: LaplaceEvidence | None = None
 
     def __init__(
-        self,
-        *,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        amplitude: Any = "optimize",
-        optimizer: str | None = "l-bfgs-b",
-        n_restarts: int = 0,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        length_scale_bounds: Any = None,
-        amplitude_bounds: Any = None,
-        eta: float | None = None,
-        unfairness: float | None = None,
-        cv: Any = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        n_jobs: int | None = None,
+        self, *, feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any = "median",
+        n_components: int = 500, sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median", n_sensitive_components: int = 100,
+        amplitude: Any = "optimize", optimizer: str | None = "l-bfgs-b", n_restarts: int = 0,
+        max_iter: int = 100, tol: float = 1e-5, length_scale_bounds: Any = None,
+        amplitude_bounds: Any = None, eta: float | None = None, unfairness: float | None = None,
+        cv: Any = None, penalty: str = "normalized", eps: float | None = None,
+        sensitive_columns: Any = None, hide_sensitive: bool = False, n_jobs: int | None = None,
         random_state: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._store(locals())
 
     def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:
@@ -218,18 +202,11 @@ class FairGPClassifier(ClassifierMixin, Process):
         return self._columns(both, 0), self._columns(both, self._distribution.coef.shape[1])
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of the classes, averaged over f given y.
+        """Return the probabilities of the classes, in their order, averaged over f given y.
 
         The integral of the logistic function over the normal distribution of f is exact to 1e-13.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k, number of classes)
-            In the order of `classes_`; a dask array, not yet computed, for a dask collection.
+        @@ (k, number of classes)
         """
         check_is_fitted(self)
         return self._predicted(X, self._distribution.probabilities)
@@ -237,14 +214,7 @@ class FairGPClassifier(ClassifierMixin, Process):
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row.
 
-        Parameters
-        ----------
-        @ X
-
-        Returns
-        -------
-        array of shape (k,)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,)
         """
         check_is_fitted(self)
         return decoded(self._predicted(X, self._distribution.codes), self.classes_)

@@ -1,17 +1,48 @@
-"""Fair kernel ridge regression."""
+"""Fair kernel ridge regression, also with cross-validated alpha and eta, in one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
 
+from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.estimators.parameters import described
-from scalefair.estimators.ridge import RidgeBase
+from scalefair.data.folds import ALL_ROWS
+from scalefair.data.sources.threads import blas_threads_for
+from scalefair.errors import FINITE, JOINED_RIDGE, TINY, check_alpha, check_grid
+from scalefair.estimators.base import feature_ridges, learnt, names_of_columns
+from scalefair.estimators.certified import (
+    Candidates,
+    CrossValidated,
+    JudgedPath,
+    Judgement,
+    judge,
+    judge_path,
+)  # fmt: skip
+from scalefair.estimators.parameters import NOT_NEGATIVE, described
+from scalefair.estimators.path import FairPath
+from scalefair.estimators.ridge import Regression, RidgeBase
+from scalefair.features.design import Design
 from scalefair.features.mixed import for_new_rows
+from scalefair.features.training import learn_design
+from scalefair.moments import Moments
+from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
+from scalefair.solve.ridge.direct import ridge_fit
+from scalefair.solve.ridge.path import Spectrum, default_alphas, default_etas
+from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search
+from scalefair.solve.ridge.system import System, rescale
+
+RIDGE_RATIOS = (1.0, 1e-3)
+EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+# What only the moments of each fold can tell, not those of all rows
+HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "certificate_")
 
 
 @described
@@ -54,29 +85,15 @@ class FairKernelRidge(RidgeBase):
     """
 
     def __init__(
-        self,
-        *,
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        alpha: Any = "auto",
-        eta: float | None = None,
-        unfairness: float | None = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        output_kernel: Any = None,
-        base_estimator: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        missing_labels: str = "error",
-        n_jobs: int | None = None,
+        self, *, feature_map: Any = "nystroem", kernel: Any = "rbf", length_scale: Any = "median",
+        n_components: int = 500, sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median", n_sensitive_components: int = 100,
+        alpha: Any = "auto", eta: float | None = None, unfairness: float | None = None,
+        penalty: str = "normalized", eps: float | None = None, output_kernel: Any = None,
+        base_estimator: Any = None, fit_intercept: bool = True, sensitive_columns: Any = None,
+        hide_sensitive: bool = False, missing_labels: str = "error", n_jobs: int | None = None,
         random_state: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._store(locals())
 
     _may_iterate = True
@@ -94,3 +111,236 @@ class FairKernelRidge(RidgeBase):
             return np.asarray(rows.cross(chunk.x, chunk.s) @ dual_coef + intercept)
 
         return lambda: predict
+
+
+@described
+class FairKernelRidgeCV(CrossValidated, Regression):
+    """Fair kernel ridge regression that chooses alpha and eta by cross-validation, in one pass.
+
+    The statistics are kept per fold, so that every (alpha, eta) is fitted on the other folds and
+    scored on each without looking at the data again. The final fit is on all rows.
+
+    Without a limit it takes the largest eta whose error is within one standard error of the best:
+    the fairest of the models that are as good as the best. With `unfairness` it takes the least
+    error among those whose held-out share, with half its standard error, is within the limit, or
+    a constant, with a warning, where that errs less.
+
+    Parameters
+    ----------
+    alphas : array-like, optional
+        Ridges to try; by default 10, relative to the variance of the features.
+    etas : array-like, optional
+        Penalty weights to try; by default 25, from 0 to ∞.
+    cv : int, splitter or iterable, default=5
+        Number of random folds, or anything that splits the rows into disjoint test sets.
+    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
+    @ n_sensitive_components
+    unfairness : float in [0, 1] or None, default=None
+        Limit on the explained share: the share of the variance of the predictions that the
+        sensitive attributes explain, on held-out folds.
+    @ cv.confidence cv.guarantee
+    @ penalty
+    eps : float, "auto" or None, default=None
+        Regularisation ε of the penalty, as in :class:`FairKernelRidge`; "auto" chooses it by the
+        held-out error within the limit. Shares are measured without it.
+    ridge_ratios : sequence of float, default=(1.0, 1e-3)
+        Ridges to try for ψ(s) where it joins φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
+    @ base_estimator fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs
+    @ random_state
+
+    Attributes
+    ----------
+    alpha_, eta_, eps_, ridge_ratio_ : float
+        What was chosen.
+    path_ : FairPath
+        The whole grid with its held-out scores.
+    cv_results_ : dict of arrays of shape (K, A, E)
+        Error ("mse") and share ("explained_share") of each fold, and the grid ("alphas", "etas").
+    explained_share_ : float
+        Explained share on the training rows: reported, not limited. NaN for a constant.
+    explained_share_cv_ : float
+        Held-out share: mean over the folds, corrected for chance, floored at 0. For numeric
+        attributes the largest over three ridges of the function of s, a little too large.
+    explained_share_cv_error_ : float
+        Its standard error.
+    @ cv.certificate_
+    coef_ : array of shape (m,) or (t, m)
+        β.
+    @ intercept_ moments_ n_samples_seen_ diagnostics_ base_estimator_ n_base_samples_
+
+    Notes
+    -----
+    `solve_from` has no folds to choose by: it solves at `alpha_`, `eta_`, `eps_` and `ridge_ratio_`
+    as they are, and reports `explained_share_`, which it does not limit. Held-out scores would be
+    those of other rows: `explained_share_cv_`, its error and `cv_results_` are removed, and
+    `path_` is that of the new moments, without scores.
+
+    Examples
+    --------
+    >>> from scalefair import FairKernelRidgeCV
+    >>> from scalefair.datasets import make_toy1
+    >>> toy = make_toy1(500, random_state=0)
+    >>> model = FairKernelRidgeCV(unfairness=0.05, random_state=0)
+    >>> model = model.fit(toy.data, toy.target, sensitive_features=toy.sensitive_features)
+    >>> model.explained_share_cv_ <= 0.05
+    True
+    """
+
+    moments_: Moments
+    path_: FairPath
+    _own_constraints: ClassVar[dict[str, Any]] = {"eps": [None, StrOptions({"auto"}), NOT_NEGATIVE]}
+    _ridge: FairKernelRidge  # The ridge at the chosen point
+
+    def __init__(
+        self, *, alphas: Any = None, etas: Any = None, cv: Any = 5, feature_map: Any = "nystroem",
+        kernel: Any = "rbf", length_scale: Any = "median", n_components: int = 500,
+        sensitive_kernel: Any = "auto", sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100, unfairness: float | None = None,
+        confidence: float | None = None, guarantee: str = "split", penalty: str = "normalized",
+        eps: Any = None, ridge_ratios: Any = RIDGE_RATIOS, base_estimator: Any = None,
+        fit_intercept: bool = True, sensitive_columns: Any = None, hide_sensitive: bool = False,
+        missing_labels: str = "error", n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
+        self._store(locals())
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_grids()
+        check_grid("ridge_ratios", self.ridge_ratios, low=TINY, high=FINITE)
+
+    def _epses(self) -> tuple[float | None, ...]:
+        if self.eps is None:
+            return (None,)
+        return EPS_GRID if isinstance(self.eps, str) else (float(self.eps),)
+
+    def _learn(self, checked: Self, given: Chunk) -> dict[str, Any]:
+        config = current_config()
+        training = self._train(checked, given, config.dtype)
+        design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
+        rows = self._rows(training.source, design, training.survey.n_rows, self._least_alpha())
+        _, moments = self._fold_moments(rows, training, checkpoint=config.checkpoint)
+
+        def judged(candidates: Candidates) -> Judgement:
+            source, folds = self._judging(training, design)
+            return judge(source, design, folds or ALL_ROWS, candidates)
+
+        known = names_of_columns(checked) | learnt(training, design)
+        known["_one_target"] = training.one_target
+        return self._choose(design, moments, known, judged)
+
+    def _choose(
+        self, design: Design, moments: FoldedMoments, known: dict[str, Any],
+        judged: Callable[[Candidates], Judgement],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return what a fit sets, from moments and what is known of the design."""
+        result = self._search(design, moments)
+        moments = replace(moments, total=moments.total.calibrated(result.calibration))
+        judge_on = partial(self._judged, result, design, moments, judged)
+        result, certificate = self._certified(result, judge_on)
+        ridge = self._ridge_at(result, design, known)
+        self._refit(ridge, moments.total, constant=result.choice is None)
+        path = FairPath(ridge, result.alphas, result.etas, result.scores)
+        chosen = self._attributes(ridge) | self._held_out(result, "mse", path) | certificate(ridge)
+        return chosen | {"eps_": result.eps, "ridge_ratio_": result.ratio}
+
+    def _judged(
+        self, result: SearchResult, design: Design, moments: FoldedMoments, judged: Any,
+        limit: float,
+    ) -> JudgedPath:  # fmt: skip
+        options = self._options(design, moments.total, result.ratio, result.eps)
+        system = System.build(moments.total, **options)
+        return judge_path(limit, result, system, judged, split=self.guarantee == "split")
+
+    def _options(
+        self, design: Design, moments: Moments, ratio: float, eps: float | None
+    ) -> dict[str, Any]:
+        """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""
+        relative = {"psi": ratio, "base": JOINED_RIDGE * ratio}
+        return self._penalty(eps) | {
+            "ridge": feature_ridges(design.features, moments, relative),
+            "fit_intercept": self.fit_intercept, "features": design.features,
+        }  # fmt: skip
+
+    def _search(self, design: Design, moments: FoldedMoments) -> SearchResult:
+        joined = len(design.features) > 1
+        ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
+        options = partial(self._options, design, moments.total)
+        with blas_threads_for(len(moments.total.shift)):
+            system = System.build(moments.total, **options(ratios[0], self._epses()[0]))
+            alphas = default_alphas(system) if self.alphas is None else self.alphas
+            alphas = check_grid("alphas", alphas)
+            etas = default_etas(system, float(alphas.min())) if self.etas is None else self.etas
+        return search(
+            moments, options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
+            epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
+        )  # fmt: skip
+
+    def _ridge_at(
+        self, result: SearchResult, design: Design, known: dict[str, Any]
+    ) -> FairKernelRidge:
+        """Return a ridge at the chosen point, with all but its solution."""
+        alpha: Any = result.alpha
+        if len(design.features) > 1:
+            relative = {"phi": 1.0, "psi": result.ratio, "base": JOINED_RIDGE * result.ratio}
+            alpha = {name: part * alpha for name, part in relative.items()}
+        ridge = self._plain_at(FairKernelRidge, result.eps, known, alpha=alpha, eta=result.eta)
+        return cast("FairKernelRidge", ridge)
+
+    def _refit(self, ridge: FairKernelRidge, moments: Moments, *, constant: bool) -> None:
+        """Solve at the point of the ridge, for all rows; or take the best constant."""
+        alpha, eta = check_alpha(ridge.alpha)["phi"], float(ridge.eta or 0.0)
+        with blas_threads_for(len(moments.shift)):
+            system = ridge._system(ridge._design, moments)
+            spectrum = Spectrum.of(system)
+            coef = spectrum.at(alpha).coef(np.array([eta]))[0]
+        if constant:
+            coef = np.zeros_like(coef)
+        elif self.unfairness is not None and eta > 0:
+            coef = rescale(system, coef)
+        rounding = rounding_of(np.dtype(ridge._design.dtype).name, moments.n_rows)
+        diagnostics = of_eigenvalues(spectrum.values, alpha, rounding)
+        ridge._take(moments, ridge_fit(system, coef, eta, diagnostics))
+
+    def _attributes(self, ridge: FairKernelRidge) -> dict[str, Any]:
+        """Return the attributes of the ridge at the chosen point, and the ridge."""
+        parameters = ridge.get_params(deep=False)
+        fitted = {name: value for name, value in vars(ridge).items() if name not in parameters}
+        return fitted | {"_ridge": ridge}
+
+    def collect(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
+        control_features: Any = None,
+    ) -> Moments:  # fmt: skip
+        """Return the moments of more rows; see :meth:`FairKernelRidge.collect`."""
+        check_is_fitted(self)
+        return self._ridge.collect(
+            X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            control_features=control_features,
+        )  # fmt: skip
+
+    def _without_penalty(self) -> Any:
+        return self._ridge._without_penalty()
+
+    def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
+        """Return a path from the moments of all rows; see :meth:`FairKernelRidge.path`."""
+        check_is_fitted(self)
+        return self._ridge.path(alphas, etas)
+
+    def solve_from(self, moments: Moments) -> Self:
+        """Solve again at the chosen values, from other moments and without held-out scores.
+
+        Parameters
+        ----------
+        moments : Moments
+            Made with the same maps, by :meth:`collect`; or the sum of several such.
+        """
+        check_is_fitted(self)
+        self.moments_.check_same_rows(moments)
+        moments = moments.as_in(self.moments_)
+        ridge = copy(self._ridge)
+        self._refit(ridge, moments, constant=not np.any(self.coef_))
+        for name in HELD_OUT:
+            self.__dict__.pop(name, None)
+        self.__dict__.update(self._attributes(ridge))
+        self.path_ = FairPath(ridge, self.path_.alphas, self.path_.etas)
+        return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -18,38 +18,71 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data import is_stream
-from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid
-from scalefair.estimators.base import check_control
-from scalefair.estimators.deciding import DecidesNumbers, Deciding
+from scalefair.data.folds import ALL_ROWS, Folds
+from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
+from scalefair.estimators.base import FairEstimator, check_control, learnt, names_of_columns
+from scalefair.estimators.decisions import (
+    Decisions,
+    FairDecisions,
+    Limited,
+    check_groups,
+    learn_decisions,
+)
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath
-from scalefair.features.design import Design
-from scalefair.features.rows import encoded_once
+from scalefair.features.design import Design, Finished
+from scalefair.features.rows import encoded_once, open_predict_rows
 from scalefair.features.training import Training
-from scalefair.losses import LOSSES, Gamma, Loss, Poisson, SumToZero
+from scalefair.losses import LOSSES, Gamma, Poisson, SumToZero
+from scalefair.losses.base import LOSS_METHODS, check_row_targets
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache, Rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit
 from scalefair.solve.newton.descent import fit_loss, loss_path
-from scalefair.solve.newton.model import Problem
+from scalefair.solve.newton.model import Problem, mean_curvature
 from scalefair.solve.ridge.path import default_etas
 from scalefair.solve.ridge.system import Solution
 
+# Features of rows in memory that are held, from the pass for the moments on
 MAX_CACHED_BYTES = 2**28
-"""Features of rows in memory that are held, from the pass for the moments on."""
-
-LOSS_METHODS = [
-    "value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "scale", "start",
-]  # fmt: skip
-"""What an object must have to be a loss."""
 
 
-class LossBase(Deciding):
+class LossBase(FairEstimator):
     """The flow of every fair estimator whose loss is not the squared one."""
 
     loss_: Any
     psi_: Any
+    decisions_: FairDecisions
+    _decides_classes: ClassVar[bool] = False
+
+    @property
+    def _asked(self) -> Decisions | None:
+        """Which decisions are limited; None: the scores are."""
+        return Decisions.of(self.limit_on, self.unfairness, classes=self._decides_classes)
+
+    def _weight_or_limit(self) -> tuple[float, float | None]:
+        if self._asked is None:
+            return super()._weight_or_limit()
+        return check_weight_or_limit(0.0 if self.eta is None else self.eta, None)
+
+    def _is_ordinary(self) -> bool:
+        return self._asked is None and super()._is_ordinary()
+
+    @abstractmethod
+    def _gains(self, loss: Any) -> Callable[[Array], Array]:
+        """Return what turns scores into probabilities of classes, or into predictions (n, 1)."""
+
+    def _decisions(  # noqa: PLR0917
+        self, rows: Rows, problems: Sequence[Problem], fits: Callable[[], Sequence[Solution]],
+        alpha: float, known: dict[str, Any], folds: Folds = ALL_ROWS,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return `decisions_` of fits without each fold, and of all rows last; or of these."""
+        if self._asked is None:
+            return {}
+        labels = known.get("classes_", np.array([False, True]))
+        limited = Limited(self._asked, self.unfairness, self._gains(known["loss_"]), labels)
+        return {"decisions_": learn_decisions(rows, problems, fits(), alpha, limited, folds)}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -73,32 +106,26 @@ class LossBase(Deciding):
         """Return the loss in the scores that are solved for."""
         return loss
 
-    def _learn_loss(
-        self,
-        checked: Self,
-        training: Training,
-        loss: Any,
-        known: dict[str, Any],
-        weigh: Callable[[Any, Moments], Any] | None = None,
-    ) -> dict[str, Any]:
-        """Return the attributes of a fit to rows whose targets are as the loss wants them.
+    def _weighed(self, loss: Any, known: dict[str, Any], moments: Moments) -> Any:
+        """Return the loss with the weights of classes."""
+        del known, moments
+        return loss
 
-        Those that are `known` are among them; `weigh` gives weights of classes to the loss.
-        """
-        del checked
+    def _learn_loss(self, training: Training, loss: Any, known: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes of a fit, those that are known already among them."""
         loss, training, rows = self._loss_rows(training, loss, dtype := current_config().dtype)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         (moments,) = rows.moments(cache=cache)
         if "xi" in moments.blocks:
             check_control(moments)
-        loss = loss if weigh is None else weigh(loss, moments)
+        loss = self._weighed(loss, known, moments)
         system, y = self._system(rows.design, moments), training.sample.y
         spec = self._spec(dtype, moments.n_rows, mean_curvature(loss, moments, y))
         solved = self._solved_loss(loss)
         problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        known = known | self._learnt(training, rows.design, loss)
+        known = known | learnt(training, rows.design) | {"loss_": loss}
         known |= self._decisions(
             rows, [problem], lambda: [self._scores_of(loss, fit.coef, fit.intercept)], spec.alpha,
             known,
@@ -116,15 +143,10 @@ class LossBase(Deciding):
         design = self._learn_design(training, dtype)
         if design.psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
-        self._check_groups(design)
+        if self._asked is not None:
+            check_groups(design)
         n_rows = training.survey.n_rows
         return loss, training, self._rows(training.source, design, n_rows, least_alpha)
-
-    def _learnt(self, training: Training, design: Design, loss: Any) -> dict[str, Any]:
-        """Return the attributes of a fit that do not depend on the solution."""
-        based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
-        maps = {"phi_": design.phi, "psi_": design.psi}
-        return {"_design": design, "loss_": loss, **maps, **based}
 
     def _solution(
         self, design: Design, moments: Moments, loss: Any, fit: LossFit
@@ -146,20 +168,26 @@ class LossBase(Deciding):
             coef, intercept = coef @ solved.contrasts.T, intercept @ solved.contrasts.T
         return Solution(coef, intercept)
 
+    def _decided(self, X: Any, finish: Callable[..., Array]) -> Any:
+        """Return finish(decisions, gains, [f, ê]) of the rows of X."""
+        check_is_fitted(self)
+        if "decisions_" not in vars(self):
+            raise ValueError(
+                "nothing is decided; fit with limit_on=Decisions(threshold=...) or top=..."
+            )
+        decisions, design = self.decisions_, self._design
+        start = decisions.predictor(design, self._raw_coef, self.intercept_)
+        made = Finished(start, partial(finish, decisions, self._gains(self.loss_)))
+        return design.predict(open_predict_rows(self, X, design), made)
+
     @abstractmethod
     def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
         """Return `coef_` and `intercept_` from arrays of shape (m, k) and (k,)."""
 
     def path(
-        self,
-        X: Any,
-        y: Any,
-        etas: Any = None,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        control_features: Any = None,
-    ) -> LossPath:
+        self, X: Any, y: Any, etas: Any = None, *, sensitive_features: Any = None,
+        sample_weight: Any = None, control_features: Any = None,
+    ) -> LossPath:  # fmt: skip
         """Return the accuracy–fairness path of a fitted estimator, over rows that are read again.
 
         Unlike the squared loss, a general one needs the rows: a few passes for each eta, each
@@ -216,33 +244,8 @@ class LossBase(Deciding):
         return other
 
 
-def mean_curvature(loss: Any, moments: Moments, y: Array) -> float:
-    """κ = tr V″ / k at the best constant; of a loss that does not know that, at f = 0 on some y."""
-    start = loss.start(moments.mean("y"))
-    if start is None:
-        one = loss.n_scores == 1, loss.n_targets == 1
-        f = np.zeros(len(y)) if one[0] else np.zeros((len(y), loss.n_scores))
-        curved = loss.curvature(f, y[:, 0] if one[1] else y).reshape(len(y), -1).mean(axis=0)
-    else:
-        curved = start.curvature
-    D = np.atleast_2d(loss.directions)
-    kappa = float(curved @ (D**2).sum(axis=1)) / loss.n_scores
-    return kappa if 0 < kappa < np.inf else 1.0
-
-
-def check_row_targets(loss: Loss, chunk: Chunk) -> Chunk:
-    """Pass a chunk on whose targets are in the domain of the loss, where they count."""
-    y = np.asarray(chunk.y)
-    if chunk.weight is not None:
-        y = y[np.asarray(chunk.weight) > 0]
-    try:
-        loss.check_targets(y[:, 0] if loss.n_targets == 1 else y)
-    except ValueError as error:
-        raise ValueError(f"{chunk.where}: {error}" if chunk.where else str(error)) from None
-    return chunk
-
-
-class LossRegression(RegressorMixin, DecidesNumbers, LossBase):
+@described
+class LossRegression(RegressorMixin, LossBase):
     """A fair regression with any loss, whatever finds its ridge and weight."""
 
     _own_constraints: ClassVar[dict[str, Any]] = {
@@ -269,7 +272,8 @@ class LossRegression(RegressorMixin, DecidesNumbers, LossBase):
                 f"{loss.n_targets}; fit one target at a time"
             )
         source = training.source.then(partial(check_row_targets, loss))
-        return self._learn_loss(checked, replace(training, source=source), loss, {})
+        training = replace(training, source=source)
+        return self._learn_loss(training, loss, names_of_columns(checked))
 
     def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
         one = loss.n_scores == 1
@@ -281,21 +285,30 @@ class LossRegression(RegressorMixin, DecidesNumbers, LossBase):
     def predict(self, X: Any) -> Any:
         """Predict the mean (or quantile) of y; the sensitive attributes are not needed.
 
-        Parameters
-        ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`.
-
-        Returns
-        -------
-        array of shape (k,)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,)
         """
         return self._scores(X, partial(_linked, vars(self).get("loss_")))
 
     def predict_scores(self, X: Any) -> Any:
         """Return the scores f, of which parity is promised; `predict` is a function of them."""
         return self._scores(X, partial(_linked, None))
+
+    def _gains(self, loss: Any) -> Callable[[Array], Array]:
+        return partial(_decided, loss)
+
+    def decide(self, X: Any) -> Any:
+        """Return the decision of each row: whether it exceeds the threshold, or is at the top.
+
+        Only with `limit_on`. Rates of the groups differ by at most `unfairness`.
+        """
+        return self._decided(X, FairDecisions.decide) > 0
+
+    def rank_scores(self, X: Any) -> Any:
+        """Return what rows are ranked by: groups then have the same share among the top.
+
+        Only with `limit_on`. Positive where :meth:`decide` says yes, unless that is randomised.
+        """
+        return self._decided(X, FairDecisions.lead)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -352,35 +365,22 @@ class FairKernelRegressor(LossRegression):
     """
 
     def __init__(
-        self,
-        *,
-        loss: Any = "huber",
-        feature_map: Any = "nystroem",
-        kernel: Any = "rbf",
-        length_scale: Any = "median",
-        n_components: int = 500,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        alpha: Any = "auto",
-        eta: float | None = None,
-        unfairness: float | None = None,
-        limit_on: Any = "scores",
-        penalty: str = "normalized",
-        eps: float | None = None,
-        base_estimator: Any = None,
-        output_kernel: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, loss: Any = "huber", feature_map: Any = "nystroem", kernel: Any = "rbf",
+        length_scale: Any = "median", n_components: int = 500, sensitive_kernel: Any = "auto",
+        sensitive_length_scale: Any = "median", n_sensitive_components: int = 100,
+        alpha: Any = "auto", eta: float | None = None, unfairness: float | None = None,
+        limit_on: Any = "scores", penalty: str = "normalized", eps: float | None = None,
+        base_estimator: Any = None, output_kernel: Any = None, fit_intercept: bool = True,
+        sensitive_columns: Any = None, hide_sensitive: bool = False, tol: float = 1e-10,
+        max_iter: int = 50, n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
 
 def _linked(loss: Any, f: Array) -> Array:
     f = f[:, 0] if f.shape[1] == 1 else f
     return f if loss is None else np.asarray(loss.inverse_link(f))
+
+
+def _decided(loss: Any, f: Array) -> Array:
+    return np.asarray(loss.inverse_link(f[:, 0]))[:, None]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,8 +14,8 @@ from scalefair._config import current_config
 from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
-from scalefair.estimators.base import OF_COLUMNS, feature_ridges
-from scalefair.estimators.certified import judge_fits
+from scalefair.estimators.base import feature_ridges, learnt
+from scalefair.estimators.certified import CrossValidated, JudgedPath, judge_fits
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
 from scalefair.estimators.loss import (
     MAX_CACHED_BYTES,
@@ -32,7 +32,6 @@ from scalefair.estimators.path import (
     not_within,
     with_held_out,
 )
-from scalefair.estimators.ridge_cv import CrossValidated
 from scalefair.features.design import Design
 from scalefair.features.training import Training
 from scalefair.moments import Moments
@@ -40,11 +39,11 @@ from scalefair.moments.accumulate import FeatureCache, Rows
 from scalefair.solve.diagnostics import warn_of_few_digits
 from scalefair.solve.fit import LossFit
 from scalefair.solve.newton.descent import fit_loss
-from scalefair.solve.newton.folds import FoldProblem, LossSearch, PointFit, search_loss
+from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, PointFit, search_loss
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.path import GridScores, choose, default_alphas
 from scalefair.solve.ridge.search import warn_of_constant
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.system import Solution, System
 from scalefair.solve.spec import Spec
 
 if TYPE_CHECKING:
@@ -145,8 +144,7 @@ class LossCV(CrossValidated, LossBase):
     """Chooses a ridge and a weight for a general loss; `_plain` is the class at one point."""
 
     _plain: ClassVar[Any]
-    _model: Any
-    """The plain estimator at the chosen point."""
+    _model: Any  # The plain estimator at the chosen point
 
     def _check_point(self) -> None:
         self._check_grids()
@@ -156,19 +154,12 @@ class LossCV(CrossValidated, LossBase):
                 "decisions on new rows, by certify(model, X, limit_on='decisions', ...)"
             )
 
-    def _learn_loss(
-        self,
-        checked: Self,
-        training: Training,
-        loss: Any,
-        known: dict[str, Any],
-        weigh: Callable[[Any, Moments], Any] | None = None,
-    ) -> dict[str, Any]:
+    def _learn_loss(self, training: Training, loss: Any, known: dict[str, Any]) -> dict[str, Any]:
         dtype, least = current_config().dtype, self._least_alpha()
         loss, training, rows = self._loss_rows(training, loss, dtype, least)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         folds, moments = self._fold_moments(rows, training, cache=cache)
-        loss = loss if weigh is None else weigh(loss, moments.total)
+        loss = self._weighed(loss, known, moments.total)
         system = partial(self._system_of, rows.design, moments.total)
         whole = Problem(
             rows.source, rows.design, self._solved_loss(loss), system(moments.total),
@@ -178,23 +169,27 @@ class LossCV(CrossValidated, LossBase):
         problem = FoldProblem.build(whole, folds, moments, system)
         limit = None if self._asked is not None else self.unfairness
         result = search_loss(problem, alphas, etas, limit, finer=self.alphas is None)
-        claim, path = self._claim(), None
-        if claim is not None:
-            source, judged = self._judging(training, rows.design)
-            path = judge_fits(claim.limit, result, problem, rows.design, source, folds=judged)
-            result = path.chosen(claim)
-        elif result.choice is None:
-            warn_of_constant(result.scores, limit or 0.0)
+        judge = partial(self._judged, result, problem, rows.design, training)
+        result, certificate = self._certified(result, judge)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        names = {name: vars(checked)[name] for name in OF_COLUMNS if name in vars(checked)}
-        known = known | names | self._learnt(training, rows.design, loss)
+        known = known | learnt(training, rows.design) | {"loss_": loss}
         chosen = self._chosen(known, whole, result, fit)
-        fits = partial(self._fold_scores, whole, result, fit, loss)
-        chosen |= self._decisions(rows, problem.parts, fits, result.alpha, known, folds)
-        if claim is None or path is None:
-            return chosen
-        return chosen | {"certificate_": path.certificate(claim, chosen["_model"])}
+
+        def scores() -> list[Solution]:
+            without = result.tried[Point(result.alpha, result.eta)].theta[:-1]
+            fits = (*map(whole.solution, without), (fit.coef, fit.intercept))
+            return [self._scores_of(loss, *both) for both in fits]
+
+        decisions = self._decisions(rows, problem.parts, scores, result.alpha, known, folds)
+        return chosen | decisions | certificate(chosen["_model"])
+
+    def _judged(
+        self, result: LossSearch, problem: FoldProblem, design: Design, training: Training,
+        limit: float,
+    ) -> JudgedPath:  # fmt: skip
+        source, folds = self._judging(training, design)
+        return judge_fits(limit, result, problem, design, source, folds=folds)
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
         """Return the system of some rows, with the ridges of all."""
@@ -223,28 +218,17 @@ class LossCV(CrossValidated, LossBase):
         self, known: dict[str, Any], whole: Problem, result: LossSearch, fit: LossFit
     ) -> dict[str, Any]:
         """Return the attributes of the chosen fit, and what the others scored."""
-        own, parameters = self.get_params(deep=False), self._plain().get_params()
-        point = {"alpha": result.alpha, "eta": result.eta, "unfairness": None, "limit_on": "scores"}
-        own = {name: own[name] for name in parameters if name in own}
-        plain = self._plain(**own | self._penalty(self.eps) | point)
-        plain.__dict__.update(known)
+        point = {"alpha": result.alpha, "eta": result.eta, "limit_on": "scores"}
+        plain = self._plain_at(self._plain, self.eps, known, **point)
         model = plain._at(whole.system.moments, fit)
         tried = [_fit_of(whole, point.eta, at, fit) for point, at in result.tried.items()]
         if result.constant is not None:
             tried.append(_constant(whole, result.constant, fit))
         alphas = np.array([point.alpha for point in result.tried])
-        scores, share = result.scores, result.share
+        path = LossPathCV(model, alphas, tried, result.listed())
+        parameters = model.get_params(deep=False)
         fitted = {name: value for name, value in vars(model).items() if name not in parameters}
-        return fitted | {
-            "_model": model, "alpha_": result.alpha,
-            "explained_share_cv_": float(share.value),
-            "explained_share_cv_error_": float(share.error),
-            "path_": LossPathCV(model, alphas, tried, result.listed()),
-            "cv_results_": {
-                "alphas": result.alphas, "etas": result.etas, "loss": scores.mse,
-                "explained_share": scores.share,
-            },
-        }  # fmt: skip
+        return fitted | self._held_out(result, "loss", path) | {"_model": model}
 
     def path(self, X: Any, y: Any, etas: Any = None, **given: Any) -> LossPath:
         """Return the path of the chosen ridge over rows; see :meth:`FairKernelClassifier.path`."""

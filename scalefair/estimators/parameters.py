@@ -26,6 +26,7 @@ NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 COUNT = Interval(Integral, 1, None, closed="left")
 LENGTH_SCALE = [StrOptions({"median", "standardized"}), POSITIVE, "array-like"]
 
+# What scikit-learn's validation of parameters checks; the rest is checked where it is used
 VALID: dict[str, Any] = {
     "feature_map": [StrOptions({"nystroem", "fourier", "exact", "linear"}), HasMethods("raw")],
     "kernel": [StrOptions(set(NAMES)), Kernel],
@@ -60,8 +61,6 @@ VALID: dict[str, Any] = {
     "optimizer": [None, StrOptions({"l-bfgs-b"})],
     "n_restarts": [Interval(Integral, 0, None, closed="left")],
 }
-"""What scikit-learn's validation of parameters checks; the rest is checked where it is used."""
-
 TEXT = """
 loss : {"logistic", "multinomial"} or loss, default="logistic"
     V. "logistic" means the multinomial loss where there are more than two classes. An object of
@@ -265,6 +264,16 @@ phi_, psi_ : feature maps
 """
 
 
+PREDICTS = """Parameters
+----------
+@ X
+
+Returns
+-------
+array of shape {}
+    A dask array, not yet computed, for a dask collection."""
+
+
 @cache
 def _entries() -> dict[str, str]:
     entries: dict[str, list[str]] = {}
@@ -279,10 +288,9 @@ def _entries() -> dict[str, str]:
 
 
 def described(cls: T) -> T:
-    """Give a class the constraints of its parameters, and their texts.
+    """Give a class the constraints of its parameters, and the texts of "@ name name ..." lines.
 
-    Lines "@ name name ..." of its docstring are replaced by the texts of those names. A class may
-    have constraints of its own in `_own_constraints`.
+    A line "@@ shape" stands for the parameters and the result of a method that predicts.
     """
     own: dict[str, Any] = cls._own_constraints  # type: ignore[attr-defined]
     names = [name for name in signature(cls).parameters if name in VALID]
@@ -296,7 +304,11 @@ def described(cls: T) -> T:
 
 def _written_out(doc: str) -> str:
     entries, lines = _entries(), []
-    for line in cleandoc(doc).split("\n"):
+    doc = "\n".join(
+        PREDICTS.format(line[3:]) if line.startswith("@@ ") else line
+        for line in cleandoc(doc).split("\n")
+    )
+    for line in doc.split("\n"):
         names = line[2:].split() if line.startswith("@ ") else []
         lines += [entries[name] for name in names] if names else [line]
     return indent("\n".join(lines), "    ").strip() + "\n    "

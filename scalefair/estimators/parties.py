@@ -19,10 +19,10 @@ from scalefair._typing import Chunk
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import InputError
-from scalefair.estimators.base import OF_COLUMNS
+from scalefair.estimators.base import names_of_columns
 from scalefair.estimators.certified import Candidates, Judgement, Part, judge
+from scalefair.estimators.kernel_ridge import FairKernelRidgeCV
 from scalefair.estimators.parameters import check_partial
-from scalefair.estimators.ridge_cv import FairKernelRidgeCV
 from scalefair.features.base import seed_of
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
@@ -111,22 +111,24 @@ class PartyMaps:
         A model with a `confidence` needs their judgement of its :meth:`candidates`.
         """
         design, moments = self._joined(ours, theirs)
-        model, own = copy(self.model), vars(self.model)
-        known = {name: own[name] for name in (*OF_COLUMNS, "_one_target") if name in own}
-        known |= {"_design": design, "phi_": design.phi, "psi_": design.psi}
+        model, one = copy(self.model), self.model._one_target
+        known = names_of_columns(model) | {"_design": design, "_one_target": one}
+        known |= {"phi_": design.phi, "psi_": design.psi}
         if isinstance(model, FairKernelRidgeCV):
             found = model._choose(design, moments, known, partial(_answer, judgement))
         else:
-            fit, one = model._solve(design, moments.total), own["_one_target"]
+            fit = model._solve(design, moments.total)
             found = known | model._solution(moments.total, fit, design, one_target=one)
         model.__dict__.update(found)
         return model
 
     def candidates(self, ours: PartyMoments, theirs: PartyMoments) -> Candidates:
         """Return coefficients of models, from the fairest on, for the other party to judge."""
-        design, moments = self._joined(ours, theirs)
-        result = self.model._search(design, moments)
-        return self.model._candidates(result, design, moments)[0]  # type: ignore[no-any-return]
+        try:
+            self.solve(ours, theirs)
+        except _NotJudgedError as error:
+            return error.candidates
+        raise InputError("a model without confidence= has no candidates", "give a confidence")
 
     def judge(
         self, candidates: Candidates, X: Any, *, sensitive_features: Any, sample_weight: Any = None
@@ -208,10 +210,14 @@ def _side_by_side(a: Moments, b: Moments) -> Moments:
     return replace(b, blocks={"phi": m, "psi": q, "y": t}, **arrays)
 
 
+class _NotJudgedError(InputError):
+    candidates: Candidates
+
+
 def _answer(judgement: Judgement | None, candidates: Candidates) -> Judgement:
-    if judgement is None or judgement.candidates != digest(candidates):
-        raise InputError(
-            "confidence= needs a judgement of these candidates by the other party",
-            "send it PartyMaps.candidates, and give what its PartyMaps.judge returns",
-        )
-    return judgement
+    if judgement is not None and judgement.candidates == digest(candidates):
+        return judgement
+    what = "confidence= needs a judgement of these candidates by the other party"
+    error = _NotJudgedError(what, "send it PartyMaps.candidates; its PartyMaps.judge judges them")
+    error.candidates = candidates
+    raise error

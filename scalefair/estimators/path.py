@@ -11,25 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scalefair import penalties
 from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import MISSING_SENSITIVE, check_number
-from scalefair.penalties import (
-    ShareEstimate,
-    hsic,
-    mean_and_error,
-    share_of_variance,
-    size_of_block,
-    variance_of,
-)
 from scalefair.solve.limit import NotAttainableError
-from scalefair.solve.ridge.path import (
-    GridScores,
-    Spectrum,
-    choose,
-    grid,
-    squared_errors,
-)
+from scalefair.solve.ridge.path import GridScores, Spectrum, choose, grid, squared_errors
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
 
@@ -279,7 +266,7 @@ class LossPath(PathBase):
 
 def with_held_out(fit: Any, shares: Array | None = None) -> Any:
     """Return a copy of a fit with its held-out share; NaN for a constant."""
-    share = ShareEstimate.of(np.full(2, np.nan) if shares is None else shares)
+    share = penalties.ShareEstimate.of(np.full(2, np.nan) if shares is None else shares)
     made = copy(fit)
     made.__dict__.update(
         explained_share_cv_=float(share.value), explained_share_cv_error_=float(share.error)
@@ -289,7 +276,7 @@ def with_held_out(fit: Any, shares: Array | None = None) -> Any:
 
 def held_out_sums(scores: GridScores) -> tuple[Array, str]:
     """Return what must be within a limit on held-out rows, and its name."""
-    share = ShareEstimate.of(scores.share)
+    share = penalties.ShareEstimate.of(scores.share)
     return share.value + share.error / 2, "held-out share with half its standard error"
 
 
@@ -334,7 +321,7 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
     m, t = coef.shape[2:]
     B = np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
     moments = system.moments
-    variance = variance_of(moments, system.features, B).reshape(-1, t)
+    variance = penalties.variance_of(moments, system.features, B).reshape(-1, t)
     errors = squared_errors(system, B, variance, moments)
     spread = np.diagonal(moments.covariance("y", "y"))
     explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
@@ -345,10 +332,10 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
     return {
         "mse": errors.mean(axis=1),
         "r2": r2,
-        "explained_share": share_of_variance(
+        "explained_share": penalties.share_of_variance(
             explained,
-            variance_of(moments.judged, system.features, B).reshape(-1, t).sum(axis=1),
-            size_of_block(moments, "y"),
+            penalties.variance_of(moments.judged, system.features, B).reshape(-1, t).sum(axis=1),
+            penalties.size_of_block(moments, "y"),
         ),
         "hsic": _hsic(system, B).reshape(-1, t).sum(axis=1),
     }
@@ -358,13 +345,15 @@ def _hsic(system: System, B: Array) -> Array:
     """|C_ψf|²: HSIC with a linear kernel on f."""
     if "psi" not in system.moments.blocks:
         return np.full(B.shape[1], np.nan)
-    return np.asarray(np.sum((hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0))
+    return np.asarray(
+        np.sum((penalties.hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0)
+    )
 
 
 def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]:
     """Means over the folds and their standard errors; the share is floored at 0."""
-    mse, mse_error = mean_and_error(scores.mse)
-    share = ShareEstimate.of(scores.share)
+    mse, mse_error = penalties.mean_and_error(scores.mse)
+    share = penalties.ShareEstimate.of(scores.share)
     return {
         f"{error}_cv": mse.ravel(),
         f"{error}_cv_error": mse_error.ravel(),

@@ -22,7 +22,7 @@ from scalefair.errors import (
     check_grid,
     check_weight_or_limit,
 )
-from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
+from scalefair.estimators.base import FairEstimator, check_control, feature_ridges, learnt
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
@@ -40,21 +40,14 @@ from scalefair.solve.ridge.path import default_etas
 from scalefair.solve.ridge.system import rescale
 
 
+@described
 class Regression(MultiOutputMixin, RegressorMixin, FairEstimator):
     """A fair estimator that predicts f itself."""
 
     def predict(self, X: Any) -> Array:
         """Predict the targets; the sensitive attributes are not needed.
 
-        Parameters
-        ----------
-        X : array, data frame, dask collection, scan or batches of shape (k, d)
-            Inputs as in `fit`.
-
-        Returns
-        -------
-        array of shape (k,) or (k, t)
-            A dask array, not yet computed, for a dask collection.
+        @@ (k,) or (k, t)
         """
         scores = self._scores(X)
         return scores[:, 0] if self._one_target else scores  # type: ignore[no-any-return]
@@ -152,7 +145,8 @@ class RidgeBase(Regression):
         both = learnt(training, design)
         del both["phi_"]
         return both | {
-            "_exact_rows": rows, "kernel_": rows.kernel, "alpha_": spec.alpha, "eta_": spec.eta,
+            "_one_target": one, "_exact_rows": rows, "kernel_": rows.kernel,
+            "alpha_": spec.alpha, "eta_": spec.eta,
             "dual_coef_": fit.dual_coef[:, 0] if one else fit.dual_coef,
             "intercept_": float(intercept[0]) if one else intercept,
             "explained_share_": rows.explained_share(fit.predict(rows.K)),
@@ -185,8 +179,8 @@ class RidgeBase(Regression):
         return {
             "coef_": coef[:, 0] if one_target else coef.T,
             "intercept_": float(intercept[0]) if one_target else intercept,
-            "moments_": moments, "n_samples_seen_": moments.n_rows, "eta_": fit.eta,
-            "alpha_": self._spec(design.dtype, moments.n_rows).alpha,
+            "_one_target": one_target, "moments_": moments, "n_samples_seen_": moments.n_rows,
+            "alpha_": self._spec(design.dtype, moments.n_rows).alpha, "eta_": fit.eta,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics,
             "jitter_": fit.diagnostics.jitter, "_raw_coef": design.raw_coef(coef),
             **steps, **nonlinear,
@@ -201,14 +195,9 @@ class RidgeBase(Regression):
         return self
 
     def collect(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         control_features: Any = None,
-    ) -> Moments:
+    ) -> Moments:  # fmt: skip
         """Return the moments of more rows, made with the maps of this fitted estimator.
 
         Nothing is added to the estimator: parts can be collected on different machines or days,
@@ -302,14 +291,9 @@ class RidgeBase(Regression):
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
     def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         control_features: Any = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Add a batch of rows to those seen so far, and solve again.
 
         The first batch fixes the encoding, the length scales and the landmarks, so it should look
@@ -324,14 +308,6 @@ class RidgeBase(Regression):
         self._check_parameters()
         moments = self.moments_ + self.collect(X, y, **beside)
         return self._take(moments, self._solve(self._design, moments))
-
-
-def learnt(training: Training, design: Design) -> dict[str, Any]:
-    """Return the attributes of a fit that do not depend on the solution."""
-    based = {} if training.base is None else {"n_base_samples_": training.n_base_samples}
-    one_target = training.one_target
-    maps = {"phi_": design.phi, "psi_": design.psi}
-    return {"_design": design, "_one_target": one_target, **maps, **based}
 
 
 @described
@@ -369,25 +345,13 @@ class FairRidge(RidgeBase):
     """
 
     def __init__(
-        self,
-        *,
-        alpha: Any = "auto",
-        eta: float | None = None,
-        unfairness: float | None = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        output_kernel: Any = None,
-        sensitive_kernel: Any = "auto",
-        sensitive_length_scale: Any = "median",
-        n_sensitive_components: int = 100,
-        base_estimator: Any = None,
-        fit_intercept: bool = True,
-        sensitive_columns: Any = None,
-        hide_sensitive: bool = False,
-        missing_labels: str = "error",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, *, alpha: Any = "auto", eta: float | None = None, unfairness: float | None = None,
+        penalty: str = "normalized", eps: float | None = None, output_kernel: Any = None,
+        sensitive_kernel: Any = "auto", sensitive_length_scale: Any = "median",
+        n_sensitive_components: int = 100, base_estimator: Any = None, fit_intercept: bool = True,
+        sensitive_columns: Any = None, hide_sensitive: bool = False, missing_labels: str = "error",
+        n_jobs: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self._store(locals())
 
     def _sees_sensitive(self) -> bool:

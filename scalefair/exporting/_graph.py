@@ -11,9 +11,7 @@ from scalefair._typing import Array
 from scalefair.features import ConcatMap, Identity, Nystroem, OneHot, ProductMap, RandomFourier
 from scalefair.kernels import RBF, Categorical, Laplace, Linear, Matern, Product, Scaled, Sum
 
-OPSET, MACHINE_LEARNING, FORMAT = 18, 3, 9
-"""Versions that runtimes of 2023 and later read."""
-
+OPSET, MACHINE_LEARNING, FORMAT = 18, 3, 9  # versions that runtimes of 2023 and later read
 NUMBERS = np.dtype(np.float64)
 
 

@@ -8,12 +8,6 @@ from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.transformer import TransformerMap
 
 __all__ = [
-    "ConcatMap",
-    "Identity",
-    "LeafMap",
-    "Nystroem",
-    "OneHot",
-    "ProductMap",
-    "RandomFourier",
+    "ConcatMap", "Identity", "LeafMap", "Nystroem", "OneHot", "ProductMap", "RandomFourier",
     "TransformerMap",
-]
+]  # fmt: skip

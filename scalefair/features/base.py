@@ -17,8 +17,7 @@ from scalefair._typing import LARGEST, LARGEST_SINGLE, Array, FeatureMap, Rows
 from scalefair.errors import check_finite
 from scalefair.kernels import Kernel
 
-Filler = Callable[[Any, Rows], None]
-"""Writes raw(x) of rows, its first argument, into the second."""
+Filler = Callable[[Any, Rows], None]  # writes raw(x) of rows, its first argument, into the second
 
 
 class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -96,11 +95,7 @@ class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     @abstractmethod
     def filler(self, dtype: DTypeLike) -> Filler:
-        """Return the function that fills rows of that dtype with `raw`, for one pass.
-
-        What does not depend on the rows is computed beforehand. Not to be shared by threads, nor
-        kept: it does not follow changes of the map.
-        """
+        """Return what fills rows of that dtype with `raw`, for one pass of one thread."""
 
     @abstractmethod
     def _learn(self, X: Any, weight: Array) -> None:
@@ -132,9 +127,8 @@ class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 class LengthScaleMap(BaseMap):
     """A feature map of a kernel, `kernel_`, with length scales θ, one or one per input.
 
-    A function L of the features Φ has the gradient Σ_ij ∂L/∂Φ_ij · ∂φ_ij/∂log θ_l. With
-    Φ = raw @ linear_ it is a sum over rows, `raw_gradient`, and one term for all rows together,
-    `linear_gradient`; both have shape (n_hyper,), in the order of `kernel_.theta`.
+    Σ_ij ∂L/∂Φ_ij · ∂φ_ij/∂log θ_l is a sum over rows, `raw_gradient`, and one term for all
+    together, `linear_gradient`; both have shape (n_hyper,), in the order of `kernel_.theta`.
     """
 
     kernel_: Kernel
@@ -149,10 +143,7 @@ class LengthScaleMap(BaseMap):
 
     @abstractmethod
     def linear_gradient(self, product: Array) -> Array:
-        """Return what the linear part's dependence on θ adds, for all rows at once.
-
-        It needs no more than `product`, Φᵀ(∂L/∂Φ) summed over the rows.
-        """
+        """Return what the linear part's dependence on θ adds; product = Φᵀ(∂L/∂Φ)."""
 
 
 def row_filler(feature_map: FeatureMap, dtype: DTypeLike, *, whiten: bool) -> Filler:

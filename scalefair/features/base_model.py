@@ -17,12 +17,9 @@ from scalefair._typing import Array, Chunk, Fittable, Rows
 from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.features.design import Block
 
+# How far probabilities are kept from 0 and 1, whose log-odds are infinite: forests say both
 LEAST_PROBABILITY = 1e-4
-"""How far probabilities are kept from 0 and 1, whose log-odds are infinite: forests say both."""
-
-TREES = "trees"
-"""The word for boosted trees with settings for most tables."""
-
+TREES = "trees"  # the word for boosted trees with settings for most tables
 METHODS = ("predict", "predict_proba", "decision_function")
 
 
@@ -120,9 +117,7 @@ def name_of(model: Any) -> str:
 def predictions(model: Any, x: Any, scale: str) -> Array:
     """Return ĥ(x), finite, of shape (k, l), of inputs as the user gave them.
 
-    A regressor's `predict` is taken as it is, or as log(1 + ĥ). Of a classifier of C classes:
-    C − 1 columns p_c or log(p_c / p_0), c = 1 … C − 1; its `decision_function` where it has no
-    probabilities.
+    Of a classifier of C classes C − 1 columns p_c or log(p_c / p_0), or its `decision_function`.
     """
     try:
         h = np.asarray(_outputs(model, container(x), scale))

@@ -17,8 +17,7 @@ from scalefair.features.mixed import CROSSED, Crossed, Units, for_new_rows, mixe
 from scalefair.features.nystroem import Nystroem
 
 CURVE_LANDMARKS = 16
-MAX_CURVE_COLUMNS = 400
-"""Columns of κ ⊗ ψ at most."""
+MAX_CURVE_COLUMNS = 400  # columns of κ ⊗ ψ at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +75,11 @@ class CrossedControl(Block):
 class Curve(Block):
     """Smooth functions of a base model's prediction, one for each group: κ(ĥ) ⊗ [1, ψ(s)].
 
-    A prediction whose whole distribution is to be the same in all groups must be bent in each of
-    them in its own way. Where the model may not see s, κ(ĥ) alone, and `crossed` is None.
+    To be distributed alike in all groups it must be bent in each in its own way.
     """
 
     kappa: FeatureMap
-    crossed: Crossed | None
+    crossed: Crossed | None  # None where the model may not see s
     name: ClassVar[str] = "curve"
     is_feature: ClassVar[bool] = True
 
@@ -126,10 +124,7 @@ class Curve(Block):
 
 @dataclass(frozen=True, eq=False)
 class RidgeCurve(Block):
-    """Smooth functions κ(z) of a few linear functions of the features, z = φ(x)W.
-
-    Where s is hidden and there is no base model, z are ridge regressions of y and of ψ(s) on φ(x).
-    """
+    """Smooth functions κ(z) of ridge regressions of y and of ψ(s) on the features, z = φ(x)W."""
 
     phi: FeatureMap
     raw_weights: Array  # W, of the raw rows of φ

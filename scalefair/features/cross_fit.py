@@ -44,14 +44,10 @@ from scalefair.features.sensitive_model import (
 from scalefair.features.training import Training, sensitive_map
 from scalefair.features.trees import trees_for
 
-FOLDS = 5
-"""Folds of the cross-fitting where no cross-validation asks for others."""
-
+FOLDS = 5  # folds of the cross-fitting where no cross-validation asks for others
+# Less than this share of a fresh copy's error: a fitted model has seen the rows, most likely
 SUSPICIOUS = 0.5
-"""Less than this share of a fresh copy's error: a fitted model has seen the rows, most likely."""
-
-SUSPECT_ROWS = 4000
-"""Rows that this is judged on, half of them to fit the copy."""
+SUSPECT_ROWS = 4000  # rows that this is judged on, half of them to fit the copy
 
 
 class CrossFit(BaseEstimator):
@@ -82,13 +78,9 @@ class CrossFit(BaseEstimator):
     """
 
     def __init__(
-        self,
-        estimator: Any,
-        *,
-        sample_size: int = 100_000,
-        fit_on: str = "sample",
+        self, estimator: Any, *, sample_size: int = 100_000, fit_on: str = "sample",
         sensitive_estimator: Any = "auto",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.estimator = estimator
         self.sample_size = sample_size
         self.fit_on = fit_on
@@ -124,17 +116,10 @@ class OutOfFold:
 
 
 def cross_fit(  # noqa: PLR0917
-    training: Training,
-    how: CrossFit,
-    scale: str,
-    folds: Folds | None,
-    n_jobs: int | None,
+    training: Training, how: CrossFit, scale: str, folds: Folds | None, n_jobs: int | None,
     progress: Progress,
-) -> Training:
-    """Fit a base model, `n_jobs` folds at once, and let its predictions join the rows.
-
-    `scale` is what they are turned into; without `folds` there are five of our own.
-    """
+) -> Training:  # fmt: skip
+    """Fit a base model, `n_jobs` folds at once; its predictions, on a `scale`, join the rows."""
     model, split = how.estimator, training.given.then(training.preparation.split)
     model = trees_for(scale) if isinstance(model, str) else model
     fitted, told = is_fitted(model), _tells_of_sensitive(training, how)
@@ -307,10 +292,7 @@ class _FoldFits:
         self, model: Any, values: Any, predict: Callable[[Any, Any], Array],
         name: str = "sensitive_estimator",
     ) -> tuple[list[Any], Array]:  # fmt: skip
-        """Return models of the values of rows that count, and what they say of unseen rows.
-
-        A model that is fitted already stays as it is.
-        """
+        """Return models of the values of rows that count, and what they say of unseen rows."""
         parts: dict[int, Array] = {}
 
         def one(k: int) -> Any:
@@ -355,11 +337,7 @@ class _FoldFits:
 
 
 def in_threads(work: Callable[[int], Any], count: int, n_jobs: int | None) -> list[Any]:
-    """Return [work(0), …, work(count − 1)], as many at once as there are cores (or `n_jobs`).
-
-    Each thread has its share of the cores for what the work runs in parallel itself: nothing is
-    copied, and boosted trees, forests and BLAS let go of Python's lock.
-    """
+    """Return [work(0), …, work(count − 1)], as many at once as there are cores (or `n_jobs`)."""
     cores = available_threads()
     threads = min(count, n_jobs or cores)
     results: list[Any] = [None] * count

@@ -25,14 +25,10 @@ from scalefair.features.leaves import LeafMap
 from scalefair.features.mixed import Units, for_new_rows, units_of
 from scalefair.features.partial import Propensity, lacks
 
-CODED_ROWS = 8192
-"""Rows per chunk where rows are named by codes, and never written out."""
-
-PREDICT_ROWS = 512
-"""Rows whose features the cache holds."""
-
+CODED_ROWS = 8192  # rows per chunk where rows are named by codes, and never written out
+PREDICT_ROWS = 512  # rows whose features the cache holds
+# Rows per chunk that is encoded, or given to a base model: every call costs milliseconds
 TABLE_ROWS = 8192
-"""Rows per chunk that is encoded, or given to a base model: every call costs milliseconds."""
 
 
 def chunk_rows(width: int, dtype: Any) -> int:
@@ -43,14 +39,11 @@ def chunk_rows(width: int, dtype: Any) -> int:
 class Block(ABC):
     """Narrow columns of a row beside φ, ψ and y: a control, or another model's prediction."""
 
-    name: ClassVar[str]
-    """By which the moments know them."""
+    name: ClassVar[str]  # By which the moments know them
 
-    is_feature: ClassVar[bool] = False
-    """Whether they join Φ."""
+    is_feature: ClassVar[bool] = False  # whether they join Φ
 
-    units: Units = ()
-    """What the columns are, where they are sensitive attributes."""
+    units: Units = ()  # what the columns are, where they are sensitive attributes
 
     @property
     @abstractmethod
@@ -79,10 +72,8 @@ class Block(ABC):
 class Design:
     """What turns a chunk into rows, and coefficients into predictions; ψ None: no attributes.
 
-    With `whiten_rows` the linear part of φ is applied to every row instead of to the moments: n·m²
-    more work, no digits lost (the moments lose them as machine precision over the cut-off). That of
-    ψ is always applied to the rows: it is narrow, and the penalty divides by its smallest
-    eigenvalues.
+    With `whiten_rows` the linear part of φ is applied to every row instead of to the moments, which
+    would lose digits. That of ψ always is: the penalty divides by its smallest eigenvalues.
     """
 
     phi: FeatureMap
@@ -133,11 +124,7 @@ class Design:
         return f"phi={digest(self.phi)};psi={psi};{beside}{prepared}{known}"
 
     def numbers(self, given: ChunkSource, *, sensitive: bool = False) -> ChunkSource:
-        """Return the source of numeric chunks from rows as the user gave them.
-
-        Attributes that the model does not see are not read unless `sensitive`: they may be missing,
-        and columns that are hidden are not there.
-        """
+        """Return the source of numeric chunks; s that the model does not see if `sensitive`."""
         prepared = self.preparation or Preparation()
         if not (sensitive or self.sees_sensitive):
             columns = None if prepared.hide_sensitive else prepared.sensitive_columns
@@ -155,10 +142,7 @@ class Design:
         return block.rows(chunk)
 
     def psi_rows(self, chunk: Chunk) -> Rows:
-        """Return the rows of ψ; zero for rows of weight zero, whose groups ψ need not know.
-
-        NaN for rows that lack s.
-        """
+        """Return the rows of ψ: zero for rows of weight zero, NaN for rows that lack s."""
         if self.psi is None:
             return np.empty((chunk.n_rows, 0))
         if not self.partial:

@@ -130,10 +130,7 @@ class OneHot(BaseMap):
         self.linear_ = None
 
     def filler(self, dtype: DTypeLike) -> Filler:  # noqa: ARG002 - zeros and ones are of any
-        """Return the function that writes the indicators; see `BaseMap.filler`.
-
-        Rows may be arrays of objects too.
-        """
+        """Return the function that writes the indicators; see `BaseMap.filler`."""
         return self._fill
 
     def _fill(self, X: Any, out: Rows) -> None:

@@ -65,15 +65,9 @@ class RandomFourier(LengthScaleMap):
     """
 
     def __init__(
-        self,
-        kernel: str | Kernel = "rbf",
-        length_scale: Any = 1.0,
-        *,
-        n_components: int = 500,
-        orthogonal: bool = False,
-        pairs: bool = True,
-        random_state: Any = None,
-    ) -> None:
+        self, kernel: str | Kernel = "rbf", length_scale: Any = 1.0, *, n_components: int = 500,
+        orthogonal: bool = False, pairs: bool = True, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         self.length_scale = length_scale
         self.n_components = n_components

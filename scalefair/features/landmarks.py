@@ -1,10 +1,7 @@
 """What maps learn from a sample of rows: length scales, and the landmarks of a Nyström map.
 
-Landmarks are uniform, by k-means++ or by ridge leverage scores.
-
-Everything here works on the distinct rows in lexicographic order, each with the total weight of its
-copies. The choice is therefore the same function of the seed for permuted rows, and weight 2 is
-exactly the row twice.
+All works on the distinct rows in lexicographic order, each with the total weight of its copies: the
+choice does not depend on the order of rows, and weight 2 is the row twice.
 """
 
 from __future__ import annotations
@@ -23,21 +20,13 @@ from scalefair.kernels import Kernel, make_kernel, median_length_scale
 LANDMARK_METHODS = ("uniform", "kmeans++", "leverage")
 _BLOCK_ENTRIES = 1 << 22
 
-MEDIAN_ROWS = 1000
-"""The median heuristic looks at the pairs of at most so many rows."""
-
-PILOTS = 3
-"""Rounds in which leverage scores are learnt, each from a pilot that the last one chose."""
-
-LEAST_PILOT = 100
-"""Rows of a pilot, where twice the landmarks are fewer."""
+MEDIAN_ROWS = 1000  # the median heuristic looks at the pairs of at most so many rows
+PILOTS = 3  # rounds in which leverage scores are learnt, each from a pilot that the last one chose
+LEAST_PILOT = 100  # rows of a pilot, where twice the landmarks are fewer
 
 
 def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
-    """Return the distinct rows of positive weight in lexicographic order, and their total weights.
-
-    The weight of a row is the sum over its copies.
-    """
+    """Return the distinct rows of positive weight in lexicographic order, and their weights."""
     present = weight > 0
     rows, _, copy_of = distinct(X[present].astype(np.float64))
     total = np.bincount(copy_of, weights=weight[present])
@@ -47,11 +36,8 @@ def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
 def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, seed: int) -> Kernel:
     """Return the kernel with its length scale found from the rows where a heuristic was asked for.
 
-    A kernel object keeps its own. "median": the weighted median of the non-zero distances (in the
-    kernel's metric) of at most 1000 distinct rows, chosen by the hash of their rank: the same for
-    rows in any order, and for every map. "standardized": the same for columns divided by their
-    standard deviations sd_j, as one length scale per input, θ_j = sd_j · median; k(x, z) with it is
-    the kernel of standardised columns, without a separate scaling step.
+    "median": the weighted median of the non-zero distances of at most 1000 distinct rows, by hash.
+    "standardized": that of columns divided by sd_j, θ_j = sd_j · median.
     """
     unscaled = make_kernel(kernel)
     if isinstance(kernel, Kernel) or unscaled.length_scale == ():
@@ -84,11 +70,7 @@ def standard_deviation(rows: Rows, weight: Array) -> Array:
 def choose_landmarks(
     method: str, kernel: Any, rows: Array, weight: Array, *, size: int, seed: int
 ) -> NDArray[np.int64]:
-    """Return the positions of `size` landmarks among distinct rows, ascending; of all if fewer.
-
-    The methods are `weighted_sample` ("uniform"), `kmeans_plus_plus` and `ridge_leverage_scores`;
-    rows and weights are as `distinct_rows` returns them.
-    """
+    """Return the positions of `size` landmarks among distinct rows, ascending; of all if fewer."""
     if len(rows) <= size:
         return np.arange(len(rows))
     if method == "kmeans++":
@@ -99,12 +81,7 @@ def choose_landmarks(
 
 
 def weighted_sample(weight: Array, size: int, seed: int) -> NDArray[np.int64]:
-    """Draw `size` positions without replacement, each draw in proportion to the weights left.
-
-    Row i runs the exponential clock −log(1 − u_i)/w_i with u_i = hash(seed, i)/2⁶⁴; the first
-    `size` to ring are chosen. Equal weights: the rows with the smallest hash. A row of weight 2
-    rings like the earlier of two rows.
-    """
+    """Draw positions in proportion to weights: the first of −log(1 − u_i)/w_i, u_i a hash."""
     clock = -np.log1p(-hash_uniform(seed, np.arange(len(weight))))
     with np.errstate(over="ignore"):
         clock /= np.maximum(weight, np.finfo(np.float64).tiny)
@@ -116,9 +93,7 @@ def kmeans_plus_plus(
 ) -> NDArray[np.int64]:
     """Seed k-means++ in the metric of the kernel, D²(x, z) = k(x, x) − 2k(x, z) + k(z, z).
 
-    The first landmark is drawn in proportion to w, each further one to w·min_z D²(x, z) over the
-    landmarks z so far. For a Gaussian kernel and neighbouring rows D² is the squared distance of
-    the inputs divided by their length scales. It stops early where no distance is left.
+    The first landmark is drawn in proportion to w, each further one to w·min_z D²(x, z).
     """
     rng = np.random.default_rng(seed)
     diag = np.asarray(kernel.diag(rows), dtype=np.float64)
@@ -147,13 +122,10 @@ def ridge_leverage_scores(kernel: Any, rows: Array, weight: Array, size: int, se
 
     With a pilot J of rows drawn with chances p, V = diag(w_J/p_J) and B_J = √V K_JJ √V,
 
-        ℓ_i ≈ w_i/γ · (k(x_i, x_i) − k_iJ √V (B_J + γI)⁻¹ √V k_Ji),    at most 1,
+        ℓ_i ≈ w_i/γ · (k(x_i, x_i) − k_iJ √V (B_J + γI)⁻¹ √V k_Ji),    at most 1.
 
-    which is exact where the pilot is all rows. The chances of the first pilot follow the weights,
-    those of the next two the scores found so far (Musco and Musco 2017): a pilot without rows of
-    the tails takes each of them for the only one of its kind. The ridge γ makes the effective
-    dimension tr[B_J(B_J + γI)⁻¹] half the number of landmarks, and is at least 1e-8 of the largest
-    eigenvalue of B_J. Cost O(n·size·d + n·size² + size³).
+    Chances follow the weights first, then the scores found so far (Musco and Musco 2017). γ makes
+    the effective dimension half the number of landmarks. Cost O(n·size·d + n·size² + size³).
     """
     scores, count = weight, max(2 * size, LEAST_PILOT)
     for again in range(1, PILOTS + 1):

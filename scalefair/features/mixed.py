@@ -1,8 +1,4 @@
-"""The map ψ of mixed attributes: which map a kernel's name and the kinds of columns ask for.
-
-And the map of pairs (s, c): sensitive attributes crossed with what they are controlled for.
-And the units of their columns.
-"""
+"""The map ψ of mixed attributes, the map of pairs (s, c), and the units of their columns."""
 
 from __future__ import annotations
 
@@ -31,55 +27,33 @@ from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import Stationary, plain_name
 
-SAMPLE_ROWS = 2000
-"""Least number of rows that length scales and landmarks are chosen from."""
-
-EXACT_CUTOFF = 1e-13
-"""Rank cut-off where every row is a landmark."""
-
-CROSSED = 4
-"""Columns of a product of maps at most, in units of the landmarks asked for."""
-
-LEAST_DIRECTIONS = 5
-"""Of the numbers within each group, however many groups there are."""
-
+SAMPLE_ROWS = 2000  # least number of rows that length scales and landmarks are chosen from
+EXACT_CUTOFF = 1e-13  # rank cut-off where every row is a landmark
+CROSSED = 4  # columns of a product of maps at most, in units of the landmarks asked for
+LEAST_DIRECTIONS = 5  # of the numbers within each group, however many groups there are
 KINDS = ("groups", "expected", "kernel", "cell", "columns", "map")
 
-Unit = tuple[str, NDArray[np.int64]]
-"""A kind, and the columns of that kind that share a unit."""
-
+Unit = tuple[str, NDArray[np.int64]]  # A kind, and the columns of that kind that share a unit
 Units = tuple[Unit, ...]
 
 
 def mixed_map(
-    kernel: Any,
-    length_scale: Any,
-    n_components: int,
-    *,
-    rows: Array,
-    weight: Array | None,
-    categorical: NDArray[np.bool_],
-    seed: int,
-    groups: Array | None = None,
-    scale_at: NDArray[np.int64] | None = None,
-    exact: bool = False,
-    name: str = "sensitive_kernel",
-) -> FeatureMap:
+    kernel: Any, length_scale: Any, n_components: int, *, rows: Array, weight: Array | None,
+    categorical: NDArray[np.bool_], seed: int, groups: Array | None = None,
+    scale_at: NDArray[np.int64] | None = None, exact: bool = False, name: str = "sensitive_kernel",
+) -> FeatureMap:  # fmt: skip
     """Return the map of a kernel of attributes of any kind, fitted on a sample and on every group.
 
     "auto": categories are crossed into one (one-hot), numbers are standardised and get a Gaussian
-    kernel (Nyström), and where both occur the map is the product of the two, of at most four times
-    `n_components` columns unless that leaves fewer than five to a group. A map that is fitted
-    already is returned as it is. `groups` has one row of each combination of categories, of which
-    the sample may lack some; length scales are learnt from the rows `scale_at` (None: all); with
-    `exact` every row is a landmark; `name` is what errors call `kernel`.
+    kernel (Nyström), and where both occur the map is the product of the two. A fitted map is
+    returned as it is. `groups` has one row of each combination of categories; length scales are
+    learnt from the rows `scale_at` (None: all).
     """
     if is_fitted_map(kernel):
         return kernel  # type: ignore[no-any-return]
     at = np.arange(len(rows)) if scale_at is None else scale_at
     if groups is not None:
         rows, weight = with_rare_groups(rows, weight, groups, coded_columns(kernel, categorical))
-    unfitted = kernel
     if isinstance(kernel, str | Kernel):
         w = np.ones(len(rows)) if weight is None else weight
         most = None if exact else CROSSED * n_components
@@ -88,7 +62,9 @@ def mixed_map(
             n_components=len(rows) if exact else n_components,
             cutoff=EXACT_CUTOFF if exact else 1e-8, random_state=seed,
         )  # fmt: skip
-    return clone(unfitted).fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
+    else:
+        unfitted = clone(kernel)
+    return unfitted.fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
 
 
 def coded_columns(kernel: Any, categorical: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -98,16 +74,13 @@ def coded_columns(kernel: Any, categorical: NDArray[np.bool_]) -> NDArray[np.boo
 
 @dataclass(frozen=True, eq=False)
 class _Attributes:
-    """The rows that a map is fitted on, and which of them length scales are learnt from.
-
-    A product of maps has at most `most` columns; None: any number.
-    """
+    """The rows that a map is fitted on, and which of them length scales are learnt from."""
 
     rows: Array
     weight: Array
     categorical: NDArray[np.bool_]
     scale_at: NDArray[np.int64]
-    most: int | None
+    most: int | None  # columns of a product of maps; None: any number
 
     def unfitted(self, kernel: Any, length_scale: Any, name: str, **options: Any) -> Any:
         """Return the map that a kernel asks for; `options` are those of `Nystroem`."""
@@ -136,15 +109,15 @@ class _Attributes:
         at, seed = self.scale_at, options["random_state"]
         rows, weight = self.rows[at][:, ~self.categorical], self.weight[at]
         if kernel == "auto":
-            kernel, length_scale = "rbf", standardized_scale(length_scale, rows, weight)
+            kernel, given = "rbf", length_scale
+            if not isinstance(given, str):
+                length_scale = np.asarray(given, float) * standard_deviation(rows, weight)
+            elif given == "median":
+                length_scale = "standardized"
         return Nystroem(fitted_kernel(kernel, length_scale, rows, weight, seed), **options)
 
     def _narrow(self, smooth: Nystroem, most: int) -> Nystroem:
-        """Return the map of the numbers whose product with the groups has at most `most` columns.
-
-        Its cut-off is raised: the directions of largest eigenvalue stay, in every group the same
-        ones, however rare it is; the first is nearly constant, an indicator of the group.
-        """
+        """Raise the cut-off until a product with the groups has at most `most` columns."""
         coded = self.categorical
         groups = OneHot().fit(self.rows[:, coded], sample_weight=self.weight).n_raw_
         fitted = clone(smooth).fit(self.rows[:, ~coded], sample_weight=self.weight)
@@ -156,20 +129,10 @@ class _Attributes:
         return clone(smooth).set_params(cutoff=cutoff)  # type: ignore[no-any-return]
 
 
-def standardized_scale(length_scale: Any, numeric: Array, weight: Array) -> Any:
-    """Length scale for columns as given that equals `length_scale` for standardised ones."""
-    if isinstance(length_scale, str):
-        return "standardized" if length_scale == "median" else length_scale
-    return np.asarray(length_scale, dtype=float) * standard_deviation(numeric, weight)
-
-
 def with_rare_groups(
     rows: Array, weight: Array | None, groups: Array, coded: NDArray[np.bool_]
 ) -> tuple[Array, Array | None]:
-    """Join one row of each group that the sample lacks: none is left without a feature.
-
-    Groups that it has are not joined again: they would count twice in the choice of landmarks.
-    """
+    """Join one row of each group that the sample lacks: none is left without a feature."""
     all_rows = np.concatenate([rows, groups])
     first = distinct(all_rows[:, coded]).first
     chosen = np.concatenate([np.arange(len(rows)), np.sort(first[first >= len(rows)])])
@@ -182,11 +145,7 @@ def with_rare_groups(
 
 @dataclass(frozen=True, eq=False)
 class Crossed:
-    """ξ(s, c) = ψ(s) ⊗ υ(c), or a Nyström map of its kernel where that is too wide.
-
-    ξ(s, c)ᵀξ(t, d) = ψ(s)ᵀψ(t) · υ(c)ᵀυ(d). With two one-hot maps ξ is the one-hot of the pairs.
-    From landmark pairs Z, with K_ZZ the kernel of them, it is k_Z(s, c) K_ZZ^(−1/2).
-    """
+    """ξ(s, c) = ψ(s) ⊗ υ(c), or the Nyström map k_Z K_ZZ^(−1/2) of its kernel if it is too wide."""
 
     psi: FeatureMap
     upsilon: FeatureMap
@@ -195,16 +154,9 @@ class Crossed:
 
     @classmethod
     def fit(
-        cls,
-        psi: FeatureMap,
-        upsilon: FeatureMap,
-        s: Array,
-        c: Array,
-        weight: Array | None,
-        *,
-        most: int,
-        seed: int,
-    ) -> Self:
+        cls, psi: FeatureMap, upsilon: FeatureMap, s: Array, c: Array, weight: Array | None, *,
+        most: int, seed: int,
+    ) -> Self:  # fmt: skip
         """Return the map with at most `most` columns; landmarks are drawn from the rows given."""
         full = cls(psi, upsilon)
         if full.width <= most:
@@ -233,22 +185,18 @@ class Crossed:
         return np.asarray(kernel @ self.linear)
 
 
-def for_new_rows(psi: Any, encoder: Any) -> Any:
+def for_new_rows(psi: Any, encoder: Any, columns: Any = None) -> Any:
     """Return ψ that answers unseen combinations of levels by their levels; the encoder names them.
 
     A later batch of training rows must not: groups that ψ cannot tell apart would go unpunished.
     """
-    return _for_new_rows(psi, encoder, None)
-
-
-def _for_new_rows(psi: Any, encoder: Any, columns: Any) -> Any:
     made = copy(psi)
     if isinstance(psi, OneHot):
         made.unknown = "levels"
         at = range(len(psi.categories_)) if columns is None else columns
         made.name_of = partial(_group_name, encoder, at)
     elif isinstance(psi, ProductMap | ConcatMap):
-        made.parts_ = [(_for_new_rows(part, encoder, at), at) for part, at in psi.parts_]
+        made.parts_ = [(for_new_rows(part, encoder, at), at) for part, at in psi.parts_]
     return made
 
 
@@ -265,20 +213,19 @@ def units_of(feature_map: Any) -> Units:
     | kind      | columns                                      | κ_j                               |
     | --------- | -------------------------------------------- | --------------------------------- |
     | "groups"  | indicators of groups                         | needs no ridge                    |
-    | "expected" | their expectations given the row            | needs no ridge                    |
     | "kernel"  | features of a kernel with k(s, s) = 1        | 1                                 |
     | "cell"    | such features within one group of categories | E|ψ_cell|²: the group's frequency |
     | "columns" | numbers as given                             | their own variance                |
     | "map"     | anything else                                | the variance of all of them       |
     """
-    if isinstance(feature_map, Crossed):
-        return _crossed_units(feature_map)
     if isinstance(feature_map, ConcatMap):
-        return _one_after_another([units_of(part) for part, _ in feature_map.parts_])
-    if isinstance(feature_map, ProductMap):
-        if feature_map.linear_ is not None:
-            return all_columns("map", n_features(feature_map))
-        return _product_units([part for part, _ in feature_map.parts_])
+        units, start = list[Unit](), 0
+        for part, _ in feature_map.parts_:
+            units += [(kind, columns + start) for kind, columns in units_of(part)]
+            start += n_features(part)
+        return tuple(units)
+    if isinstance(feature_map, Crossed | ProductMap):
+        return _product_units(feature_map)
     return ((_kind_of(feature_map), np.arange(n_features(feature_map))),)
 
 
@@ -296,25 +243,17 @@ def _kind_of(feature_map: Any) -> str:
     return "kernel" if scaled and isinstance(feature_map.kernel_, Stationary) else "map"
 
 
-def _one_after_another(parts: list[Units]) -> Units:
-    units: list[Unit] = []
-    start = 0
-    for part in parts:
-        units += [(kind, columns + start) for kind, columns in part]
-        start += sum(len(columns) for _, columns in part)
-    return tuple(units)
-
-
-def _crossed_units(crossed: Crossed) -> Units:
-    if crossed.linear is not None:  # a Nyström map of the product of two kernels
-        kinds = {_kind_of(crossed.psi), _kind_of(crossed.upsilon)}
-        unit_kernel = kinds <= {"groups", "kernel"}
-        return all_columns("kernel" if unit_kernel else "map", crossed.width)
-    return _product_units([crossed.psi, crossed.upsilon])
-
-
-def _product_units(maps: list[Any]) -> Units:
+def _product_units(product: Crossed | ProductMap) -> Units:
     """Units of the row-wise Kronecker product: one cell for each combination of groups."""
+    if isinstance(product, ProductMap):
+        maps = [part for part, _ in product.parts_]
+        if product.linear_ is not None:
+            return all_columns("map", n_features(product))
+    else:
+        maps = [product.psi, product.upsilon]
+        if product.linear is not None:  # a Nyström map of the product of two kernels
+            unit_kernel = {_kind_of(part) for part in maps} <= {"groups", "kernel"}
+            return all_columns("kernel" if unit_kernel else "map", product.width)
     kinds = [{kind for kind, _ in units_of(part)} for part in maps]
     if all(kind == {"groups"} for kind in kinds):
         return all_columns("groups", int(np.prod([n_features(part) for part in maps])))

@@ -100,17 +100,10 @@ class Nystroem(LengthScaleMap):
     """
 
     def __init__(
-        self,
-        kernel: str | Kernel = "rbf",
-        length_scale: Any = 1.0,
-        *,
-        n_components: int = 100,
-        landmarks: str = "uniform",
-        cutoff: float = 1e-8,
-        whitening: str = "eigen",
-        sample_size: int | None = None,
-        random_state: Any = None,
-    ) -> None:
+        self, kernel: str | Kernel = "rbf", length_scale: Any = 1.0, *, n_components: int = 100,
+        landmarks: str = "uniform", cutoff: float = 1e-8, whitening: str = "eigen",
+        sample_size: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         self.length_scale = length_scale
         self.n_components = n_components
@@ -193,11 +186,7 @@ class Nystroem(LengthScaleMap):
         return self.kernel_.gradient(self.landmarks_, None, self._gram_adjoint(product))
 
     def _gram_adjoint(self, product: Array) -> Array:
-        """Return ∂L/∂K_ZZ through `linear_`, symmetric.
-
-        With P = linear_ = L^(−ᵀ), dP = −P tril(PᵀdK P)ᵀ where tril halves the diagonal. The adjoint
-        of P is P^(−ᵀ)·product, so that of K is −P tril(productᵀ) Pᵀ, symmetrised.
-        """
+        """Return ∂L/∂K_ZZ = −P tril(productᵀ) Pᵀ, symmetrised; tril halves the diagonal."""
         if self.whitening != "cholesky" or self.linear_ is None:
             raise ValueError(
                 f"whitening={self.whitening!r} has no gradient in the length scales, since its "
@@ -209,12 +198,7 @@ class Nystroem(LengthScaleMap):
 
 
 class MovingNystroem(Nystroem):
-    """`Nystroem` with gradients in [log θ, Z/unit]: every landmark is a parameter.
-
-    k(x, Z) changes with Z as the kernel says (`Kernel.point_gradient`), and so does K_ZZ. `unit_`
-    are the standard deviations of the landmarks chosen first, so that a step of the search means
-    the same in every input.
-    """
+    """`Nystroem` with gradients in [log θ, Z/unit]: every landmark is a parameter."""
 
     def _learn(self, X: Rows, weight: Array) -> None:
         super()._learn(X, weight)

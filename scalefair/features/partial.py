@@ -15,17 +15,12 @@ from scalefair.data.columns import TableStatistics, nobody_knows
 from scalefair.data.encoding import SensitiveEncoder
 from scalefair.data.frames import Kind
 
+# Rows that P(known | x) is learnt from, and ψ from those among them that know s
 KNOWN_SAMPLE_ROWS = 10_000
-"""Rows that P(known | x) is learnt from, and ψ from those among them that know s."""
-
-STRENGTHS = (1e-3, 1e-2, 1e-1)
-"""Inverse ridges of P(known | x) that are tried."""
-
+STRENGTHS = (1e-3, 1e-2, 1e-1)  # inverse ridges of P(known | x) that are tried
+# Largest weight of a row that knows s, relative to the mean: one row must not decide
 MAX_RATIO = 20.0
-"""Largest weight of a row that knows s, relative to the mean: one row must not decide."""
-
-LEAST_OF_EACH = 20
-"""Rows with and without s below which P(known | x) is taken to be constant."""
+LEAST_OF_EACH = 20  # rows with and without s below which P(known | x) is taken to be constant
 
 
 class PartialEncoder(SensitiveEncoder):
@@ -88,10 +83,7 @@ class WithoutTargets:
 
 @dataclass(frozen=True, eq=False)
 class Propensity:
-    """P(s known | x) = 1/(1 + exp(−b − aᵀx)); rows that know s weigh P(known)/P(known | x).
-
-    The weights make them stand for all rows where who tells s depends on x.
-    """
+    """P(s known | x) = 1/(1 + exp(−b − aᵀx)); rows that know s weigh P(known)/P(known | x)."""
 
     coef: Array
     intercept: float
@@ -104,10 +96,7 @@ class Propensity:
 
     @classmethod
     def learn(cls, sample: Chunk) -> Propensity | None:
-        """Return the model of a sample of numeric rows; None where x tells nothing of who knows s.
-
-        Fitted on every other row it must beat the constant rate on the rest by two standard errors.
-        """
+        """Return the model; None unless half of the sample tells the other by two errors."""
         known = ~lacks(sample.s)
         weight = np.ones(len(known)) if sample.weight is None else np.asarray(sample.weight)
         if min(known.sum(), (~known).sum()) < LEAST_OF_EACH:

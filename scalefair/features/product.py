@@ -265,10 +265,7 @@ def _rowwise_kron(left: Rows, right: Rows, out: Rows | None = None) -> Rows:
 
 
 def column_numbers(columns: Columns, n_features: int, names: Any = None) -> NDArray[np.intp]:
-    """Return the numbers of the chosen columns, of `n_features` that may have names.
-
-    They are chosen by number (negative ones count from the end), by name, or by one bool each.
-    """
+    """Return the numbers of columns chosen by number, by name, or by one bool each."""
     wanted: Any = columns
     if not isinstance(columns, slice):
         wanted = np.atleast_1d(np.asarray(columns))

@@ -40,8 +40,7 @@ class TwoTables(Chunk):
 if TYPE_CHECKING:
     from scalefair.features.training import Training
 
-MAX_ENCODED_BYTES = 2**28
-"""Encoded rows that are held rather than encoded anew for every pass."""
+MAX_ENCODED_BYTES = 2**28  # encoded rows that are held rather than encoded anew for every pass
 
 
 class FitRows(NamedTuple):
@@ -64,11 +63,10 @@ class FitRows(NamedTuple):
 def open_fit_rows(
     estimator: Any, given: Chunk, *, keeps_frames: bool, before: Design | None = None
 ) -> FitRows:
-    """Return the rows of `fit`, or of a batch after it; set or check the names of columns.
+    """Return the rows of `fit`, or of a batch after it (`before`: its design); check column names.
 
-    scikit-learn's checks set `n_features_in_` and `feature_names_in_` on the estimator, or compare.
     With `keeps_frames` frames stay frames even where all columns are numbers: a base model sees
-    them. `before` is the design of an earlier fit, which this batch is added to.
+    them.
     """
     if isinstance(given.s, str | int):
         raise TypeError(
@@ -100,10 +98,7 @@ def open_fit_rows(
 
 
 def _without_missing_targets(given: Chunk) -> tuple[Chunk, Any]:
-    """Return the rows with 0 for missing targets, and which rows these are; None where none are.
-
-    y is read into memory, 8 bytes a row: what checks y before the first pass allows no NaN.
-    """
+    """Return the rows with 0 for missing targets, and which rows these are; None where none are."""
     y = _read(given.y)
     columns = frames.columns(frames.as_table(y, one_column=True), "y")
     if any(column.kind == "categorical" for column in columns):
@@ -239,9 +234,7 @@ def _read(part: Any) -> Any:
 def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> ChunkSource:
     """Return the rows of `predict`, checked to have the columns of `fit`.
 
-    Columns that are hidden from the predictions are left out, and may be absent. What stands
-    `beside` X, such as the sensitive attributes s, is opened with it, not checked; then X has all
-    columns.
+    Hidden columns are left out, and may be absent. With s or others `beside`, X has all columns.
     """
     first, hidden = _first_batch(Chunk(X)).x if is_stream(X) else X, list[int]()
     if not beside:
@@ -290,10 +283,7 @@ def _drop(columns: list[int], chunk: Chunk) -> Chunk:
 
 
 def _keeps_container(design: Design, X: Any) -> bool:
-    """Return True if X is not made an array.
-
-    It is encoded, or a base model sees it as it is, or its hidden columns may be no numbers.
-    """
+    """Return True if X is not made an array: it is encoded, or a base model sees it."""
     prepared = design.preparation or Preparation()
     if prepared.encoder is not None:
         return True

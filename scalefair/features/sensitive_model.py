@@ -31,24 +31,12 @@ from scalefair.features.exact import OneHot
 from scalefair.features.mixed import units_of
 from scalefair.features.trees import Trees
 
-MAX_GROUPS = 4
-"""Groups that one classifier tells apart; of more, functions of s are predicted."""
-
-MAX_DIRECTIONS = 4
-"""Functions of s at most, a model for each."""
-
-ROUNDS = 3
-"""Terms of the series of functions of s."""
-
-LEAST_NEW = 1e-2
-"""Share of the variance of a function of s that is new, or it is left out."""
-
-EPS = 1e-3
-"""Ridge of functions of s, in units of k(s, s), or of the variance of numbers as given."""
-
-ROWS = 8192
-"""Rows of ψ at once."""
-
+MAX_GROUPS = 4  # groups that one classifier tells apart; of more, functions of s are predicted
+MAX_DIRECTIONS = 4  # functions of s at most, a model for each
+ROUNDS = 3  # terms of the series of functions of s
+LEAST_NEW = 1e-2  # share of the variance of a function of s that is new, or it is left out
+EPS = 1e-3  # ridge of functions of s, in units of k(s, s), or of the variance of numbers as given
+ROWS = 8192  # rows of ψ at once
 LINEAR_MODULE = "sklearn.linear_model"
 
 
@@ -97,10 +85,7 @@ class SensitiveTarget:
         return np.concatenate([rows.argmax(axis=1) for rows, _ in self._chunks()])
 
     def explaining(self, h: Array, before: Array) -> Array:
-        """Return the functions of s that explain h best, of variance 1: regressions on ψ(s).
-
-        Of several columns of h the leading directions; none that those `before` tell already.
-        """
+        """Return the functions of s that explain h best and are new, of variance 1."""
         p = (self.weight / self.weight.sum())[:, None]
         width, h = n_features(self.psi), h - np.sum(p * h, axis=0)
         mean, scatter, cross = np.zeros(width), np.zeros((width, width)), 0.0
@@ -137,8 +122,7 @@ def learn_propensities(
 ) -> tuple[list[SensitiveModels], Array]:
     """Return the models of s of each fold and of all rows, and ê of rows that they have not seen.
 
-    `fit(values, predict)` returns such models of values, and what they say of unseen rows. h is
-    explained by functions of s, what is said of these by others, and so on.
+    `fit(values, predict)` returns such models of values, and what they say of unseen rows.
     """
     if target.n_groups:
         models, e = fit(target.groups(), partial(_said, n_groups=target.n_groups))
@@ -163,8 +147,7 @@ def _said(model: Any, x: Any, n_groups: int = 0) -> Array:
 def sensitive_model(base: Any, *, of_groups: bool) -> Any:
     """Return an unfitted classifier of groups, or a regressor, of the same family as a base model.
 
-    The same class if it is of that kind; its sibling by name (…Regressor, …Classifier), with the
-    parameters that both have; for linear models logistic or ridge regression; else boosted trees.
+    Its class, or its sibling by name; for linear models logistic or ridge regression; else trees.
     """
     if isinstance(base, Pipeline):
         *before, (name, last) = base.steps

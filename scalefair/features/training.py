@@ -16,12 +16,7 @@ from sklearn.base import clone
 from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_rows
 from scalefair.data.columns import sensitive_statistics
-from scalefair.data.encoding import (
-    ControlEncoder,
-    SensitiveEncoder,
-    TableEncoder,
-    numbers_or_codes,
-)
+from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource, StackedSource
 from scalefair.data.sources.base import Change
@@ -35,13 +30,7 @@ from scalefair.features.fourier import RandomFourier
 from scalefair.features.landmarks import fitted_kernel
 from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.partial import (
-    KNOWN_SAMPLE_ROWS,
-    PartialEncoder,
-    Propensity,
-    Unknown,
-    lacks,
-)
+from scalefair.features.partial import KNOWN_SAMPLE_ROWS, PartialEncoder, Propensity, Unknown, lacks
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
@@ -50,10 +39,7 @@ from scalefair.kernels.stationary import plain_name
 
 @dataclass(frozen=True, eq=False)
 class MapSpec:
-    """Which maps are asked for, by the names of the parameters that users know.
-
-    Besides: whether every row is a landmark, and how many rows to learn the maps on (None: all).
-    """
+    """Which maps are asked for, by the names of the parameters that users know."""
 
     feature_map: Any
     kernel: Any
@@ -116,15 +102,11 @@ class Training:
 
 
 def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Training:
-    """Make the first pass over the rows; arrays of inputs are checked, columns of frames surveyed.
-
-    With `single`, inputs are to be float32.
-    """
+    """Make the first pass over the rows; with `single`, inputs are to be float32."""
     preparation, source = Preparation(), rows.source
-    if (given := rows.probable) is not None:
-        spec = replace(
-            spec, sensitive_kernel=ExpectedGroups(given.groups, given.n_known).fit(given)
-        )
+    if (table := rows.probable) is not None:
+        psi = ExpectedGroups(table.groups, table.n_known).fit(table)
+        spec = replace(spec, sensitive_kernel=psi)
     if spec.sensitive_columns is not None:
         preparation = _sensitive_columns(rows, spec)
         source = source.then(preparation.split)
@@ -183,10 +165,7 @@ def _both_surveys(first: Survey, second: Survey) -> Survey:
 
 
 def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:
-    """Survey rows that are not fitted, for linear maps; y is None or predictions.
-
-    `names` are what users call the parts.
-    """
+    """Survey rows that are not fitted, for linear maps; `names` are what users call the parts."""
     parts = (given.x, given.s, given.y, given.weight, given.c)
     source = open_rows(*parts, names=names).source
     first = next(source.chunks(1))
@@ -244,10 +223,8 @@ def _check_survey(survey: Survey) -> None:
         if 0 < size < 1 / LARGEST:
             raise InputError(
                 f"column {j} of y spreads over {size:.3g}, too little to square",
-                f"rescale y, to at least {1 / LARGEST:g}",
-                column=column.name,
-                where="y",
-            )
+                f"rescale y, to at least {1 / LARGEST:g}", column=column.name, where="y",
+            )  # fmt: skip
 
 
 def _with_encoders(preparation: Preparation, survey: Survey, partial: bool) -> Preparation:
@@ -288,15 +265,11 @@ def input_kernel(training: Training) -> Kernel:
 def input_map(
     training: Training, nystroem: type[Nystroem] = Nystroem, **options: Any
 ) -> FeatureMap:
-    """Return φ, fitted on the sample; one that is fitted already is used as it is.
-
-    `nystroem` is the class of "nystroem" and of "exact", where every row is a landmark, and
-    `options` are its parameters.
-    """
+    """Return φ, fitted on the sample by the class `nystroem`; a fitted one is used as it is."""
     kind, seed, size = training.spec.feature_map, training.seed, training.spec.n_components
     if is_fitted_map(kind):
         return kind  # type: ignore[no-any-return]
-    phi = kind
+    phi: Any
     if kind == "linear":
         phi = Identity()
     elif kind == "fourier":
@@ -304,16 +277,14 @@ def input_map(
         phi = RandomFourier(kernel, n_components=size, pairs=size % 2 == 0, random_state=seed)
     elif isinstance(kind, str):
         size = training.sample.n_rows if kind == "exact" else size
-        kernel = input_kernel(training)
-        phi = nystroem(kernel, n_components=size, random_state=seed, **options)
-    return clone(phi).fit(training.sample.x, sample_weight=training.sample.weight)  # type: ignore[no-any-return]
+        phi = nystroem(input_kernel(training), n_components=size, random_state=seed, **options)
+    else:
+        phi = clone(kind)
+    return phi.fit(training.sample.x, sample_weight=training.sample.weight)  # type: ignore[no-any-return]
 
 
 def sensitive_map(training: Training, known: Chunk | None = None) -> FeatureMap | None:
-    """Return ψ, fitted on the sample and one row of each group; None without attributes.
-
-    `known` are rows that know s, where others do not.
-    """
+    """Return ψ, fitted on the sample and one row of each group; None without attributes."""
     sample, scale_at = training.sample, training.scale_at
     if known is not None:
         sample, scale_at = known, np.arange(min(known.n_rows, SAMPLE_ROWS))

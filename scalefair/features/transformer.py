@@ -46,8 +46,7 @@ class TransformerMap(BaseMap):
     array([[1., 1., 2., 1., 2., 4.]])
     """
 
-    block = 8192
-    """Rows at a time: a call of a transformer costs more than the cache saves."""
+    block = 8192  # rows at a time: a call of a transformer costs more than the cache saves
 
     def __init__(self, transformer: Any) -> None:
         self.transformer = transformer

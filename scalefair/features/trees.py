@@ -23,13 +23,10 @@ from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_choice
 
-MAX_LEVELS = 255
-"""Levels of a category that trees tell apart; all others count as missing."""
-
+MAX_LEVELS = 255  # levels of a category that trees tell apart; all others count as missing
 LOSSES = ("squared_error", "poisson", "log_loss")
+# What trees learn by the scale that their prediction is turned into
 OF_SCALE = {"probability": "squared_error", "log": "poisson", "log_odds": "log_loss"}
-"""What trees learn by the scale that their prediction is turned into."""
-
 LOG_LINKS = ("poisson", "gamma")
 SETTINGS: dict[str, Any] = {
     "learning_rate": 0.05, "max_iter": 500, "max_leaf_nodes": 16, "l2_regularization": 1.0,
@@ -37,8 +34,7 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-FEW = 20
-"""Rows of a class at least for a tenth of them to tell when to stop."""
+FEW = 20  # rows of a class at least for a tenth of them to tell when to stop
 
 
 @dataclass(frozen=True, eq=False)

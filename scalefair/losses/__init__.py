@@ -5,9 +5,8 @@ with three methods, or any object with the same attributes.
 """
 
 from scalefair.losses.base import Loss, Start, check_domain
-from scalefair.losses.classes import Logistic, Multinomial, OneVsRest
+from scalefair.losses.classes import ClassWeighted, Logistic, Multinomial, OneVsRest, SumToZero
 from scalefair.losses.numeric import Gamma, Huber, Poisson, Quantile, Squared, robust_deviation
-from scalefair.losses.wrapped import ClassWeighted, SumToZero
 
 __all__ = [
     "LOSSES", "ClassWeighted", "Gamma", "Huber", "Logistic", "Loss", "Multinomial", "OneVsRest",

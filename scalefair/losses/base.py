@@ -7,7 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scalefair._typing import Array
+from scalefair._typing import Array, Chunk
+
+# What an object must have to be a loss
+LOSS_METHODS = [
+    "value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "scale", "start",
+]  # fmt: skip
 
 
 class Start(NamedTuple):
@@ -105,3 +110,15 @@ def check_domain(loss: Any, y: Array, allowed: Any, expected: str, remedy: str) 
 def one_score_start(intercept: float, slope: float, curvature: float) -> Start:
     """Return the start of a loss with one score and one target."""
     return Start(np.array([intercept]), np.array([[slope]]), np.array([curvature]))
+
+
+def check_row_targets(loss: Loss, chunk: Chunk) -> Chunk:
+    """Pass a chunk on whose targets are in the domain of the loss, where they count."""
+    y = np.asarray(chunk.y)
+    if chunk.weight is not None:
+        y = y[np.asarray(chunk.weight) > 0]
+    try:
+        loss.check_targets(y[:, 0] if loss.n_targets == 1 else y)
+    except ValueError as error:
+        raise ValueError(f"{chunk.where}: {error}" if chunk.where else str(error)) from None
+    return chunk

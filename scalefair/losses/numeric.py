@@ -15,8 +15,7 @@ from scipy.special import expit
 from scalefair._typing import Array
 from scalefair.losses.base import Loss, Start, check_domain, one_score_start
 
-WIDTHS = 20
-"""Widths of the quantile loss, left open, in a standard deviation of y."""
+WIDTHS = 20  # widths of the quantile loss, left open, in a standard deviation of y
 
 
 @dataclass(frozen=True)
@@ -209,10 +208,7 @@ class Gamma(Loss):
 
 
 def robust_deviation(y: Array, weight: Array | None) -> float:
-    """1.4826 × the median distance from the median; the standard deviation, or 1, where that is 0.
-
-    Equal to the standard deviation for a normal distribution, whatever happens to half the rows.
-    """
+    """1.4826 × the median distance from the median; where 0 the standard deviation, or 1."""
     y = np.ravel(y)
     weight = np.ones(len(y)) if weight is None else weight
     spread = 1.4826 * _median(np.abs(y - _median(y, weight)), weight)

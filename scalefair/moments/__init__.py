@@ -6,10 +6,5 @@ from scalefair.moments.checkpoint import Checkpoint
 from scalefair.moments.moments import FoldMoments, Moments
 
 __all__ = [
-    "ALL_ROWS",
-    "Checkpoint",
-    "FoldMoments",
-    "Folds",
-    "Moments",
-    "accumulate",
-]
+    "ALL_ROWS", "Checkpoint", "FoldMoments", "Folds", "Moments", "accumulate",
+]  # fmt: skip

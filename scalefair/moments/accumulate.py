@@ -28,11 +28,10 @@ from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
 from scalefair.moments.partial import BOTH, KINDS, NO_Y, WEIGHTED, by_knowledge, with_kinds
 
+# Rows whose features are computed at a time: few enough to stay in the cache of a core
 BLOCK_ROWS = 128
-"""Rows whose features are computed at a time: few enough to stay in the cache of a core."""
-
+# What is known of a row: nothing; its features; its features less the shift of a later pass
 MISSING, RAW, SHIFTED = range(3)
-"""What is known of a row: nothing; its features; its features less the shift of a later pass."""
 
 
 def squeezed(values: Array) -> Array:
@@ -57,10 +56,7 @@ class ChunkSum:
 
 
 class GramSums:
-    """Σ zzᵀ of rows z = [φ, t], the many columns of φ apart from the few of t.
-
-    Without `gram`, Σ φφᵀ is left out.
-    """
+    """Σ zzᵀ of rows z = [φ, t], φ apart from the few columns of t; without `gram` no Σ φφᵀ."""
 
     def __init__(self, width: int, rest: int, dtype: Any, *, gram: bool = True) -> None:
         self.cross, self.rest = np.zeros((width, rest)), np.zeros((rest, rest))
@@ -87,10 +83,7 @@ class GramSums:
         self.rest += rest.T @ rest
 
     def add_coded(self, codes: NDArray[np.int32], rest: Array) -> None:
-        """Count rows in whose φ is 1 in the columns `codes`, of shape (t, k), and 0 elsewhere.
-
-        All are multiplied by the last column of `rest`, √weight.
-        """
+        """Count rows in whose φ is √weight in the columns `codes` (t, k), and 0 elsewhere."""
         root, codes = rest[:, -1], np.ascontiguousarray(codes)
         add_pairs(codes, root * root, self.phi)
         add_rows(codes, root[:, None] * rest, self.cross)
@@ -108,10 +101,7 @@ class GramSums:
 
 
 class RowBuffer:
-    """The rows of one thread: φ and [ψ, beside, y, 1], shifted, multiplied by √weight.
-
-    `shift`, which is subtracted, is the mean of the first chunk that counts.
-    """
+    """The rows of one thread: φ and [ψ, beside, y, 1] less the mean of the first, times √weight."""
 
     def __init__(
         self, design: Design, rows: int, *, coded: bool = False, cache: FeatureCache | None = None
@@ -170,10 +160,7 @@ class RowBuffer:
         return rest
 
     def _choose_shift(self, chunk: Chunk, rest: Array) -> None:
-        """Mean of the first rows that count, φ rounded to the dtype it is subtracted in.
-
-        Near the mean of all, so that the sums do not cancel however large that is.
-        """
+        """Mean of the first rows that count, so that sums do not cancel however large it is."""
         counted = np.arange(chunk.n_rows) if chunk.weight is None else np.flatnonzero(chunk.weight)
         if not len(counted):
             return
@@ -192,14 +179,9 @@ class MomentAccumulator:
     """The mutable sum of one thread; without `gram`, of `CrossMoments`."""
 
     def __init__(
-        self,
-        design: Design,
-        folds: Folds,
-        rows: int,
-        cache: FeatureCache | None = None,
-        *,
+        self, design: Design, folds: Folds, rows: int, cache: FeatureCache | None = None, *,
         gram: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._folds, self._design, phi = folds, design, design.phi
         n_sums = folds.count * (len(KINDS) if design.partial else 1)
         # φ(x) is 1 in the columns that they name, 0 in all others.
@@ -272,8 +254,7 @@ def _sorted_by(
 ) -> tuple[Chunk, NDArray[np.int64], NDArray[np.int64]]:
     """Sort the rows of a chunk by their sum; return it, the ends of the sums' spans and the order.
 
-    Sorting the inputs, which are narrow, keeps each sum's feature rows side by side. Rows of no
-    sum, or of weight 0, are left out before anything is computed of them.
+    Rows of no sum, or of weight 0, are left out before anything is computed of them.
     """
     if chunk.weight is not None:
         number = np.where(np.asarray(chunk.weight) > 0, number, -1)
@@ -290,10 +271,7 @@ class FeatureCache:
 
     @classmethod
     def within(cls, budget: int, source: Source, design: Design) -> FeatureCache | None:
-        """Return a cache for the features of a source; None where they take too many bytes.
-
-        Rows that are not in memory get none: their features might outgrow it.
-        """
+        """Return a cache for the features of rows in memory; None where they take too much."""
         if not isinstance(source, ArraySource):
             return None
         width, dtype = design.blocks["phi"], np.dtype(design.dtype)
@@ -313,20 +291,10 @@ class FeatureCache:
 
 
 def accumulate(
-    source: Source,
-    design: Design,
-    *,
-    folds: Folds = ALL_ROWS,
-    rows: int | None = None,
-    checkpoint: Checkpoint | None = None,
-    cache: FeatureCache | None = None,
-) -> FoldMoments:
-    """Return the moments of each fold of the source's rows, in one pass of `rows` a chunk.
-
-    With `checkpoint` the sums so far are written every so often, so that a long pass can go on
-    after a crash. A file that is there already is where an earlier pass over the same rows stopped.
-    It goes once the pass is complete. `cache` takes the features, for passes that follow.
-    """
+    source: Source, design: Design, *, folds: Folds = ALL_ROWS, rows: int | None = None,
+    checkpoint: Checkpoint | None = None, cache: FeatureCache | None = None,
+) -> FoldMoments:  # fmt: skip
+    """Return the moments of each fold of the source's rows, in one pass of `rows` a chunk."""
     size = rows or design.chunk_rows
     start = partial(MomentAccumulator, design, folds, size, cache)
     if checkpoint is None:
@@ -337,13 +305,9 @@ def accumulate(
 
 
 def _with_checkpoints(  # noqa: PLR0917
-    source: Any,
-    design: Design,
-    start: Callable[[], MomentAccumulator],
-    size: int,
-    folds: Folds,
+    source: Any, design: Design, start: Callable[[], MomentAccumulator], size: int, folds: Folds,
     checkpoint: Checkpoint,
-) -> FoldMoments:
+) -> FoldMoments:  # fmt: skip
     """The same, with the sums so far written to a file every so often."""
     n_sums = folds.count * (len(KINDS) if design.partial else 1)
     total, first_row = checkpoint.read(design.key, n_sums)
@@ -372,23 +336,16 @@ def sign(design: Design, folds: FoldMoments) -> FoldMoments:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Numeric rows, and the design that turns them into [φ, ψ, blocks, y].
-
-    `chunk_rows=None` takes as many as suit the design; `progress` hears of every chunk.
-    """
+    """Numeric rows, and the design that turns them into [φ, ψ, blocks, y]."""
 
     source: ChunkSource
     design: Design
     n_rows: int | None = None
-    chunk_rows: int | None = None
+    chunk_rows: int | None = None  # None: as many as suit the design
     progress: Progress = field(default_factory=Progress)
 
     def moments(
-        self,
-        folds: Folds = ALL_ROWS,
-        *,
-        checkpoint: Any = None,
-        cache: FeatureCache | None = None,
+        self, folds: Folds = ALL_ROWS, *, checkpoint: Any = None, cache: FeatureCache | None = None
     ) -> FoldMoments:
         """Return the moments of each fold, by one pass."""
         size = self.chunk_rows or self.design.chunk_rows

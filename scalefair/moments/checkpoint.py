@@ -16,7 +16,7 @@ from scalefair import _files
 from scalefair._hash import value_hash
 from scalefair._typing import Accumulator, Chunk
 from scalefair.data.sources.base import cut_chunk, parts_of
-from scalefair.moments.moments import FoldMoments, Moments
+from scalefair.moments.moments import ARRAYS, FoldMoments, Moments
 
 if TYPE_CHECKING:
     from scalefair.data.folds import Folds
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Counted:
     """Moments of rows (None: of none) and digests of them; `+` joins those of different rows.
 
-    The digests are two sums of `value_hash`: of rows that an earlier pass has counted, less what
-    that pass says, which is 0 once the same rows have been read again; and of all rows counted.
+    The digests are sums of `value_hash`: of rows that an earlier pass has counted, less what that
+    pass says, which is 0 once the same rows have been read again; and of all rows counted.
     """
 
     moments: FoldMoments | None
@@ -39,10 +39,7 @@ class Counted:
 
 
 class Counting:
-    """Accumulator of one thread: counts rows from `first_row` on, and digests all with their fold.
-
-    `start` makes the accumulator of moments. An earlier pass has counted the rows before.
-    """
+    """Accumulator of one thread: counts rows from `first_row` on, and digests all of them."""
 
     def __init__(self, start: Callable[[], Accumulator], folds: Folds, first_row: int) -> None:
         self._start, self._folds, self._first_row = start, folds, first_row
@@ -54,17 +51,14 @@ class Counting:
         if chunk.n_rows == 0:
             return
         old = min(max(self._first_row - chunk.row, 0), chunk.n_rows)
-        hashes = self._hashes(chunk)
+        parts = [part for part in parts_of(chunk).values() if part is not None]
+        if self._folds.of is not None:
+            parts.append(self._folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows)))
+        hashes = value_hash(chunk.row, parts)
         self._digests += np.array([hashes[:old].sum(), hashes[old:].sum()])
         if old < chunk.n_rows:
             self._sums = self._start() if self._sums is None else self._sums
             self._sums.add(cut_chunk(chunk, old, chunk.n_rows) if old else chunk)
-
-    def _hashes(self, chunk: Chunk) -> NDArray[np.uint64]:
-        parts = [part for part in parts_of(chunk).values() if part is not None]
-        if self._folds.of is not None:
-            parts.append(self._folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows)))
-        return value_hash(chunk.row, parts)
 
     def result(self) -> Counted:
         """Return what has been counted."""
@@ -75,12 +69,9 @@ class Counting:
 class Checkpoint:
     """A file that holds the moments of the first rows of a pass, how many, and a digest of them.
 
-    A pass that goes on reads those rows again, without computing their features, and compares
-    their digest: other data refuse to go on from the sums. A row that differs in one number is
-    always noticed; any other difference in values, weights, folds or their order is missed with a
-    chance of 2⁻⁶⁴. Sizes and times of files, or a sample of rows, would be cheaper and miss a row
-    that was corrected; reading costs little next to features, and a source that cannot skip rows
-    reads them anyway. Rows that follow may have changed, or be more: they are yet to be counted.
+    A pass that goes on reads those rows again, without their features, and compares the digest: a
+    row that differs in one number is always noticed, any other difference but with a chance of
+    2⁻⁶⁴.
     """
 
     path: Path  # written atomically; removed when the pass is complete
@@ -100,19 +91,14 @@ class Checkpoint:
         _files.write(self.path, "checkpoint", arrays, values)
 
     def read(self, key: str, n_folds: int) -> tuple[Counted, int]:
-        """Return what was counted and the row to go on from: nothing and 0 without a file.
-
-        Moments of another number of folds, or of other maps or encodings than `key` says, are a
-        ValueError.
-        """
+        """Return what was counted and the row to go on from: nothing and 0 without a file."""
         if not self.path.exists():
             return Counted(None, np.zeros(2, dtype=np.uint64)), 0
         arrays, values = _files.read(self.path, "checkpoint")
         try:
-            folds = FoldMoments(
-                Moments.of_state(_of_fold(arrays, k), value)
-                for k, value in enumerate(values["folds"])
-            )
+            states = [({n: arrays[f"{k}.{n}"] for n in ARRAYS}, value)
+                      for k, value in enumerate(values["folds"])]  # fmt: skip
+            folds = FoldMoments(Moments.of_state(*state) for state in states)
             next_row = int(values["next_row"])
             (digest,) = arrays["digest"].astype(np.uint64, casting="safe").reshape(1, 1)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
@@ -135,12 +121,3 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the file, if there is one."""
         self.path.unlink(missing_ok=True)
-
-
-def _of_fold(arrays: dict[str, Any], k: int) -> dict[str, Any]:
-    prefix = f"{k}."
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

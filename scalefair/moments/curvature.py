@@ -1,14 +1,17 @@
-"""One pass for one Newton iteration: value, gradient and second derivative of a data term."""
+"""One pass for one Newton iteration, or for those of many fits, each to the rows outside a fold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._linalg import mirror_upper
 from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design, chunk_rows
 from scalefair.moments.accumulate import (
@@ -56,58 +59,77 @@ class Along:
 
 
 @dataclass(frozen=True, eq=False)
-class LossSums:
-    """Sums over rows at one θ; `+` adds them."""
+class FoldScores:
+    """C fits f = zθ, each to the rows outside one of the folds."""
 
-    values: Array  # Σ wV at θ and at each step on the way, of shape (1 + T,)
-    gradient: Array  # Σ w z ∂V/∂f, of shape (p, k)
-    hessian: Array  # Σ w curvatureⱼ zzᵀ, of shape (j, p, p); j = 0 where not wanted
+    theta: Array  # of each, of shape (C, p, k)
+    left_out: NDArray[np.int64]  # the fold that each was fitted without; −1: none
+    curved: bool = False  # whether ΦᵀWΦ of each fold is wanted, at the first θ
+
+
+@dataclass(frozen=True, eq=False)
+class LossSums:
+    """Sums over rows for C fits; `+` adds them."""
+
+    values: Array  # Σ wV outside the fold of each, of shape (C,); or at θ and each step, (1 + T,)
+    gradient: Array  # Σ w z ∂V/∂f there, of shape (C, p, k)
+    hessian: Array  # Σ w curvatureⱼ zzᵀ of each fold, (K, j, p, p); K = 0 where not wanted
+    held_out: Any = 0.0  # Σ wV on the fold that is left out, of shape (C,)
 
     def __add__(self, other: LossSums) -> LossSums:
-        return LossSums(
-            self.values + other.values,
-            self.gradient + other.gradient,
-            self.hessian + other.hessian,
-        )
+        return LossSums(*(vars(self)[name] + part for name, part in vars(other).items()))
 
     def transform(self, linear: Array) -> LossSums:
         """Return the sums of rows whose first columns, raw φ, are multiplied by a matrix."""
         width = len(linear)
-        gradient = np.concatenate([linear.T @ self.gradient[:width], self.gradient[width:]])
-        p = len(gradient)
-        hessian = np.array([sandwich(H, linear, width) for H in self.hessian]).reshape(-1, p, p)
-        return LossSums(self.values, gradient, hessian)
+        first, rest = self.gradient[:, :width], self.gradient[:, width:]
+        gradient = np.concatenate([linear.T @ first, rest], axis=1)
+        p, (K, j) = gradient.shape[1], self.hessian.shape[:2]
+        turned = [_sandwich(H, linear) for fold in self.hessian for H in fold]
+        return replace(self, gradient=gradient, hessian=np.array(turned).reshape(K, j, p, p))
 
 
-def sandwich(H: Array, linear: Array, width: int) -> Array:
-    """LᵀHL, where the linear part L acts on the first `width` columns."""
+def _sandwich(H: Array, linear: Array) -> Array:
+    """LᵀHL, where the linear part L acts on the first columns."""
+    width = len(linear)
     corner = linear.T @ H[:width, :width] @ linear
     side = linear.T @ H[:width, width:]
     return np.block([[(corner + corner.T) / 2, side], [side.T, H[width:, width:]]])
 
 
-class RowPass:
-    """Gives the features of one thread's rows to `_evaluate`, block by block, and to `_finish`.
+class LossPass:
+    """The mutable sum of one thread; features are mapped block by block, in the cache of a core."""
 
-    A block stays in the cache while its scores, gradient and weights are taken.
-    """
-
-    def __init__(self, frame: RowFrame, rows: int, cache: FeatureCache | None = None) -> None:
+    def __init__(  # noqa: PLR0917
+        self, frame: RowFrame, loss: Any, theta: Array, rows: int, cache: FeatureCache | None,
+        folds: Folds, *, fits: int, curved: bool,
+    ) -> None:  # fmt: skip
         self._frame, self._cache, design = frame, cache, frame.design
+        self._loss, self._theta, self._folds = loss, theta, folds
+        self._shape = fits, loss.n_scores
+        self._gradient = np.zeros((len(theta), fits * loss.n_scores))
+        self._held_out, self._values = np.zeros(fits), np.zeros(fits)
         blocks, dtype = design.blocks, design.dtype
         width, rest = blocks["phi"], sum(blocks[name] for name in frame.joined) + frame.intercept
-        self._phi = np.empty((rows, width), dtype)
+        self._phi, self._rest = np.empty((rows, width), dtype), np.empty((rows, rest))
         self._phi_rows = row_filler(design.phi, dtype, whiten=design.whiten_rows)
-        self._rest = np.empty((rows, rest))
         self._block = int(np.clip(BLOCK_NUMBERS // width, BLOCK_ROWS, MOST_BLOCK_ROWS))
+        directions, count = loss.directions if curved else (), folds.count if curved else 0
+        self._roots = np.empty((len(directions), rows))
+        self._sums = [[GramSums(width, rest, dtype) for _ in directions] for _ in range(count)]
+        self._scaled = self._phi if count * len(directions) <= 1 else np.empty_like(self._phi)
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in; those of weight zero are left out."""
-        features, state = self._phi, MISSING
+        features, state, counted = self._phi, MISSING, None
         if chunk.weight is not None and not np.all(chunk.weight):
-            chunk = chunk.take(np.flatnonzero(chunk.weight))
+            counted = np.flatnonzero(chunk.weight)
         elif self._cache is not None and chunk.n_rows:
             features, state = self._cache.take(chunk.row, chunk.n_rows)
+        if self._folds.of is not None:
+            fold = self._folds.of_rows(np.arange(chunk.row, chunk.row + chunk.n_rows))
+            self._fold = fold if counted is None else fold[counted]
+        chunk = chunk if counted is None else chunk.take(counted)
         n = chunk.n_rows
         if n == 0:
             return
@@ -123,88 +145,102 @@ class RowPass:
                 if state != SHIFTED:
                     features[at] -= shift
                 self._evaluate(features[at], at, chunk)
-            self._finish(features)
+            self._add_products(features)
 
     def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
-        """Count a block of rows in."""
+        """Count the values and gradients of a block in, and note the roots of its weights."""
+        raise NotImplementedError
 
-    def _finish(self, features: Rows) -> None:
-        """Count the features of a whole chunk in."""
-
-
-class CurvatureAccumulator(RowPass):
-    """The mutable sum of one thread; only the product ΦᵀWΦ is taken of a whole chunk."""
-
-    def __init__(
-        self,
-        frame: RowFrame,
-        loss: Any,
-        along: Along,
-        rows: int,
-        cache: FeatureCache | None = None,
-    ) -> None:
-        super().__init__(frame, rows, cache)
-        self._loss, self._steps = loss, along.steps
-        # Scores at θ and the way to them, side by side: one product gives both.
-        self._way = np.hstack([along.theta, along.theta - along.before])
-        directions = loss.directions if along.curved else ()
-        self._roots = np.empty((len(directions), rows))
-        self._values = np.zeros(1 + len(along.steps))
-        self._gradient = np.zeros_like(along.theta)
-        width, rest, dtype = self._phi.shape[1], self._rest.shape[1], self._phi.dtype
-        self._sums = [GramSums(width, rest, dtype) for _ in directions]
-        self._scaled = np.empty_like(self._phi) if len(directions) > 1 else self._phi
-
-    def _finish(self, features: Rows) -> None:
-        n = len(features)
-        rest, scaled = self._rest[:n], self._scaled[:n]
-        for root, sums in zip(self._roots[:, :n], self._sums, strict=True):
-            np.multiply(features, root[:, None].astype(features.dtype), out=scaled)
-            sums.add(scaled, rest * root[:, None])
-
-    def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
-        """Add the values and the gradient of a block, and note the roots of its weights."""
-        rest, loss = self._rest[at], self._loss
-        width, k = Phi.shape[1], loss.n_scores
-        weight = None if chunk.weight is None else np.asarray(chunk.weight[at])
-        both = Phi @ self._way[:width] + rest @ self._way[width:]
-        f, way = squeezed(both[:, :k]), squeezed(both[:, k:])
-        y = squeezed(np.asarray(chunk.y[at]))
-        gradient = loss.gradient(f, y).reshape(-1, k)
-        lengths = [0.0, *(1.0 - step for step in self._steps)]
-        values = np.stack([loss.value(f - back * way, y) for back in lengths])
-        if weight is not None:
-            gradient, values = gradient * weight[:, None], values * weight
-        self._values += values.sum(axis=1)
-        self._gradient[:width] += Phi.T @ gradient
-        self._gradient[width:] += rest.T @ gradient
-        if self._sums:
-            curvature = loss.curvature(f, y).reshape(len(f), -1)
-            weighted = curvature if weight is None else curvature * weight[:, None]
-            self._roots[:, at] = np.sqrt(weighted).T
+    def _add_products(self, features: Rows) -> None:
+        for k, sums in enumerate(self._sums):
+            n = len(features)
+            rows: Any = slice(n) if self._folds.of is None else np.flatnonzero(self._fold == k)
+            Phi, rest = features[rows], self._rest[rows]
+            scaled = self._scaled[: len(Phi)]
+            for root, one in zip(self._roots[:, rows], sums, strict=True):
+                np.multiply(Phi, root[:, None].astype(Phi.dtype), out=scaled)
+                one.add(scaled, rest * root[:, None])
 
     def result(self) -> LossSums:
         """Return the sums over all rows seen."""
-        p = len(self._gradient)
-        hessian = np.array([mirror_upper(sums.upper()) for sums in self._sums]).reshape(-1, p, p)
-        return LossSums(self._values, self._gradient, hessian)
+        (C, k), p = self._shape, len(self._theta)
+        hessian = np.array([mirror_upper(one.upper()) for sums in self._sums for one in sums])
+        hessian = hessian.reshape(len(self._sums), len(self._roots), p, p)
+        gradient = self._gradient.reshape(p, C, k).transpose(1, 0, 2)
+        return LossSums(self._values, gradient, hessian, self._held_out)
 
 
-def loss_sums(
-    source: Source,
-    frame: RowFrame,
-    loss: Any,
-    along: Along,
-    *,
-    rows: int | None = None,
-    cache: FeatureCache | None = None,
-) -> LossSums:
-    """Σ wV, its gradient and its second derivative in θ, in one pass; V: :mod:`scalefair.losses`.
+class StepPass(LossPass):
+    """Of one θ, and of the way to it."""
 
-    `cache` holds features between passes over rows in memory.
-    """
+    def __init__(
+        self, frame: RowFrame, loss: Any, along: Along, rows: int, cache: FeatureCache | None
+    ) -> None:
+        # Scores at θ and the way to them, side by side: one product gives both.
+        way = np.hstack([along.theta, along.theta - along.before])
+        super().__init__(frame, loss, way, rows, cache, ALL_ROWS, fits=1, curved=along.curved)
+        self._back = [0.0, *(1.0 - step for step in along.steps)]
+        self._values = np.zeros(len(self._back))
+
+    def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
+        rest, loss, k = self._rest[at], self._loss, self._loss.n_scores
+        width = Phi.shape[1]
+        both = Phi @ self._theta[:width] + rest @ self._theta[width:]
+        f, way, y = (squeezed(part) for part in (both[:, :k], both[:, k:], np.asarray(chunk.y[at])))
+        weight = 1.0 if chunk.weight is None else np.asarray(chunk.weight[at])
+        column = weight if chunk.weight is None else np.asarray(chunk.weight[at])[:, None]
+        values = np.stack([loss.value(f - back * way, y) for back in self._back])
+        self._values += (values * weight).sum(axis=1)
+        gradient = loss.gradient(f, y).reshape(-1, k) * column
+        self._gradient += np.concatenate([Phi.T @ gradient, rest.T @ gradient])
+        if self._sums:
+            curvature = loss.curvature(f, y).reshape(len(f), -1)
+            self._roots[:, at] = np.sqrt(curvature * column).T
+
+
+class FoldPass(LossPass):
+    """Of many fits, each for the rows outside its fold and for those inside."""
+
+    def __init__(  # noqa: PLR0917
+        self, frame: RowFrame, loss: Any, scores: FoldScores, folds: Folds, rows: int,
+        cache: FeatureCache | None,
+    ) -> None:  # fmt: skip
+        C, p, k = scores.theta.shape
+        theta = np.ascontiguousarray(scores.theta.transpose(1, 0, 2).reshape(p, C * k))
+        super().__init__(frame, loss, theta, rows, cache, folds, fits=C, curved=scores.curved)
+        self._left_out = scores.left_out[:, None]
+
+    def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
+        loss, rest, (C, k), b = self._loss, self._rest[at], self._shape, len(Phi)
+        width = Phi.shape[1]
+        scores = Phi @ self._theta[:width] + rest @ self._theta[width:]
+        # The fits one after the other, as if each had rows of its own: any loss takes that.
+        f = squeezed(scores.reshape(b, C, k).transpose(1, 0, 2).reshape(C * b, k))
+        y = np.asarray(chunk.y[at])
+        repeated = squeezed(np.tile(y, (C, 1)))
+        weight = np.ones(b) if chunk.weight is None else np.asarray(chunk.weight[at])
+        values = loss.value(f, repeated).reshape(C, b) * weight
+        left_out = self._fold[at] == self._left_out
+        self._held_out += np.where(left_out, values, 0.0).sum(axis=1)
+        self._values += np.where(left_out, 0.0, values).sum(axis=1)
+        counted = np.where(left_out, 0.0, weight)
+        gradient = loss.gradient(f, repeated).reshape(C, b, k) * counted[:, :, None]
+        columns = gradient.transpose(1, 0, 2).reshape(b, C * k)
+        self._gradient += np.concatenate([Phi.T @ columns, rest.T @ columns])
+        if self._sums:
+            curvature = loss.curvature(f[:b], squeezed(y)).reshape(b, -1)
+            self._roots[:, at] = np.sqrt(curvature * weight[:, None]).T
+
+
+def loss_sums(  # noqa: PLR0917
+    source: Source, frame: RowFrame, loss: Any, at: Along | FoldScores, rows: int | None = None,
+    cache: FeatureCache | None = None, folds: Folds = ALL_ROWS,
+) -> LossSums:  # fmt: skip
+    """Σ wV, its gradient and second derivative in θ, in one pass; V: :mod:`scalefair.losses`."""
     size = rows or chunk_rows(frame.design.blocks["phi"], frame.design.dtype)
-    total: LossSums = source.fold(
-        lambda: CurvatureAccumulator(frame, loss, along, size, cache), size
-    )
-    return total
+
+    if isinstance(at, Along):
+        start: Any = partial(StepPass, frame, loss, at, size, cache)
+    else:
+        start = partial(FoldPass, frame, loss, at, folds, size, cache)
+    return source.fold(start, size)  # type: ignore[no-any-return]

@@ -100,12 +100,9 @@ def skew_sums(source: Source, mode: Mode, *, rows: int | None = None) -> Array:
 def length_scale_gradient(
     source: Source, design: Design, adjoint: RowAdjoint, *, rows: int | None = None
 ) -> Array:
-    """Return ∂L/∂log θ, in one pass; shape (n_hyper,), float64 whatever the dtype of the design.
+    """Return ∂L/∂log θ in one pass, shape (n_hyper,); moments behind `adjoint` are of this design.
 
-    The moments behind `adjoint` were accumulated with this design. φ must have length scales
-    (`RandomFourier`, or `Nystroem` with `whitening="cholesky"`). Without `whiten_rows` moments and
-    gradient are good as long as σ²/a² is far above n·1e-16/cutoff, which learning does not know
-    beforehand: prefer to whiten the rows of a `Nystroem` map.
+    Rows of a `Nystroem` map are better whitened: else σ²/a² must be far above n·1e-16/cutoff.
     """
     linear, of_raw = design.phi.linear_, adjoint
     if linear is not None:

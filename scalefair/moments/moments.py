@@ -18,6 +18,8 @@ from scalefair._typing import Array
 from scalefair.errors import InputError
 from scalefair.features.mixed import Units, check_units, units_as_lists, units_of_lists
 
+ARRAYS = ("shift", "offset", "scatter")
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -98,13 +100,10 @@ class Moments:
         add_outer(scatter, delta, between[len(delta) - scatter.shape[1] :])
         known = self.squared_weight > 0 and other.squared_weight > 0
         return replace(
-            self,
-            n_rows=self.n_rows + other.n_rows,
-            weight=weight,
+            self, n_rows=self.n_rows + other.n_rows, weight=weight,
             squared_weight=self.squared_weight + other.squared_weight if known else 0.0,
-            offset=self.offset + delta * (other.weight / weight),
-            scatter=scatter,
-        )
+            offset=self.offset + delta * (other.weight / weight), scatter=scatter,
+        )  # fmt: skip
 
     def __radd__(self, zero: Literal[0]) -> Self:
         """Begin `sum(parts)`, which starts at 0."""
@@ -169,11 +168,7 @@ class Moments:
 
     @property
     def effective_rows(self) -> float:
-        """Kish's (Σw)²/Σw²: the rows of equal weight that would tell as much.
-
-        It does not change when all weights are multiplied by a constant, so that every degree of
-        freedom and every standard error is counted in it.
-        """
+        """Kish's (Σw)²/Σw²: the rows of equal weight that would tell as much."""
         if self.squared_weight > 0:
             return self.weight**2 / self.squared_weight
         return float(self.n_rows)
@@ -234,7 +229,7 @@ class Moments:
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return the moments as named arrays and JSON-able values."""
-        arrays = {"shift": self.shift, "offset": self.offset, "scatter": self.scatter}
+        arrays = {name: vars(self)[name] for name in ARRAYS}
         values = {
             "blocks": list(self.blocks.items()),
             "n_rows": self.n_rows,
@@ -271,10 +266,7 @@ class Moments:
             check_units(units, self.blocks[name])
 
     def transform(self, **linear: Array | None) -> Moments:
-        """Return the moments of rows whose named blocks are multiplied by a matrix from the right.
-
-        This is how a feature map's linear part is applied to m×m numbers instead of n×m rows.
-        """
+        """Return the moments of rows whose named blocks are multiplied by a matrix on the right."""
         names = list(self.blocks)
         if all(linear.get(name) is None for name in names):
             return self
@@ -304,22 +296,17 @@ class Moments:
         at = np.unique(M.indices)  # of many columns few may matter
         M = M[at]
         return replace(
-            self,
-            blocks={name: block.shape[1] for name, block in blocks.items()},
-            shift=self.shift[at] @ M,
-            offset=self.offset[at] @ M,
-            scatter=M.T @ (self.scatter[np.ix_(at, at)] @ M),
-            key="",
-            units=units or {},
-        )
+            self, blocks={name: block.shape[1] for name, block in blocks.items()},
+            shift=self.shift[at] @ M, offset=self.offset[at] @ M,
+            scatter=M.T @ (self.scatter[np.ix_(at, at)] @ M), key="", units=units or {},
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class CrossMoments(Moments):
     """Moments of rows z = [φ, t], t = [ψ, y], without the scatter of φ with itself.
 
-    They add up, and answer `mean` and `covariance`, as other moments do; only the covariance of
-    "phi" with "phi" is not there. `scatter` has shape (p, p − m): Σ w (z − mean)(t − mean)ᵀ.
+    `scatter` has shape (p, p − m): Σ w (z − mean)(t − mean)ᵀ.
     """
 
     @staticmethod

@@ -24,11 +24,9 @@ from scalefair.moments.accumulate import ChunkSum, squeezed
 
 Complex = NDArray[np.complex128]
 
-PERIOD = 12.5
-"""Of the sum of waves, in sd(f): what is further apart than that counts as near again."""
-
+PERIOD = 12.5  # of the sum of waves, in sd(f): what is further apart than that counts as near again
+# Length scales of the kernel on f, in sd(f): the bulk of its distribution, and its details
 SCALES = (1.0, 0.25)
-"""Length scales of the kernel on f, in sd(f): the bulk of its distribution, and its details."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +41,8 @@ class OutputKernel:
     def gaussian(cls, scales: tuple[float, ...] = SCALES) -> OutputKernel:
         """Return the mean of a linear and of Gaussian kernels of these length scales.
 
-        Each is scaled so that a small shift of the mean of a normal f counts as much as it does
-        with the linear kernel alone: one η means the same for all.
+        A small shift of the mean of a normal f counts as much with each: one η means the same for
+        all.
         """
         step = 2 * np.pi / max(PERIOD, 6 * max(scales))
         omega = step * np.arange(1, int(np.ceil(3 / (min(scales) * step))) + 1)
@@ -89,14 +87,10 @@ class OutputMap:
 
 @dataclass(frozen=True, eq=False)
 class OutputRows:
-    """What a row of the penalty on f needs: the features of f, and the whitened attributes.
-
-    Φ is made of the blocks `features`, the first of them "phi" without its linear part, and
-    ψ̃ = (attributes − mean) @ whiten of the blocks `attributes`.
-    """
+    """What a row of the penalty on f needs: Φ, and ψ̃ = (attributes − mean) @ whiten."""
 
     design: Design
-    features: tuple[str, ...]
+    features: tuple[str, ...]  # blocks of Φ, the first of them "phi" without its linear part
     attributes: tuple[str, ...]
     mean: Array
     whiten: Array
@@ -157,10 +151,7 @@ class OutputSums(NamedTuple):
 def output_sums(
     rows: Chunk, kernel: OutputKernel, point: Point, loss: Any = None, *, jacobian: bool = False
 ) -> OutputSums:
-    """T_k of weighted rows x = Φ, s = ψ̃, as `OutputRows.start` prepares them.
-
-    Also its derivatives (`jacobian`), and the pointwise loss with its gradient where one is given.
-    """
+    """T_k of weighted rows x = Φ, s = ψ̃; its derivatives (`jacobian`); and the loss."""
     f, weighted = point.outputs(rows.x), rows.s * rows.weight[:, None]
     waves = [kernel.waves(u) for u in ((f - point.centre) / point.scale).T]
     summed = np.stack([_complex_product(wave, weighted) for wave in waves])
@@ -185,11 +176,7 @@ def _complex_product(waves: Complex, weighted: Array) -> Complex:
 
 
 def output_slope(rows: Chunk, kernel: OutputKernel, point: Point, along: Complex) -> Array:
-    """Σ w g φ, given all T_k: the gradient of HSIC in Φ coef, but for its scale.
-
-    `along` is 2 a_k iω_k conj(T_k), a complex array of shape (t, K, q); the others are as in
-    `output_sums`.
-    """
+    """Σ w g φ, the gradient of HSIC in Φ coef but for its scale; along = 2 a_k iω_k conj(T_k)."""
     u = (point.outputs(rows.x) - point.centre) / point.scale
     slope = np.empty_like(u)
     for j, part in enumerate(along):
@@ -198,8 +185,7 @@ def output_slope(rows: Chunk, kernel: OutputKernel, point: Point, along: Complex
     return np.asarray(rows.x.T @ slope.astype(rows.x.dtype, copy=False))
 
 
-MAX_CACHED_BYTES = 2**30
-"""Of features in memory; more are made anew in every pass."""
+MAX_CACHED_BYTES = 2**30  # of features in memory; more are made anew in every pass
 
 
 class OutputPass:

@@ -9,7 +9,7 @@ know s. Second moments only, so that it adds up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -20,16 +20,14 @@ from numpy.typing import NDArray
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Chunk
 from scalefair.features.partial import lacks
-from scalefair.moments.moments import FoldMoments, Moments
+from scalefair.moments.moments import ARRAYS, FoldMoments, Moments
 
+# Rows that know y only; both; s only; and rows that know s once more, with their weights
 NO_S, BOTH, NO_Y, WEIGHTED = KINDS = range(4)
-"""Rows that know y only; both; s only; and rows that know s once more, with their weights."""
-
-ARRAYS = ("shift", "offset", "scatter")
 PARTS = ("known", "weighted", "rest")
 
+# Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ
 RIDGES = np.logspace(-4, 3, 57)
-"""Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,8 @@ class Calibration:
 
 
 DEFAULT = Calibration()
+# What cross-validation tries beside
 CALIBRATIONS = (*(Calibration(multiple) for multiple in (3.0, 10.0, 30.0)), Calibration(1.0, 1.0))
-"""What cross-validation tries beside."""
 
 
 class _Known(NamedTuple):
@@ -95,12 +93,6 @@ class PartialMoments(Moments):
     @property
     def _parts(self) -> tuple[Moments, ...]:
         return self.known, self.weighted, self.rest
-
-    @classmethod
-    def of_kinds(cls, kinds: Sequence[Moments]) -> Self:
-        """Return the moments of rows of the four kinds."""
-        no_s, both, no_y, weighted = kinds
-        return cls.of(no_s + both, both + no_y, weighted, no_y)
 
     def __add__(self, other: Moments) -> Self:
         if not isinstance(other, PartialMoments):
@@ -181,10 +173,7 @@ class PartialMoments(Moments):
         return known, (told[0], told[1]), everyone
 
     def _ridge(self, values: Array, cross: Array) -> float:
-        """λ of the least generalised cross-validation error of ψ, from C_φ = QΛQᵀ and QᵀC_φψ.
-
-        |ψ − Wφ|²/n over (1 − tr[C(C + λ)⁻¹]/n)²: what leaving out one row at a time would cost.
-        """
+        """λ of the least |ψ − Wφ|²/n over (1 − tr[C(C + λ)⁻¹]/n)²: leaving out each row."""
         scale = self._units()
         total = float(np.diagonal(self.known.covariance("psi", "psi")) @ scale)
         along, n = cross**2 @ scale, self.known.effective_rows
@@ -236,5 +225,8 @@ def with_kinds(fold: NDArray[np.int64], chunk: Chunk) -> NDArray[np.int64]:
 
 def by_knowledge(folds: FoldMoments) -> FoldMoments:
     """Return the partial moments of each fold from those of its rows of every kind."""
-    starts = range(0, len(folds), len(KINDS))
-    return FoldMoments(PartialMoments.of_kinds(folds[i : i + len(KINDS)]) for i in starts)
+    kinds = (folds[i : i + len(KINDS)] for i in range(0, len(folds), len(KINDS)))
+    return FoldMoments(
+        PartialMoments.of(no_s + both, both + no_y, weighted, no_y)
+        for no_s, both, no_y, weighted in kinds
+    )

@@ -19,11 +19,7 @@ __all__ = ["CrossMoments", "StreamedGram", "gram_times", "stream_moments"]
 
 
 class ProductAccumulator:
-    """Σ w (r − μ)(r − μ)ᵀ V over the rows r of one thread; V has shape (m, k).
-
-    Both products are taken transposed: for few columns BLAS is up to twice as fast with them lying
-    along the rows.
-    """
+    """Σ w (r − μ)(r − μ)ᵀ V over the rows r of one thread; V has shape (m, k)."""
 
     def __init__(self, design: Design, mean: Array, V: Array, rows: int) -> None:
         self._phi_rows = row_filler(design.phi, design.dtype, whiten=design.whiten_rows)
@@ -61,10 +57,7 @@ class ProductAccumulator:
 def gram_times(
     source: Source, design: Design, V: Array, mean: Array, *, rows: int | None = None
 ) -> Array:
-    """Σ w (r − μ)(r − μ)ᵀ V over all rows, in one pass, without an m×m or an n×m array.
-
-    The rows r are those that the design writes: raw ones unless `whiten_rows`; μ is their mean.
-    """
+    """Σ w (r − μ)(r − μ)ᵀ V over all rows as the design writes them, in one pass."""
     size = rows or chunk_rows(len(V), design.dtype)
     total = source.fold(lambda: ProductAccumulator(design, mean, V, size), size)
     return np.asarray(total)
@@ -72,11 +65,7 @@ def gram_times(
 
 @dataclass(frozen=True, eq=False)
 class StreamedGram:
-    """C_φ of the rows of a source; `gram @ V` is one pass over them.
-
-    The linear part T of φ is applied to V and to the result, C_φV = Tᵀ C_raw (T V), so that the
-    rows stay raw.
-    """
+    """C_φ of the rows of a source; `gram @ V` = Tᵀ C_raw (T V) is one pass over raw rows."""
 
     source: Source
     design: Design

@@ -1,9 +1,8 @@
 """Decisions whose rates differ between groups by at most a limit: thresholds that know about s.
 
-Of all rules the best within such a limit decides for the largest gₖ(x) − Σ_c λ_kc a_c(x), where gₖ
-is the gain of decision k (its probability) and a_c(x) the propensity of x for cell c: a group, or
-for odds a group and an outcome. Where s is seen a_c is 0 or 1, and this is a threshold per group.
-λ minimises a convex function of few numbers, the dual, of rows that are read once.
+The best rule decides for the largest gₖ(x) − Σ_c λ_kc a_c(x), gₖ the gain of decision k and a_c(x)
+the propensity of x for cell c: a group, or for odds a group and an outcome. Where s is seen this is
+a threshold per group. λ minimises a convex function of few numbers, the dual.
 """
 
 from __future__ import annotations
@@ -21,42 +20,26 @@ from scipy.special import softmax
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array
 
+# Units of gain over which decisions are smoothed while λ is searched for; the last one is that of
+# randomised decisions, which costs them at most as much gain per decision
 TEMPERATURES = (0.1, 0.03, 0.01, 0.003)
-"""Units of gain over which decisions are smoothed while λ is searched for; the last one is that of
-randomised decisions, which costs them at most as much gain per decision.
-"""
-
-ROUNDS = 10
-"""How often λ is corrected by what decisions really do."""
-
-SETTLED = 1e-3
-"""Correction of a rate that is small."""
-
-KINK = 1e-4
-"""|λ| is smooth below this, in the unit of λ."""
-
-EXCHANGE = 3.0
-"""Gain that a rule may lose for coming closer to a limit that none is found to meet."""
+ROUNDS = 10  # how often λ is corrected by what decisions really do
+SETTLED = 1e-3  # correction of a rate that is small
+KINK = 1e-4  # |λ| is smooth below this, in the unit of λ
+EXCHANGE = 3.0  # gain that a rule may lose for coming closer to a limit that none is found to meet
 
 
 @dataclass(frozen=True, eq=False)
 class DecisionRows:
-    """Rows that a rule is chosen on, none of weight 0; `+` joins them.
-
-    - `number` (n,): Global number of each row.
-    - `gain` (n, K): Gain of each decision; of a class its probability.
-    - `propensity` (n, G): Of each group, as far as predictions may know it.
-    - `group`, `outcome` (n,): The group and the class that it has.
-    - `weight` (n,), `fold` (n,): Its weight, and the fold that its gain does not know.
-    """
+    """Rows that a rule is chosen on, none of weight 0; `+` joins them."""
 
     number: NDArray[np.int64]
-    gain: Array
-    propensity: Array
-    group: NDArray[np.int64]
-    outcome: NDArray[np.int64]
+    gain: Array  # of each decision (n, K); of a class its probability
+    propensity: Array  # of each group (n, G), as far as predictions may know it
+    group: NDArray[np.int64]  # that the row has
+    outcome: NDArray[np.int64]  # the class that it has
     weight: Array
-    fold: NDArray[np.int64]
+    fold: NDArray[np.int64]  # that its gain does not know
 
     def __add__(self, other: DecisionRows) -> DecisionRows:
         pairs = ((vars(self)[f.name], vars(other)[f.name]) for f in fields(self))
@@ -69,12 +52,9 @@ class DecisionRows:
 
 @dataclass(frozen=True, eq=False)
 class DecisionRule:
-    """Decides for the largest gₖ − Σ_c price_kc a_c; at a temperature, at random in proportion.
+    """Decides for the largest gₖ − Σ_c price_kc a_c; at a temperature, at random in proportion."""
 
-    `price` is of shape (K, C); with `odds` a cell c is an outcome and a group, else a group.
-    """
-
-    price: Array
+    price: Array  # (K, C); with odds a cell c is an outcome and a group, else a group
     odds: bool
     temperature: float = 0.0
 
@@ -90,10 +70,7 @@ class DecisionRule:
         return np.asarray(gain - self.cells(gain, propensity) @ self.price.T)
 
     def decide(self, gain: Array, propensity: Array) -> NDArray[np.int64]:
-        """Return the number of the decision for each row.
-
-        Chance is a hash of the gains: the same row gets the same answer, in whatever batch.
-        """
+        """Return the number of each decision; chance is a hash of the gains of the row."""
         values = self.values(gain, propensity)
         if not self.temperature:
             return np.asarray(np.argmax(values, axis=1))
@@ -104,26 +81,22 @@ class DecisionRule:
 
 @dataclass(frozen=True)
 class DecisionSpec:
-    """What is asked of decisions: a limit on the difference of rates, for each outcome with `odds`.
-
-    `margin`: standard errors of a difference that are left below the limit. `share`: the share of
-    all rows that get the second of two decisions; None: whatever gains most.
-    """
+    """What is asked of decisions: a limit on the difference of rates; of outcomes with `odds`."""
 
     limit: float
     odds: bool = False
     randomized: bool = False
-    margin: float = 0.0
-    share: float | None = None
+    margin: float = 0.0  # standard errors of a difference that are left below the limit
+    share: float | None = None  # of rows that get the second of two decisions; None: any
 
 
 @dataclass(frozen=True, eq=False)
 class _Dual:
     """F(λ) = E maxₖ(gₖ − Σ λ_kc a_c/π_c) + Σ h_c|λ_kc| − Σ λ_kc δ_kc, with Σ_g λ_kc = 0.
 
-    π are shares of cells, h half the widths that rates may span, less a margin, and δ what true
-    rates have more than E[Dₖ a_c]/π_c. Rates then lie within h of a middle that is free; with a
-    given share of decisions, λ keeps a sum, which has the price of that share.
+    π are shares of cells, h half the widths that rates may span, less a margin, δ what true rates
+    have more than E[Dₖ a_c]/π_c. With a given share of decisions, λ keeps a sum: the price of that
+    share.
     """
 
     rows: DecisionRows
@@ -231,11 +204,9 @@ def rows_of_cells(cell: NDArray[np.int64], weight: Array, count: int) -> Array:
 def choose_rule(
     rows: DecisionRows, spec: DecisionSpec, near: DecisionRule | None = None
 ) -> DecisionRule:
-    """Return the rule of most gain whose rates are within the limit on these rows.
+    """Return the rule of most gain within the limit on these rows; it may start `near` another.
 
-    It may start `near` another. Where none is found, one that exceeds it little for its gain: rows
-    that tie cannot be told apart, and one threshold per group meets both rates of odds only as far
-    as they agree.
+    Where none is found, as where rows tie, one that exceeds it little for its gain.
     """
     dual = _Dual(rows, spec)
     tried = list(_tried_prices(dual, near))
@@ -274,10 +245,7 @@ def _tried(dual: _Dual, price: Array) -> _Tried:
 
 
 def _tried_prices(dual: _Dual, near: DecisionRule | None) -> Iterator[_Tried]:
-    """Yield prices, each corrected by what the decisions of those before do.
-
-    Smoothing and propensities say what the rates are but nearly.
-    """
+    """Yield prices, each corrected by the rates of those before: smoothing is not exact."""
     K, tau, tight = dual.rows.gain.shape[1], TEMPERATURES[-1], 0.0
     price = delta = np.zeros((K - dual.first, len(dual.share)))
     half = dual.half(_tried(dual, price).rates)
@@ -311,25 +279,18 @@ def _polished(dual: _Dual, price: Array) -> _Tried:
 
 @dataclass(frozen=True, eq=False)
 class DecisionRates:
-    """What decisions do in each group; all arrays but the last are of shape (K, G).
+    """What decisions do in each group; all arrays but the last are of shape (K, G)."""
 
-    `before` is the rate of the largest gain, `rate` that of the rule and `error` its standard
-    error; `hit` and `miss` are the rates among rows that have the class and among those that have
-    not. `expected` and `observed` are the means of its probability and of the class itself, by
-    which predictions are calibrated, and `right_before` and `right` the shares of decisions for a
-    class that are right. `rows` (G,) counts by Kish.
-    """
-
-    before: Array
-    rate: Array
+    before: Array  # rate of the largest gain
+    rate: Array  # of the rule
     error: Array
-    hit: Array
-    miss: Array
-    expected: Array
-    observed: Array
-    right_before: Array
+    hit: Array  # rate among rows that have the class
+    miss: Array  # and among those that have not
+    expected: Array  # mean probability of the class
+    observed: Array  # and how often it occurs
+    right_before: Array  # share of decisions for the class that are right
     right: Array
-    rows: Array
+    rows: Array  # (G,): counts by Kish
 
     @classmethod
     def of(cls, rows: DecisionRows, decided: NDArray[np.int64]) -> DecisionRates:

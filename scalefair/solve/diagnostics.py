@@ -11,12 +11,8 @@ from scipy.linalg import LinAlgError, LinAlgWarning, lapack
 from scalefair._linalg import Factor, factorize, row_blocks
 from scalefair._typing import Array
 
-MIN_DIGITS = 4.0
-"""Digits below which a fit warns."""
-
-MAX_RANKED = 2000
-"""Features up to which the rank is counted: it takes as long as the solution."""
-
+MIN_DIGITS = 4.0  # digits below which a fit warns
+MAX_RANKED = 2000  # features up to which the rank is counted: it takes as long as the solution
 ROUNDING = float(np.finfo(np.float64).eps) / 2
 SINGLE = float(np.finfo(np.float32).eps) / 2
 
@@ -51,18 +47,13 @@ class Diagnostics:
 
 
 def diagnose(
-    matrix: Array,
-    gram: Array,
-    *,
-    rounding: float = ROUNDING,
-    scaled: bool = True,
+    matrix: Array, gram: Array, *, rounding: float = ROUNDING, scaled: bool = True,
     factor: Factor | None = None,
-) -> Diagnostics:
+) -> Diagnostics:  # fmt: skip
     """Return what rounding has left of the solution of a positive definite system.
 
-    `gram` is the covariance of the features without ridge, `rounding` the relative error of its
-    entries. `scaled`: the solver stands columns of different scales, as a Cholesky factor does and
-    an eigendecomposition does not. `factor`, that of the matrix, is overwritten.
+    `scaled`: the solver stands columns of different scales, as Cholesky's does. `factor` is
+    overwritten.
     """
     rank = None
     # What makes the diagonals 1.
@@ -116,7 +107,5 @@ def warn_of_few_digits(diagnostics: Diagnostics, name: str) -> None:
         warnings.warn(
             f"{name}: about {digits:.1f} digits of the coefficients are left (condition number "
             f"{condition:.2g}, jitter {jitter:.2g}, rank {rank} of {m} features); use a larger "
-            "alpha, fewer or rescaled features, or dtype='float64'",
-            LinAlgWarning,
-            stacklevel=4,
-        )
+            "alpha, fewer or rescaled features, or dtype='float64'", LinAlgWarning, stacklevel=4,
+        )  # fmt: skip

@@ -14,26 +14,19 @@ from scalefair.solve.ridge.system import Solution
 
 @dataclass(frozen=True, eq=False)
 class RidgeFit:
-    """The fit of a squared loss, at the weight η that was used or found.
-
-    `explained_share` is in sample; NaN without sensitive attributes, and for a constant f. With a
-    kernel on f, `output_share` is the share of its features that s explains.
-    """
+    """The fit of a squared loss, at the weight η that was used or found."""
 
     solution: Solution
     eta: float
-    explained_share: float
+    explained_share: float  # in sample; NaN without attributes, and for a constant f
     diagnostics: Diagnostics
     n_iter: int | None = None
-    output_share: float | None = None
+    output_share: float | None = None  # with a kernel on f: of its features
 
 
 @dataclass(frozen=True, eq=False)
 class LossFit:
-    """The fit of a general loss; as `RidgeFit`, of all scores that were solved for.
-
-    `n_iter` counts steps, `n_passes` passes over the rows.
-    """
+    """The fit of a general loss; as `RidgeFit`, of all scores that were solved for."""
 
     coef: Array
     intercept: Array
@@ -42,62 +35,49 @@ class LossFit:
     diagnostics: Diagnostics
     mean_loss: float
     n_iter: int
-    n_passes: int
+    n_passes: int  # over the rows
     output_share: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Where the search for hyperparameters ended: the best of all starts, and its log evidence.
-
-    `converged`: the run that found it ended by its tolerance, or where no slope is left; `message`
-    says how. The counts are of all runs, and the history has every evaluation.
-    """
+    """Where the search for hyperparameters ended: the best of all starts, and its log evidence."""
 
     hyper: Array
     value: float
     converged: bool = True
     message: str = "nothing to search for"
-    n_iter: int = 0
+    n_iter: int = 0  # of all runs
     n_evaluations: int = 0
-    history: list[float] = field(default_factory=list)
+    history: list[float] = field(default_factory=list)  # every evaluation
 
 
 @dataclass(frozen=True, eq=False)
 class ProcessFit:
-    """A Gaussian process at the hyperparameters that were learnt or given.
+    """A Gaussian process at the hyperparameters that were learnt or given."""
 
-    `distribution` is that of f given y, `kernel` a²k, and `theta` log length scales, log a and,
-    with noise, log σ². The share is that of the mean on the training rows, of which `n_rows` have a
-    positive weight. `at_bounds` says what ran to a bound, and what that means. The dense process
-    has no features and no moments.
-    """
-
-    distribution: Any
+    distribution: Any  # of f given y
     psi: FeatureMap | None
-    kernel: Kernel | None
-    theta: Array
+    kernel: Kernel | None  # a²k
+    theta: Array  # log length scales, log a and, with noise, log σ²
     amplitude: float
     eta: float
     log_evidence: float
-    share: float
+    share: float  # of the mean, on the training rows
     n_rows: int
     diagnostics: Diagnostics
     search: Search
-    at_bounds: tuple[str, ...]
-    phi: FeatureMap | None
+    at_bounds: tuple[str, ...]  # what ran to a bound, and what that means
+    phi: FeatureMap | None  # the dense process has no features and no moments
     moments: Moments | None
 
 
 @dataclass(frozen=True, eq=False)
 class GPFit(ProcessFit):
-    """A regression; `coef` is the mean of β, or the dual coefficients of the dense process.
-
-    `evidence` is for other hyperparameters; it knows where the training rows are.
-    """
+    """A regression; `evidence` is for other hyperparameters, and knows where the rows are."""
 
     noise: float
-    coef: Array
+    coef: Array  # mean of β, or the dual coefficients of the dense process
     evidence: Any
 
 

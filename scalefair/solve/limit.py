@@ -20,36 +20,23 @@ from scalefair._typing import Array
 from scalefair.penalties import share_of_variance
 from scalefair.solve.ridge.system import NULL, Directions
 
+# η in units of 1 / (strength of the strongest direction): 12 a decade
 SCAN = np.logspace(-12, 15, 325)
-"""η in units of 1 / (strength of the strongest direction): 12 a decade."""
-
+# Points of the scan before f is constant but for rounding, two decades, that rounding may blur
 FADING = 24
-"""Points of the scan before f is constant but for rounding, two decades, that rounding may blur."""
-
-ROUNDED_SHARE = 1e-12
-"""A share this small is rounding error."""
-
-MAX_ETA = 1e6
-"""η of a descent, in its unit, beyond which a limit is said to be out of reach."""
-
-LEAST_GAP = 1e-15
-"""Least relative distance of the cone's Lagrangian from being indefinite."""
+ROUNDED_SHARE = 1e-12  # A share this small is rounding error
+MAX_ETA = 1e6  # η of a descent, in its unit, beyond which a limit is said to be out of reach
+LEAST_GAP = 1e-15  # least relative distance of the cone's Lagrangian from being indefinite
 
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """½βᵀAβ − cᵀβ, and how the share of β is measured.
+    """½βᵀAβ − cᵀβ, and how the share of β is measured; an intercept may be among p unknowns."""
 
-    - `hessian` (p, p): A, positive definite; an unpenalised intercept may be among the p unknowns.
-    - `target` (p, t): c.
-    - `share_factor` (p, q): R of the share; zero for an intercept.
-    - `covariance` (p, p): C, of which βᵀCβ is the variance of f; zero for an intercept.
-    """
-
-    hessian: Array
-    target: Array
-    share_factor: Array
-    covariance: Array
+    hessian: Array  # A (p, p), positive definite
+    target: Array  # c (p, t)
+    share_factor: Array  # R of the share (p, q); zero for an intercept
+    covariance: Array  # C (p, p), of which βᵀCβ is the variance of f; zero for an intercept
 
     def least_share(self) -> float:
         """Least eigenvalue of C^(−1/2)RRᵀC^(−1/2) on the range of C: no β explains less."""
@@ -95,14 +82,9 @@ class Optimum(NamedTuple):
 
 
 def path_shares(share_factor: Array, deviation: Array, coef: Array) -> Array:
-    """Explained shares of fits along a path, shape (E,); the first of E + 1 is that at η = 0.
+    """Explained shares |Rᵀβ|²/|Dβ|² of E fits along a path, after that at η = 0; C = DᵀD.
 
-    What is left of f where the penalty reaches all of it is rounding error of that first fit.
-
-    - `share_factor` (p, q): R.
-    - `deviation` (r, p) or (p,): D with C = DᵀD, or its diagonal: the variance |Dβ|² of a constant
-      f does not cancel.
-    - `coef` (E + 1, p, t): β.
+    What is left of f where the penalty reaches all of it is rounding error of the first fit.
     """
     E, p, t = coef.shape
     B = np.moveaxis(coef, 0, 1).reshape(p, -1)
@@ -116,9 +98,7 @@ def path_shares(share_factor: Array, deviation: Array, coef: Array) -> Array:
 def least_eta(path: PenaltyPath, unfairness: float, *, on_path: bool = False) -> float | None:
     """Smallest η beyond which the share stays within the limit; None if there is none.
 
-    Where the penalty leaves nothing of f but rounding it has no share, within the limit or above
-    it: the optimum beyond the path is better than an f that fades. Where there is none, `on_path`,
-    the η before that count.
+    Where f fades to rounding error, the optimum beyond the path is better; `on_path` there is none.
     """
     if not path.shares(np.array([0.0]))[0] > unfairness:  # also where the share is undefined
         return 0.0
@@ -146,11 +126,7 @@ def least_eta(path: PenaltyPath, unfairness: float, *, on_path: bool = False) ->
 
 
 def _etas_to_scan(path: PenaltyPath) -> Array:
-    """η to try, up to ∞ where the penalty leaves directions free.
-
-    Where it reaches every direction, β itself goes to 0 as 1/η, and far out only its rounding
-    error would be left to take the share of.
-    """
+    """η to try, up to ∞ where the penalty leaves directions free; else β fades as 1/η."""
     strength = path.strength
     etas = SCAN / strength.max()
     real = strength[strength > NULL * strength.max()]
@@ -159,13 +135,23 @@ def _etas_to_scan(path: PenaltyPath) -> Array:
     return np.asarray(etas[etas <= 1e8 / real.min()])
 
 
-def optimum_within(quadratic: Quadratic, unfairness: float) -> Optimum:
-    """Minimise ½βᵀAβ − cᵀβ over all β whose explained share is at most u.
+def path_etas(at: PenaltyPath, limit: float, count: int = 48, reach: float = 4.0) -> Array:
+    """Etas from ∞ down to a share in sample of `reach` limits, about equidistant in √share."""
+    strength = at.strength.max(initial=0.0)
+    grid = np.append(0.0, np.logspace(-4, 8, 481) / (strength if strength > 0 else 1.0))
+    shares = np.nan_to_num(at.shares(grid), nan=0.0)
+    envelope = np.maximum.accumulate(shares[::-1])[::-1]  # the share is not monotone in η
+    wanted = np.linspace(0.0, np.sqrt(min(envelope[0], reach * limit)), count + 1) ** 2
+    first = [int(np.argmax(envelope <= level * (1 + 1e-9))) for level in wanted[1:]]
+    return np.append(np.inf, np.unique(grid[first])[::-1])
 
-    The limit is the cone βᵀ(RRᵀ − uC)β ≤ 0. One quadratic constraint has no duality gap, so the
-    optimum is β = (A + μ(RRᵀ − uC))⁻¹c with the μ at which the limit is met. Where A = I and
-    RRᵀ − uC = diag(ν), βᵢ = cᵢ/(1 + μνᵢ), and the excess Σνβ² falls with μ. Where it is still
-    positive as the Lagrangian becomes singular, the rest goes along that direction.
+
+def optimum_within(quadratic: Quadratic, unfairness: float) -> Optimum:
+    """Minimise ½βᵀAβ − cᵀβ over all β with βᵀ(RRᵀ − uC)β ≤ 0: a share of at most u.
+
+    One quadratic constraint has no duality gap: β = (A + μ(RRᵀ − uC))⁻¹c with the μ that meets it.
+    Where A = I and RRᵀ − uC = diag(ν), βᵢ = cᵢ/(1 + μνᵢ), and the excess Σνβ² falls with μ. Where
+    it is still positive as the Lagrangian becomes singular, the rest goes along that direction.
     """
     check_attainable(quadratic, unfairness)
     cone = quadratic.share_factor @ quadratic.share_factor.T - unfairness * quadratic.covariance
@@ -234,9 +220,7 @@ def solve_output_under_limit(
 ) -> tuple[float, Any]:
     """Return the η and the fit whose share is `unfairness`, or the fit at 0 if that is within it.
 
-    For a kernel on f, whose fits have no path: `fit(eta, start)` is a descent, from the nearest fit
-    before. All η are multiples of `unit`. A limit of 0 is the largest η, whatever share it leaves:
-    the distribution of f has no closed form of η = ∞.
+    `fit(eta, start)` is a descent from a fit nearby. A limit of 0 is the largest η, in `unit`.
     """
     if unfairness == 0:
         near = fit(float(np.sqrt(MAX_ETA)) * unit, fit(unit, None))

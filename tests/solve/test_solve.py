@@ -30,7 +30,8 @@ BLOCK_RIDGE = np.array([1.0, 1.0, 1e-3, 1.0, 20.0, 1.0, 1.0])
 
 def solved(system, alpha, eta):
     """(b, β) as naive returns them for one output."""
-    coef, jitter = solve_primal(system, alpha, eta)
+    coef, left = solve_primal(system, alpha, eta)
+    jitter = left.jitter
     assert jitter == 0
     solution = system.solution(coef)
     return solution.intercept, solution.coef

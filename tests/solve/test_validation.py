@@ -23,8 +23,7 @@ from scalefair.solve.ridge.path import (
     FoldFits,
     GridScores,
     Spectrum,
-    best_within_limit,
-    best_without_share,
+    choose,
     largest_eta_within_one_error,
 )
 from scalefair.solve.ridge.system import System
@@ -267,23 +266,23 @@ def test_best_within_limit():
     scores = table(mean, 0.1, share)
     chosen = {1.0: (0, 0), 0.2: (1, 0), 0.15: (1, 1), 0.1: (0, 1), 0.05: (1, 2), 0.01: (0, 2)}
     for limit, expected in chosen.items():
-        assert best_within_limit(scores, limit) == expected
-    assert best_within_limit(table(mean, share=0.5), 0.4) is None
+        assert choose(scores, np.zeros(3), limit) == expected
+    assert choose(table(mean, share=0.5), np.zeros(3), 0.4) is None
     # Constant predictions have no share: they are not on the grid.
     constant = [[np.nan, 0.1, 0.1], [np.nan, 0.1, 0.3]]
-    assert best_within_limit(table(mean, share=constant), 0.2) == Choice(1, 1)
-    assert best_within_limit(table(mean, share=np.nan), 0.2) is None
+    assert choose(table(mean, share=constant), np.zeros(3), 0.2) == Choice(1, 1)
+    assert choose(table(mean, share=np.nan), np.zeros(3), 0.2) is None
     # Half a standard error counts: of two folds 0.1 ± 0.02 it is half of 0.02.
     uneven = GridScores(scores.mse, scores.share + np.array([[[-0.02]], [[0.02]]]))
-    assert best_within_limit(uneven, 0.1101) == Choice(0, 1)
-    assert best_within_limit(uneven, 0.1099) == Choice(1, 2)
+    assert choose(uneven, np.zeros(3), 0.1101) == Choice(0, 1)
+    assert choose(uneven, np.zeros(3), 0.1099) == Choice(1, 2)
 
 
 def test_without_any_share_the_error_alone_decides():
     mean = [[1.0, 2.0, 3.0], [1.5, 1.8, 2.5]]
     etas = np.array([0.0, 1.0, np.inf])
-    assert best_without_share(table(mean, share=0.4), etas) == Choice(1, 2)
-    assert best_without_share(table(mean, share=np.nan), etas) is None
+    assert choose(table(mean, share=0.4), etas, 0.0) == Choice(1, 2)
+    assert choose(table(mean, share=np.nan), etas, 0.0) is None
 
 
 def fitted_path(outputs=2, fit_intercept=True, scores=None):

@@ -34,57 +34,41 @@ from scipy.linalg.lapack import dpstrf
 from scalefair._typing import Array
 from scalefair.errors import check_number
 from scalefair.kernels import Kernel
-from scalefair.solve.dense.ridge import (
-    EPS,
-    Spectrum,
-    WeightedRows,
-    check_positive,
-    penalty_spectrum,
-    shrinkage,
-    weighted_rows,
-)
+from scalefair.solve.dense import ridge
 
 
 @dataclass(frozen=True)
 class FairPrior:
-    """The fair kernel k*(x, x') = k(x, x') − g(x)ᵀg(x') with g(x) = Gᵀk_X(x).
+    """The fair kernel k*(x, x') = k(x, x') − g(x)ᵀg(x') with g(x) = Gᵀk_X(x)."""
 
-    - `factor` (n, r): G; GGᵀ = (MK + (σ²/η) I)⁻¹ M.
-    - `train` (n, r): g at the training rows. It is KG, but computed as a root of K times
-      orthonormal columns, which leaves K − KG(KG)ᵀ positive where G itself is huge.
-    """
-
-    factor: Array
-    train: Array
+    factor: Array  # G (n, r); GGᵀ = (MK + (σ²/η) I)⁻¹ M
+    train: Array  # KG, by a root of K times orthonormal columns: K − KG(KG)ᵀ stays positive
 
     def gram(self, K: Array) -> Array:
         """Return k* at the training rows, (K⁻¹ + (η/σ²) M)⁻¹ for invertible K, shape (n, n)."""
         return K - self.train @ self.train.T
 
 
-def prior_of(gram: Array, spectrum: Spectrum, *, eta: float, noise: float) -> FairPrior:
-    """Return G = U√τ V Σ⁻¹/√a from the SVD  [BU√τ; √(1 − τ)] = PΣVᵀ,  BᵀB = K/a, a ≥ |K|.
-
-    τ = (ηa/σ²)s / (1 + (ηa/σ²)s) bounds every quantity by 1, for η = ∞ too.
-    """
-    check_positive("noise", noise)
+def prior_of(gram: Array, spectrum: ridge.Spectrum, *, eta: float, noise: float) -> FairPrior:
+    """Return G = U√τ V Σ⁻¹/√a from the SVD  [BU√τ; √(1 − τ)] = PΣVᵀ,  BᵀB = K/a, a ≥ |K|."""
+    ridge.check_positive("noise", noise)
     check_number("eta", eta, 0.0)
     s, U = spectrum
     scale = float(np.abs(gram).sum(axis=0).max(initial=0.0)) or 1.0
-    weight, rest = shrinkage(float(eta) * scale / float(noise), s)
+    weight, rest = ridge.shrinkage(float(eta) * scale / float(noise), s)
     if not weight.any():
         return FairPrior(np.zeros((len(gram), 0)), np.zeros((len(gram), 0)))
     root = pivoted_root(gram / scale)
     stacked = np.vstack([root @ (U * weight), np.diag(rest)])
     P, sigma, Vt = svd(stacked, full_matrices=False, check_finite=False)
-    keep = sigma > np.sqrt(EPS) * sigma.max()
+    keep = sigma > np.sqrt(ridge.EPS) * sigma.max()
     factor = (U * weight) @ (Vt[keep].T / sigma[keep]) / np.sqrt(scale)
     return FairPrior(factor, np.sqrt(scale) * (root.T @ P[: len(root), keep]))
 
 
 def pivoted_root(gram: Array) -> Array:
     """Return B of shape (r, n) with BᵀB = K for a positive semi-definite K of rank r."""
-    triangle, pivots, rank, _ = dpstrf(gram, tol=EPS * gram.diagonal().max(initial=0.0))
+    triangle, pivots, rank, _ = dpstrf(gram, tol=ridge.EPS * gram.diagonal().max(initial=0.0))
     root = np.empty((rank, len(gram)))
     root[:, pivots - 1] = np.triu(triangle[:rank])
     return root
@@ -92,56 +76,38 @@ def pivoted_root(gram: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ExactProblem:
-    """What the evidence of an exact process does not change: rows, targets, penalty.
+    """What the evidence of an exact process does not change: rows, targets, penalty."""
 
-    All of the rows of positive weight, y in weighted coordinates; `spectrum` is that of M, None
-    without sensitive attributes.
-    """
-
-    X: Any
-    rows: WeightedRows
-    target: Array
-    spectrum: Spectrum | None
+    X: Any  # of the rows of positive weight
+    rows: ridge.WeightedRows
+    target: Array  # y in weighted coordinates
+    spectrum: ridge.Spectrum | None  # of M; None without sensitive attributes
 
     @classmethod
     def build(
-        cls,
-        X: Any,
-        L: Any,
-        y: Any,
-        *,
-        penalty: str = "normalized",
-        eps: float = 1e-6,
+        cls, X: Any, L: Any, y: Any, *, penalty: str = "normalized", eps: float = 1e-6,
         weight: Any = None,
-    ) -> ExactProblem:
-        """Decompose the penalty, of the Gram matrix L of the sensitive attributes, once.
-
-        L may be None for ``eta=0``. The caller has centred y, whose outputs are independent and
-        share the covariance. The noise variance of a row is σ²/w; weight 2 counts as two rows with
-        that target.
-        """
+    ) -> ExactProblem:  # fmt: skip
+        """Decompose the penalty of the Gram matrix L of s (None for ``eta=0``); y is centred."""
         inputs = np.asarray(X)
         if inputs.ndim != 2:
             raise ValueError(
                 f"X has shape {inputs.shape}, expected (rows, columns); "
                 "reshape one column with X.reshape(-1, 1)"
             )
-        rows = weighted_rows(len(inputs), weight)
+        rows = ridge.weighted_rows(len(inputs), weight)
         counted = _widened(inputs[rows.index])
         if counted.dtype.kind in "fc" and not np.all(np.isfinite(counted)):
             raise ValueError("X contains NaN or infinity; give those rows weight 0 or remove them")
-        spectrum = None if L is None else penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+        spectrum = None if L is None else ridge.penalty_spectrum(rows, L, eps=eps, penalty=penalty)
         return cls(counted, rows, rows.values("y", y), spectrum)
 
     def at(
         self, kernel: Kernel, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
     ) -> ExactGP:
-        """Return the process of the kernel amplitude² · k, its length scales one or one per input.
-
-        Noise variance σ² > 0, and 0 ≤ η ≤ ∞.
-        """
-        check_positive("noise", noise)
-        check_positive("amplitude", amplitude)
+        """Return the process of the kernel amplitude² · k and the noise σ² > 0, at 0 ≤ η ≤ ∞."""
+        ridge.check_positive("noise", noise)
+        ridge.check_positive("amplitude", amplitude)
         check_number("eta", eta, 0.0)
         if self.spectrum is None and eta != 0:
             raise ValueError(
@@ -151,7 +117,7 @@ class ExactProblem:
         root = self.rows.root
         K = np.asarray(kernel(self.X), dtype=np.float64)
         gram = float(amplitude) ** 2 * (root[:, None] * K * root)
-        spectrum = self.spectrum or Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
+        spectrum = self.spectrum or ridge.Spectrum(np.zeros(0), np.zeros((len(gram), 0)))
         # A constant s has no direction to punish: then the ordinary process, whatever eta.
         eta = float(eta) if len(spectrum.values) else 0.0
         prior = prior_of(gram, spectrum, eta=eta, noise=noise)
@@ -167,20 +133,16 @@ class ExactProblem:
 
 @dataclass(frozen=True, eq=False)
 class ExactGP:
-    """Posterior of f given y = f(X) + N(0, σ²), f ~ GP(0, k*).
-
-    `kernel` is k without the amplitude, whose square multiplies it; `gram` (K), `prior` (k*) and
-    `lower` (the Cholesky factor L) are in weighted coordinates. η is 0 where s is constant.
-    """
+    """Posterior of f given y = f(X) + N(0, σ²), f ~ GP(0, k*), in weighted coordinates."""
 
     problem: ExactProblem
-    kernel: Kernel
+    kernel: Kernel  # k without the amplitude
     amplitude: float
     noise: float
-    eta: float
-    gram: Array
-    prior: FairPrior
-    lower: Array
+    eta: float  # 0 where s is constant
+    gram: Array  # K
+    prior: FairPrior  # k*
+    lower: Array  # the Cholesky factor L
 
     @cached_property
     def _solved(self) -> Array:

@@ -2,9 +2,7 @@
 
     k*(x, z) = k(x, z) − k_X(x)ᵀ N k_X(z),    N = (MK + (σ²/η) I)⁻¹ M
 
-with X the training rows, K = k(X, X) and M the penalty of their sensitive attributes
-(`scalefair.solve.dense.gp`). It is defined for every x and z: the sensitive attributes are
-needed at the training rows only.
+X, K = k(X, X) and the penalty M are of the training rows: new ones need no sensitive attributes.
 """
 
 from __future__ import annotations
@@ -21,14 +19,8 @@ from scalefair._typing import Array, Rows
 from scalefair.errors import check_number
 from scalefair.kernels import Kernel
 from scalefair.kernels.base import LengthScale, as_adjoint, as_output, as_rows
+from scalefair.solve.dense import ridge
 from scalefair.solve.dense.gp import FairPrior, prior_of
-from scalefair.solve.dense.ridge import (
-    Spectrum,
-    WeightedRows,
-    check_positive,
-    penalty_spectrum,
-    weighted_rows,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +38,12 @@ class SensitiveRows:
     """
 
     X: Any
-    rows: WeightedRows
-    spectrum: Spectrum
+    rows: ridge.WeightedRows
+    spectrum: ridge.Spectrum
 
     @classmethod
     def of(
-        cls,
-        X: Any,
-        L: Any,
-        *,
-        penalty: str = "normalized",
-        eps: float = 1e-6,
-        weight: Any = None,
+        cls, X: Any, L: Any, *, penalty: str = "normalized", eps: float = 1e-6, weight: Any = None
     ) -> SensitiveRows:
         """Decompose the penalty.
 
@@ -75,8 +61,8 @@ class SensitiveRows:
             Row weights.
         """
         inputs = as_rows(X, "X")
-        rows = weighted_rows(len(inputs), weight)
-        spectrum = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
+        rows = ridge.weighted_rows(len(inputs), weight)
+        spectrum = ridge.penalty_spectrum(rows, L, eps=eps, penalty=penalty)
         counted = inputs[rows.index]
         if counted.dtype == np.float32:
             counted = counted.astype(np.float64)
@@ -138,7 +124,7 @@ class FairKernel(Kernel):
                 "make it with SensitiveRows.of(X, L)"
             )
         check_number("eta", self.eta, 0.0)
-        check_positive("noise", self.noise)
+        ridge.check_positive("noise", self.noise)
 
     @property
     def metric(self) -> str:  # type: ignore[override]
@@ -178,8 +164,7 @@ class FairKernel(Kernel):
     def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002
         """Return Σ_ij G_ij ∂k*(x_i, z_j)/∂log θ, through K too; see `Kernel.gradient`.
 
-        The adjoint G of k*(X, Z) is that of k(X, Z); −GA_zᵀ, −A_xᵀG and A_xᵀGA_z are those of
-        k at X, Z and the training rows, with A = k(·, X_train)N.
+        With A = k(·, X_train)N, −GA_zᵀ, −A_xᵀG and A_xᵀGA_z are the other adjoints of k.
         """
         rows, others = as_rows(X, "X"), as_rows(X if Z is None else Z, "Z")
         G = as_adjoint(G, (len(rows), len(others)))
@@ -246,15 +231,9 @@ class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is 
     """
 
     def __init__(
-        self,
-        kernel: Any,
-        sensitive: SensitiveRows,
-        eta: float = 1.0,
-        noise: float = 1.0,
-        *,
-        add_noise: bool = False,
-        noise_bounds: Any = (1e-5, 1e5),
-    ) -> None:
+        self, kernel: Any, sensitive: SensitiveRows, eta: float = 1.0, noise: float = 1.0, *,
+        add_noise: bool = False, noise_bounds: Any = (1e-5, 1e5),
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         self.sensitive = sensitive
         self.eta = eta
@@ -342,15 +321,14 @@ class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is 
 
     def _prior(self) -> FairPrior:
         check_number("eta", self.eta, 0.0)
-        check_positive("noise", self.noise)
+        ridge.check_positive("noise", self.noise)
         gram = self.kernel(self.sensitive.X)
         return self.sensitive.prior(gram, eta=float(self.eta), noise=float(self.noise))
 
     def _slopes(self, rows: Array, fair: Array, gain: Array) -> Array:
-        """Return ∂k*(X, X) in theta: dk* = P dk Pᵀ, dk at X and the training rows together.
+        """Return ∂k*(X, X) in theta: dk* = P dk Pᵀ, P = [I, −k_X N], dk at X and the training rows.
 
-        P = [I, −k_X N], or I − k_X N where X are the training rows. k*/σ² depends on k/σ² alone,
-        so ∂k*/∂log σ² = k* − P k Pᵀ.
+        k*/σ² depends on k/σ² alone, so ∂k*/∂log σ² = k* − P k Pᵀ.
         """
         train, eye = self.sensitive.X, np.eye(len(rows))
         same = np.array_equal(rows, train)

@@ -2,8 +2,7 @@
 
     log N(y − ȳ | 0, K* + σ²I),    K* = K − K(MK + (σ²/η)I)⁻¹MK,  K = a²k(X, X)
 
-is maximised over log θ, log a and log σ² together. The rows are an `ExactRows`: x, y, weights, the
-kernel k and the Gram matrix of the sensitive attributes.
+is maximised over log θ, log a and log σ² together.
 """
 
 from __future__ import annotations
@@ -21,18 +20,11 @@ from scalefair.kernels import Kernel, Scaled
 from scalefair.solve.dense.gp import ExactGP, ExactProblem
 from scalefair.solve.diagnostics import of_eigenvalues
 from scalefair.solve.fit import GPFit
+from scalefair.solve.gp import profile
 from scalefair.solve.gp.distribution import positive_part
 from scalefair.solve.gp.evidence import checked
-from scalefair.solve.gp.profile import (
-    AMPLITUDE_BOUNDS,
-    MAX_LEARNING_ETA,
-    NOISE_BOUNDS,
-    at_log_bounds,
-    check_target,
-    log_bounds,
-)
-from scalefair.solve.gp.search import Box, scale_bounds, scale_sentences, search
-from scalefair.solve.spec import Bounds, ProcessSpec
+from scalefair.solve.gp.search import scale_bounds, scale_sentences, search
+from scalefair.solve.spec import ProcessSpec
 
 START_NOISE = 0.1
 """σ² where the search starts, in units of the variance of y; a starts at its deviation."""
@@ -62,40 +54,28 @@ def process_at(problem: ExactProblem, kernel: Kernel, theta: Array, eta: float) 
 
 @dataclass(frozen=True, eq=False)
 class DenseEvidence:
-    """log θ, log a and log σ² are searched for together; those that are given stay.
-
-    The search starts at `kernel`. `variance` is that of y, the mean over the outputs.
-    """
+    """log θ, log a and log σ² are searched for together; equal bounds fix those that are given."""
 
     spec: ProcessSpec
-    kernel: Kernel
+    kernel: Kernel  # where the search starts
     problem: ExactProblem
-    variance: float
+    start: Array
+    bounds: list[Any]
 
-    @property
-    def start(self) -> Array:
-        """log θ, log a and log σ² where the search starts."""
-        log_variance = np.log(self.variance or 1.0)  # 0 only where both are given
-        amplitude = np.clip(log_variance / 2, *self.amplitude_bounds)
-        noise = np.clip(log_variance + np.log(START_NOISE), *self.noise_bounds)
-        return np.concatenate([np.log(self.kernel.theta), [amplitude, noise]])
-
-    @property
-    def amplitude_bounds(self) -> Bounds:
-        """Bounds of log a; equal where it is given."""
-        unit = float(np.sqrt(self.variance))
-        return log_bounds(self.spec.amplitude, self.spec.amplitude_bounds, AMPLITUDE_BOUNDS, unit)
-
-    @property
-    def noise_bounds(self) -> Bounds:
-        """Bounds of log σ²; equal where it is given."""
-        return log_bounds(self.spec.noise, self.spec.noise_bounds, NOISE_BOUNDS, self.variance)
-
-    @property
-    def bounds(self) -> Box:
-        """Bounds of the search."""
-        scales = scale_bounds(np.log(self.kernel.theta), self.spec)
-        return [*scales, self.amplitude_bounds, self.noise_bounds]
+    @classmethod
+    def of(
+        cls, spec: ProcessSpec, kernel: Kernel, problem: ExactProblem, variance: float
+    ) -> DenseEvidence:
+        """Return the evidence; `variance` is that of y, the mean over the outputs."""
+        unit, log_variance = float(np.sqrt(variance)), np.log(variance or 1.0)
+        given = spec.amplitude, spec.amplitude_bounds
+        amplitude = profile.log_bounds(*given, profile.AMPLITUDE_BOUNDS, unit)
+        noise = profile.log_bounds(spec.noise, spec.noise_bounds, profile.NOISE_BOUNDS, variance)
+        scales = np.log(kernel.theta)
+        first = np.clip(log_variance / 2, *amplitude)
+        others = [first, np.clip(log_variance + np.log(START_NOISE), *noise)]
+        bounds = [*scale_bounds(scales, spec), amplitude, noise]
+        return cls(spec, kernel, problem, np.concatenate([scales, others]), bounds)
 
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
         """Return the log evidence, its gradient, and n·t."""
@@ -107,15 +87,12 @@ class DenseEvidence:
         if self.problem.spectrum is None:
             return self.spec.eta
         largest = float(self.problem.spectrum.values.max(initial=0.0))
-        return MAX_LEARNING_ETA / (largest or 1.0)
+        return profile.MAX_LEARNING_ETA / (largest or 1.0)
 
     def at_bounds(self, hyper: Array) -> tuple[str, ...]:
         """Return what is to be said of an amplitude and a noise that ran to a bound."""
-        amplitude, noise = hyper[-2:]
-        return (
-            *at_log_bounds("amplitude", amplitude, self.amplitude_bounds),
-            *at_log_bounds("noise", noise, self.noise_bounds),
-        )
+        named = zip(("amplitude", "noise"), hyper[-2:], self.bounds[-2:], strict=True)
+        return tuple(sentence for one in named for sentence in profile.at_log_bounds(*one))
 
 
 def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
@@ -124,8 +101,8 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
     squares = np.average((rows.y - offset) ** 2, axis=0, weights=rows.weight)
     variance = float(np.mean(squares))
     if spec.noise is None or spec.amplitude is None:
-        check_target(variance, float(np.mean(offset**2)))
-    evidence = DenseEvidence(spec, rows.kernel, problem, variance)
+        profile.check_target(variance, float(np.mean(offset**2)))
+    evidence = DenseEvidence.of(spec, rows.kernel, problem, variance)
     result = search(evidence, progress)
     process = process_at(problem, rows.kernel, result.hyper, spec.eta)
     kernel, noise, amplitude = process.kernel, process.noise, process.amplitude
@@ -148,11 +125,7 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
 
 @dataclass(frozen=True, eq=False)
 class ExactDistribution:
-    """The distribution of f; the n×n process is made again from the rows where it is needed.
-
-    - `rows`: The training rows.
-    - `prior`: Whether y is not looked at.
-    """
+    """The distribution of f; the n×n process is made again from the rows where it is needed."""
 
     rows: Any
     kernel: Kernel
@@ -161,7 +134,7 @@ class ExactDistribution:
     eta: float
     eps: float | None
     penalty: str
-    prior: bool = False
+    prior: bool = False  # whether y is not looked at
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "process"}

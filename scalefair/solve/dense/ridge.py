@@ -28,14 +28,10 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class DualFit:
-    """A fitted predictor f(x) = k(x, X) c + b.
+    """A fitted predictor f(x) = k(x, X) c + b."""
 
-    - `dual_coef` (n,) or (n, t): c, zero for rows of weight zero.
-    - `intercept` (t,): b, zero for a fit without intercept.
-    """
-
-    dual_coef: Array
-    intercept: Any
+    dual_coef: Array  # c (n,) or (n, t), zero for rows of weight zero
+    intercept: Any  # b (t,), zero for a fit without intercept
 
     def predict(self, K_new: Array) -> Array:
         """Return f at new points from K_new = k(X_new, X), shape (p, n)."""
@@ -44,14 +40,11 @@ class DualFit:
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """The rows that count, and how much: `root` (k,) holds v, the roots of their weights.
-
-    Of `size` rows those of weight zero are left out at once: not even a NaN in them can matter.
-    """
+    """The rows that count: those of weight zero are left out, so that no NaN in them matters."""
 
     size: int
     index: Any
-    root: Array
+    root: Array  # v, the roots of their weights
 
     @property
     def total(self) -> float:
@@ -128,9 +121,7 @@ def penalty_spectrum(
 ) -> Spectrum:
     """Positive eigenvalues s (r,) and eigenvectors U (k, r) of the penalty, M = U diag(s) Uᵀ.
 
-    M = L̃/n (`hsic`) or L̃(L̃ + nεI)⁻¹ (`normalized`). Eigenvalues of L̃ within rounding error of
-    zero, relative to L before centring, count as zero: their directions are noise, which a large η
-    would otherwise punish.
+    Eigenvalues of L̃ within rounding error of zero count as zero: a large η would punish noise.
     """
     check_number("eps", eps, 0.0, FINITE)
     if penalty not in ("hsic", "normalized"):
@@ -156,29 +147,17 @@ def shrinkage(eta: float, s: Array) -> tuple[Array, Array]:
 
 
 def fair_dual(
-    K: Any,
-    L: Any,
-    y: Any,
-    *,
-    alpha: float,
-    eta: float,
-    eps: float = 1e-6,
-    penalty: str = "normalized",
-    fit_intercept: bool = True,
-    weight: Any = None,
-) -> DualFit:
+    K: Any, L: Any, y: Any, *, alpha: float, eta: float, eps: float = 1e-6,
+    penalty: str = "normalized", fit_intercept: bool = True, weight: Any = None,
+) -> DualFit:  # fmt: skip
     """Fair ridge regression in its dual form: (HK + nαI + ηMK) c = Hy, b = mean(y − Kc).
 
-    Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞; ∞ is the exact limit, in which f and
-    ψ(s) have covariance zero. Row weight 2 is the row twice, 0 the row absent.
-
-    As c = Hc, HK may be read as K̃ = HKH. With A = K̃ + nαI, M = U diag(s) Uᵀ and F = K̃^½ A^−½ U,
-    Woodbury's identity gives
+    Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞. With K̃ = HKH, A = K̃ + nαI, M = U
+    diag(s) Uᵀ and F = K̃^½ A^−½ U, Woodbury's identity gives
 
         c = A⁻¹(y − Ud),    d = argmin |Fd − z|² + |d/√(ηs)|²,    z = K̃^½ A^−½ y.
 
-    In d = √τ g, τ = ηs/(1 + ηs), every quantity stays bounded by 1 whatever η, and the least
-    squares problem never squares its condition number, so that η = 1e8 costs no digits.
+    In d = √τ g, τ = ηs/(1 + ηs), every quantity stays bounded by 1: η = 1e8 costs no digits.
     """
     check_positive("alpha", alpha)
     check_number("eta", eta, 0.0)

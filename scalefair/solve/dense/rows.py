@@ -43,11 +43,7 @@ class Attributes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ExactRows:
-    """All training rows, with the kernel k of the inputs and ψ, the map whose kernel is l.
-
-    `joined` is the weight of l in the kernel of the predictor: 0 where s is not seen, else one over
-    the relative ridge of the block ψ.
-    """
+    """All training rows, with the kernel k of the inputs and ψ, the map whose kernel is l."""
 
     kernel: Kernel
     psi: FeatureMap | None
@@ -55,7 +51,7 @@ class ExactRows:
     s: Array | None
     y: Array
     weight: Array | None
-    joined: float
+    joined: float  # weight of l in the kernel of f: one over the ridge of ψ; 0 where s is not seen
 
     def __getstate__(self) -> dict[str, Any]:
         # The n×n matrix comes back by itself.
@@ -84,11 +80,7 @@ class ExactRows:
         return self.cross(self.x, self.s)
 
     def attributes(self, penalty: str, eps: float | None) -> Attributes:
-        """Return the Gram matrix of the sensitive attributes and the ε that belongs to it.
-
-        By default features of ψ are scaled so that one ε is without units; `hsic` has none, and a
-        number is taken as it is.
-        """
+        """Return the Gram matrix of s and its ε: by default ψ is scaled to have no units."""
         if self.psi is None or self.s is None:
             return Attributes(np.zeros((len(self.x), len(self.x))), 0.0, penalty)
         kinds = {kind for kind, _ in units_of(self.psi)}

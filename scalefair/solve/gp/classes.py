@@ -1,24 +1,18 @@
 """The fair Gaussian process of classes: Laplace's approximation at the mode, in weight space.
 
-f = Φβ with the prior β ~ N(0, P⁻¹), P = I/a² + 2nηRRᵀ, and −log p(y|f) = ΣV.
-The mode minimises J = 1/n ΣV + α|β|² + η|Rᵀβ|² with 2nα = 1/a²: η is in the units of J, as a
-Gaussian process with noise has it, whose V is the squared error. With A = ΦᵀWΦ + P, W = V'',
+f = Φβ with the prior β ~ N(0, P⁻¹), P = I/a² + 2nηRRᵀ, and −log p(y|f) = ΣV. The mode minimises J =
+1/n ΣV + α|β|² + η|Rᵀβ|² with 2nα = 1/a². With A = ΦᵀWΦ + P, W = V'',
 
     β | y ≈ N(mode, A⁻¹),    log evidence ≈ −ΣV − ½βᵀPβ − ½(log|A| − log|P|)  at the mode.
 
-Near the mode this is a regression with the Gram matrix ΦᵀWΦ, noise 1 and the penalty 2η, so that
-`GaussianSystem` has the determinants and A⁻¹, in which no η is large. Several scores are
-independent, and their evidences add up.
+Near the mode this is a regression with the Gram matrix ΦᵀWΦ, noise 1 and the penalty 2η: see
+`GaussianSystem`. Several scores are independent, and their evidences add up.
 
-Slopes (Rasmussen & Williams, section 5.5.1, here in weight space): with q = −½W'φᵀA⁻¹φ of each row
-and s = A⁻¹Φᵀq, by which the mode answers to a change of it,
+Slopes (Rasmussen & Williams, section 5.5.1): with q = −½W'φᵀA⁻¹φ and s = A⁻¹Φᵀq, by which the mode
+answers to a change,
 
     ∂L/∂Φ = −WΦA⁻¹ + (g + q − WΦs)βᵀ + g sᵀ,  g = −V'
     ∂L/∂P = ½(P⁻¹ − A⁻¹ − ββᵀ − sβᵀ − βsᵀ).
-
-Length scales and amplitude maximise the evidence. An evaluation costs one pass for the moments
-where length scales moved, a few for the mode, one to see how the mode answers, and one for the
-gradient in the length scales.
 """
 
 from __future__ import annotations
@@ -43,44 +37,33 @@ from scalefair.solve.gp.distribution import LatentDistribution
 from scalefair.solve.gp.evidence import design_at, map_start
 from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, largest_eta, log_bounds
 from scalefair.solve.gp.search import Box, maximise, scale_sentences, search
-from scalefair.solve.gp.system import (
-    GaussianPoint,
-    GaussianSlice,
-    GaussianSystem,
-    penalty_slopes,
-)
+from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem, penalty_slopes
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import ProcessSpec
 
-TOL = 1e-13
-"""Of Newton's method: the evidence feels an error of the mode in its first power."""
-
+TOL = 1e-13  # of Newton's method: the evidence feels an error of the mode in its first power
 MAX_ITER = 200
 
+# What an amplitude at its lower, and at its upper bound says of the classes
 SIGNAL = (
     "the classes show no signal that these features follow; probabilities are nearly constant",
     "the features separate the classes, or vary too little for too large length scales",
 )
-"""What an amplitude at its lower, and at its upper bound says of the classes."""
 
 
 @dataclass(frozen=True, eq=False)
 class LaplacePoint:
-    """The approximation at one amplitude a > 0 and 0 ≤ η ≤ ∞.
-
-    Rows of the problem are whitened, without intercept. `local` is the data term at the mode, by a
-    full pass; `n_passes` says how many it took to find it.
-    """
+    """The approximation at one amplitude a > 0 and 0 ≤ η ≤ ∞; rows are whitened."""
 
     problem: Problem
-    local: Local
+    local: Local  # the data term at the mode, by a full pass
     amplitude: float
     eta: float
     penalty: str
     eps: float | None
-    n_passes: int = 0
+    n_passes: int = 0  # that it took to find it
 
     @property
     def n(self) -> float:
@@ -139,15 +122,11 @@ class LaplacePoint:
 
 @dataclass(frozen=True, eq=False)
 class LaplaceSlopes:
-    """Derivatives of the log evidence.
-
-    `skew` (m, k) is Φᵀq; `slices` are those of the point with two targets, whose solutions are β
-    and s.
-    """
+    """Derivatives of the log evidence."""
 
     point: LaplacePoint
-    skew: Array
-    slices: list[GaussianSlice]
+    skew: Array  # Φᵀq (m, k)
+    slices: list[GaussianSlice]  # of the point, with two targets, whose solutions are β and s
 
     @property
     def in_log_amplitude(self) -> float:
@@ -203,20 +182,10 @@ def ridge_of(amplitude: float, n: float) -> float:
 
 
 def find_mode(
-    problem: Problem,
-    *,
-    amplitude: float,
-    eta: float = 0.0,
-    unfairness: float | None = None,
-    penalty: str = "normalized",
-    eps: float | None = None,
-    start: Array | None = None,
-) -> LaplacePoint:
-    """Find the mode by Newton's method, each step one pass, and look at it by one more.
-
-    A limit on the explained share of the mode finds η. `start`, of shape (m, k), is where to start;
-    None: at zero.
-    """
+    problem: Problem, *, amplitude: float, eta: float = 0.0, unfairness: float | None = None,
+    penalty: str = "normalized", eps: float | None = None, start: Array | None = None,
+) -> LaplacePoint:  # fmt: skip
+    """Find the mode by Newton's method from `start` (m, k), and look at it; a limit finds η."""
     n, warm, looked = problem.system.moments.weight, None, 0
     if start is not None:
         empty = Local(start, np.zeros_like(start), np.empty((0, 0)))
@@ -231,8 +200,7 @@ def find_mode(
 class LaplaceEvidence:
     """The evidence of a feature map; hyperparameters are those of φ, then log a.
 
-    It remembers the last problem and its mode, where the next one starts, and `n_passes`, the
-    passes over the rows so far. The chunks of `source` are numeric, with y as the loss wants it.
+    It remembers the last problem and its mode, where the next one starts.
     """
 
     def __init__(self, spec: ProcessSpec, rows: Rows) -> None:

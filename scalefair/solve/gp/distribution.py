@@ -1,18 +1,14 @@
 """The distribution of f at new rows: mean, deviation, covariance, draws, class probabilities.
 
-A Nyström map φ of m landmarks sees the prior variance |φ(x)|² of the kernel's k(x, x). What is
-missing, r(x) = a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the landmarks, and
-it goes to all of a²k(x, x) far from them. It is added to the variance of f, and the covariance
-a²(k − φᵀφ) to that of several rows, as in the deterministic training conditional and FITC. Under
-the fair prior nothing changes: the penalty looks at f on the training rows, where the model takes
-φ(x)ᵀβ for f; the rest of f is independent of β and has mean zero, so that the mean stays as fair
-as it is, and the exact fair process, whose rest is punished, too, has no more variance.
+A Nyström map sees the prior variance |φ(x)|² of the kernel's k(x, x). What is missing, r(x) =
+a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the landmarks. It is added to the
+variance of f, and a²(k − φᵀφ) to the covariance, as in FITC. The penalty looks at φ(x)ᵀβ; the rest
+of f is independent of it and has mean zero, so that the mean stays as fair as it is.
 
-A noise variance σ² that was learnt fits y about φ(x)ᵀβ on the training rows, and so contains what
-is missing there; adding both would count it twice. With c, which r exceeds on 5 % of the training
-rows, and κ = min(1, σ²/c), the rest of f is given the variance κ min(r, c) + (r − c)₊:
-no more than the data leave for it on rows like those fitted, and all the excess elsewhere. New y
-has the variance of φᵀβ plus σ² + (r − c)₊. A noise that was given is taken at its word: c = 0.
+A noise σ² that was learnt contains what is missing on the training rows; adding both would count it
+twice. With c, which r exceeds on 5 % of these, and κ = min(1, σ²/c), the rest of f is given the
+variance κ min(r, c) + (r − c)₊, and new y that of φᵀβ plus σ² + (r − c)₊. For a noise that was
+given c = 0.
 """
 
 from __future__ import annotations
@@ -31,9 +27,7 @@ from scalefair.features import Nystroem
 from scalefair.features.base import whitened
 from scalefair.solve.gp.system import GaussianFunction
 
-USUAL_SHARE = 0.95
-"""Share of the weight of the rows whose residual counts as usual."""
-
+USUAL_SHARE = 0.95  # share of the weight of the rows whose residual counts as usual
 NORMAL = np.linspace(-9.5, 9.5, 39)
 NORMAL_WEIGHT = np.exp(-(NORMAL**2) / 2) * (NORMAL[1] - NORMAL[0]) / np.sqrt(2 * np.pi)
 LOGISTIC = np.linspace(-36.0, 36.0, 145)
@@ -63,25 +57,18 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeatureDistribution:
-    """f(x) = ȳ + φ(x)ᵀβ, `weights` the distribution of β, and what features miss of the kernel.
-
-    `missing` is a² for a Nyström map, whose residual k(x, x) − |φ(x)|² it multiplies; 0 for others.
-    Up to c, `contained`, the noise contains the residual.
-    """
+    """f(x) = ȳ + φ(x)ᵀβ, `weights` the distribution of β, and what features miss of the kernel."""
 
     phi: FeatureMap
     weights: GaussianFunction
-    missing: float
-    contained: float
+    missing: float  # a² for a Nyström map; 0 for others
+    contained: float  # c
 
     @classmethod
     def of(
         cls, phi: FeatureMap, weights: GaussianFunction, amplitude: float, sample: Chunk | None
     ) -> FeatureDistribution:
-        """Return the distribution; c is what a²(k − |φ|²) exceeds on 5 % of a sample's weight.
-
-        Without one it is 0.
-        """
+        """Return the distribution; c is what a²(k − |φ|²) exceeds on 5 % of a sample, or 0."""
         missing = amplitude**2 if isinstance(phi, Nystroem) else 0.0
         if sample is None or not missing:
             return cls(phi, weights, missing, 0.0)
@@ -145,17 +132,12 @@ class FeatureDistribution:
 
 @dataclass(frozen=True, eq=False)
 class LatentDistribution:
-    """f(x) = φ(x)ᵀβ, β ~ N(coef, FFᵀ) for each score, and what the features miss of the kernel.
-
-    A Nyström map sees |φ(x)|² of the kernel's k(x, x). The rest of f is independent of β, has mean
-    zero and the variance a²(k(x, x) − |φ(x)|²), which is added, as in `FairGPRegressor`; `missing`
-    is a² there, and 0 for other maps.
-    """
+    """f(x) = φ(x)ᵀβ, β ~ N(coef, FFᵀ) for each score, and what the features miss of the kernel."""
 
     phi: FeatureMap
     coef: Array
     factors: Array
-    missing: float
+    missing: float  # a² for a Nyström map; 0 for others
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (rows, k)."""
@@ -219,10 +201,7 @@ def mean_and_deviation(distribution: Distribution, x: Array, *, include_noise: b
 
 @dataclass(frozen=True, eq=False)
 class OnChunks:
-    """Makes the function of chunks that predictions run, for ``source.map``.
-
-    - `function`: Of rows x.
-    """
+    """Makes the function of chunks that predictions run, for ``source.map``."""
 
     function: Callable[[Array], Array]
 
@@ -244,10 +223,8 @@ def positive_part(matrix: Array) -> Array:
 def averaged_probability(mean: Array, variance: Array) -> Array:
     """E σ(f) for f ~ N(mean, variance), elementwise, within 1e-13; at −mean it is the rest to 1.
 
-    The trapezoidal rule over the whole line converges exponentially for analytic functions, the
-    faster the farther their poles are. Those of σ are at ±πi: in units of √v far away where v ≤ 1,
-    and there the rule runs over the normal density. Beyond, p = P(t < f) for t of the logistic
-    distribution, so that p = E Φ((μ − t)/√v), and the rule runs over that.
+    The trapezoidal rule converges exponentially, the faster the farther poles are: for v ≤ 1 over
+    the normal density, beyond over p = E Φ((μ − t)/√v), t of the logistic distribution.
     """
     mean, spread = np.asarray(mean), np.sqrt(variance)
     result = np.empty(mean.shape)

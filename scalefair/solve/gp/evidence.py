@@ -49,9 +49,8 @@ CONSTANT = (
 def row_adjoint(point: GaussianPoint) -> RowAdjoint:
     """Return ∂L/∂Φ of any rows, L the log evidence, at fixed noise, amplitude and η.
 
-    By way of the statistics of features without amplitude: ∂L/∂ΦᵀΦ = −½(tA⁻¹ + ββᵀ/σ²),
-    ∂L/∂Φᵀ(y − ȳ) = β/σ², and with R = C_φψT, ∂L/∂C_φψ = −nη(t(A⁻¹ − P⁻¹) + ββᵀ/σ²)RTᵀ.
-    Where noise and amplitude maximise the evidence, this is also the derivative of that maximum.
+    ∂L/∂ΦᵀΦ = −½(tA⁻¹ + ββᵀ/σ²), ∂L/∂Φᵀ(y − ȳ) = β/σ², and with R = C_φψT, ∂L/∂C_φψ = −nη(t(A⁻¹ −
+    P⁻¹) + ββᵀ/σ²)RTᵀ.
     """
     at, system, moments = point.slice, point.slice.system, point.slice.system.moments
     n, mean, t = moments.weight, moments.mean("phi"), system.target.shape[1]
@@ -71,10 +70,7 @@ def row_adjoint(point: GaussianPoint) -> RowAdjoint:
 
 
 def map_start(phi: Any, spec: ProcessSpec) -> tuple[Array, Box]:
-    """Return what the search may change of a map, and its bounds: log θ, and landmarks.
-
-    Landmarks are in units of their spread, and have no bounds. A map of no kernel has nothing.
-    """
+    """Return what the search may change of a map, and its bounds: log θ, and landmarks in units."""
     if not isinstance(phi, LengthScaleMap):
         return np.zeros(0), []
     scales = np.log(phi.kernel_.theta)
@@ -167,10 +163,7 @@ def at_weight(spec: ProcessSpec, rows: Rows, fit: GPFit, eta: float, sample: Chu
 
 
 def fit_features(spec: ProcessSpec, rows: Rows, sample: Chunk) -> GPFit:
-    """Learn the hyperparameters, from the design of the rows on, and return the process there.
-
-    - `sample`: Rows that show how much of the kernel a Nyström map usually misses.
-    """
+    """Learn the hyperparameters, and return the process; a `sample` tells what features miss."""
     evidence = MomentEvidence(spec, rows, *map_start(rows.design.phi, spec))
     result = search(evidence, rows.progress)
     design = design_at(rows.design, result.hyper)

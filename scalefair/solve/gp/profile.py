@@ -25,15 +25,10 @@ from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System
 from scalefair.solve.spec import Bounds
 
-NOISE_BOUNDS = (1e-8, 1e2)
-"""Default bounds of σ², in units of the variance of y."""
-
-AMPLITUDE_BOUNDS = (1e-3, 1e3)
-"""Default bounds of a, in units of the standard deviation of y."""
-
-PER_DECADE = 3
-"""Points of the scan: the curve is made of sigmoids in log τ, two decades wide."""
-
+NOISE_BOUNDS = (1e-8, 1e2)  # default bounds of σ², in units of the variance of y
+AMPLITUDE_BOUNDS = (1e-3, 1e3)  # default bounds of a, in units of the standard deviation of y
+PER_DECADE = 3  # points of the scan: the curve is made of sigmoids in log τ, two decades wide
+# What it means to run to the lower, and to the upper bound
 MEANING = {
     "noise": (
         "the features fit y almost exactly, or rows repeat; the variance is a guess",
@@ -44,41 +39,24 @@ MEANING = {
         "the features vary too little, usually for too large length scales",
     ),
 }
-"""What it means to run to the lower, and to the upper bound."""
-
+# η, relative to the penalty, that is as good as ∞ for learning: the evidence jumps at ∞
 MAX_LEARNING_ETA = 1e4
-"""η, relative to the penalty, that is as good as ∞ for learning: the evidence jumps at ∞."""
-
-MAX_ROUNDS = 20
-"""Times that η and the noise are found for each other at most."""
+MAX_ROUNDS = 20  # times that η and the noise are found for each other at most
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Where the evidence is largest.
-
-    - `point`: The process there, with its evidence and gradient.
-    - `at_bounds`: One sentence for each of noise and amplitude that ran to a bound.
-    """
+    """Where the evidence is largest."""
 
     point: GaussianPoint
-    at_bounds: tuple[str, ...]
+    at_bounds: tuple[str, ...]  # a sentence for each of noise and amplitude that ran to a bound
 
 
 def profile_noise(
-    system: GaussianSystem,
-    eta: float = 0.0,
-    *,
-    noise_bounds: Bounds | None = None,
+    system: GaussianSystem, eta: float = 0.0, *, noise_bounds: Bounds | None = None,
     amplitude_bounds: Bounds | None = None,
-) -> Profile:
-    """Maximise the log evidence over noise and amplitude, at a fixed 0 ≤ η ≤ ∞.
-
-    η weighs fairness against squared error in the units of y, whatever noise and amplitude are
-    found. Equal bounds fix σ² or a; None: 1e-8 to 1e2 times the variance of y, 1e-3 to 1e3 times
-    its standard deviation. ValueError where y is constant, so that there is no maximum, or bounds
-    are not ordered.
-    """
+) -> Profile:  # fmt: skip
+    """Maximise the log evidence over noise and amplitude at one η; equal bounds fix either."""
     variance = system.square / (system.n * system.target.shape[1])
     check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))
     noise = _bounds("noise_bounds", noise_bounds, NOISE_BOUNDS, variance)
@@ -186,10 +164,7 @@ def log_bounds(
 def at_log_bounds(
     name: str, value: float, bounds: Bounds, meaning: tuple[str, str] | None = None
 ) -> list[str]:
-    """Return what is to be said of a logarithm that a search has brought to a bound.
-
-    An amplitude near its lower bound changes nothing, so that the search stops above it.
-    """
+    """Return what is to be said of a logarithm that a search has brought to a bound."""
     near = (np.log(10.0) if name == "amplitude" else 1e-6, 1e-6)
     return [
         _sentence(name, float(np.exp(value)), end, meaning)
@@ -214,11 +189,7 @@ def largest_eta(penalty: str, moments: Moments) -> float:
 
 
 def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairness: float) -> float:
-    """Return the least η that keeps the posterior mean within the limit, at the point's σ²/a².
-
-    Unlike a ridge fit under a limit, the mean is not scaled up afterwards: it stays the mean of a
-    posterior, to which the deviations belong.
-    """
+    """Return the least η that keeps the posterior mean, not rescaled, within the limit."""
     moments = point.slice.system.moments
     system = System.build(moments, penalty=penalty, eps=eps, fit_intercept=False)
     # The mean has no intercept, but y is centred.
@@ -233,11 +204,7 @@ def limiting_eta(point: GaussianPoint, eps: float | None, penalty: str, unfairne
 def profile_within(
     profile: Callable[[float], Profile], eps: float | None, penalty: str, unfairness: float
 ) -> tuple[Profile, float]:
-    """Return noise and amplitude at their best for the η that meets the limit at them.
-
-    More weight leaves more of y to the noise, and the noise changes the weight that is needed: the
-    two are found in turn, without a pass. The last step is the weight, so that the limit holds.
-    """
+    """Return noise and amplitude at their best for the η that meets the limit at them, in turn."""
     eta = 0.0
     for _ in range(MAX_ROUNDS):
         best = profile(eta)

@@ -1,8 +1,4 @@
-"""The search for the largest log evidence per row, −½(log|K| + yᵀK⁻¹y)/n: L-BFGS-B with restarts.
-
-Its variables are the logarithms of length scales and, where they are searched for, of amplitude and
-noise, and the landmarks in units of their spread.
-"""
+"""The search for the largest log evidence per row, −½(log|K| + yᵀK⁻¹y)/n, by L-BFGS-B."""
 
 from __future__ import annotations
 
@@ -21,29 +17,19 @@ from scalefair.data.progress import Progress
 from scalefair.solve.fit import Search
 from scalefair.solve.spec import Bounds, ProcessSpec
 
+# Bounds of the variables; equal ones fix a variable
 Box = Sequence[tuple[float | None, float | None]]
-"""Bounds of the variables; equal ones fix a variable."""
-
+# Log evidence, its gradient, and the weight of all rows times the number of outputs
 Objective = Callable[[Array], tuple[float, Array, float]]
-"""Log evidence, its gradient, and the weight of all rows times the number of outputs."""
-
-ABNORMAL = 2
-"""Status of L-BFGS-B where its line search fails, as it may at a kink."""
-
-MAX_STRETCH = np.log(1e3)
-"""Default bounds of a log length scale: so much below and above its start."""
-
+ABNORMAL = 2  # status of L-BFGS-B where its line search fails, as it may at a kink
+MAX_STRETCH = np.log(1e3)  # default bounds of a log length scale: so much below and above its start
+# Slope per row, relative to the evidence per row, that rounding may hide from a line search
 MAX_FLAT_SLOPE = 1e-5
-"""Slope per row, relative to the evidence per row, that rounding may hide from a line search."""
-
+# Times a search goes on from where its line search failed, with its memory of slopes wiped
 MAX_CONTINUED = 3
-"""Times a search goes on from where its line search failed, with its memory of slopes wiped."""
-
-MAX_NAMES = 8
-"""Names that a sentence lists."""
-
+MAX_NAMES = 8  # names that a sentence lists
+# Length scales, relative to the start, to look at where the evidence shows no signal there
 ELSEWHERE = np.log([0.3, 0.1, 3.0])
-"""Length scales, relative to the start, to look at where the evidence shows no signal there."""
 
 
 @dataclass(eq=False)
@@ -73,11 +59,7 @@ class _Objective:
 
 
 class _Evidence(Protocol):
-    """The log evidence as a function of p hyperparameters, of which `start` is the first set.
-
-    A call returns it, its gradient, and n times the number of outputs. `learning_eta` is the finite
-    weight to learn with where ∞ or a limit is asked for.
-    """
+    """The log evidence as a function of hyperparameters, its gradient, and n·t."""
 
     @property
     def spec(self) -> ProcessSpec: ...
@@ -116,10 +98,7 @@ def scale_bounds(scales: Array, spec: ProcessSpec) -> list[Bounds]:
 
 
 def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[Array], list[Array]]:
-    """Return the start and random ones about it; and shorter and longer length scales.
-
-    All are within bounds. Landmarks, which have none, stay where they are.
-    """
+    """Return the start and random ones about it, and shorter and longer length scales."""
     low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
     high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])
     bounded = np.isfinite(low)
@@ -133,20 +112,12 @@ def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[A
 
 
 def maximise(
-    evidence: Objective,
-    starts: Sequence[Array],
-    bounds: Box,
-    *,
-    tol: float,
-    max_iter: int,
-    spare: Sequence[Array] = (),
-    step: Callable[[], None] = lambda: None,
-) -> Search:
+    evidence: Objective, starts: Sequence[Array], bounds: Box, *, tol: float, max_iter: int,
+    spare: Sequence[Array] = (), step: Callable[[], None] = lambda: None,
+) -> Search:  # fmt: skip
     """Return the largest log evidence that L-BFGS-B finds from any of the starts.
 
-    A run has converged where the largest slope per row is below `tol`. `spare` starts are for the
-    case that the first is on a plateau, where no slope shows the way. `step` hears every
-    evaluation.
+    `spare` starts are for the case that the first is on a plateau, where no slope shows the way.
     """
     objective = _Objective(evidence, step)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}
@@ -171,10 +142,7 @@ def maximise(
 
 
 def _run(objective: _Objective, start: Array, bounds: Box, options: Any) -> Search:
-    """Run from one start, on and on where the line search fails but the run got somewhere.
-
-    A line search also fails where rounding hides what is left to gain: then the slope is small.
-    """
+    """Run from one start, on and on where the line search fails but the run got somewhere."""
     used, last = 0, np.inf
     for _ in range(1 + MAX_CONTINUED):
         run = minimize(

@@ -1,29 +1,21 @@
 """The fair Gaussian process from moments alone: one decomposition for all hyperparameters but θ.
 
-The features φ have an amplitude a, f(x) = ȳ + aφ(x)ᵀw with the prior
-w ~ N(0, (I + (nη/σ²) a²RRᵀ)⁻¹), and y − ȳ has noise of variance σ². R is that of the features
-without amplitude. In β = aw, with the ratio τ = σ²/a²,
+f(x) = ȳ + aφ(x)ᵀw, w ~ N(0, (I + (nη/σ²) a²RRᵀ)⁻¹), noise σ². In β = aw, with τ = σ²/a²,
 
     β ~ N(0, σ² P⁻¹),    P = τI + nηRRᵀ,    A = ΦᵀΦ + P
     mean β = A⁻¹Φᵀy,     cov β = σ² A⁻¹
     −2 log evidence = n log 2πσ² + log|A| − log|P| + (yᵀy − yᵀΦA⁻¹Φᵀy)/σ²
 
-per output. So η is in the units of the ridge objective J: it weighs the variance of f that s
-explains against the squared error, whatever σ² and a are, and the mean is the ridge fit without
-intercept at α = τ/n and the same η. The prior of f in turn tightens as σ² falls, as η/σ².
-
-With ΦᵀΦ = VΛVᵀ and R = U diag(s) Wᵀ, all that depends on τ and η goes through one matrix of q
-columns, with orthonormal columns once decomposed,
+per output: the mean is the ridge fit without intercept at α = τ/n and the same η. With ΦᵀΦ = VΛVᵀ
+and R = U diag(s) Wᵀ, all that depends on τ and η goes through one matrix of q columns,
 
     [√τ (Λ+τ)^(−1/2) VᵀU √c]   [Q₁]
     [        √(1 − c)       ] = [Q₂] T,    c = ρ/(1 + ρ),  ρ = (nη/τ) s²,
 
     log|A| − log|P| = Σ log(1 + λ/τ) + 2 Σ log|T_kk|,    A⁻¹ = S(I − Q₁Q₁ᵀ)Sᵀ,  S = V(Λ+τ)^(−1/2)
 
-in which every number is bounded by 1 for any η. η = ∞ is the limit: β lives on {β : Rᵀβ = 0}. Its
-evidence is finite; as directions of R below a relative cut-off count as none, it jumps where
-length scales change the numerical rank of R. Learn them with a finite η. Noise, amplitude and η
-cost no pass over the data and no O(m³) work.
+in which every number is bounded by 1. At η = ∞, β lives on {β : Rᵀβ = 0}; the evidence jumps there
+where length scales change the numerical rank of R: learn them with a finite η.
 """
 
 from __future__ import annotations
@@ -45,41 +37,25 @@ from scalefair.solve.ridge.system import NULL
 
 @dataclass(frozen=True, eq=False)
 class GaussianSystem:
-    """What the moments say, in the eigenbasis V of ΦᵀΦ; the O(m³) work of a set of features.
-
-    - `moments`: Moments of [φ, ψ, y]; without a block "psi" there is no penalty.
-    - `values`, `basis` (m,) and (m, m): Λ and V of ΦᵀΦ, uncentred.
-    - `target` (m, t): VᵀΦᵀ(y − ȳ).
-    - `strength`, `directions` (r,) and (m, r): s and VᵀU of the factor R.
-    - `right` (q, r): TW, where R = C_φψT: what joins the rows of ψ to the directions.
-    - `n`, `square`: Sum of the weights, and Σ w|y − ȳ|² over all outputs.
-    - `least_ratio`: σ²/a² below which the noise drowns in the rounding error of ΦᵀΦ.
-    """
+    """What the moments say, in the eigenbasis V of ΦᵀΦ; the O(m³) work of a set of features."""
 
     moments: Moments
-    values: Array
-    basis: Array
-    target: Array
-    strength: Array
-    directions: Array
-    right: Array
+    values: Array  # Λ of the uncentred ΦᵀΦ
+    basis: Array  # V
+    target: Array  # VᵀΦᵀ(y − ȳ) (m, t)
+    strength: Array  # s (r,)
+    directions: Array  # VᵀU (m, r)
+    right: Array  # TW (q, r), where R = C_φψT
     n: float
-    square: float
-    least_ratio: float
+    square: float  # Σ w|y − ȳ|² over all outputs
+    least_ratio: float  # σ²/a² below which the noise drowns in the rounding error of ΦᵀΦ
 
     @classmethod
     def build(
-        cls,
-        moments: Moments,
-        *,
-        penalty: str = "normalized",
-        eps: float | None = None,
+        cls, moments: Moments, *, penalty: str = "normalized", eps: float | None = None,
         statistics: tuple[Array, Array] | None = None,
-    ) -> GaussianSystem:
-        """Decompose ΦᵀΦ, Φᵀ(y − ȳ), or other `statistics` such as ΦᵀWΦ, and R of the moments.
-
-        `penalty` is "normalized" or "hsic".
-        """
+    ) -> GaussianSystem:  # fmt: skip
+        """Decompose ΦᵀΦ, Φᵀ(y − ȳ), or other `statistics` such as ΦᵀWΦ, and R of the moments."""
         n, mean = moments.weight, moments.mean("phi")
         if not n > 0:
             raise ValueError(
@@ -132,34 +108,22 @@ class GaussianSystem:
 
 @dataclass(frozen=True, eq=False)
 class GaussianSlice:
-    """The process at one τ = σ²/a² and η, for any σ².
-
-    - `ratio`: τ.
-    - `scale` (m,): (Λ + τ)^(−1/2).
-    - `root`, `rest`, `lift` (r,): √c, √(1 − c) and √c/s.
-    - `upper`, `lower`, `triangle` (m, r), (r, r) and (r, r): Q₁, Q₂ and T.
-    - `along` (r, t): Q₁ᵀz, what the penalty takes away of z = (Λ + τ)^(−1/2) VᵀΦᵀy.
-    - `coordinates` (m, t): Mean of β in the eigenbasis, VᵀA⁻¹Φᵀy.
-    - `log_det`: log|A| − log|P|.
-    - `misfit`: yᵀy − yᵀΦA⁻¹Φᵀy, over all outputs.
-    - `log_det_slopes`, `misfit_slopes` (2,): ∂/∂log τ and ∂/∂log η. The first of `log_det` is
-      −tr(ΦᵀΦA⁻¹), the effective number of parameters, less the second.
-    """
+    """The process at one τ = σ²/a² and η, for any σ²; slopes are ∂/∂log τ and ∂/∂log η."""
 
     system: GaussianSystem
-    ratio: float
-    scale: Array
-    root: Array
-    rest: Array
-    lift: Array
-    upper: Array
-    lower: Array
-    triangle: Array
-    along: Array
-    coordinates: Array
-    log_det: float
-    log_det_slopes: Array
-    misfit: float
+    ratio: float  # τ
+    scale: Array  # (Λ + τ)^(−1/2)
+    root: Array  # √c
+    rest: Array  # √(1 − c)
+    lift: Array  # √c/s
+    upper: Array  # Q₁ (m, r)
+    lower: Array  # Q₂ (r, r)
+    triangle: Array  # T
+    along: Array  # Q₁ᵀz (r, t), z = (Λ + τ)^(−1/2) VᵀΦᵀy
+    coordinates: Array  # VᵀA⁻¹Φᵀy (m, t), the mean of β
+    log_det: float  # log|A| − log|P|
+    log_det_slopes: Array  # the first: minus the effective number of parameters, less the second
+    misfit: float  # yᵀy − yᵀΦA⁻¹Φᵀy, over all outputs
     misfit_slopes: Array
 
 
@@ -232,18 +196,12 @@ class GaussianPoint:
 
 @dataclass(frozen=True, eq=False)
 class GaussianFunction:
-    """f(x) = ȳ + φ(x)ᵀβ with β ~ N(coef, FFᵀ), independently for each output.
-
-    - `coef` (m, t): Mean of β.
-    - `factor` (m, m): F; a covariance is positive semi-definite by construction.
-    - `offset` (t,): ȳ.
-    - `noise`: σ², the variance of y about f.
-    """
+    """f(x) = ȳ + φ(x)ᵀβ with β ~ N(coef, FFᵀ), independently for each output."""
 
     coef: Array
-    factor: Array
-    offset: Array
-    noise: float
+    factor: Array  # F: a covariance is positive semi-definite by construction
+    offset: Array  # ȳ
+    noise: float  # σ²
 
     def mean(self, Phi: Rows) -> Array:
         """Return E f of rows of φ, shape (k, t)."""
@@ -274,10 +232,7 @@ def sensitive_root(moments: Moments, penalty: str, eps: float | None) -> Array:
 
 
 def penalty_slopes(at: GaussianSlice) -> tuple[Array, Array]:
-    """Return Vᵀ nη(A⁻¹ − P⁻¹)RW and nη WᵀRᵀβ, shapes (m, r) and (r, t).
-
-    No η is left in the first that could be large.
-    """
+    """Return Vᵀ nη(A⁻¹ − P⁻¹)RW and nη WᵀRᵀβ, (m, r) and (r, t); no large η is left in them."""
     lifted = solve_triangular(at.triangle, np.diag(at.lift), trans="T", check_finite=False)
     fitted = np.sqrt(at.ratio) * at.scale[:, None] * (at.upper @ lifted)
     solved = solve_triangular(at.triangle, at.along, check_finite=False)

@@ -29,40 +29,27 @@ from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.output.fit import fit_loss_with_output
 from scalefair.solve.spec import Spec
 
+# Shorter steps whose J a pass sums beside that of the full one; 0 is where it came from
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
-"""Shorter steps whose J a pass sums beside that of the full one; 0 is where it came from."""
-
-ROUNDING = 1e-13
-"""Relative rounding error of a value of J."""
-
+ROUNDING = 1e-13  # relative rounding error of a value of J
+# Relative decrement that rounding error may hide, in sums over single-precision rows too
 FLAT = 1e-6
-"""Relative decrement that rounding error may hide, in sums over single-precision rows too."""
-
 CUT_SHORT = "; raise max_iter or use a larger alpha"
 STALLED = (
     ": no step lowers the objective; use a larger alpha, and check the gradient of a loss of "
     "your own"
 )
 
+# Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one
 WIDE = 200
-"""Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one."""
-
+# Light passes that cost as much as a full one and the few light ones that it leaves to do. More
+# where features are stored: then a light pass reads them and little else
 PATIENCE = {False: 5.0, True: 10.0}
-"""Light passes that cost as much as a full one and the few light ones that it leaves to do.
-
-More where features are stored: then a light pass reads them and little else.
-"""
-
-CIRCLES = 12
-"""Steps without progress after which η is no longer taken from every model anew."""
-
-SETTLED = 1.0
-"""Decrement, in units of J, of a fit that is near enough its optimum to start from."""
-
+CIRCLES = 12  # steps without progress after which η is no longer taken from every model anew
+SETTLED = 1.0  # decrement, in units of J, of a fit that is near enough its optimum to start from
+# Passes after which all are full, but for a last one: where reading the rows is what costs, many
+# light ones cost
 ENOUGH = 6
-"""Passes after which all are full, but for a last one: where reading the rows is what costs, many
-light ones cost.
-"""
 
 
 class Goal(NamedTuple):
@@ -71,15 +58,11 @@ class Goal(NamedTuple):
     alpha: float
     eta: float = 0.0
     unfairness: float | None = None
+    # Whether the limit must be met by some η: a Gaussian process has no prior beyond them
     on_path: bool = False
-    """Whether the limit must be met by some η: a Gaussian process has no prior beyond them."""
 
     def step(self, slice_: Slice) -> tuple[Array, Weight]:
-        """Return the minimiser of a model, and the weight of the penalty there.
-
-        For a limit it is the least η that meets it on the path of the model; beyond the path the
-        optimum over all θ within the limit.
-        """
+        """Return the minimiser of a model, and the weight there: the least η that meets a limit."""
         if self.unfairness is None:
             return slice_.theta(self.eta), Weight(self.eta)
         if self.unfairness <= ROUNDED_SHARE and not self.on_path:
@@ -102,41 +85,28 @@ class Goal(NamedTuple):
 
 
 class NewtonFit(NamedTuple):
-    """The optimum θ = [β, b] of centred features, the η that was used or found, and what it took.
-
-    `objective` is J at the last point that a pass has seen, `n_full` counts the passes that summed
-    ΦᵀWΦ, and from `local`, the last model of the data term, the next fit can start.
-    """
+    """The optimum θ = [β, b] of centred features, its η, and what it took."""
 
     theta: Array
     eta: float
-    objective: float
+    objective: float  # J at the last point that a pass has seen
     n_iter: int
     n_passes: int
-    n_full: int
+    n_full: int  # passes that summed ΦᵀWΦ
     converged: bool
-    local: Local
+    local: Local  # the last model of the data term, from which the next fit can start
 
 
 def newton(
-    problem: Problem,
-    goal: Goal,
-    *,
-    warm: Local | None = None,
-    tol: float = 1e-10,
-    max_iter: int = 50,
-    progress: Callable[[], None] = lambda: None,
-) -> NewtonFit:
+    problem: Problem, goal: Goal, *, warm: Local | None = None, tol: float = 1e-10,
+    max_iter: int = 50, progress: Callable[[], None] = lambda: None,
+) -> NewtonFit:  # fmt: skip
     """Minimise 1/n ΣV + α βᵀDβ + η|Rᵀβ|².
 
-    Each pass evaluates the full Newton step and, in the same look at the rows, shorter ones; it
-    yields the next quadratic model. Where that costs much, a model serves for several passes,
-    corrected by the gradients that they find (BFGS). Under a limit every model is solved for the η
-    that meets it, so that η and θ converge together, in as many passes.
-
-    `warm` is the model to start from, of a fit nearby; None: the moments give one. A step that
-    promises to lower J by less than `tol`, in its natural size (`Problem.unit`), is the last, taken
-    unseen. A ConvergenceWarning says so if `max_iter` steps are not enough.
+    A pass evaluates the full Newton step and shorter ones, and yields the next quadratic model;
+    where that costs much, one serves for several passes, corrected by their gradients (BFGS). Under
+    a limit every model is solved for the η that meets it. A step that promises to lower J by less
+    than `tol`, in its natural size, is the last, taken unseen. `warm` is a model to start from.
     """
     fit = _Descent(problem, goal, tol, progress).run(warm, max_iter)
     if goal.unfairness is not None and fit.eta > 0 and np.isnan(problem.share(fit.theta)):
@@ -209,8 +179,7 @@ class _Descent:
     def _limited(self, slice_: Slice) -> tuple[Array, Weight]:
         """Return the minimiser of a model under a limit, and the weight of the penalty there.
 
-        η follows the path of the model. Where that goes round in circles, or ends above the limit,
-        the way is that of the optimum within the limit, from the fit without any.
+        Where η goes round in circles, or ends above the limit, the optimum within it is the way.
         """
         if not self._leaves_path:
             theta, weight = self.goal.step(slice_)
@@ -233,10 +202,7 @@ class _Descent:
             self._rounds += 1
 
     def _is_flat(self, local: Local) -> bool:
-        """Return True if rounding error hides what J could fall.
-
-        Not so where a step is short for its damping alone, as with a gradient that is wrong.
-        """
+        """Return True if rounding error hides what J could fall; damping may hide more."""
         self.damping = 0.0
         try:
             return self._solved(local)[2] <= FLAT * max(self._size, abs(self.objective))
@@ -254,11 +220,7 @@ class _Descent:
         return self._pass(zero, Local(zero, zero, np.empty((0, 0))))[0], True
 
     def _is_near(self, decrement: float) -> bool:
-        """Return True if the next step is good enough to be taken unseen.
-
-        With a new second derivative it leaves the square of what it removes; with an old one, as
-        large a part as the last step left.
-        """
+        """Return True if the next step is good enough to be taken unseen."""
         return (
             self._is_small(decrement, self._last) if self._light else decrement / 2 <= self._least
         )
@@ -272,10 +234,7 @@ class _Descent:
         return float(np.fmax(self.tol, ROUNDING * abs(self.objective)))  # J may be NaN: not known
 
     def _choose_light(self, local: Local, seen: bool, decrement: float) -> None:
-        """Go on without a new second derivative while the one at hand serves well.
-
-        The first is that of the moments.
-        """
+        """Go on without a new second derivative while the one at hand serves well."""
         before, self._last = self._last, decrement
         patience = PATIENCE[self.problem.cache is not None]
         slow = seen and _passes_to_go(before, decrement, self.tol) > patience
@@ -294,10 +253,7 @@ class _Descent:
         return result
 
     def _step(self, local: Local, theta: Array, weight: Weight, decrement: float) -> Local | None:
-        """Move to θ, or as far towards it as J falls; None where it does not.
-
-        Then the next step is damped.
-        """
+        """Move to θ, or as far as J falls; None where it does not: the next step is damped."""
         before = local.theta
         there, data = self._pass(theta, local, STEPS)
         lengths = np.array([1.0, *STEPS])

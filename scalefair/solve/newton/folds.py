@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scalefair._typing import Array
 from scalefair.data.folds import Folds
 from scalefair.moments import Moments
-from scalefair.moments.fold_curvature import FoldScores, FoldSums, fold_sums
+from scalefair.moments.curvature import FoldScores, LossSums, loss_sums
 from scalefair.penalties import ShareEstimate, attribute, held_out_shares, worst_of
 from scalefair.solve.limit import least_eta
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
@@ -25,31 +25,17 @@ from scalefair.solve.ridge.path import Choice, GridScores, choose
 from scalefair.solve.ridge.search import FoldedMoments, GridChoice, between
 from scalefair.solve.ridge.system import System
 
+# Decrease of J, in its natural size, that is not worth a pass for the fit of a fold: it moves the
+# scores by less than a hundredth of their unit
 TOLERANCE = 1e-5
-"""Decrease of J, in its natural size, that is not worth a pass for the fit of a fold: it moves the
-scores by less than a hundredth of their unit.
-"""
-
-MAX_PASSES = 15
-"""Passes for the fits of one model; each takes what it has found by then."""
-
-MEMORY = 6
-"""Changes of the gradient that correct a second derivative."""
-
-SHORTER = 0.25
-"""What is left of a step that J does not fall along."""
-
-NEAR = 1.5
-"""Decades between the ridges of two fits that start from one model."""
-
+MAX_PASSES = 15  # passes for the fits of one model; each takes what it has found by then
+MEMORY = 6  # changes of the gradient that correct a second derivative
+SHORTER = 0.25  # what is left of a step that J does not fall along
+NEAR = 1.5  # decades between the ridges of two fits that start from one model
+# Weights to try, relative to the one that meets the limit on the training rows
 AROUND_LIMIT = 10.0 ** np.array([-0.5, 0.0, 0.5, 1.0, 1.5, 2.5])
-"""Weights to try, relative to the one that meets the limit on the training rows."""
-
-REFINED = 6
-"""How many more etas are tried beside the best one under a limit."""
-
-CONSTANT = 1e12
-"""A ridge, in units of the largest one tried, that leaves only the constant."""
+REFINED = 6  # how many more etas are tried beside the best one under a limit
+CONSTANT = 1e12  # A ridge, in units of the largest one tried, that leaves only the constant
 
 
 class Point(NamedTuple):
@@ -89,22 +75,20 @@ class FoldProblem:
         outside = [part.system.moments.weight for part in self.parts]
         return np.array([*(fold.weight for fold in self.tested), np.nan]), np.array(outside)
 
-    def evaluate(self, scores: FoldScores) -> FoldSums:
+    def evaluate(self, scores: FoldScores) -> LossSums:
         """Make one pass; return means of the values and gradients, sums of the curvatures."""
         whole, linear, theta = self.whole, self.whole.linear, scores.theta
         if linear is not None:  # f = zθ, of raw rows
             m = linear.shape[1]
             theta = np.concatenate([linear @ theta[:, :m], theta[:, m:]], axis=1)
-        sums = fold_sums(
-            whole.source, whole.frame, whole.loss, replace(scores, theta=theta), self.folds,
-            whole.rows, whole.cache,
+        sums = loss_sums(
+            whole.source, whole.frame, whole.loss, replace(scores, theta=theta), whole.rows,
+            whole.cache, self.folds,
         )  # fmt: skip
         sums = sums if linear is None else sums.transform(linear)
         inside, outside = (weights[scores.left_out] for weights in self._weights)
-        return FoldSums(
-            sums.held_out / inside, sums.values / outside,
-            sums.gradient / outside[:, None, None], sums.hessian,
-        )  # fmt: skip
+        gradient = sums.gradient / outside[:, None, None]
+        return LossSums(sums.values / outside, gradient, sums.hessian, sums.held_out / inside)
 
     def models(self, theta: Array) -> FoldModels:
         """Return the data terms of all parts near one θ, by one pass."""
@@ -178,10 +162,7 @@ class FoldModels:
 
 
 class _Fit:
-    """The state of one minimisation: where J is known, and what is to be tried next.
-
-    L-BFGS, with the second derivative of the model where it usually starts from the unit matrix.
-    """
+    """The state of one minimisation: L-BFGS that starts from the second derivative of the model."""
 
     def __init__(  # noqa: PLR0917
         self, problem: Problem, local: Local, slice_: Slice, point: Point, part: int, loss: float
@@ -233,15 +214,11 @@ class _Fit:
 
 @dataclass(frozen=True, eq=False)
 class LossSearch(GridChoice):
-    """The fits of a search; scores are NaN where a pair was not tried.
-
-    `constant` is there under a limit, and `warm` is a model near the fit of all rows that was
-    chosen.
-    """
+    """The fits of a search; scores are NaN where a pair was not tried."""
 
     tried: dict[Point, PointFit]
-    constant: PointFit | None
-    warm: Local
+    constant: PointFit | None  # there under a limit
+    warm: Local  # a model near the fit of all rows that was chosen
 
     def listed(self) -> GridScores:
         """Return the scores of the fits in their order, of shape (K, 1, G)."""
@@ -302,8 +279,7 @@ def search_loss(
 ) -> LossSearch:  # fmt: skip
     """Return the best point: ridges at the least weight first, then weights around the best ridge.
 
-    The best ridge and its neighbours are tried at all weights: one chosen at η = 0 ruins the fair
-    end. `finer` adds ridges halfway. Without `etas` they follow from the limit.
+    That ridge and its neighbours are tried at all weights: one chosen at η = 0 ruins the fair end.
     """
     search, alphas = Trials(problem, unfairness), np.sort(alphas)
     start = np.inf if unfairness == 0 else 0.0 if etas is None else float(etas.min())

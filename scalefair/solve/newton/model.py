@@ -15,6 +15,7 @@ from scipy.linalg import block_diag, null_space
 from scalefair._linalg import add_outer, factorize
 from scalefair._typing import Array, Source
 from scalefair.features.design import Design
+from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache
 from scalefair.moments.curvature import Along, RowFrame, loss_sums
 from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
@@ -26,17 +27,13 @@ from scalefair.solve.spec import Spec
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """The data term 1/n ΣV near θ: its gradient (p, k) and second derivative (kp, kp) there.
-
-    `value` is NaN where it is not known; `exact` is False for a gradient that is a guess to start
-    from.
-    """
+    """The data term 1/n ΣV near θ: its gradient (p, k) and second derivative (kp, kp) there."""
 
     theta: Array
     gradient: Array
     hessian: Array
-    value: float = float("nan")
-    exact: bool = True
+    value: float = float("nan")  # NaN where it is not known
+    exact: bool = True  # False: a gradient that is a guess to start from
 
 
 class Weight(NamedTuple):
@@ -48,27 +45,18 @@ class Weight(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """All but α and η: the rows, y as the loss wants it, how they are mapped, and the loss V.
-
-    `system` has mean and covariance of Φ, R and the relative ridges D; `cache` stores features
-    between passes, that for the moments included. From these follow
-
-    - `linear`: the linear part of φ, where the rows go without;
-    - `frame`: how rows become z; the shift is the mean of Φ, taken back through the linear part;
-    - `metric`: the mean of zzᵀ, which is the second derivative of a loss of curvature 1;
-    - `scale`: the unit of f.
-    """
+    """All but α and η: the rows, y as the loss wants it, how they are mapped, and the loss V."""
 
     source: Source
     design: Design
     loss: Any
     system: System
     rows: int | None = None
-    cache: FeatureCache | None = None
-    linear: Array | None = field(init=False)
-    frame: RowFrame = field(init=False)
-    metric: Array = field(init=False)
-    scale: float = field(init=False)
+    cache: FeatureCache | None = None  # of features between passes, that for the moments included
+    linear: Array | None = field(init=False)  # the linear part of φ, where the rows go without
+    frame: RowFrame = field(init=False)  # how rows become z, shifted by the mean of Φ
+    metric: Array = field(init=False)  # the mean of zzᵀ
+    scale: float = field(init=False)  # the unit of f
 
     def __post_init__(self) -> None:
         system, design = self.system, self.design
@@ -120,11 +108,7 @@ class Problem:
         return matrix
 
     def penalty(self, theta: Array, alpha: float, weight: Weight) -> float:
-        """α βᵀDβ + η|Rᵀβ|²; with η = ∞ the last part is 0, for every step keeps it.
-
-        Along a limit it is twice |μ · excess|, as an exact penalty: no step that leaves the limit
-        further than it lowers J is taken.
-        """
+        """α βᵀDβ + η|Rᵀβ|², without the last part at η = ∞; along a limit 2|μ · excess|, exact."""
         beta = theta[: len(self.system.ridge)]
         ridge = alpha * float(self.system.ridge @ np.sum(beta**2, axis=1))
         punished = self.punished(beta, weight)
@@ -156,21 +140,14 @@ class Problem:
         return bool(np.sum((factor.T @ beta) ** 2) <= 1e-18 * size)
 
     def units(self, local: Local) -> tuple[float, float]:
-        """The curvature of a loss as curved as the model everywhere, and the natural size of J.
-
-        That is half the curvature times the square of the unit of f.
-        """
+        """The mean curvature κ of the model, and the natural size of J: κ/2 (unit of f)²."""
         size = self.loss.n_scores * np.trace(self.metric)  # 0 where all inputs are 0
         mean = float(np.trace(local.hessian)) / size if size > 0 else 0.0
         curvature = float(mean) if mean > 0 else 1.0
         return curvature, curvature / 2 * self.scale**2
 
     def start(self) -> Local | None:
-        """The data term near its best constant, from the moments; None where that takes a pass.
-
-        Where all scores are equal every row has the same curvature, so that the first Newton step
-        needs nothing but C_φ and C_φy.
-        """
+        """The data term near its best constant, from the moments; None where that takes a pass."""
         if not self.system.fit_intercept:
             return None
         start = self.loss.start(self.system.moments.mean("y"))
@@ -189,22 +166,21 @@ class Problem:
     ) -> tuple[Local, Array]:
         """Make one pass; return the data term near θ, and its value on the steps to it.
 
-        A light pass sums no ΦᵀWΦ: the second derivative is that of `before`, corrected along the
-        way to θ by the change of the gradients (BFGS).
+        A light pass sums no ΦᵀWΦ, but corrects that of `before` by the change of gradients (BFGS).
         """
         end, start, linear = theta, before.theta, self.linear
         if linear is not None:  # f = zθ, of raw rows
             m = linear.shape[1]
             end, start = (np.concatenate([linear @ at[:m], at[m:]]) for at in (end, start))
         along = Along(end, start, steps, not light)
-        sums = loss_sums(
-            self.source, self.frame, self.loss, along, rows=self.rows, cache=self.cache
-        )
+        sums = loss_sums(self.source, self.frame, self.loss, along, self.rows, self.cache)
         if linear is not None:
             sums = sums.transform(linear)
         n = self.system.moments.weight
-        values, gradient = sums.values / n, sums.gradient / n
-        hessian = _corrected(before, theta, gradient) if light else self.of_scores(sums.hessian / n)
+        values, gradient = sums.values / n, sums.gradient[0] / n
+        hessian = (
+            _corrected(before, theta, gradient) if light else self.of_scores(sums.hessian[0] / n)
+        )
         return Local(theta, gradient, hessian, float(values[0])), values[1:]
 
     def of_scores(self, parts: Array) -> Array:
@@ -227,12 +203,24 @@ def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
     return hessian
 
 
-class Slice:
-    """Minimisers of the quadratic model plus penalties at one α, for every η.
+def mean_curvature(loss: Any, moments: Moments, y: Array) -> float:
+    """κ = tr V″ / k at the best constant; of a loss that does not know that, at f = 0 on some y."""
+    start = loss.start(moments.mean("y"))
+    if start is None:
+        one = loss.n_scores == 1, loss.n_targets == 1
+        f = np.zeros(len(y)) if one[0] else np.zeros((len(y), loss.n_scores))
+        curved = loss.curvature(f, y[:, 0] if one[1] else y).reshape(len(y), -1).mean(axis=0)
+    else:
+        curved = start.curvature
+    D = np.atleast_2d(loss.directions)
+    kappa = float(curved @ (D**2).sum(axis=1)) / loss.n_scores
+    return kappa if 0 < kappa < np.inf else 1.0
 
-    θ(η) = ridge − vectors · gain(2η, strength) · along, by Woodbury's identity: ηRRᵀ is never
-    formed, and η = ∞ is allowed. `damping` times the metric is added to the second derivative. All
-    scores of θ, shape (p, k), are one vector, one after the other: `theta.ravel("F")`.
+
+class Slice:
+    """θ(η) = ridge − vectors · gain(2η, strength) · along: the model's minimisers at one α.
+
+    `damping` times the metric is added to the second derivative. All scores of θ are one vector.
     """
 
     def __init__(self, problem: Problem, local: Local, alpha: float, damping: float = 0.0) -> None:
@@ -308,10 +296,9 @@ class Slice:
         """Return Newton's step to the optimum on the limit e(θ) = θᵀMθ = 0, and its multiplier.
 
             [A + 2μM  a] [d ]     [∇J]
-            [aᵀ       0] [μ'] = − [e ],   a = ∇e = 2Mθ
+            [aᵀ       0] [μ'] = − [e ],   a = ∇e = 2Mθ,   d = −ea/|a|² + Zz,   Zᵀa = 0
 
-        d = −ea/|a|² + Zz with Z a basis of the directions along the limit. Where ZᵀBZ has negative
-        eigenvalues, their absolute values take their place: J falls along such a step, too.
+        ZᵀBZ gets the absolute values of its eigenvalues: J falls along such a step, too.
         """
         model, theta = self.quadratic(), self._local.theta.ravel("F")
         M = model.share_factor @ model.share_factor.T - (weight.limit or 0.0) * model.covariance
@@ -330,10 +317,7 @@ class Slice:
         return vector.reshape(self._shape, order="F")
 
     def decrement(self, theta: Array, weight: Weight) -> float:
-        """stepᵀ(A + 2ηRRᵀ)step: twice the decrease of J that the model promises.
-
-        With η = ∞ no step goes along the penalty. Along a limit, how far it is left counts too.
-        """
+        """stepᵀ(A + 2ηRRᵀ)step: twice the decrease of J that the model promises."""
         problem, step = self._problem, theta - self._local.theta
         vector, m = step.ravel("F"), len(problem.system.ridge)
         curved = float(vector @ self._matrix @ vector)

@@ -66,11 +66,7 @@ def output_objective(
 def with_ridge_curve(
     design: Design, moments: Moments, sample: Chunk, alpha: float, seed: int
 ) -> Design:
-    """Return the design with smooth functions of ĥ and ê, ridge regressions on φ from its moments.
-
-    Where s is hidden the best f is a function of both. ê has the directions of ψ̃ that φ tells most
-    about.
-    """
+    """Return the design with smooth functions of ĥ and ê, ridge regressions on φ."""
     covariance = moments.covariance("phi", "phi")
     targets = np.hstack([moments.covariance("phi", "y"), normalized(moments, None)])
     ridge = covariance + alpha * np.eye(len(covariance))
@@ -115,10 +111,7 @@ def fit_loss_with_output(
     rows: Rows, problem: Any, spec: Spec, kernel: Any, *, newton: Callable[[float], Any],
     progress: Callable[[], Any],
 ) -> LossFit:  # fmt: skip
-    """Return the fit of a general loss with a kernel on f, from Newton's with the linear penalty.
-
-    `newton` returns that `NewtonFit` at a weight. `progress` is called after every step.
-    """
+    """Return the fit of a general loss with a kernel on f, from `newton` at a linear penalty."""
     system = problem.system
     objective = output_objective(rows, system, spec, output_kernel(kernel), problem.loss)
     check_no_share(system, spec.alpha, spec.unfairness)

@@ -3,10 +3,9 @@
     J(b, β) = 1/n Σ V(y, b + Φβ) + α|β|²_D + η P(f),    P = σ² Q,    σ² = βᵀC_φβ,
     Q = linear · |Rᵀβ|²/σ² + Σ_k a_k |T_k|²,    T_k = E[exp(iω_k u) ψ̃],    u = (f − E f)/σ.
 
-Q does not change with the scale of f, so that no smaller f is a fairer one. P has the scale of the
-linear penalty |Rᵀβ|², and equals it for a normal f whose mean depends a little on s: η means the
-same. For `nocco_output` P = Q. J is minimised by L-BFGS from the closed form of the linear penalty,
-in coordinates z in which J, in its own unit u, is about |z|².
+Q does not change with the scale of f. P equals the linear penalty |Rᵀβ|² for a normal f whose mean
+depends a little on s; for `nocco_output` P = Q. L-BFGS starts from the closed form of the linear
+penalty, in coordinates z in which J, in its own unit u, is about |z|².
 """
 
 from __future__ import annotations
@@ -27,18 +26,13 @@ from scalefair.moments.output_features import OutputKernel, OutputPass, OutputSu
 from scalefair.penalties import share_of_variance
 from scalefair.solve.ridge.system import System
 
+# Derivatives of waves that are summed to scale the steps; with more only the linear part is
 MAX_CURVATURE_COLUMNS = 2048
-"""Derivatives of waves that are summed to scale the steps; with more only the linear part is."""
-
 MAX_ITER = 500
-ROUND = 50
-"""Steps after which the coordinates are chosen anew."""
-
-TOL = 1e-4
-"""Largest entry of the gradient in z at which L-BFGS stops."""
-
+ROUND = 50  # steps after which the coordinates are chosen anew
+TOL = 1e-4  # largest entry of the gradient in z at which L-BFGS stops
+# Fall of J, relative to J or u, in a step below which it stops, whatever the gradient
 LEAST_FALL = 1e-13
-"""Fall of J, relative to J or u, in a step below which it stops, whatever the gradient."""
 
 
 class Dependence(NamedTuple):
@@ -50,23 +44,18 @@ class Dependence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OutputObjective:
-    """J and its gradient; `loss=None` is the squared loss, which follows from the moments.
-
-    `linear` turns coefficients of Φ into those of the rows, which lack the linear part of φ;
-    `linear_back` is its transpose. `to_share` turns attributes that are whitened with the ε of the
-    penalty into those of the share. P = σ²Q if `scaled`, else P = Q.
-    """
+    """J and its gradient; `loss=None` is the squared loss, which follows from the moments."""
 
     system: System
     rows: OutputPass
     kernel: OutputKernel
-    linear: Callable[[Array], Array]
-    linear_back: Callable[[Array], Array]
-    to_share: Array
+    linear: Callable[[Array], Array]  # coefficients of Φ to those of rows without a linear part
+    linear_back: Callable[[Array], Array]  # its transpose
+    to_share: Array  # from attributes whitened with the ε of the penalty to the share's
     alpha: float
     eta: float
     loss: Any = None
-    scaled: bool = True
+    scaled: bool = True  # whether P = σ²Q, else P = Q
 
     def __call__(self, coef: Array, intercept: Array) -> tuple[float, Array, Array]:
         """Return J and its gradients in β and b."""
@@ -120,10 +109,7 @@ class OutputObjective:
         return np.asarray(variance)
 
     def curvature(self, coef: Array) -> Array:
-        """About half the second derivative of ηP at fixed σ, by one pass: Gauss and Newton's.
-
-        Of several scores the mean, since all it is for is to scale the steps.
-        """
+        """About half the second derivative of ηP at fixed σ (Gauss–Newton), by one pass."""
         covariance = self.system.covariance
         variance = np.maximum(np.sum(coef * (covariance @ coef), axis=0), np.finfo(float).tiny)
         point = self._point(coef, np.zeros(coef.shape[1]), np.sqrt(variance))
@@ -205,16 +191,12 @@ class OutputFit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """z = Lᵀθ, in which J/u is about |z|²; θ = [β, b] of centred features, mean that of Φ.
+    """z = Lᵀθ, in which J/u is about |z|²; θ = [β, b] of centred features, mean that of Φ."""
 
-    `root` is L, the Cholesky factor of half the second derivative of J/u: one (p, p) for all
-    scores, or (kp, kp) of all at once. Without `intercept`, b follows from β.
-    """
-
-    root: Array
+    root: Array  # L, Cholesky's of half the Hessian of J/u: (p, p) for all scores, or (kp, kp)
     mean: Array
     scores: int
-    intercept: bool
+    intercept: bool  # else b follows from β
 
     @classmethod
     def at(
@@ -258,21 +240,13 @@ class Coordinates:
 
 
 def solve_output(
-    objective: OutputObjective,
-    coef: Array,
-    intercept: Array,
-    *,
-    unit: float,
-    hessian: Array | None = None,
-    tol: float = TOL,
-    max_iter: int = MAX_ITER,
+    objective: OutputObjective, coef: Array, intercept: Array, *, unit: float,
+    hessian: Array | None = None, tol: float = TOL, max_iter: int = MAX_ITER,
     progress: Callable[[], Any] = lambda: None,
-) -> OutputFit:
+) -> OutputFit:  # fmt: skip
     """Minimise J by L-BFGS from (coef, intercept); warn where it has not converged.
 
-    Every so many steps the coordinates are chosen anew, where it has come to. `unit` is u, the
-    natural size of J, by which it is divided. `hessian` is the second derivative of 1/n ΣV in θ at
-    the start, where there is a loss.
+    Coordinates are chosen anew every so many steps. `unit` is the natural size of J.
     """
     if objective.eta == 0:  # the start is the optimum
         return OutputFit(coef, intercept, objective.dependence(coef), 0)
@@ -290,10 +264,8 @@ def solve_output(
         warnings.warn(
             f"the fit with a kernel on the output has not converged after {n_iter} steps "
             f"(largest gradient {largest:.2g}); scale the features, or use a smaller eta or a "
-            "larger alpha",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+            "larger alpha", ConvergenceWarning, stacklevel=2,
+        )  # fmt: skip
     return OutputFit(coef, intercept, objective.dependence(coef), n_iter)
 
 

@@ -3,17 +3,14 @@
     (C + αD + ηRRᵀ) β = c
 
 A weight takes one Cholesky factor. Under a limit the direction of β comes from the path of all η,
-or from beyond it; its length is then the best one, which is free: the share does not depend on it.
+or from beyond it; its length is the best one, on which the share does not depend.
 
-With `nocco_output` the penalty is the share itself, the Rayleigh quotient η|Rᵀβ|²/D with
-D = βᵀCβ + ε and R the normalised factor. It has no closed form, but its stationary points have:
+With `nocco_output` the penalty is η|Rᵀβ|²/D, D = βᵀCβ + ε. Its stationary points have a form:
 
-    β = (1/k) β_normalized(α/k, h),   k = 1 − (η/D)|Rᵀβ|²/D,   h = (η/D)/k.
+    β = (1/k) β_normalized(α/k, h),   k = 1 − (η/D)|Rᵀβ|²/D,   h = (η/D)/k
 
-For each h a scalar equation gives k, and η = h(v/k + εk) with v = β_nᵀCβ_n; so the fits for a given
-η are the roots of one scalar function of h, without a pass over the data. Where k ≤ 0, a descent
-finds them. All is solved for y of unit variance: a share has no units, so that η has those of the
-variance of y.
+For each h a scalar equation gives k, and η = h(v/k + εk) with v = β_nᵀCβ_n: the fits for a given η
+are the roots of one function of h. Where k ≤ 0, a descent finds them. y has unit variance there.
 """
 
 from __future__ import annotations
@@ -24,41 +21,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq, minimize
 
-from scalefair._linalg import Factor, factorize
+from scalefair._linalg import factorize
 from scalefair._typing import Array
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.penalties import DEFAULT_EPS
-from scalefair.solve.diagnostics import Diagnostics, diagnose, digits_left, rounding_of
+from scalefair.solve import limit
+from scalefair.solve.diagnostics import ROUNDING, Diagnostics, diagnose, digits_left, rounding_of
 from scalefair.solve.fit import RidgeFit
-from scalefair.solve.limit import (
-    ROUNDED_SHARE,
-    check_attainable,
-    least_eta,
-    only_a_constant,
-    optimum_within,
-    optimum_without,
-    path_shares,
-)
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System, best_scale, spread
 from scalefair.solve.spec import Spec
 
-WIDE = 8000
-"""Features from which on the m×m eigenproblem is out of reach."""
-
+WIDE = 8000  # features from which on the m×m eigenproblem is out of reach
+# Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h
 SCAN = np.logspace(-6, 9, 46)
-"""Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h."""
-
-LEAST = 1e-9
-"""Least k that is looked for by roots."""
-
+LEAST = 1e-9  # least k that is looked for by roots
+# Difference of J, in units of the variance of y, that decides between two ways to a minimum
 TIE = 1e-9
-"""Difference of J, in units of the variance of y, that decides between two ways to a minimum."""
-
-LEAST_EPS = 1e-12
-"""Least ε: without any, J has no value where f is constant."""
+LEAST_EPS = 1e-12  # least ε: without any, J has no value where f is constant
 
 
 def fit_ridge(system: System, spec: Spec) -> RidgeFit:
@@ -70,7 +52,7 @@ def fit_ridge(system: System, spec: Spec) -> RidgeFit:
         coef, eta = solve_output_nocco(system, spec.alpha, spec.eta, eps), spec.eta
     else:
         rounding = rounding_of(spec.dtype, system.moments.n_rows)
-        coef, diagnostics = diagnosed_primal(system, spec.alpha, spec.eta, rounding)
+        coef, diagnostics = solve_primal(system, spec.alpha, spec.eta, rounding)
         return ridge_fit(system, coef, spec.eta, diagnostics)
     return ridge_fit(system, coef, eta, diagnosed(system, spec))
 
@@ -78,10 +60,7 @@ def fit_ridge(system: System, spec: Spec) -> RidgeFit:
 def fit_wide(
     rows: Rows, spec: Spec, ridge: Any, *, fit_intercept: bool, seed: int
 ) -> tuple[CrossMoments, RidgeFit]:
-    """Fit a wide map by conjugate gradients over the rows, without m×m moments.
-
-    Return the moments of all but φφᵀ, and the fit; `ridge` makes the ridges of features.
-    """
+    """Fit by conjugate gradients over the rows; return the moments without φφᵀ, and the fit."""
     if spec.penalty in ("nocco", "nocco_output"):
         raise ValueError(
             f"penalty={spec.penalty!r} needs the m×m moments, which solver='iterative' does "
@@ -121,28 +100,16 @@ def diagnosed(system: System, spec: Spec) -> Diagnostics:
     return diagnose(matrix, system.gram, rounding=rounding, scaled=False)
 
 
-def solve_primal(system: System, alpha: float, eta: float) -> tuple[Array, float]:
-    """Solve (C + αD + ηRRᵀ) β = c; return β of shape (m, t) and the relative jitter needed."""
-    factor = factorize(system.gram + alpha * np.diag(system.ridge))
-    return _penalized(system, factor, eta), factor.jitter
-
-
-def diagnosed_primal(
-    system: System, alpha: float, eta: float, rounding: float
+def solve_primal(
+    system: System, alpha: float, eta: float, rounding: float = ROUNDING
 ) -> tuple[Array, Diagnostics]:
-    """Return β as `solve_primal` does, and what rounding has left of it."""
+    """β (m, t) of (C + αD + ηRRᵀ) β = c by Woodbury's identity, and what rounding leaves of it."""
     A = system.gram + alpha * np.diag(system.ridge)
     factor = factorize(A)
-    coef = _penalized(system, factor, eta)
-    return coef, diagnose(A, system.gram, rounding=rounding, factor=factor)
-
-
-def _penalized(system: System, factor: Factor, eta: float) -> Array:
-    """β by Woodbury's identity, from a factor of A = C + αD."""
     coef = factor.solve(system.target)
-    if eta == 0 or system.factor.shape[1] == 0:
-        return coef
-    return coef - Directions.of(system.factor, factor.solve(system.factor), coef).step(eta)
+    if eta > 0 and system.factor.shape[1]:
+        coef = coef - Directions.of(system.factor, factor.solve(system.factor), coef).step(eta)
+    return coef, diagnose(A, system.gram, rounding=rounding, factor=factor)
 
 
 class LimitedFit(NamedTuple):
@@ -153,24 +120,20 @@ class LimitedFit(NamedTuple):
 
 
 def limited(path: AlphaSlice, unfairness: float) -> LimitedFit:
-    """Return the fit at α whose explained share is at most `unfairness`, with the least η.
-
-    If the ridge fit is within the limit already, it is returned as it is: the limit is not active.
-    η = ∞ is reported where no η on the path is enough, and for `unfairness=0`.
-    """
+    """Return the fit with the least η that meets the limit; ∞ where none does or it is 0."""
     spectrum, eta = path.spectrum, None
-    if unfairness <= ROUNDED_SHARE:
-        at = optimum_without(path.quadratic())
-    elif (eta := least_eta(path, unfairness)) is None:
-        at = optimum_within(path.quadratic(), unfairness).coef
+    if unfairness <= limit.ROUNDED_SHARE:
+        at = limit.optimum_without(path.quadratic())
+    elif (eta := limit.least_eta(path, unfairness)) is None:
+        at = limit.optimum_within(path.quadratic(), unfairness).coef
     elif eta == 0:
         return LimitedFit(np.asarray(spectrum.basis @ path.ridge), eta)
     else:
         at = path.coordinates(np.array([eta]))[0]
     both = np.stack([path.ridge, at])
-    if np.isnan(path_shares(spectrum.share_factor, spectrum.deviation, both)[0]):
-        check_attainable(path.quadratic(), unfairness)
-        raise only_a_constant(unfairness, path.alpha)
+    if np.isnan(limit.path_shares(spectrum.share_factor, spectrum.deviation, both)[0]):
+        limit.check_attainable(path.quadratic(), unfairness)
+        raise limit.only_a_constant(unfairness, path.alpha)
     at = at * best_scale(at, spectrum.values[:, None] * at, spectrum.target)
     return LimitedFit(np.asarray(spectrum.basis @ at), np.inf if eta is None else eta)
 
@@ -184,10 +147,7 @@ class StationaryPoint(NamedTuple):
 
 
 def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> Array:
-    """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε Var y); return β of shape (m, t).
-
-    Multiplying y by c and η by c² multiplies β by c.
-    """
+    """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε Var y); return β (m, t)."""
     if not system.fit_intercept:
         raise ValueError(
             "penalty='nocco_output' needs fit_intercept=True: it is centred throughout"
@@ -211,10 +171,7 @@ def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> 
 
 
 def descend(spectrum: Spectrum, start: Array, alpha: float, eta: float, eps: float) -> Array:
-    """Return the minimum that L-BFGS reaches from a start.
-
-    The only way to points with k ≤ 0, which a large ridge has, and a model of functions of s alone.
-    """
+    """Return the minimum that L-BFGS reaches: the only way to points with k ≤ 0 (large ridges)."""
     scale = np.sqrt(spectrum.values + alpha)[:, None]
 
     def value(z: Array) -> tuple[float, Array]:

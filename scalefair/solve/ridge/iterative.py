@@ -1,14 +1,10 @@
 """The fair ridge where m×m is out of reach: conjugate gradients over the same stream of rows.
 
-With A = C + αD, one block of right-hand sides [c, R] gives every η at this α by Woodbury's
-identity, as in the direct solvers:
+    β(η) = A⁻¹c − A⁻¹R (1/η + RᵀA⁻¹R)⁻¹ RᵀA⁻¹c,    A = C + αD
 
-    β(η) = A⁻¹c − A⁻¹R (1/η + RᵀA⁻¹R)⁻¹ RᵀA⁻¹c
-
-An iteration is one pass, O(nmk) for k columns. All the work is done in the coordinates z of a
-preconditioner T of D^(−1/2) C D^(−1/2) + αI, β = D^(−1/2) T z, in which the system M is near I:
-there the norm of a residual is the error that it leaves in J, and the directions of R, however
-weak, are all solved for equally well.
+One block of right-hand sides [c, R] gives every η at this α; an iteration is one pass. The work is
+done in the coordinates of a preconditioner, β = D^(−1/2) T z, in which the system M is near I: a
+residual is there the error that it leaves in J, and weak directions of R are solved equally well.
 """
 
 from __future__ import annotations
@@ -30,19 +26,13 @@ from scalefair.solve.limit import Quadratic
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System
 
-RANK = 512
-"""Default rank of the preconditioner."""
-
-SAMPLE_ROWS = 4
-"""Rows of the sample that aims the preconditioner, per rank."""
+RANK = 512  # default rank of the preconditioner
+SAMPLE_ROWS = 4  # rows of the sample that aims the preconditioner, per rank
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureGram:
-    """C of the features [φ, further blocks] as a product; `gram @ V` is one pass over the rows.
-
-    Only C_φ needs the pass: the moments know all other blocks. Not `centred`, it is ΦᵀΦ/n.
-    """
+    """C of [φ, other blocks], or ΦᵀΦ/n where not `centred`; `gram @ V` is a pass, for C_φ alone."""
 
     phi: StreamedGram
     moments: CrossMoments
@@ -64,39 +54,28 @@ class FeatureGram:
         return product
 
 
-Operator = Callable[[Array], Array]
-"""V ↦ MV for V of shape (m, k)."""
-
+Operator = Callable[[Array], Array]  # V ↦ MV for V of shape (m, k)
+# Called after every iteration with its number and the largest relative residual
 Progress = Callable[[int, float], Any]
-"""Called after every iteration with its number and the largest relative residual."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """UΛUᵀ ≈ C, of rank r; a preconditioner of C + αI for every α. r = 0 is none.
+    """UΛUᵀ ≈ C, of rank r; a preconditioner of C + αI for every α. r = 0 is none."""
 
-    `values` (r,) are Λ, descending, `vectors` (m, r) are U, orthonormal.
-    """
-
-    values: Array
-    vectors: Array
+    values: Array  # Λ (r,), descending
+    vectors: Array  # U (m, r), orthonormal
 
     @classmethod
     def from_product(cls, probe: Array, product: Array) -> Sketch:
-        """Nyström's approximation Y(ΩᵀY)⁻¹Yᵀ from an orthonormal Ω and Y = CΩ, both (m, r).
-
-        A shift in the last digits of Y keeps ΩᵀY positive definite, and is taken off Λ again.
-        """
+        """Nyström's Y(ΩᵀY)⁻¹Yᵀ from an orthonormal Ω and Y = CΩ, both (m, r)."""
         shift, shifted, lower = _shifted(probe, product)
         half = solve_triangular(lower, shifted.T, lower=True, check_finite=False).T
         vectors, roots, _ = svd(half, full_matrices=False, check_finite=False)
         return cls(np.maximum(roots**2 - shift, 0.0), vectors)
 
     def whiten(self, alpha: float) -> Operator:
-        """T = U (Λ + α)^(−1/2) Uᵀ + (λ_r + α)^(−1/2) (I − UUᵀ) as a function.
-
-        T(C + αI)T is near I, and its condition number about (λ_r + α)/α.
-        """
+        """T = U (Λ + α)^(−1/2) Uᵀ + (λ_r + α)^(−1/2) (I − UUᵀ); T(C + αI)T is near I."""
         rest = 1.0 / np.sqrt(self.values.min(initial=self.largest) + alpha)
         change = (1.0 / np.sqrt(self.values + alpha) - rest)[:, None]
 
@@ -141,12 +120,9 @@ def block_cg(
 ) -> Solved:
     """Solve M Z = B by conjugate gradients that share one Krylov space over all columns of B.
 
-    The residual is stored as QG with orthonormal Q, which stands columns that are equal, zero or
-    converged before the others. One step, with S the search directions and W = (SᵀMS)⁻¹:
+    The residual is QG, Q orthonormal: columns may be equal, zero or converged. With W = (SᵀMS)⁻¹
 
-        Z ← Z + SWG,   Qρ ← Q − MSW (by QR),   G ← ρG,   S ← Q + Sρᵀ
-
-    until the norm of every column of the residual is below `tol`. M is symmetric positive definite.
+        Z ← Z + SWG,  Qρ ← Q − MSW (by QR),  G ← ρG,  S ← Q + Sρᵀ
     """
     Q, G = np.linalg.qr(right)
     S, Z = Q, np.zeros_like(right)
@@ -197,11 +173,7 @@ class StreamedSystem(System):
         return np.asarray(self.scale * (self.gram @ (self.scale * V)))
 
     def sketch(self, rank: int | None = None, seed: int = 0) -> Sketch:
-        """Return a preconditioner, good for every α, from one pass of `rank` columns.
-
-        They are random, but first multiplied by the Gram matrix of a sample of the rows: that is
-        nearly as good as a second pass, and nearly free.
-        """
+        """Return a preconditioner by one pass of `rank` columns, aimed by a sample of the rows."""
         m = len(self.gram)
         size = min(m, RANK if rank is None else rank)
         if size == 0:
@@ -213,38 +185,22 @@ class StreamedSystem(System):
 
 
 class IterativeFit(NamedTuple):
-    """Solutions at one α, and what they took.
-
-    The spectrum of `slice` is that of the subspace in which the solutions of all η lie: it is good
-    for this α only. Each of `n_iter` iterations is a pass over the rows. `residual` is the largest
-    relative one of all right-hand sides, and `largest` the largest eigenvalue of the scaled Gram
-    matrix, as far as the preconditioner knows.
-    """
+    """Solutions at one α, in the subspace that those of all η span, and what they took."""
 
     slice: AlphaSlice
-    n_iter: int
-    residual: float
-    largest: float = 0.0
+    n_iter: int  # passes over the rows
+    residual: float  # largest relative one of all right-hand sides
+    largest: float = 0.0  # eigenvalue of the scaled Gram matrix, as far as the sketch knows
 
 
 def solve_iterative(
-    system: StreamedSystem,
-    alpha: float,
-    *,
-    sketch: Sketch | None = None,
-    tol: float = 1e-9,
-    max_iter: int = 200,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> IterativeFit:
+    system: StreamedSystem, alpha: float, *, sketch: Sketch | None = None, tol: float = 1e-9,
+    max_iter: int = 200, seed: int = 0, progress: Progress | None = None,
+) -> IterativeFit:  # fmt: skip
     """Solve (C + αD + ηRRᵀ) β = c at one α > 0 and for every η, without forming C.
 
-    `sketch` is the preconditioner, which does not depend on α; None draws one. `tol` is the
-    relative residual to reach for each right-hand side, in the norm of the preconditioner. Less
-    than the rounding error of a product, machine precision times λ_max/α, may be out of reach: the
-    solver then stops where another pass does not help. A ConvergenceWarning says so if `max_iter`
-    iterations are not enough. `progress` is called with the number of each iteration and the
-    largest relative residual.
+    `tol` is the relative residual to reach, in the norm of the preconditioner; it stops where
+    another pass does not help, with a ConvergenceWarning if `max_iter` is not enough.
     """
     if not alpha > 0:
         raise ValueError(
@@ -260,19 +216,13 @@ def solve_iterative(
         warnings.warn(
             f"the iterative solver stopped after {solved.n_iter} iterations at a relative residual "
             f"of {residual:.2g}, above {tol:.2g}; raise max_iter, use a larger alpha, or "
-            "solver='direct'",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+            "solver='direct'", ConvergenceWarning, stacklevel=2,
+        )  # fmt: skip
     return IterativeFit(_slice(whitened, solved), solved.n_iter, residual, sketch.largest)
 
 
 class _Whitened:
-    """M z = right, the system at one α in the coordinates of the preconditioner.
-
-    The right-hand sides are c, at unit length, and an orthonormal basis U of the columns of R:
-    T D^(−1/2) R = U diag(roots) Vᵀ.
-    """
+    """M z = right at one α: of c/|c|, and of the U of T D^(−1/2) R = U diag(roots) Vᵀ."""
 
     def __init__(self, system: StreamedSystem, sketch: Sketch, alpha: float) -> None:
         self.system, self.alpha = system, alpha
@@ -303,10 +253,7 @@ class _Solved(NamedTuple):
 
 
 def _solve(whitened: _Whitened, tol: float, max_iter: int, progress: Progress | None) -> _Solved:
-    """Solve, look at the true residual, and go on from there while that helps.
-
-    Raise LinAlgError if the residual is no number.
-    """
+    """Solve, look at the true residual, and go on from there while that helps."""
     Z, residual, n_iter = np.zeros_like(whitened.right), whitened.right, 0
     while True:
         before, first = largest_norm(residual), n_iter
@@ -331,10 +278,7 @@ def _solve(whitened: _Whitened, tol: float, max_iter: int, progress: Progress | 
 
 
 def _slice(whitened: _Whitened, solved: _Solved) -> AlphaSlice:
-    """Every η at this α, in coordinates of the space that the solutions span.
-
-    UᵀM⁻¹U is taken as UᵀZ + Zᵀ(U − MZ), whose error is the square of that of Z.
-    """
+    """Every η at this α. UᵀM⁻¹U = UᵀZ + Zᵀ(U − MZ), whose error is the square of that of Z."""
     system, roots, t = whitened.system, whitened.roots[:, None], len(whitened.length)
     inner = whitened.basis.T @ solved.Z + solved.Z[:, t:].T @ solved.residual
     strength, turn = positive_eigh(roots * _symmetric(inner[:, t:]) * roots.T)
@@ -358,13 +302,10 @@ def _slice(whitened: _Whitened, solved: _Solved) -> AlphaSlice:
 
 @dataclass(frozen=True, eq=False)
 class SubspaceSlice(AlphaSlice):
-    """Solutions at one α in the subspace that they span.
+    """Solutions at one α in the subspace that they span, whose coordinates are not orthonormal."""
 
-    Its coordinates are not orthonormal: `metric` (r, r) has their |β|². `width` counts features.
-    """
-
-    metric: Array
-    width: int
+    metric: Array  # (r, r): |β|² of the coordinates
+    width: int  # number of features
 
     @property
     def n_penalized(self) -> int:
@@ -379,11 +320,9 @@ class SubspaceSlice(AlphaSlice):
         hessian = np.diag(spectrum.values) + self.alpha * self.metric
         both = np.outer(keep, keep)
         return Quadratic(
-            both * hessian + np.diag(1 - keep),
-            keep[:, None] * spectrum.target,
-            keep[:, None] * spectrum.share_factor,
-            both * spectrum.covariance,
-        )
+            both * hessian + np.diag(1 - keep), keep[:, None] * spectrum.target,
+            keep[:, None] * spectrum.share_factor, both * spectrum.covariance,
+        )  # fmt: skip
 
 
 def _symmetric(matrix: Array) -> Array:

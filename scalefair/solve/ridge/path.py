@@ -17,33 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from scalefair import penalties
 from scalefair._linalg import positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.data.sources.threads import SMALL, run_each
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration
-from scalefair.penalties import (
-    PENALTIES,
-    Features,
-    HeldOut,
-    ShareEstimate,
-    attribute,
-    held_out_shares,
-    mean_and_error,
-    variance_of,
-    worst_of,
-)
 from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.ridge.system import Directions, System, gain, largest_strength, rescale
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """A system in the eigenbasis of its Gram matrix: β = basis · β'.
-
-    With a ridge by block, C is replaced by D^(−1/2) C D^(−1/2) and basis = D^(−1/2) Q, so that
-    the common factor α stays free.
-    """
+    """A system in the eigenbasis of D^(−1/2) C D^(−1/2), D the relative ridges: β = basis · β'."""
 
     values: Array
     basis: Array
@@ -150,19 +136,11 @@ def side_by_side(system: System, coef: Array, etas: Array, *, rescaled: bool) ->
 
 @dataclass(frozen=True, eq=False)
 class GridScores:
-    """Held-out scores of every (α, η), one row per fold; arrays of shape (K, A, E).
+    """Held-out scores of every (α, η) in each fold, of shape (K, A, E); NaN where not tried."""
 
-    - `mse`: Mean squared error on the held-out fold, averaged over the targets; or the mean of
-      another loss.
-    - `share`: Held-out share, corrected for chance and not yet floored at 0.
-    - `constant`: Error of the best constant of the other folds, shape (K,); None: no candidate.
-
-    Both are NaN where a point was not tried.
-    """
-
-    mse: Array
-    share: Array
-    constant: Array | None = None
+    mse: Array  # mean squared error, averaged over the targets; or the mean of another loss
+    share: Array  # corrected for chance, not yet floored at 0
+    constant: Array | None = None  # error of the best constant (K,); None: no candidate
 
     def __getitem__(self, index: Any) -> GridScores:
         """Return the scores of some alphas or etas, of all folds."""
@@ -185,20 +163,12 @@ def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments
 
 
 class FoldFits:
-    """The training systems of K folds, decomposed once, ready for any grid.
-
-    Each fold is left out once; the rows of `always` always train. `rescaled`: score β ← aβ with the
-    a of least training error, as a fit under a limit is.
-    """
+    """The systems without each fold, decomposed once; `rescaled`: β ← aβ, as under a limit."""
 
     def __init__(
-        self,
-        folds: Sequence[Moments],
-        always: Moments | None = None,
-        *,
-        rescaled: bool = False,
-        **system: Any,
-    ) -> None:
+        self, folds: Sequence[Moments], always: Moments | None = None, *, rescaled: bool = False,
+        **system: Any
+    ) -> None:  # fmt: skip
         self._folds, self._rescaled = folds, rescaled
 
         def decompose(k: int) -> tuple[System, Spectrum]:
@@ -213,7 +183,7 @@ class FoldFits:
         def turned(k: int) -> tuple[System, Spectrum]:
             system, spectrum = self._systems[k], self._spectra[k]
             moments = system.moments.calibrated(calibration)
-            factor = PENALTIES[penalty](moments, eps, system.features)
+            factor = penalties.PENALTIES[penalty](moments, eps, system.features)
             own = replace(system, moments=moments, factor=factor)
             return own, replace(spectrum, factor=spectrum.basis.T @ factor)
 
@@ -229,19 +199,19 @@ class FoldFits:
     def score(self, alphas: Array, etas: Array) -> GridScores:
         """Fit on the other folds, score on the one left out, for the whole grid."""
 
-        def score(k: int) -> tuple[Array, HeldOut | None]:
+        def score(k: int) -> tuple[Array, penalties.HeldOut | None]:
             fold, system, B = self._folds[k], self._systems[k], self._coef(k, alphas, etas)
             t, scored = system.target.shape[1], fold.scored
-            variance = variance_of(scored, system.features, B).reshape(-1, t)
+            variance = penalties.variance_of(scored, system.features, B).reshape(-1, t)
             errors = squared_errors(system, B, variance, scored).mean(axis=1)
-            if attribute(fold) is None:
+            if penalties.attribute(fold) is None:
                 return errors, None
-            judges = [held_out_shares(on, system.features, B, t) for on in fold.judges]
-            return errors, HeldOut.joined(judges)
+            judges = [penalties.held_out_shares(on, system.features, B, t) for on in fold.judges]
+            return errors, penalties.HeldOut.joined(judges)
 
         errors, shares = zip(*self._each(score), strict=True)
         shape = (len(self._folds), len(alphas), len(etas))
-        worst = np.full(shape, np.nan) if None in shares else worst_of(shares)
+        worst = np.full(shape, np.nan) if None in shares else penalties.worst_of(shares)
         return GridScores(np.reshape(errors, shape), worst.reshape(shape))
 
     def coefs(self, alphas: Array, etas: Array) -> list[Array]:
@@ -263,11 +233,7 @@ class FoldFits:
 
 
 def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Array:
-    """Var(y) − 2βᵀC_φy + βᵀC_φβ plus the squared mean error on some rows, shape (G, t).
-
-    `fitted` is where the G predictors B, of shape (m, G·t), come from: it knows their intercepts.
-    `variance`, of shape (G, t), is βᵀC_φβ on the rows of the moments `on`.
-    """
+    """Var(y) − 2βᵀC_φy + βᵀC_φβ and the squared mean error, shape (G, t), of fits of `fitted`."""
     t = variance.shape[1]
     intercept: Any = 0.0
     if fitted.fit_intercept:
@@ -275,7 +241,9 @@ def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Ar
     return errors_on(on, fitted.features, B, intercept, variance)
 
 
-def errors_on(on: Moments, features: Features, B: Array, intercept: Any, variance: Array) -> Array:
+def errors_on(
+    on: Moments, features: penalties.Features, B: Array, intercept: Any, variance: Array
+) -> Array:
     """The same of predictors whose intercepts are given, one number or shape (G, t)."""
     t = variance.shape[1]
     linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), on.covariance(features, "y"))
@@ -292,28 +260,29 @@ class Choice(NamedTuple):
 
 
 def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice | None:
-    """Return the point that the rule of every cross-validated class takes; None: a constant.
+    """Return the point that every cross-validated class takes; None: a constant.
 
-    Without a limit the fairest of those as good as the best; under one the least error within it,
-    unless a constant errs less.
+    Without a limit the fairest of those as good as the best; under one the least error within it.
     """
     if unfairness is None:
         return largest_eta_within_one_error(scores, etas)
-    choice = best_without_share(scores, etas) if unfairness == 0 else best_within_limit(
-        scores, unfairness
-    )  # fmt: skip
-    if choice is None or scores.constant is None:
-        return choice
-    worse = scores.mse[:, choice.alpha, choice.eta] - scores.constant
-    return choice if worse.mean() <= 0 else None
+    if unfairness == 0:
+        # η = ∞ leaves no share, and the corrected share of none is below 0 as often as above.
+        allowed = ~np.isnan(scores.share.mean(axis=0)) & np.isinf(etas)
+    else:
+        allowed = penalties.ShareEstimate.of(scores.share).is_within(unfairness)
+    if not allowed.any():
+        return None
+    mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
+    alpha, eta = (int(at) for at in np.unravel_index(np.argmin(mean), mean.shape))
+    if scores.constant is None or (scores.mse[:, alpha, eta] - scores.constant).mean() <= 0:
+        return Choice(alpha, eta)
+    return None
 
 
 def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
-    """Return the largest η whose error, at its own best α, is within one error of the best.
-
-    α is chosen anew for each η: one chosen at η = 0 ruins the fair end of the path.
-    """
-    mean, error = mean_and_error(scores.mse)
+    """Return the largest η whose error, at its own best α, is within one error of the best."""
+    mean, error = penalties.mean_and_error(scores.mse)
     mean = np.where(np.isnan(mean), np.inf, mean)
     alpha = np.argmin(mean, axis=0)
     best = np.min(mean, axis=0)
@@ -322,32 +291,6 @@ def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     allowed = np.flatnonzero(best <= bound)
     eta = int(allowed[np.argmax(etas[allowed])])
     return Choice(int(alpha[eta]), eta)
-
-
-def best_within_limit(scores: GridScores, unfairness: float) -> Choice | None:
-    """Return the least error whose held-out share is within the limit; None if there is none.
-
-    The share is within it where its mean over the folds and half a standard error are. A constant
-    prediction has no share, and is not on the grid: the caller compares with it.
-    """
-    return _least_error(scores, ShareEstimate.of(scores.share).is_within(unfairness))
-
-
-def best_without_share(scores: GridScores, etas: Array) -> Choice | None:
-    """Return the least error at η = ∞, where nothing is left to explain; its share is not tested.
-
-    The corrected share of a predictor without any is below 0 as often as above.
-    """
-    defined = ~np.isnan(scores.share.mean(axis=0))
-    return _least_error(scores, defined & np.isinf(etas))
-
-
-def _least_error(scores: GridScores, allowed: NDArray[np.bool_]) -> Choice | None:
-    if not allowed.any():
-        return None
-    mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
-    position = np.unravel_index(np.argmin(mean), mean.shape)
-    return Choice(int(position[0]), int(position[1]))
 
 
 def default_etas(system: System, alpha: float, count: int = 25) -> Array:

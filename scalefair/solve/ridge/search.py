@@ -13,19 +13,12 @@ from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
 from scalefair.penalties import ShareEstimate, chance_of, group_counts
-from scalefair.solve.ridge.path import (
-    Choice,
-    FoldFits,
-    GridScores,
-    choose,
-    outside,
-)
+from scalefair.solve.ridge.path import Choice, FoldFits, GridScores, choose, outside
 
-REFINE = 16
-"""How many more etas are tried beside the best one under a limit."""
-
+REFINE = 16  # how many more etas are tried beside the best one under a limit
+# Arguments of `System.build` for a ridge ratio and an ε
+NOT_SCORED = GridScores(np.empty(0), np.empty(0))
 Options = Callable[[float, float | None], dict[str, Any]]
-"""Arguments of `System.build` for a ridge ratio and an ε."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +36,7 @@ class FoldedMoments:
 
 @dataclass(frozen=True, eq=False)
 class GridChoice:
-    """A cross-validated grid, and the point chosen on it.
-
-    No `choice`: a constant prediction, which no point of the grid beats within the limit.
-    """
+    """A cross-validated grid, and the point chosen on it; no `choice`: a constant prediction."""
 
     alphas: Array
     etas: Array
@@ -96,32 +86,24 @@ class SearchResult(GridChoice):
 
 
 def search(
-    moments: FoldedMoments,
-    options: Options,
-    *,
-    alphas: Array,
-    etas: Array,
-    epses: Sequence[float | None],
-    ratios: Sequence[float],
-    unfairness: float | None,
-    refine: bool = True,
-) -> SearchResult:
-    """Return the best point over all ε and ridge ratios.
+    moments: FoldedMoments, options: Options, *, alphas: Array, etas: Array,
+    epses: Sequence[float | None], ratios: Sequence[float], unfairness: float | None,
+) -> SearchResult:  # fmt: skip
+    """Return the best point over all ε and ridge ratios, by the held-out error.
 
-    Both are chosen by the held-out error; without a limit the ε of least held-out share is taken,
-    every candidate being as good as the best anyway. `refine`: try more etas beside the best.
+    Without a limit the ε of least held-out share is taken: every candidate is as good as the best.
     """
     if unfairness == 0:
         # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
         etas, epses = np.union1d(etas, [np.inf]), epses[:1]
     results = []
     for eps in epses:
-        tried = [
-            _search_grid(
-                moments, options(ratio, eps), ratio, (alphas, etas), unfairness, refine=refine
-            )
-            for ratio in ratios
-        ]
+        tried = []
+        for ratio in ratios:
+            asked = options(ratio, eps)
+            fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **asked)
+            result = SearchResult(alphas, etas, NOT_SCORED, None, asked["eps"], ratio, fits)
+            tried.append(_chosen(result, unfairness))
         results.append(min(tried, key=lambda result: result.mse))
     if unfairness is None:
         return min(results, key=lambda result: float(np.nan_to_num(result.share.value, nan=np.inf)))
@@ -132,10 +114,7 @@ def search(
 def _search_calibrations(
     best: SearchResult, moments: FoldedMoments, options: Options, unfairness: float
 ) -> SearchResult:
-    """Return the best point over λ and τ, found along η at the α, ε and ratio that are best so far.
-
-    Only the winner's whole grid is searched.
-    """
+    """Return the best point over λ and τ, found along η at the best α, ε and ratio so far."""
     if moments.total.judged is moments.total or best.choice is None:
         return best
     penalty = options(best.ratio, best.eps)["penalty"]
@@ -152,22 +131,7 @@ def _search_calibrations(
     return at(winner.calibration, best.alphas)
 
 
-def _search_grid(
-    moments: FoldedMoments,
-    options: dict[str, Any],
-    ratio: float,
-    grid: tuple[Array, Array],
-    unfairness: float | None,
-    *,
-    refine: bool,
-) -> SearchResult:
-    fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **options)
-    nothing = GridScores(np.empty(0), np.empty(0))
-    result = SearchResult(*grid, nothing, None, options["eps"], ratio, fits)
-    return _chosen(result, unfairness, refine=refine)
-
-
-def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool) -> SearchResult:
+def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool = True) -> SearchResult:
     """Return the result with the scores of its grid, and the best point on it."""
     alphas, etas, fits = result.alphas, result.etas, result.fits
     scores = fits.score(alphas, etas)
@@ -192,10 +156,7 @@ def between(etas: Array, chosen: int, count: int = REFINE) -> Array:
 
 
 def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
-    """Raise ValueError if a fold has no more rows than g(s) has degrees of freedom.
-
-    Warn of groups that some fold has none or one row of: what it says of them is chance.
-    """
+    """Raise ValueError if a fold cannot judge; warn of groups that some fold has no two rows of."""
     counts = np.array([group_counts(fold) for fold in folds])
     total = counts.sum(axis=0)
     small = np.flatnonzero((total > 0.5) & (counts.min(axis=0, initial=np.inf) < 1.5))
@@ -212,10 +173,8 @@ def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
         warnings.warn(
             "groups too small for every fold to judge the share of"
             f"{_named(small, names, total)}{absent}; merge them with others, use fewer folds, or "
-            "give more rows",
-            UserWarning,
-            stacklevel=2,
-        )
+            "give more rows", UserWarning, stacklevel=2,
+        )  # fmt: skip
 
 
 def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> str:
@@ -240,7 +199,5 @@ def warn_of_constant(scores: GridScores, unfairness: float) -> None:
     )
     warnings.warn(
         f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; ask for more "
-        "than that, or give more rows, or more or other features",
-        UserWarning,
-        stacklevel=2,
-    )
+        "than that, or give more rows, or more or other features", UserWarning, stacklevel=2,
+    )  # fmt: skip

@@ -13,20 +13,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from scalefair import penalties
 from scalefair._linalg import factorize, positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.moments import Moments
-from scalefair.penalties import (
-    PENALTIES,
-    Features,
-    attribute,
-    normalized,
-    share_of_variance,
-    size_of_block,
-)
 
-NULL = 1e-13
-"""Penalty directions below this share of the strongest are numerically none."""
+NULL = 1e-13  # penalty directions below this share of the strongest are numerically none
 
 
 class Solution(NamedTuple):
@@ -38,49 +30,26 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """(gram + α·diag(ridge) + ηRRᵀ) β = target, for any α and η.
-
-    - `moments`: Moments of [φ, ψ, y].
-    - `mean` (m,): Mean of Φ.
-    - `covariance` (m, m): C_φ; all that is asked of it is a product.
-    - `gram` (m, m): C_φ, or the uncentred ΦᵀΦ/n without intercept.
-    - `target` (m, t): C_φy, or the uncentred Φᵀy/n without intercept.
-    - `factor` (m, q): R of the penalty; always centred.
-    - `share_factor` (m, q): R of the explained share, whatever the penalty and its ε, on the rows
-      that know s.
-    - `ridge` (m,): Ridge of each feature relative to α.
-    - `fit_intercept`: Whether f has an intercept.
-    - `features`: The blocks that make up Φ.
-    """
+    """(gram + α·diag(ridge) + ηRRᵀ) β = target, for any α and η."""
 
     moments: Moments
-    mean: Array
-    covariance: Any
-    gram: Any
-    target: Array
-    factor: Array
-    share_factor: Array
-    ridge: Array
+    mean: Array  # of Φ, (m,)
+    covariance: Any  # C_φ of the rows that know s; all that is asked of it is a product
+    gram: Any  # C_φ, or the uncentred ΦᵀΦ/n without intercept
+    target: Array  # C_φy, or the uncentred Φᵀy/n without intercept, (m, t)
+    factor: Array  # R of the penalty, always centred, (m, q)
+    share_factor: Array  # R of the explained share, whatever the penalty and its ε
+    ridge: Array  # of each feature, relative to α
     fit_intercept: bool
-    features: Features
+    features: penalties.Features  # the blocks that make up Φ
 
     @classmethod
     def build(
-        cls,
-        moments: Moments,
-        *,
-        covariance: Any = None,
-        gram: Any = None,
-        penalty: str = "normalized",
-        eps: float | None = None,
-        fit_intercept: bool = True,
-        features: Features = ("phi",),
-        ridge: Array | None = None,
-    ) -> Self:
-        """Read the system off the moments; without a block "psi" there is no penalty.
-
-        `covariance` and `gram` are given where the moments lack them.
-        """
+        cls, moments: Moments, *, covariance: Any = None, gram: Any = None,
+        penalty: str = "normalized", eps: float | None = None, fit_intercept: bool = True,
+        features: penalties.Features = ("phi",), ridge: Array | None = None,
+    ) -> Self:  # fmt: skip
+        """Read the system off the moments; `covariance` and `gram` where these lack them."""
         mean = moments.mean(*features)
         target = moments.covariance(features, "y")
         if not fit_intercept:
@@ -92,11 +61,11 @@ class System:
             if judged is not moments:
                 covariance = judged.covariance(features, features)
         share_factor = factor = np.zeros((len(mean), 0))
-        if attribute(moments) is not None:
-            share_factor = factor = normalized(judged, None, features)
-            ordinary = judged is moments and PENALTIES[penalty] is normalized
+        if penalties.attribute(moments) is not None:
+            share_factor = factor = penalties.normalized(judged, None, features)
+            ordinary = judged is moments and penalties.PENALTIES[penalty] is penalties.normalized
             if eps is not None or not ordinary:
-                factor = PENALTIES[penalty](moments, eps, features)
+                factor = penalties.PENALTIES[penalty](moments, eps, features)
         ridge = np.ones(len(mean)) if ridge is None else ridge
         return cls(
             moments, mean, covariance, gram, target, factor, share_factor, ridge, fit_intercept,
@@ -120,19 +89,15 @@ class System:
 
     def explained_share(self, coef: Array) -> float:
         """Explained share in sample; NaN for a constant f, and without sensitive attributes."""
-        if attribute(self.moments) is None:
+        if penalties.attribute(self.moments) is None:
             return float("nan")
         explained = np.sum((self.share_factor.T @ coef) ** 2)
-        size = size_of_block(self.moments, "y")
-        return float(share_of_variance(explained, self.variance(coef), size))
+        size = penalties.size_of_block(self.moments, "y")
+        return float(penalties.share_of_variance(explained, self.variance(coef), size))
 
 
 def gain(eta: Array | float, strength: Array) -> Array:
-    """1 / (1/η + s), what Woodbury multiplies each direction of strength s ≥ 0 with.
-
-    η = ∞ is the limit 1/s. Directions so weak that they may be none get 0 there: the penalty
-    cannot reach them.
-    """
+    """1/(1/η + s), Woodbury's factor for the strength s; 0 where η = ∞ cannot reach a direction."""
     eta = np.asarray(eta, dtype=float)
     with np.errstate(divide="ignore", over="ignore"):  # of the smallest numbers, too, it is ∞
         inverse = 1.0 / eta[..., None]
@@ -148,15 +113,11 @@ def largest_strength(system: System, alpha: float) -> float:
 
 
 class Directions(NamedTuple):
-    """β(η) = A⁻¹c − vectors · gain(η, strength) · along: Woodbury's identity in the eigenbasis.
+    """β(η) = A⁻¹c − vectors · gain(η, strength) · along: Woodbury's identity in the eigenbasis."""
 
-    `vectors` (m, q) are A⁻¹R turned, `strength` (q,) the eigenvalues of RᵀA⁻¹R, and `along` (q, t)
-    says how far A⁻¹c goes along each.
-    """
-
-    vectors: Array
-    strength: Array
-    along: Array
+    vectors: Array  # A⁻¹R turned, (m, q)
+    strength: Array  # eigenvalues of RᵀA⁻¹R, (q,)
+    along: Array  # how far A⁻¹c goes along each, (q, t)
 
     @classmethod
     def of(cls, factor: Array, solved: Array, coef: Array) -> Directions:
@@ -171,28 +132,21 @@ class Directions(NamedTuple):
 
 
 def best_scale(coef: Array, product: Array, target: Array, size: float = 0.0) -> Array:
-    """a = tr(cᵀβ)/tr(βᵀCβ), the scale of least error, for each β of shape (..., m, t).
-
-    It is free under a limit on the share, which does not depend on it. A constant f, beside y of
-    mean square `size`, keeps its scale: there is only rounding error to blow up.
-    """
+    """a = tr(cᵀβ)/tr(βᵀCβ), the scale of least error, for each β (…, m, t); 1 if f is constant."""
     norm = np.einsum("...mt,...mt->...", coef, product)
     along = np.einsum("...mt,mt->...", coef, target)
-    return np.nan_to_num(share_of_variance(along, norm, size), nan=1.0)
+    return np.nan_to_num(penalties.share_of_variance(along, norm, size), nan=1.0)
 
 
 def rescale(system: System, coef: Array) -> Array:
     """β ← aβ with the scale of least error, for each β of shape (..., m, t)."""
     product = times_each(system.gram, coef)
-    scale = best_scale(coef, product, system.target, size_of_block(system.moments, "y"))
+    scale = best_scale(coef, product, system.target, penalties.size_of_block(system.moments, "y"))
     return np.asarray(coef * scale[..., None, None])
 
 
 def spread(system: System) -> float:
-    """Standard deviation of y, or its root mean square without intercept; 1 where y is 0.
-
-    It is no less than the rounding error of y.
-    """
+    """Standard deviation of y, or its root mean square without intercept; 1 where y is 0."""
     mean_counts = 1e-24 if system.fit_intercept else 1.0
     variance, mean = np.diagonal(system.moments.covariance("y", "y")), system.moments.mean("y")
     return float(np.sqrt(np.sum(variance + mean_counts * mean**2))) or 1.0
