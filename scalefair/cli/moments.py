@@ -21,7 +21,7 @@ from scalefair.cli.predict import text_columns
 @click.option(
     "--start", type=OutPath(), help="Fit maps on DATA, and write that model for the others."
 )
-@click.option("--cross", is_flag=True, help="Of inputs and sensitive columns only, no target.")
+@click.option("--cross", is_flag=True, help="Without target, for a party that sent its PartyMaps.")
 @_data.target_option
 @_data.sensitive_option
 @limit_options
@@ -47,14 +47,12 @@ def moments(
     scalefair merge a.moments b.moments --out all.moments
     scalefair fit --from-moments all.moments --like pay.scalefair --out all.scalefair
 
-    With --cross for another party, which holds the target of the same rows and sent its PartyMaps.
-
     The moments are means and covariances. A model with the nystroem map holds some rows of DATA as
     landmarks; with --map fourier or linear it does not.
     """
     settings = ModelOptions.taken_from(options)
     if cross and like is not None:
-        _write_cross(reading, console, like, out, options)
+        _collect_cross(reading, console, like, out, options)
         return
     if start is not None and like is None:
         total = _start(reading, console, start, settings, options)
@@ -96,7 +94,25 @@ def _start(
     return fitted.moments_
 
 
-def _collect(reading: Reading, console: Console, model: Any, options: dict[str, Any]) -> Any:
+def _collect_cross(
+    reading: Reading, console: Console, like: Path, out: Path, options: dict[str, Any]
+) -> None:
+    """Write the moments of the inputs and sensitive columns of DATA."""
+    from scalefair import PartyMaps, load, save
+
+    maps = load(like)
+    if not isinstance(maps, PartyMaps):
+        raise ValueError(f"{like} holds a {type(maps).__name__}, --cross needs PartyMaps")
+    own = options | {"target": maps.model.feature_names_in_[0]}  # any column
+    parts = _collect(reading, console, maps.model, own, lambda X, _, **own: maps.moments(X, **own))
+    save(parts, out)
+    rows = sum(fold.n_rows for fold in parts.folds)
+    console.result({"moments": out, "rows": rows}, f"{out}: moments of {rows:,} rows")
+
+
+def _collect(
+    reading: Reading, console: Console, model: Any, options: dict[str, Any], collect: Any = None
+) -> Any:
     """Return the moments of DATA with the maps of a model."""
     with reading.open(console) as given:
         table = reading.typed(given, text_columns(model))
@@ -104,32 +120,7 @@ def _collect(reading: Reading, console: Console, model: Any, options: dict[str, 
         console("summing")
         columns, own = roles.arguments(table.selection(roles.all))
         with noting_warnings(console):
-            return model.collect(*columns, **own)
-
-
-def _write_cross(
-    reading: Reading, console: Console, like: Path, out: Path, options: dict[str, Any]
-) -> None:
-    """Write the moments of [φ, ψ] with the maps of the party that holds the target."""
-    from scalefair import PartyMaps, load, save
-
-    maps = load(like)
-    if not isinstance(maps, PartyMaps) or not options["sensitive"]:
-        raise ValueError(f"--cross: {like} holds no PartyMaps, or --sensitive NAME is missing")
-    with reading.open(console) as given, noting_warnings(console):
-        table = reading.typed(given, text_columns(maps.model))
-        inputs, names = list(maps.model.feature_names_in_), options["sensitive"]
-        names, weight = (
-            table.find("--sensitive", names),
-            [options["weight"]] if options["weight"] else [],
-        )
-        rows = table.selection([*inputs, *names, *weight])
-        own = {"sample_weight": rows[weight[0]]} if weight else {}
-        parts = maps.moments(rows[inputs], sensitive_features=rows[names], **own)
-    save(parts, out)
-    n_rows = sum(fold.n_rows for fold in parts.folds)
-    record = {"moments": out, "maps": like, "rows": n_rows, "seconds": console.seconds}
-    console.result(record, f"{out}: moments of {n_rows:,} rows in {len(parts.folds)} folds")
+            return (collect or model.collect)(*columns, **own)
 
 
 def _roles_of(model: Any, table: Data, options: dict[str, Any]) -> Roles:

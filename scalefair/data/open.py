@@ -85,10 +85,7 @@ def table_of(name: str, part: Any) -> Any:
     if is_dask(part):
         return _two_dimensional(part)
     if isinstance(part, GroupProbabilities):
-        raise InputError(
-            f"{name} are probabilities of groups", "use FairKernelRidgeCV, or give the groups",
-            where=name,
-        )  # fmt: skip
+        raise InputError(f"{name} are probabilities of groups", "give the groups", where=name)
     if isinstance(part, Mapping):
         return frames.make_frame(part)
     if isinstance(part, str) or not hasattr(part, "__len__") or np.shape(part) == ():

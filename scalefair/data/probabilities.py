@@ -48,11 +48,10 @@ def group_probabilities(probabilities: Any, known: Any = None) -> GroupProbabili
 
     Notes
     -----
-    Groups explain the share Σ_k Cov(f, 1[s = k])² / (π_k Var f), π_k the frequency of group k. By
-    the law of total covariance Cov(f, 1[s = k]) = Cov(f, p_k) + E Cov(f, 1[s = k] | p), of which
-    probabilities tell the first term. The share is then a **lower bound**, as long as the second
-    term, what f tells of the group beyond the probabilities, has the sign of the first. With a part
-    r of the rows `known`, rows p_k + (1[s = k] − p_k)/r tell both, and the share is **corrected**.
+    Groups explain Σ_k Cov(f, 1[s = k])² / (π_k Var f), π_k the frequency of group k. By the law of
+    total covariance Cov(f, 1[s = k]) = Cov(f, p_k) + E Cov(f, 1[s = k] | p). Probabilities tell the
+    first term: the share is a **lower bound** as long as the second has its sign. With a part r of
+    the rows `known`, rows p_k + (1[s = k] − p_k)/r tell both, and the share is **corrected**.
 
     Examples
     --------

@@ -8,6 +8,7 @@ the first that fails: no correction for looking at many is needed. All before it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from inspect import signature
@@ -122,16 +123,6 @@ class Part:
         return rows._replace(source=own)
 
 
-def only(folds: Folds, count: int) -> Folds:
-    """Return the first so many folds: rows of others always train and are not judged."""
-    return folds if folds.count == count else Folds(count, partial(_among, folds, count))
-
-
-def _among(folds: Folds, count: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    fold = folds.of_rows(numbers)
-    return np.where(fold < count, fold, -1)
-
-
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """Coefficients of E predictors of t outputs, of shape (m, E·t), for each fold of rows."""
@@ -188,13 +179,12 @@ class Judgement:
 
 def judge(source: ChunkSource, design: Design, folds: Folds, candidates: Candidates) -> Judgement:
     """Return the shares of all candidates on rows that did not fit them, by one pass."""
-    width = candidates.coefs[0].shape[1]
     beside = tuple(block for block in design.beside if not block.is_feature)
-    phi = Identity().fit(np.zeros((2, width)))
+    phi = Identity().fit(np.zeros((2, candidates.coefs[0].shape[1])))
     narrow = Design(phi, design.psi, whiten_rows=True, beside=beside)
     start: list[tuple[Any, Any]] = [
-        (_same, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
-        (_same, partial(Sampler, ERROR_ROWS, 0)),
+        (copy, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
+        (copy, partial(Sampler, ERROR_ROWS, 0)),
     ]
     judged = source.then(_Judged(design, candidates, folds))
     sums, sample = judged.fold(partial(Together, start), PASS_ROWS)
@@ -207,16 +197,12 @@ def judge(source: ChunkSource, design: Design, folds: Folds, candidates: Candida
         chunk = sample.chunk.take(np.flatnonzero(fold == k))
         rows = {"phi": chunk.x} | {name: np.asarray(narrow.rows_of(name, chunk)) for name in names}
         weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-        options = {"outputs": candidates.outputs, "size": candidates.size}
-        parts.append(share_distributions(own, rows, weight, **options))
+        outputs, size = candidates.outputs, candidates.size
+        parts.append(share_distributions(own, rows, weight, outputs=outputs, size=size))
     each = list(zip(*parts, strict=True))
     found = tuple(pooled(some) if len(some) > 1 else some[0] for some in each)
-    moments_digest = digest([total.offset, total.scatter])
-    return Judgement(found, total.n_rows, functions_of(total), moments_digest, digest(candidates))
-
-
-def _same(chunk: Chunk) -> Chunk:
-    return chunk
+    said = functions_of(total), digest([total.offset, total.scatter]), digest(candidates)
+    return Judgement(found, total.n_rows, *said)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,10 +247,12 @@ class JudgedPath:
         )  # fmt: skip
 
 
+Judges = Callable[[Candidates], Judgement]
+
+
 def judge_path(
-    limit: float, result: SearchResult, system: System,
-    judged: Callable[[Candidates], Judgement], *, split: bool,
-) -> JudgedPath:  # fmt: skip
+    limit: float, result: SearchResult, system: System, judges: Judges, *, split: bool
+) -> JudgedPath:
     """Judge the path at the α that a search has chosen; with `split` the rows fitted nothing."""
     alphas = np.array([result.alphas[result.path_alpha]])
     path = Spectrum.of(system).at(float(alphas[0]))
@@ -272,7 +260,7 @@ def judge_path(
     coef = side_by_side(system, path.coef(etas)[None], etas, rescaled=True)
     coefs = (coef,) if split else tuple(result.fits.coefs(alphas, etas))
     size, outputs = size_of_block(system.moments, "y"), system.target.shape[1]
-    judgement = judged(Candidates(coefs, outputs, size, system.moments.key))
+    judgement = judges(Candidates(coefs, outputs, size, system.moments.key))
     scores = result.fits.score(alphas, etas[::-1])
     on_path = replace(result, alphas=alphas, etas=etas[::-1], scores=scores, choice=None)
     errors = scores.mse.mean(axis=0)[0, ::-1]
@@ -281,22 +269,21 @@ def judge_path(
 
 
 def judge_fits(
-    limit: float, result: LossSearch, problem: FoldProblem, design: Design, source: ChunkSource,
-    *, folds: Folds | None,
-) -> JudgedPath:  # fmt: skip
+    limit: float, result: LossSearch, problem: FoldProblem, judges: Judges, *, split: bool
+) -> JudgedPath:
     """Judge the fits of a general loss at the best ridge; as `judge_path`."""
     result, alpha = _with_fairer_fits(problem, result, limit)
     points = sorted((point for point in result.tried if point.alpha == alpha), reverse=True)
     fits, m = [result.tried[point] for point in points], len(problem.whole.system.ridge)
-    parts = [-1] if folds is None else range(len(problem.tested))
+    parts = [-1] if split else range(len(problem.tested))
     coefs = tuple(np.hstack([fit.theta[k][:m] for fit in fits]) for k in parts)
     size, outputs = size_of_block(problem.whole.system.moments, "y"), problem.whole.loss.n_scores
-    judgement = judge(source, design, folds or ALL_ROWS, Candidates(coefs, outputs, size))
+    judgement = judges(Candidates(coefs, outputs, size))
     row = int(np.searchsorted(result.alphas, alpha))
     choices = [Choice(row, int(np.searchsorted(result.etas, point.eta))) for point in points]
     coef = np.hstack([fit.theta[-1][:m] for fit in fits])
     errors = np.array([fit.losses.mean() for fit in fits])
-    return JudgedPath("cross" if folds else "split", result, choices, judgement, coef, errors)
+    return JudgedPath("split" if split else "cross", result, choices, judgement, coef, errors)
 
 
 def _with_fairer_fits(
@@ -399,9 +386,11 @@ class CrossValidated(OnFolds):
         training = super()._train(checked, given, dtype, part.of(rows))
         return replace(training, calibrating=calibrating)
 
-    def _judging(self, training: Training, design: Design) -> tuple[ChunkSource, Folds | None]:
-        """Return the rows that judge a path, and the folds of them; None: they fitted nothing."""
+    def _judging(self, training: Training, design: Design, candidates: Candidates) -> Judgement:
+        """Return the shares of candidates on rows that calibrate, or on those outside their fit."""
         if training.calibrating is not None:
-            return design.numbers(training.calibrating, sensitive=True), None
+            source = design.numbers(training.calibrating, sensitive=True)
+            return judge(source, design, ALL_ROWS, candidates)
         folds, some_always_train = self._folds(training)
-        return training.source, only(folds, folds.count - some_always_train)
+        tested = replace(folds, count=folds.count - some_always_train)  # the last one is not judged
+        return judge(training.source, design, tested, candidates)

@@ -14,18 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.folds import ALL_ROWS
 from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import FINITE, JOINED_RIDGE, TINY, check_alpha, check_grid
 from scalefair.estimators.base import feature_ridges, learnt, names_of_columns
-from scalefair.estimators.certified import (
-    Candidates,
-    CrossValidated,
-    JudgedPath,
-    Judgement,
-    judge,
-    judge_path,
-)  # fmt: skip
+from scalefair.estimators.certified import CrossValidated, JudgedPath, Judges, judge_path
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath
 from scalefair.estimators.ridge import Regression, RidgeBase
@@ -219,24 +211,18 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
         rows = self._rows(training.source, design, training.survey.n_rows, self._least_alpha())
         _, moments = self._fold_moments(rows, training, checkpoint=config.checkpoint)
-
-        def judged(candidates: Candidates) -> Judgement:
-            source, folds = self._judging(training, design)
-            return judge(source, design, folds or ALL_ROWS, candidates)
-
         known = names_of_columns(checked) | learnt(training, design)
         known["_one_target"] = training.one_target
-        return self._choose(design, moments, known, judged)
+        return self._choose(design, moments, known, partial(self._judging, training, design))
 
     def _choose(
-        self, design: Design, moments: FoldedMoments, known: dict[str, Any],
-        judged: Callable[[Candidates], Judgement],
-    ) -> dict[str, Any]:  # fmt: skip
+        self, design: Design, moments: FoldedMoments, known: dict[str, Any], judges: Judges
+    ) -> dict[str, Any]:
         """Return what a fit sets, from moments and what is known of the design."""
         result = self._search(design, moments)
         moments = replace(moments, total=moments.total.calibrated(result.calibration))
-        judge_on = partial(self._judged, result, design, moments, judged)
-        result, certificate = self._certified(result, judge_on)
+        judge = partial(self._judged, result, design, moments, judges)
+        result, certificate = self._certified(result, judge)
         ridge = self._ridge_at(result, design, known)
         self._refit(ridge, moments.total, constant=result.choice is None)
         path = FairPath(ridge, result.alphas, result.etas, result.scores)
@@ -244,12 +230,12 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         return chosen | {"eps_": result.eps, "ridge_ratio_": result.ratio}
 
     def _judged(
-        self, result: SearchResult, design: Design, moments: FoldedMoments, judged: Any,
+        self, result: SearchResult, design: Design, moments: FoldedMoments, judges: Judges,
         limit: float,
     ) -> JudgedPath:  # fmt: skip
         options = self._options(design, moments.total, result.ratio, result.eps)
         system = System.build(moments.total, **options)
-        return judge_path(limit, result, system, judged, split=self.guarantee == "split")
+        return judge_path(limit, result, system, judges, split=self.guarantee == "split")
 
     def _options(
         self, design: Design, moments: Moments, ratio: float, eps: float | None

@@ -33,11 +33,10 @@ from scalefair.features.training import (
     learn_design,
     sensitive_map,
     survey_training,
-)
+)  # fmt: skip
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
-from scalefair.moments.moments import differences
-from scalefair.moments.partial import ARRAYS
+from scalefair.moments.moments import ARRAYS, differences
 from scalefair.solve.ridge.search import FoldedMoments, check_folds
 
 
@@ -167,6 +166,8 @@ class PartyMaps:
 
     def _joined(self, ours: PartyMoments, theirs: PartyMoments) -> tuple[Design, FoldedMoments]:
         """Return the design, in which ψ is columns without a meaning, and moments of [φ, ψ, y]."""
+        if (k := len(ours.folds)) != len(theirs.folds):
+            raise InputError(f"{k} folds and {len(theirs.folds)}", "use one PartyMaps for both")
         folds = [_side_by_side(a, b) for a, b in zip(ours.folds, theirs.folds, strict=True)]
         psi = Identity().fit(np.zeros((2, folds[0].blocks["psi"])))
         design = replace(self.model._design, psi=psi)
@@ -189,17 +190,14 @@ def _check_same(what: str, key: str, other: str, *free: str) -> None:
 
 def _side_by_side(a: Moments, b: Moments) -> Moments:
     """[φ, y] and [φ, ψ] become [φ, ψ, y]; the covariance of ψ and y, known to nobody, is NaN."""
-    m, q, t = b.blocks["phi"], b.blocks.get("psi", 0), a.blocks["y"]
-    if not (q and t):
-        raise InputError(
-            f"moments of {dict(a.blocks)} and {dict(b.blocks)}", "give first y, then psi"
-        )
     _check_same("moments", a.key, b.key, "psi", "sensitive")
+    m, q, t = b.blocks["phi"], b.blocks.get("psi", 0), a.blocks["y"]
     size = np.sqrt(np.diagonal(a.covariance("phi", "phi")) + a.mean("phi") ** 2)
-    if a.n_rows != b.n_rows or np.any(np.abs(a.mean("phi") - b.mean("phi")) > 1e-6 * size):
+    near = np.abs(a.mean("phi") - b.mean("phi")) <= 1e-6 * size
+    if not (q and t and a.n_rows == b.n_rows and near.all()):
         raise InputError(
-            f"a fold has {a.n_rows} rows of one party and {b.n_rows} of the other, or others",
-            "give the same rows in the same order",
+            f"moments of {dict(a.blocks)} of {a.n_rows} rows and of {dict(b.blocks)} of {b.n_rows}",
+            "give first those of y, then those of psi, of the same rows in the same order",
         )
     at, arrays = np.r_[:m, m + q : m + q + t], dict[str, Any]()
     for name in ARRAYS:

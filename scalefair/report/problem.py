@@ -89,10 +89,8 @@ def from_rows(
     values, levels = read_target(replace(column, name=target))
     n = len(values)
     if n < MIN_ROWS:
-        raise InputError(
-            f"the table has {n} rows; expected at least {MIN_ROWS}, of which a fifth is held out",
-            "give more rows",
-        )
+        what = f"the table has {n} rows; expected at least {MIN_ROWS}, a fifth of them held out"
+        raise InputError(what, "give more rows")
     tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
     train, test = (
         ReportRows(frames.take_rows(X, rows), values[rows], frames.take_rows(S, rows))
@@ -142,7 +140,7 @@ def from_scan(
     (column,) = frames.columns(frames.take_columns(table, target))
     y, levels = read_target(column)
     _check_target_varies(target, y, "held-out")
-    counted = np.ones(n, dtype=np.int8) if weight is None else _numbers(scan[weight])
+    counted = np.ones(n, np.int8) if weight is None else frames.to_numpy(scan[weight].read())[:, 0]
     counted[tested] = 0
     inputs = _inputs(scan.columns, target, sensitive if hidden else (), weight)
     labels = rows[target] if levels is None else _zeros_and_ones(scan[target], levels)
@@ -157,12 +155,6 @@ def _inputs(
     columns: Sequence[str], target: str, hidden: Sequence[str], weight: str | None
 ) -> list[str]:
     return [name for name in columns if name not in (target, weight, *hidden)]
-
-
-def _numbers(column: Scan) -> Array:
-    """Return a column of files as numbers in memory."""
-    chunks = open_rows(column).source.chunks(CHUNK_ROWS)
-    return np.concatenate([frames.to_numpy(chunk.x)[:, 0] for chunk in chunks])
 
 
 def _rows_at(scan: Scan, rows: Any) -> Any:
@@ -186,9 +178,8 @@ def _zeros_and_ones(column: Scan, levels: tuple[str, str]) -> Any:
             raise InputError(
                 f"target: column {values.name!r} is {[*other, 'missing'][0]} in some row; expected "
                 f"{levels[0]!r} or {levels[1]!r} in all",
-                "repair or leave out those rows",
-                column=values.name,
-            )
+                "repair or leave out those rows", column=values.name,
+            )  # fmt: skip
         parts.append(np.array([name == levels[1] for name in names], dtype=np.int8)[codes])
     return np.concatenate(parts)
 
@@ -202,9 +193,8 @@ def read_target(column: frames.Column) -> tuple[Array, tuple[str, str] | None]:
             shown = ", ".join(map(repr, sorted(names)[:5])) + ", ..." * (len(names) > 5)
             raise InputError(
                 f"{what} is text with {len(names)} levels ({shown}); expected two, or numbers",
-                "choose another column, or turn it into numbers",
-                column=column.name,
-            )
+                "choose another column, or turn it into numbers", column=column.name,
+            )  # fmt: skip
         levels = (min(names), max(names))
         y = np.where(codes < 0, np.nan, np.equal(codes, names.index(levels[1])))
     elif column.kind in ("numeric", "boolean", "empty"):
@@ -215,21 +205,18 @@ def read_target(column: frames.Column) -> tuple[Array, tuple[str, str] | None]:
         )
     if bad := int(np.sum(~np.isfinite(y))):
         raise InputError(
-            f"{what} is missing or infinite in {bad} of {len(y)} rows",
-            "leave those rows out",
+            f"{what} is missing or infinite in {bad} of {len(y)} rows", "leave those rows out",
             column=column.name,
-        )
+        )  # fmt: skip
     return y, levels
 
 
 def _check_target_varies(target: str, y: Array, rows: str) -> None:
     if np.ptp(y) == 0:
         raise InputError(
-            f"target: column {target!r} has the same value in all {rows} rows, so there is nothing "
-            "to predict",
-            "choose another column",
-            column=target,
-        )
+            f"target: column {target!r} has the same value in all {rows} rows: nothing to predict",
+            "choose another column", column=target,
+        )  # fmt: skip
 
 
 def check_roles(table: Any, target: str, sensitive: Sequence[str]) -> list[str]:
