@@ -163,10 +163,9 @@ def _header(path: Any, file: BufferedReader) -> tuple[bytes, bytes, int]:
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(LARGEST_HEADER, size - 8):
         raise InputError(
-            f"{path} is damaged or no scalefair file",
-            "give one that scalefair wrote",
+            f"{path} is damaged or no scalefair file", "give one that scalefair wrote",
             where=str(path),
-        )
+        )  # fmt: skip
     return start, file.read(length), size - 8 - length
 
 

@@ -256,7 +256,5 @@ def check_finite(
     raise InputError(
         f"{name} has {int((~good[:, column]).sum())} value(s) in column "
         f"{column if names is None else repr(which)} that are {wrong}",
-        "fill them in or rescale them, or leave those rows out",
-        column=which,
-        where=name,
-    )
+        "fill them in or rescale them, or leave those rows out", column=which, where=name,
+    )  # fmt: skip

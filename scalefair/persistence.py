@@ -192,9 +192,8 @@ class _ModelWriter:
         if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
             raise UnsavableError(
                 f"{where} is an array of {array.dtype}, which cannot be saved",
-                "convert it to numbers or text",
-                where=where,
-            )
+                "convert it to numbers or text", where=where,
+            )  # fmt: skip
         name = str(len(self.arrays))
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         # The memory order is kept: BLAS rounds differently for the other one.

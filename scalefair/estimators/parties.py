@@ -145,8 +145,7 @@ class PartyMaps:
     def _folds(self) -> Folds:
         if not isinstance(self.model, FairKernelRidgeCV):
             return ALL_ROWS
-        count, seed = self.model.cv, self.model.random_state + 1
-        return Folds(count, partial(balanced_fold, count, seed))
+        return Folds(n := self.model.cv, partial(balanced_fold, n, self.model.random_state + 1))
 
     def _open(
         self, X: Any, s: Any, weight: Any, *, calibrates: bool = False

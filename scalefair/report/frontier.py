@@ -224,9 +224,8 @@ def _check_target(estimator: Any, problem: ReportProblem) -> None:
     if is_classifier(estimator) and not problem.is_binary:
         raise InputError(
             f"target: {problem.target!r} does not have two levels, as a classifier needs here",
-            "use a regressor, or tell one class from the rest",
-            column=problem.target,
-        )
+            "use a regressor, or tell one class from the rest", column=problem.target,
+        )  # fmt: skip
 
 
 def _unpenalized(path: Any) -> Any:

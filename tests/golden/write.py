@@ -53,13 +53,20 @@ def certificate():
 
 def party(what):
     """What two parties exchange."""
-    own = {"feature_map": "linear", "unfairness": 0.5, "confidence": 0.8, "cv": 2}
+    own = {
+        "feature_map": "linear",
+        "unfairness": 0.5,
+        "confidence": 0.8,
+        "guarantee": "cross",
+        "cv": 2,
+    }
     model = scalefair.FairKernelRidgeCV(**own, random_state=0)
     maps, ours = scalefair.PartyMaps.fit(model, numbers(), target("linear"))
-    theirs = maps.moments(numbers(), sensitive_features=groups())
+    s = groups()["sex"]
+    theirs = maps.moments(numbers(), sensitive_features=s)
     asked = maps.candidates(ours, theirs)
     if what == "judgement":
-        return maps.judge(asked, numbers(), sensitive_features=groups())
+        return maps.judge(asked, numbers(), sensitive_features=s)
     return {"maps": maps, "moments": theirs, "candidates": asked}[what]
 
 
