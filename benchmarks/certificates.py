@@ -43,10 +43,10 @@ from scalefair.features.mixed import mixed_map, units_of
 from scalefair.measures.bounds import share_distributions
 from scalefair.moments import Moments
 from scalefair.penalties import normalized, variance_of
+from scalefair.solve.fit import Spec
 from scalefair.solve.ridge.direct import fit_ridge
 from scalefair.solve.ridge.path import Spectrum, side_by_side
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Spec
 
 ROWS, SIZES = 200_000, (500, 2000, 8000)
 LIMITS, LEVELS = (0.01, 0.02, 0.05, 0.1), (0.1, 0.05)

@@ -21,7 +21,7 @@ from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.maps import Identity
 from scalefair.moments import accumulate
-from scalefair.solve.diagnostics import rounding_of
+from scalefair.solve.fit import rounding_of
 from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.system import System
 

@@ -1,7 +1,8 @@
 """How the pages are built: ``python -m sphinx -W -b html docs docs/_build/html``.
 
-The pages with code are run by tests/test_docs_code.py. The build runs the examples, on shorter
-tables with ``SCALEFAIR_QUICK=1``. Nothing is fetched from the internet.
+The pages show what their code prints and draws; tests/docs/test_docs_code.py compares, and
+``python -m tests.docs.write`` writes it. The build runs the examples, on shorter tables with
+``SCALEFAIR_QUICK=1``. Nothing is fetched from the internet.
 """
 
 import sys
@@ -62,7 +63,7 @@ html_math_renderer = "mathml"
 html_copy_source = False
 html_static_path = ["_static"]
 html_css_files = ["scalefair.css"]
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "faq": [], "glossary": []}
 html_theme_options = {
     "show_nav_level": 2,
     "navigation_with_keys": False,
@@ -70,5 +71,6 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "show_prev_next": False,
+    "show_prev_next": True,
+    "use_edit_page_button": False,
 }

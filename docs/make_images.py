@@ -9,50 +9,98 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from scalefair.plots import AFTER, BEFORE
-from scalefair.plots.figures import finish, percent_axis
+from scalefair.plots import AFTER, BEFORE, FAINT, INK
+from scalefair.plots.figures import COLORS, finish, percent_axis
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parent / "benchmarks" / "results" / "frontier.csv"
-CURVES = {
-    "visible": ("the model may use gender, race and age", AFTER, "o"),
-    "hidden": ("it may not", BEFORE, "s"),
+RESULTS = HERE.parent / "benchmarks" / "results" / "peers.csv"
+UNCONSTRAINED = "scikit-learn HistGradientBoosting"
+PANELS = {
+    "adult": ("Adult: income above $50,000", "sex and race explain", "accuracy"),
+    "acs": ("ACS: log income", "gender, race and age explain", "R²"),
 }
-mpl.rcParams["svg.hashsalt"] = "scalefair"  # the same text for the same picture
+CURVES = {
+    "scalefair": ("scalefair, trees inside", "visible", {"color": AFTER, "marker": "o"}),
+    "scalefair, attributes hidden": (
+        *("scalefair, trees inside", "hidden"),
+        {"color": AFTER, "marker": "o", "mfc": "white", "ls": "--"},
+    ),
+    "equipy": ("equipy on trees", "visible", {"color": BEFORE, "marker": "s"}),
+    "fairlearn, ExponentiatedGradient (Adult)": (
+        *("fairlearn ExponentiatedGradient DemographicParity, trees", "visible"),
+        {"color": COLORS[2], "marker": "^"},
+    ),
+    "fairlearn, CorrelationRemover (ACS)": (
+        *("fairlearn CorrelationRemover + Ridge", "visible"),
+        {"color": COLORS[3], "marker": "v"},
+    ),
+}
+ONLY = {
+    "fairlearn, ExponentiatedGradient (Adult)": "adult",
+    "fairlearn, CorrelationRemover (ACS)": "acs",
+}
 
 
-def points(s):
-    """(share, RMSE) of the models on ACS income, problem A, by increasing share."""
+def quality(data, row):
+    """Accuracy of decisions, or R²: the RMSE of ACS is in standard deviations of y."""
+    return float(row["accuracy"]) if data == "adult" else 1 - float(row["rmse"]) ** 2
+
+
+def points(data, method, s):
+    """(share, quality) of a method on test rows, by increasing share."""
     with RESULTS.open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file)
-                if (row["problem"], row["s"], row["kind"]) == ("A", s, "point")]  # fmt: skip
-    share, rmse = (
-        {row["at"]: float(row["value"]) for row in rows if row["metric"] == metric}
-        for metric in ("share", "rmse")
-    )
-    return sorted((share[limit], rmse[limit]) for limit in share)
+        rows = [row for row in csv.DictReader(file) if row["share"] and not row["asked_rows"]]
+    wanted = (data, method, s, "0")
+    rows = [row for row in rows if tuple(row[k] for k in ("data", "method", "s", "seed")) == wanted]
+    return sorted({(float(row["share"]), round(quality(data, row), 4)) for row in rows})
+
+
+def drawn(data):
+    """{label: points} of the curves in a panel; the model without a limit comes first."""
+    curves = {"no limit": points(data, UNCONSTRAINED, "visible")}
+    for label, (method, s, _) in CURVES.items():
+        if ONLY.get(label, data) == data:
+            curves[label] = points(data, method, s)
+    return curves
 
 
 def description():
     """The points as text, which also tells whether the picture is that of the file."""
-    return f"share and RMSE: {', '.join(f'{s} {points(s)}' for s in CURVES)}"
+    return "share and quality: " + "; ".join(f"{data}: {drawn(data)}" for data in PANELS)
+
+
+def draw(axes, data):
+    """One panel."""
+    title, people, name = PANELS[data]
+    for label, found in drawn(data).items():
+        if label == "no limit":
+            look = {"color": INK, "marker": "*", "ms": 14, "ls": "", "zorder": 5}
+        else:
+            look = {"ms": 4.5, "lw": 1.4, **CURVES[label][2]}
+        axes.plot(*zip(*found, strict=True), label=label, **look)
+    axes.axvline(0.05, color=FAINT, lw=0.8, ls=":", zorder=0)
+    axes.set(xlim=(0, None), title=title, ylabel=f"{name} on new rows")
+    axes.set_xlabel(f"share of the variance of predictions\nthat {people}")
+    percent_axis(axes)
+    finish(axes)
+    axes.legend().remove()
 
 
 def main():
-    """Draw the frontier on ACS income."""
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.subplots()
-    for s, (label, color, marker) in CURVES.items():
-        axes.plot(*zip(*points(s), strict=True), color=color, marker=marker, ms=5, label=label)
-    axes.set(
-        xlim=(0, None),
-        xlabel="share of the variance of the predictions that these explain, held out",
-        ylabel="RMSE, held out, in standard deviations",
-    )
-    percent_axis(axes)
-    finish(axes)
-    told = {"Date": None, "Description": description()}
-    figure.savefig(HERE / "images" / "frontier.svg", metadata=told)
+    """Draw a cheap case and a dear one."""
+    mpl.rcParams["svg.hashsalt"] = "scalefair"  # the same text for the same picture
+    mpl.rcParams["svg.fonttype"] = "none"
+    figure = Figure(figsize=(9, 4.4), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, data in zip(panels, PANELS, strict=True):
+        draw(axes, data)
+    found = {label: line for axes in panels
+             for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}  # fmt: skip
+    order = ["no limit", *CURVES]
+    figure.legend([found[label] for label in order], order, loc="outside lower center",
+                  ncols=3, frameon=False, fontsize=9)  # fmt: skip
+    about = {"Date": None, "Creator": None, "Description": description()}
+    figure.savefig(HERE / "images" / "frontier.svg", metadata=about)
 
 
 if __name__ == "__main__":

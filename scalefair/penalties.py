@@ -36,7 +36,6 @@ from scalefair.moments import Moments
 
 Features = tuple[str, ...]
 Names = str | Features
-
 CONTROL_EPS = 1e-12  # ε₀, far below the frequency of any level of a control that matters
 DEFAULT_EPS = 1e-6  # ε of `eps=None`: of numbers, in units of κ; groups have none
 ROUNDING = 1e-13  # variance of a column, relative to its mean square, that is rounding error

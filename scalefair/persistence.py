@@ -26,11 +26,11 @@ from scalefair.errors import UnsavableError
 from scalefair.estimators import decisions, parties
 from scalefair.estimators.certified import Candidates, Judgement
 from scalefair.features import base_model, blocks, mixed, trees
+from scalefair.features.base_model import SensitiveModels
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.features.exact import ExpectedGroups
 from scalefair.features.partial import PartialEncoder, Propensity
-from scalefair.features.sensitive_model import SensitiveModels
 from scalefair.measures.bounds import ShareDistribution
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
@@ -38,9 +38,8 @@ from scalefair.moments.products import CrossMoments
 from scalefair.solve import decisions as solved_decisions
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
-from scalefair.solve.dense.process import ExactDistribution
-from scalefair.solve.dense.rows import ExactRows
-from scalefair.solve.diagnostics import Diagnostics
+from scalefair.solve.dense.process import ExactDistribution, ExactRows
+from scalefair.solve.fit import Diagnostics
 from scalefair.solve.gp import distribution
 from scalefair.solve.gp.system import GaussianFunction
 from scalefair.solve.ridge.path import GridScores

@@ -29,12 +29,10 @@ from scalefair.features.training import Training, input_map, sensitive_map
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import ShareEstimate
-from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
-from scalefair.solve.fit import ProcessFit
+from scalefair.solve.fit import Diagnostics, ProcessFit, ProcessSpec, warn_of_few_digits
 from scalefair.solve.gp.distribution import OnChunks
 from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import GridScores, choose
-from scalefair.solve.spec import ProcessSpec
 
 # Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ
 JITTER = 1e-8

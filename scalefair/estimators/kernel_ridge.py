@@ -25,7 +25,7 @@ from scalefair.features.design import Design
 from scalefair.features.mixed import for_new_rows
 from scalefair.features.training import learn_design
 from scalefair.moments import Moments
-from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
+from scalefair.solve.fit import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import Spectrum, default_alphas, default_etas
 from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search

@@ -36,15 +36,13 @@ from scalefair.features.design import Design
 from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache, Rows
-from scalefair.solve.diagnostics import warn_of_few_digits
-from scalefair.solve.fit import LossFit
+from scalefair.solve.fit import LossFit, Spec, warn_of_few_digits
 from scalefair.solve.newton.descent import fit_loss
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, PointFit, search_loss
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.path import GridScores, choose, default_alphas
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import Solution, System
-from scalefair.solve.spec import Spec
 
 if TYPE_CHECKING:
     import pandas as pd

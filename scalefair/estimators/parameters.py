@@ -20,12 +20,10 @@ from scalefair.kernels.stationary import NAMES
 from scalefair.penalties import PENALTIES
 
 T = TypeVar("T", bound=type)
-
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 COUNT = Interval(Integral, 1, None, closed="left")
 LENGTH_SCALE = [StrOptions({"median", "standardized"}), POSITIVE, "array-like"]
-
 # What scikit-learn's validation of parameters checks; the rest is checked where it is used
 VALID: dict[str, Any] = {
     "feature_map": [StrOptions({"nystroem", "fourier", "exact", "linear"}), HasMethods("raw")],

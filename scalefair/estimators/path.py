@@ -325,8 +325,10 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
     errors = squared_errors(system, B, variance, moments)
     spread = np.diagonal(moments.covariance("y", "y"))
     explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
-    if "psi" not in moments.blocks:
-        explained = np.full_like(explained, np.nan)
+    if "psi" in moments.blocks:  # |C_ψf|²: HSIC with a linear kernel on f
+        hsic = np.sum((penalties.hsic(moments, 0.0, system.features).T @ B) ** 2, axis=0)
+    else:
+        explained, hsic = np.full_like(explained, np.nan), np.full(B.shape[1], np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         r2 = (1 - errors / spread).mean(axis=1)
     return {
@@ -337,17 +339,8 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
             penalties.variance_of(moments.judged, system.features, B).reshape(-1, t).sum(axis=1),
             penalties.size_of_block(moments, "y"),
         ),
-        "hsic": _hsic(system, B).reshape(-1, t).sum(axis=1),
+        "hsic": hsic.reshape(-1, t).sum(axis=1),
     }
-
-
-def _hsic(system: System, B: Array) -> Array:
-    """|C_ψf|²: HSIC with a linear kernel on f."""
-    if "psi" not in system.moments.blocks:
-        return np.full(B.shape[1], np.nan)
-    return np.asarray(
-        np.sum((penalties.hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0)
-    )
 
 
 def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]:

@@ -11,17 +11,10 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair import errors
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data.sources.threads import blas_threads_for
-from scalefair.errors import (
-    FINITE,
-    MISSING_SENSITIVE,
-    check_alpha,
-    check_closed_form,
-    check_grid,
-    check_weight_or_limit,
-)
 from scalefair.estimators.base import FairEstimator, check_control, feature_ridges, learnt
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
@@ -31,9 +24,8 @@ from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
 from scalefair.penalties import check_known
-from scalefair.solve.dense.rows import exact_rows
-from scalefair.solve.diagnostics import warn_of_few_digits
-from scalefair.solve.fit import RidgeFit
+from scalefair.solve.dense.process import exact_rows
+from scalefair.solve.fit import RidgeFit, warn_of_few_digits
 from scalefair.solve.output.fit import fit_with_output_kernel
 from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
 from scalefair.solve.ridge.path import default_etas
@@ -72,10 +64,10 @@ class RidgeBase(Regression):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_alpha(self.alpha)
-        check_weight_or_limit(self.eta, self.unfairness)
+        errors.check_alpha(self.alpha)
+        errors.check_weight_or_limit(self.eta, self.unfairness)
         if self.unfairness is not None and self.output_kernel is None:
-            check_closed_form(self.penalty, "unfairness")
+            errors.check_closed_form(self.penalty, "unfairness")
         exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
         weighted = self.unfairness is None and self.output_kernel is None
         if self.base_estimator is not None and weighted and exact:
@@ -121,7 +113,7 @@ class RidgeBase(Regression):
                 "solver='iterative' does without; use solver='direct' or fewer n_components"
             )
         rows = self._rows(training.source, design, None)
-        ridge = partial(feature_ridges, design.features, relative=check_alpha(self.alpha))
+        ridge = partial(feature_ridges, design.features, relative=errors.check_alpha(self.alpha))
         return fit_wide(
             rows, self._spec(design.dtype, training.survey.n_present), ridge,
             fit_intercept=self.fit_intercept, seed=training.seed,
@@ -129,7 +121,7 @@ class RidgeBase(Regression):
 
     def _learn_dual(self, training: Training) -> dict[str, Any]:
         """Return the attributes of the exact mode, which has no explicit features."""
-        seen = 1.0 / check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
+        seen = 1.0 / errors.check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
         rows, spec = exact_rows(training, seen), self._spec("float64", training.survey.n_present)
         fit = rows.solve(
             spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty,
@@ -156,7 +148,7 @@ class RidgeBase(Regression):
     def _solve(self, design: Design, moments: Moments) -> RidgeFit:
         """Return the fit that the parameters ask for, from moments alone."""
         if design.psi is None and not self._is_ordinary():
-            raise ValueError(MISSING_SENSITIVE)
+            raise ValueError(errors.MISSING_SENSITIVE)
         if self.output_kernel is not None and design.psi is not None:
             raise ValueError(
                 f"output_kernel={self.output_kernel!r} needs all rows again, but here are only "
@@ -233,7 +225,7 @@ class RidgeBase(Regression):
             Penalty weights; by default 25, from 0 to ∞.
         """
         check_is_fitted(self)
-        check_closed_form(self.penalty, "a path")
+        errors.check_closed_form(self.penalty, "a path")
         self._check_has_moments("path")
         if self.output_kernel is not None and self.psi_ is not None:
             raise ValueError(
@@ -242,13 +234,13 @@ class RidgeBase(Regression):
             )
         own = self._spec(self._design.dtype, self.moments_.n_rows).alpha
         alphas = [own] if alphas is None else alphas
-        alphas = check_grid("alphas", alphas, high=FINITE)
+        alphas = errors.check_grid("alphas", alphas, high=errors.FINITE)
         if etas is None:
             system = self._system(self._design, self.moments_)
             etas = [0.0] if self.psi_ is None else default_etas(system, alphas.min())
-        grid = check_grid("etas", etas)
+        grid = errors.check_grid("etas", etas)
         if self.psi_ is None and grid.any():
-            raise ValueError(MISSING_SENSITIVE)
+            raise ValueError(errors.MISSING_SENSITIVE)
         return FairPath(self, alphas, grid)
 
     def _check_has_moments(self, what: str) -> None:
@@ -262,7 +254,7 @@ class RidgeBase(Regression):
     def _at(self, alpha: Any, *, eta: float | None = None, unfairness: float | None = None) -> Self:
         """Return a copy at another point, solved from the same moments."""
         if isinstance(self.alpha, dict) and not isinstance(alpha, dict):
-            relative = check_alpha(self.alpha) | {"phi": 1.0}
+            relative = errors.check_alpha(self.alpha) | {"phi": 1.0}
             alpha = {name: ratio * alpha for name, ratio in relative.items()}
         other: Self = copy(self).set_params(unfairness=unfairness, alpha=alpha, eta=eta)
         other._check_parameters()

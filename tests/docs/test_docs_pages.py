@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
+from html import unescape
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 from tests import docs_pages
@@ -75,10 +77,30 @@ def test_the_reference_has_no_name_that_is_not_there():
         assert hasattr(import_module(module), attribute), name
 
 
-def test_files_that_are_named_are_there():
-    """In all pages, and in those beside the README that the docs include."""
+FOLDERS = r"(?:scalefair|tests|benchmarks|docs|\.ci|\.github)"
+NAMED = re.compile(
+    rf"(?<![\w/.<-])({FOLDERS}/[\w./-]*\.(?:py|md|csv|svg|yml|toml|txt|json)|[A-Z_]{{4,}}\.(?:md|cff))\b"
+)
+TEXTS = ("*.md", "*.py", "*.toml", "*.yml", "*.cff", "*.rst", ".ci/*")
+WRITTEN = ("benchmarks/results/", "docs/_build/")  # by commands that a text names
+
+
+def test_no_text_names_a_file_that_is_not_here():
+    """In pages, docstrings, comments and settings alike."""
+    folders = [ROOT / name for name in ("scalefair", "tests", "benchmarks", "docs", ".github")]
+    files = [path for folder in folders for kind in TEXTS for path in folder.rglob(kind)]
+    files += [path for kind in TEXTS for path in ROOT.glob(kind)]
+    files = [path for path in files if not set(docs_pages.GENERATED) & set(path.parts)]
+    assert len(files) > 300
+    for path in files:
+        for name in set(NAMED.findall(path.read_text("utf-8"))) if path.is_file() else ():
+            is_there = (ROOT / name).exists() or (path.parent / name).exists()
+            assert is_there or name.startswith(WRITTEN), f"{docs_pages.name(path)}: {name}"
+
+
+def test_folders_that_are_named_are_there():
     beside = [ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY")]
-    named = r"`((?:scalefair|tests|benchmarks|docs)/[\w/.]*?)(?:::\w+)?`"
+    named = rf"`({FOLDERS}/[\w/.]*?)(?:::\w+)?`"
     for page in [*docs_pages.pages(), *beside, ROOT / "benchmarks" / "README.md"]:
         found = set(re.findall(named, page.read_text("utf-8")))
         assert not [path for path in found if not (ROOT / path).exists()], docs_pages.name(page)
@@ -125,11 +147,20 @@ def test_contributors_are_told_the_order_that_is_checked():
     assert "```\n" + "\n".join(layers_of_the_house()) + "\n```" in text
 
 
-def test_the_picture_of_the_readme_is_that_of_the_benchmarks(monkeypatch):
+def test_the_picture_and_the_numbers_of_the_readme_are_those_of_the_benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
-    picture = (ROOT / "docs" / "images" / "frontier.svg").read_text("utf-8")
-    assert import_module("make_images").description() in picture, "run docs/make_images.py"
-    assert "docs/images/frontier.svg" in (ROOT / "README.md").read_text("utf-8")
+    images, text = import_module("make_images"), (ROOT / "README.md").read_text("utf-8")
+    picture = unescape((ROOT / "docs" / "images" / "frontier.svg").read_text("utf-8"))
+    assert images.description() in picture, "run docs/make_images.py"
+    assert "docs/images/frontier.svg" in text
+    curves = images.drawn("acs")
+    (_, best), *_ = curves["no limit"]
+    at_limit = np.interp(0.05, *zip(*curves["scalefair"], strict=True))
+    assert f"({best:.2f} to {at_limit:.2f})" in text
+    assert 0.28 < 1 - at_limit / best < 0.38  # "a third"
+    adult = images.drawn("adult")
+    (_, best), *_ = adult["no limit"]
+    assert best - min(value for _, value in adult["scalefair"]) < 0.002  # "next to nothing"
 
 
 def test_benchmark_tables_are_the_files(monkeypatch):

@@ -277,10 +277,7 @@ def search_loss(
     problem: FoldProblem, alphas: Array, etas: Array | None, unfairness: float | None,
     *, finer: bool,
 ) -> LossSearch:  # fmt: skip
-    """Return the best point: ridges at the least weight first, then weights around the best ridge.
-
-    That ridge and its neighbours are tried at all weights: one chosen at η = 0 ruins the fair end.
-    """
+    """Return the best point: ridges at the least weight, then weights around the best ridge."""
     search, alphas = Trials(problem, unfairness), np.sort(alphas)
     start = np.inf if unfairness == 0 else 0.0 if etas is None else float(etas.min())
     models = _try_ridges(search, alphas, start)

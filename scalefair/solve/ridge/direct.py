@@ -27,12 +27,18 @@ from scalefair.moments.accumulate import Rows
 from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.penalties import DEFAULT_EPS
 from scalefair.solve import limit
-from scalefair.solve.diagnostics import ROUNDING, Diagnostics, diagnose, digits_left, rounding_of
-from scalefair.solve.fit import RidgeFit
+from scalefair.solve.fit import (
+    ROUNDING,
+    Diagnostics,
+    RidgeFit,
+    Spec,
+    diagnose,
+    digits_left,
+    rounding_of,
+)
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System, best_scale, spread
-from scalefair.solve.spec import Spec
 
 WIDE = 8000  # features from which on the m×m eigenproblem is out of reach
 # Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h

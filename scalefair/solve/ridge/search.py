@@ -77,13 +77,6 @@ class SearchResult(GridChoice):
     fits: FoldFits
     calibration: Calibration = DEFAULT  # where rows lack s
 
-    @property
-    def path_alpha(self) -> int:
-        """Position of the α of a path: that of the choice, or of least error at the largest η."""
-        if self.choice is not None:
-            return self.choice.alpha
-        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
-
 
 def search(
     moments: FoldedMoments, options: Options, *, alphas: Array, etas: Array,
