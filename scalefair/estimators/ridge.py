@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -25,11 +26,13 @@ from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
 from scalefair.penalties import check_known
 from scalefair.solve.dense.process import exact_rows
-from scalefair.solve.fit import RidgeFit, warn_of_few_digits
+from scalefair.solve.fit import RidgeFit, Spec, warn_of_few_digits
 from scalefair.solve.output.fit import fit_with_output_kernel
 from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
-from scalefair.solve.ridge.path import default_etas
-from scalefair.solve.ridge.system import rescale
+from scalefair.solve.ridge.path import best_alpha, default_etas
+from scalefair.solve.ridge.system import System, rescale
+
+FEW_ROWS = 400  # of which generalised cross-validation says little
 
 
 @described
@@ -99,6 +102,7 @@ class RidgeBase(Regression):
             else:
                 system = self._system(design, moments)
                 spec = self._spec(design.dtype, moments.n_rows)
+                spec = self._with_best_alpha(spec, system)
                 fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
         if "xi" in moments.blocks:
             check_control(moments)
@@ -156,7 +160,15 @@ class RidgeBase(Regression):
             )
         spec = self._spec(design.dtype, moments.n_rows)
         with blas_threads_for(len(moments.shift)):
-            return fit_ridge(self._system(design, moments), spec)
+            system = self._system(design, moments)
+            return fit_ridge(system, self._with_best_alpha(spec, system))
+
+    def _with_best_alpha(self, spec: Spec, system: System) -> Spec:
+        """Return the spec with the ridge that "auto" means where rows are not few."""
+        few = system.moments.scored.effective_rows < FEW_ROWS
+        if few or not isinstance(self.alpha, str):
+            return spec
+        return replace(spec, alpha=best_alpha(system))
 
     def _solution(
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
@@ -172,7 +184,7 @@ class RidgeBase(Regression):
             "coef_": coef[:, 0] if one_target else coef.T,
             "intercept_": float(intercept[0]) if one_target else intercept,
             "_one_target": one_target, "moments_": moments, "n_samples_seen_": moments.n_rows,
-            "alpha_": self._spec(design.dtype, moments.n_rows).alpha, "eta_": fit.eta,
+            "alpha_": fit.alpha, "eta_": fit.eta,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics,
             "jitter_": fit.diagnostics.jitter, "_raw_coef": design.raw_coef(coef),
             **steps, **nonlinear,
@@ -232,8 +244,7 @@ class RidgeBase(Regression):
                 f"a path has no form with output_kernel={self.output_kernel!r}, which needs all "
                 "rows again; fit one model for each eta, or use output_kernel=None"
             )
-        own = self._spec(self._design.dtype, self.moments_.n_rows).alpha
-        alphas = [own] if alphas is None else alphas
+        alphas = [self.alpha_] if alphas is None else alphas
         alphas = errors.check_grid("alphas", alphas, high=errors.FINITE)
         if etas is None:
             system = self._system(self._design, self.moments_)
@@ -263,7 +274,7 @@ class RidgeBase(Regression):
     def _constant(self) -> Self:
         """Return a copy that predicts the best constant."""
         system, none = self._system(self._design, self.moments_), 0.0 * np.atleast_2d(self.coef_).T
-        fit = ridge_fit(system, none, np.inf, self.diagnostics_)
+        fit = ridge_fit(system, none, self.alpha_, np.inf, self.diagnostics_)
         return copy(self)._take(self.moments_, fit)
 
     def _without_penalty(self) -> Self | None:
@@ -278,7 +289,7 @@ class RidgeBase(Regression):
         system = self._system(self._design, self.moments_)
         coef = rescale(system, np.atleast_2d(self.coef_).T)
         share = system.explained_share(coef)
-        fit = RidgeFit(system.solution(coef), self.eta_, share, self.diagnostics_)
+        fit = RidgeFit(system.solution(coef), self.alpha_, self.eta_, share, self.diagnostics_)
         return self._take(self.moments_, fit)
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
@@ -312,8 +323,8 @@ class FairRidge(RidgeBase):
     Parameters
     ----------
     alpha : float or "auto", default="auto"
-        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is 1/n for n
-        rows, but at most 1e-3 and at least 1e-7.
+        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is the one
+        of least generalised cross-validation error without penalty; 1e-3 of fewer than 400 rows.
     @ eta unfairness penalty eps output_kernel sensitive_kernel sensitive_length_scale
     @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive
     @ missing_labels n_jobs random_state

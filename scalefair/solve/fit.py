@@ -120,6 +120,7 @@ class RidgeFit:
     """The fit of a squared loss, at the weight η that was used or found."""
 
     solution: Solution
+    alpha: float
     eta: float
     explained_share: float  # in sample; NaN without attributes, and for a constant f
     diagnostics: Diagnostics

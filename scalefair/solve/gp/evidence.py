@@ -219,7 +219,8 @@ def held_out_scores(
         variance = variance_of(fold, ("phi",), B).reshape(-1, t)
         errors.append(errors_on(fold, ("phi",), B, rest.mean("y"), variance).mean(axis=1))
         shares.append(held_out_shares(fold, ("phi",), B, t))
-    return GridScores(np.stack(errors)[:, None], worst_of(shares)[:, None])
+    rows = sum(fold.effective_rows for fold in moments.folds)
+    return GridScores(np.stack(errors)[:, None], worst_of(shares)[:, None], rows)
 
 
 def checked(fit: GPFit, sentences: list[str]) -> GPFit:

@@ -103,7 +103,9 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
     coef = rescale(system, result.coef) if limited else result.coef
     share = result.dependence.share
     diagnostics = diagnosed(system, spec)
-    return ridge_fit(system, coef, eta, diagnostics, n_iter=result.n_iter, output_share=share)
+    return ridge_fit(
+        system, coef, spec.alpha, eta, diagnostics, n_iter=result.n_iter, output_share=share
+    )
 
 
 def fit_loss_with_output(
