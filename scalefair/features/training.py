@@ -18,7 +18,7 @@ from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_ro
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
-from scalefair.data.sources import ArraySource, ChunkSource, StackedSource
+from scalefair.data.sources import ArraySource, ChunkSource, Sample, StackedSource
 from scalefair.data.sources.base import Change, parts_of
 from scalefair.errors import InputError, located
 from scalefair.features.base import is_fitted_map, seed_of
@@ -129,19 +129,26 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
     changes: list[Change] = [preparation.encode]
     if lacking:
         changes.append(Unknown.of(preparation, len(survey.parts["y"].values)))
-    for change in changes:
-        source = source.then(change)
-        samples = [replace(sample, chunk=change(sample.chunk)) for sample in samples]
-    sample = reduce(add, samples)
-    if isinstance(source, ArraySource) and sample.chunk.n_rows == survey.n_rows:
-        # All rows are in the sample already, as numbers.
-        rows_of = {n: p for n, p in parts_of(sample.chunk).items() if n != "h"}
-        source = ArraySource(**rows_of, n_threads=source.n_threads)
+    source, sample = _as_numbers(source, samples, changes, survey.n_rows)
     targets = 0 if sample.chunk.y is None else sample.chunk.y.shape[1]
     return Training(
         spec, rows.source, preparation, source, targets,
         rows.one_target, survey, seed, sample.chunk, sample.smallest(SAMPLE_ROWS), partial=lacking,
     )  # fmt: skip
+
+
+def _as_numbers(
+    source: ChunkSource, samples: list[Sample], changes: list[Change], n_rows: int
+) -> tuple[ChunkSource, Sample]:
+    """Return numeric chunks and a sample of them, from samples of each table."""
+    for change in changes:
+        source = source.then(change)
+        samples = [replace(sample, chunk=change(sample.chunk)) for sample in samples]
+    sample = reduce(add, samples)
+    if isinstance(source, ArraySource) and sample.chunk.n_rows == n_rows:  # none is left to change
+        parts = {name: part for name, part in parts_of(sample.chunk).items() if name != "h"}
+        source = ArraySource(**parts, n_threads=source.n_threads)
+    return source, sample
 
 
 def _looks(rows: FitRows, kernel: str | None) -> dict[str, Look]:
