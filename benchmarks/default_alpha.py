@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import pandas as pd
 from sklearn.metrics import r2_score, roc_auc_score
 
 from benchmarks._frontier_data import load
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, save_frame
 from scalefair import FairKernelClassifier, FairKernelRidge, FairRidge
 from scalefair.datasets import make_biased_income
 
@@ -120,8 +121,8 @@ def main() -> None:
                         line = {"data": name, "rows": rows, "kind": kind, "limit": limit}
                         grid = {f"{a:.2g}": v for a, v in zip(ALPHAS, found, strict=True)}
                         lines.append(line | {"seed": seed} | grid | {"at_auto": auto})
-                        pd.DataFrame(lines).to_csv(args.out, index=False, float_format="%.5f")
-    frame, rules = with_rules(pd.read_csv(args.out))
+                        save_frame(Path(args.out), pd.DataFrame(lines))
+    frame, rules = with_rules(pd.read_csv(args.out, comment="#"))
     print(frame.groupby(["kind", "data", "rows"])[rules].mean().round(4).to_string())
     print(frame.groupby("kind")[rules].agg(["mean", "max"]).round(4).T.unstack().to_string())
 

@@ -205,7 +205,9 @@ def refit_code(frontier: Frontier) -> str:
             "est.path_.table                 # every fit of this page, as a data frame",
             "est.path_.at(unfairness=0.02)   # another limit, without the data",
         ]
-    return "\n".join([*lines, "est.predict(X)                  # never needs S"])
+    sees = estimator.sensitive_columns is not None and not estimator.hide_sensitive
+    needs = "S is among its inputs" if sees else "needs no S"
+    return "\n".join([*lines, f"est.predict(X)                  # {needs}"])
 
 
 def load_code(frontier: Frontier, name: str) -> str:
