@@ -74,8 +74,7 @@ def group_probabilities(probabilities: Any, known: Any = None) -> GroupProbabili
         )
     truth = np.array([groups.index(level) for level in levels])[codes[at]]
     P[at] += (np.eye(len(groups))[truth] - P[at]) * (len(P) / len(at))
-    frequency = P.mean(axis=0)
-    if frequency.min() <= 0:
+    if (frequency := P.mean(axis=0)).min() <= 0:
         raise InputError(
             f"group {groups[np.argmin(frequency)]!r} is too rare for {len(at)} rows to correct its "
             f"frequency, which comes out as {frequency.min():.2g}",
