@@ -255,10 +255,12 @@ def _page(models: Sequence[Position], **context: Any) -> str:
 
 
 def _largest(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
-    """Return the rows of a table of inputs with the largest numbers, by attribute."""
+    """Return the rows of a table of inputs with the largest numbers; contributions to one share."""
     if table is None:
         return []
     column = "after" if "after" in table else "nonlinear"
+    if column == "after":
+        table = table[table["attribute"] == table["attribute"].iloc[0]]
     order = table[column].abs().sort_values(ascending=False, kind="stable").index[:MAX_INPUTS]
     return [dict(row) for row in table.loc[order].to_dict("records")]
 
