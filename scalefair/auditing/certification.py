@@ -178,7 +178,8 @@ def _distributions(
         design = replace(design, phi=_output_map(*accumulate(training.source, design)))
     (moments,) = accumulate(training.source, design)
     chunk = training.source.sample(ERROR_ROWS, seed)
-    rows = {name: design.rows_of(name, chunk) for name in design.blocks if name not in ("phi", "y")}
+    names = [name for name in design.blocks if name not in ("phi", "y")]
+    rows = {name: np.asarray(design.rows_of(name, chunk), np.float64) for name in names}
     rows["phi"] = whitened(design.phi, chunk.x)
     weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
     return moments, share_distributions(moments, rows, weight, outputs=moments.blocks["phi"])
