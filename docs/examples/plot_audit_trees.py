@@ -53,8 +53,8 @@ _ = result.plot("selection_rate")
 # %%
 # Making it fair
 # --------------
-# The cross-fitted prediction of the trees becomes a feature of a fair classifier. Neither model uses
-# sex or race to predict; sex is needed only for the fit.
+# The cross-fitted prediction of the trees becomes a feature of a fair classifier. Neither model
+# uses sex or race to predict; sex is needed only for the fit.
 
 made = scalefair.make_fair(
     HistGradientBoostingClassifier(max_iter=60 if QUICK else 100, random_state=0),

@@ -96,8 +96,8 @@ _ = FairPathDisplay.from_estimator(fair)
 # On the other half of the rows
 # -----------------------------
 # Share and accuracy of three models on rows that none of them has seen. With the columns left out
-# the share is whatever the other columns happen to reveal. With a limit it is what was asked for, up
-# to sampling error.
+# the share is whatever the other columns happen to reveal. With a limit it is what was asked for,
+# up to sampling error.
 
 before = fair.path_.at(alpha=fair.alpha_, eta=0.0).predict(X[test])
 after = fair.predict(X[test])

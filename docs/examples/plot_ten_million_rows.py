@@ -68,8 +68,8 @@ _ = model.path_.plot()
 # %%
 # Was it right?
 # -------------
-# In this table everyone's fair pay is known: the target without the bias. New rows show that the fair
-# model, although fitted to biased pay, comes closer to it than an ordinary fit.
+# In this table everyone's fair pay is known: the target without the bias. New rows show that the
+# fair model, although fitted to biased pay, comes closer to it than an ordinary fit.
 
 import numpy as np
 import pandas as pd

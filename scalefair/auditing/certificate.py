@@ -44,7 +44,7 @@ CROSS_ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class Certificate:
-    """A limit that a model keeps on the population, with a stated probability.
+    """A limit that a model keeps in the population, with a stated probability.
 
     Attributes
     ----------
@@ -55,16 +55,16 @@ class Certificate:
     method : str
         "new rows" (by :func:`certify`), "split" or "cross" (by an estimator).
     rows : int
-        Rows that calibrated.
+        Number of calibration rows.
     estimate, upper_bound : float
-        Estimate without bias on those rows, and its upper confidence bound: the least limit that
+        Unbiased estimate on those rows, and its upper confidence bound: the smallest limit that
         would have been certified.
     functions : str
-        Functions of the sensitive attributes that it is about.
+        Functions of the sensitive attributes that it covers.
     assumptions : tuple of str
         In words.
     model, moments : str
-        Fingerprints of the model, and of the statistics of the rows that calibrated.
+        Fingerprints of the model, and of the statistics of the calibration rows.
     version, date : str
         Of scalefair, and when it was made (UTC).
     """
