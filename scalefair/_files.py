@@ -15,14 +15,15 @@ import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from io import BufferedReader, BytesIO
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 from sklearn.base import BaseEstimator
 
 from scalefair.errors import InputError, UnsavableError
@@ -42,10 +43,6 @@ LARGEST_HEADER = 2**25
 MOST_LISTS = 10**6
 """Lists and objects in the JSON at most; an empty one is two bytes of text and 60 of memory."""
 
-DTYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4",
-          "I32": "<i4", "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4",
-          "F64": "<f8"}  # fmt: skip
-"""The numbers that a file may hold, and what numpy calls them."""
 
 MARK = b'"sha256":"'
 NO_SUM = b"0" * 64
@@ -94,8 +91,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Give a file to write that takes the place of `path` at the end, or vanishes on an error.
 
-    Whoever looks finds the old file or the new one, never a part. The new one may be read by those
-    who might read the old one; a link is replaced, not followed.
+    Its permissions are those of the old one; a link is replaced, not followed.
     """
     target = Path(path)
     # Not by mkstemp: its files are private, and making them as readable as others takes a change
@@ -109,7 +105,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, target)
-        _sync_folder(target.parent)
+        with suppress(OSError):  # not every system lets a folder be opened, to sync its names
+            handle = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
     except BaseException as error:
         part.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
@@ -117,22 +118,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
-def _sync_folder(folder: Path) -> None:
-    """Bring a new name to the disk; not every system lets a folder be opened."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any]], Any]:
     """Return the arrays and values of a file that `write` made.
 
-    Nothing is allocated that the file does not hold: shapes and sizes are compared with its length
-    first, and text has a limit. It is opened once and not mapped into memory, so that others may
-    replace or cut it meanwhile.
+    It is opened once and not mapped into memory, so that others may replace or cut it meanwhile.
 
     Raises
     ------
@@ -142,32 +131,35 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any
         If it is no such file, of another kind, of a later schema, or damaged.
     """
     with Path(path).open("rb") as file:
-        start, text, rest = _header(path, file)
-        header = _parsed(path, text.decode(errors="replace"))
-        metadata = _metadata(path, header, kind)
-        before, mark, after = text.partition(MARK)
-        digest = hashlib.sha256(start + before + mark + NO_SUM + after[len(NO_SUM) :])
-        arrays = {}
-        for name, shape, dtype in _places(path, header, rest):
-            arrays[name], content = _read_array(file, shape, dtype)
-            digest.update(content)
+        text = _header(path, file)
+        metadata = _metadata(path, _parsed(path, text.decode(errors="replace")), kind)
+        file.seek(0)
+        content = file.read()
+    at = 8 + text.find(MARK) + len(MARK)
+    digest = hashlib.sha256(content[:at] + NO_SUM)
+    digest.update(memoryview(content)[at + len(NO_SUM) :])
     if metadata.get("sha256") != digest.hexdigest():
         raise ValueError(f"{path} is damaged: its checksum does not match; write it again")
+    try:
+        arrays = load(content)
+        if any(array.dtype.kind not in "biuf" for array in arrays.values()):
+            raise TypeError("no real numbers")
+    except (SafetensorError, ValueError, TypeError, LookupError) as error:
+        raise ValueError(f"{path} is damaged: its arrays are not those ({error!r:.200})") from None
     return arrays, _parsed(path, str(metadata.get("values")))
 
 
-def _header(path: Any, file: BufferedReader) -> tuple[bytes, bytes, int]:
-    """Return the eight bytes of the length, the text of that length, and how many bytes follow."""
-    size = os.fstat(file.fileno()).st_size
+def _header(path: Any, file: BinaryIO) -> bytes:
+    """Return the text at the beginning, after the eight bytes of its length."""
     start = file.read(8)
     length = int.from_bytes(start, "little")
-    if len(start) < 8 or length > min(LARGEST_HEADER, size - 8):
+    if len(start) < 8 or length > min(LARGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
         raise InputError(
             f"{path} is damaged or no scalefair file",
             "give one that scalefair wrote",
             where=str(path),
         )
-    return start, file.read(length), size - 8 - length
+    return file.read(length)
 
 
 def _lists(text: str) -> int:
@@ -201,39 +193,6 @@ def _metadata(path: Any, header: Any, kind: str) -> dict[str, Any]:
     if metadata.get("kind") != kind:
         raise ValueError(f"{path} holds {metadata.get('kind')!r:.50}, expected {kind!r}")
     return metadata
-
-
-def _places(
-    path: Any, header: Mapping[str, Any], length: int
-) -> list[tuple[str, list[int], np.dtype[Any]]]:
-    """Return the name, shape and dtype of the arrays, which lie side by side and fill the file."""
-    try:
-        entries = [(*entry["data_offsets"], name, entry) for name, entry in header.items()]
-        entries.sort(key=lambda entry: entry[:2])
-        arrays, end = [], 0
-        for first, last, name, entry in entries:
-            shape, dtype = entry["shape"], np.dtype(DTYPES[entry["dtype"]])
-            if len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
-                raise ValueError(f"shape {shape!r:.50}")
-            if (first, last) != (end, end + dtype.itemsize * math.prod(shape)) or last > length:
-                raise ValueError(f"{name} is not where it should be")
-            arrays.append((name, shape, dtype))
-            end = last
-        if end != length:
-            raise ValueError(f"{length - end} bytes belong to no array")
-    except (ValueError, TypeError, LookupError) as error:
-        raise ValueError(f"{path} is damaged: its arrays are not those ({error!r:.200})") from None
-    return arrays
-
-
-def _read_array(
-    file: BufferedReader, shape: list[int], dtype: np.dtype[Any]
-) -> tuple[NDArray[Any], memoryview]:
-    """Return the next array of a file, and its bytes."""
-    array = np.zeros(shape, dtype)  # where the file has become shorter, the sum will tell
-    content = array.reshape(-1).view(np.uint8).data
-    file.readinto(content)
-    return array.astype(dtype.newbyteorder("="), copy=False), content
 
 
 def by_skops(value: Any, where: str) -> bytes:

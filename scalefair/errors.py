@@ -22,14 +22,10 @@ class InputError(ValueError):
 
     Parameters
     ----------
-    what : str
-        What is wrong.
-    remedy : str, optional
-        What to do about it.
-    column : str, optional
-        The column it is about.
-    where : str, optional
-        The file, argument or attribute it is about.
+    what, remedy : str
+        What is wrong, and what to do about it.
+    column, where : str, optional
+        The column, and the file, argument or attribute it is about.
     """
 
     def __init__(self, what: str, remedy: str = "", *, column: str = "", where: str = "") -> None:
@@ -237,10 +233,7 @@ def check_closed_form(penalty: str, what: str) -> None:
 
 
 def check_finite(
-    name: str,
-    values: NDArray[Any],
-    largest: float = LARGEST,
-    names: Sequence[str] | None = None,
+    name: str, values: NDArray[Any], largest: float = LARGEST, names: Sequence[str] | None = None
 ) -> None:
     """Raise an InputError that names the first column with NaN, infinity or what is nearly so."""
     if values.size == 0 or values.dtype.kind not in "fiu":

@@ -7,18 +7,15 @@ of `elementary.py`, delete `__pycache__` here.
 """
 
 from scalefair._jit.distances import (
-    equal_rows,
     gaussian,
     laplace,
     laplace_contraction,
     matern,
     matern_slope,
-    pair_distances,
-    pair_products,
     squared_norms,
 )
-from scalefair._jit.fourier import cos_phase, cos_sin
 from scalefair._jit.sums import add_pairs, add_rows, distance_products, permuted_product
+from scalefair._jit.vectors import cos_phase, cos_sin
 
 __all__ = [
     "add_pairs",
@@ -26,14 +23,11 @@ __all__ = [
     "cos_phase",
     "cos_sin",
     "distance_products",
-    "equal_rows",
     "gaussian",
     "laplace",
     "laplace_contraction",
     "matern",
     "matern_slope",
-    "pair_distances",
-    "pair_products",
     "permuted_product",
     "squared_norms",
 ]

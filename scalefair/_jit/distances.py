@@ -1,4 +1,4 @@
-"""Kernels of pairs of rows: Gaussian and Matérn from inner products, Laplace, equality; distances.
+"""Kernels of pairs of rows: Gaussian and Matérn from inner products, Laplace.
 
 The inner products X Zᵀ come from BLAS; |x - z|² = |x|² + |z|² - 2 x·z. Inputs are already divided
 by the length scale, and shifted to a common point near both X and Z: else the difference cancels.
@@ -7,14 +7,12 @@ Where |x|² and |z|² agree to the last bit and the difference is within roundin
 the points are taken to be identical and their distance is exactly 0. With norms from
 `squared_norms`, which adds in the same order for every row, identical rows always qualify.
 
-L1 distances and equality have no BLAS call: the landmarks Z are transposed once, so that the
+L1 distances have no BLAS call: the landmarks Z are transposed once, so that the
 innermost loop runs over them in memory order, and taken a block at a time, so that the block stays
 in cache while the rows of X pass.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -60,14 +58,9 @@ def _distance(row: Matrix, norm: float, zz: Matrix, two_nu: int) -> None:
 
 @kernel
 def gaussian(D: Matrix, xx: Matrix, zz: Matrix) -> None:
-    """Replace inner products by the Gaussian kernel exp(-|x_i - z_j|²/2).
+    """Replace inner products D = XZᵀ, C-ordered, by the Gaussian kernel exp(-|x_i - z_j|²/2).
 
-    Parameters
-    ----------
-    D : array of shape (k, p), C-ordered
-        X @ Z.T on entry; overwritten.
-    xx, zz : arrays of shape (k,) and (p,)
-        `squared_norms` of X and Z.
+    xx and zz are `squared_norms` of X and Z.
     """
     for i in range(D.shape[0]):
         row = D[i]
@@ -131,13 +124,7 @@ def _add_l1(x: Matrix, Zt: Matrix, row: Matrix) -> None:
 
 @kernel
 def laplace(X: Matrix, Z: Matrix, out: Matrix) -> None:
-    """Write exp(-Σ_l |x_il - z_jl|) into `out`; inputs are already divided by the length scale.
-
-    Parameters
-    ----------
-    X, Z : arrays of shape (n, d) and (p, d)
-    out : array of shape (n, p), C-ordered
-    """
+    """Write exp(-Σ_l |x_il - z_jl|) into `out`, of shape (n, p) and C-ordered."""
     for start in range(0, Z.shape[0], LANDMARKS_AT_ONCE):
         Zt = np.ascontiguousarray(Z[start : start + LANDMARKS_AT_ONCE].T)
         for i in range(X.shape[0]):
@@ -149,14 +136,7 @@ def laplace(X: Matrix, Z: Matrix, out: Matrix) -> None:
 
 @reduction
 def laplace_contraction(X: Matrix, Z: Matrix, W: Matrix) -> Matrix:
-    """Return Σ_ij W_ij |x_il - z_jl| for every input l, shape (d,).
-
-    Parameters
-    ----------
-    X, Z : arrays of shape (n, d) and (p, d)
-    W : array of shape (n, p)
-        For the gradient, ∂/∂K times K.
-    """
+    """Return Σ_ij W_ij |x_il - z_jl| for every input l, shape (d,)."""
     d = X.shape[1]
     sums = np.zeros(d)
     for start in range(0, Z.shape[0], LANDMARKS_AT_ONCE):
@@ -171,59 +151,3 @@ def laplace_contraction(X: Matrix, Z: Matrix, W: Matrix) -> Matrix:
                     total += w[j] * abs(x - z[j])
                 sums[k] += total
     return sums
-
-
-@kernel
-def equal_rows(X: Matrix, Z: Matrix, out: Matrix) -> None:
-    """Write 1[row i of X equals row j of Z] into `out`; NaN equals NaN.
-
-    Parameters
-    ----------
-    X, Z : arrays of shape (n, d) and (p, d)
-        Codes, of the same type.
-    out : array of shape (n, p), C-ordered
-    """
-    for start in range(0, Z.shape[0], LANDMARKS_AT_ONCE):
-        Zt = np.ascontiguousarray(Z[start : start + LANDMARKS_AT_ONCE].T)
-        for i in range(X.shape[0]):
-            row = out[i, start : start + LANDMARKS_AT_ONCE]
-            row[:] = 1
-            for k in range(X.shape[1]):
-                x = X[i, k]
-                z = Zt[k]
-                for j in range(row.size):
-                    same = (x == z[j]) | (np.isnan(x) & np.isnan(z[j]))
-                    row[j] = row[j] if same else 0
-
-
-@kernel
-def pair_distances(X: Matrix, l1: bool) -> Matrix:
-    """Return the distances of all pairs i < j of rows of X, L1 or L2, shape (n(n-1)/2,).
-
-    Differences are taken before squaring, and added in the same order for every pair: the value
-    depends on the two rows only, not on their places.
-    """
-    n, d = X.shape
-    distances = np.empty(n * (n - 1) // 2)
-    position = 0
-    for i in range(n):
-        for j in range(i + 1, n):
-            total = 0.0
-            for k in range(d):
-                difference = abs(X[i, k] - X[j, k])
-                total += difference if l1 else difference * difference
-            distances[position] = total if l1 else math.sqrt(total)
-            position += 1
-    return distances
-
-
-@kernel
-def pair_products(w: Matrix) -> Matrix:
-    """Return w_i w_j of all pairs i < j, in the order of `pair_distances`."""
-    products = np.empty(w.size * (w.size - 1) // 2)
-    position = 0
-    for i in range(w.size):
-        for j in range(i + 1, w.size):
-            products[position] = w[i] * w[j]
-            position += 1
-    return products

@@ -1,4 +1,4 @@
-"""Elementary functions along one contiguous vector, in the precision of the array.
+"""Elementary functions along one contiguous vector, and Fourier features from a projection.
 
 The test of `itemsize` is a constant once compiled: the other loop vanishes. All loops are free of
 branches and calls, hence vectorised; what needs care (huge arguments) comes in a second loop.
@@ -21,6 +21,9 @@ from scalefair._jit.elementary import (
     sincos32,
     sincos64,
 )
+
+ELEMENTS_AT_ONCE = 512
+"""Elements per step: argument and result stay in the first-level cache."""
 
 
 @kernel
@@ -109,3 +112,42 @@ def quadratic_exp(a: Matrix, square: float) -> None:
         for j in range(a.size):
             c = a[j]
             a[j] = (ONE + c * (ONE + square * c)) * exp64(-c)
+
+
+@kernel
+def cos_phase(P: Matrix, phase: Matrix, scale: float) -> None:
+    """Replace the projection P = X @ frequencies, of shape (k, m), by scale·cos(P + phase).
+
+    The cosine of the rounded sum is within 1 ulp (float32: 2 ulp) for |P + phase| ≤ 1e5, libm's
+    beyond, NaN for NaN and infinity. The result of an element does not depend on its neighbours.
+    """
+    x = np.empty(ELEMENTS_AT_ONCE, P.dtype)
+    for i in range(P.shape[0]):
+        for start in range(0, P.shape[1], ELEMENTS_AT_ONCE):
+            row = P[i, start : start + ELEMENTS_AT_ONCE]
+            shift = phase[start : start + ELEMENTS_AT_ONCE]
+            argument = x[: row.size]
+            for j in range(row.size):
+                argument[j] = row[j] + shift[j]
+            cos_into(argument, row, scale)
+            if count_large(argument) > 0:
+                repair_cos(argument, row, scale)
+
+
+@kernel
+def cos_sin(P: Matrix, out: Matrix, scale: float) -> None:
+    """Write [scale·cos(P), scale·sin(P)] into `out`, of shape (k, 2m), which must not overlap P.
+
+    Accuracy as in `cos_phase`.
+    """
+    m = P.shape[1]
+    for i in range(P.shape[0]):
+        for start in range(0, m, ELEMENTS_AT_ONCE):
+            stop = min(start + ELEMENTS_AT_ONCE, m)
+            x = P[i, start:stop]
+            cosine = out[i, start:stop]
+            sine = out[i, m + start : m + stop]
+            sincos_into(x, sine, cosine, scale)
+            if count_large(x) > 0:
+                repair_sin(x, sine, scale)
+                repair_cos(x, cosine, scale)

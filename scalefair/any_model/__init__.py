@@ -46,7 +46,7 @@ class FairModel:
         Fitted on the rows that were not held out, or with `refit` on all; its `predict` needs no
         sensitive attributes apart from the columns it was given.
     path : FairPath or LossPathCV
-        The accuracy–fairness frontier; also called `frontier`.
+        The accuracy–fairness frontier.
     before, after : Audit
         Of the given model and of the fair one, on the rows held out.
     table : DataFrame
@@ -64,11 +64,6 @@ class FairModel:
     table: pd.DataFrame
     held_out: NDArray[np.int64]
     summary: str
-
-    @property
-    def frontier(self) -> Any:
-        """Return the path."""
-        return self.path
 
     def predict(self, X: Any) -> Any:
         """Return the predictions of the fair estimator."""
@@ -88,18 +83,10 @@ class FairModel:
 
 
 def make_fair(
-    model: Any,
-    X: Any,
-    y: Any,
-    sensitive_features: Any,
-    unfairness: float = 0.05,
-    *,
-    hide_sensitive: bool = False,
-    test_size: float = TEST_SIZE,
-    refit: bool = False,
-    random_state: Any = None,
-    **parameters: Any,
-) -> FairModel:
+    model: Any, X: Any, y: Any, sensitive_features: Any, unfairness: float = 0.05, *,
+    hide_sensitive: bool = False, test_size: float = TEST_SIZE, refit: bool = False,
+    random_state: Any = None, **parameters: Any,
+) -> FairModel:  # fmt: skip
     """Make a model fair in one call, and audit it before and after on rows held out.
 
     The cross-fitted prediction of the model becomes a feature of a :class:`FairKernelRidgeCV`, or
@@ -252,17 +239,13 @@ def _take(X: Any, apart: Any, rows: NDArray[np.int64]) -> tuple[Any, dict[str, A
     return frames.take_rows(X, rows), own
 
 
-def _split(estimator: Any, X: Any, own: dict[str, Any]) -> Chunk:
-    """Return the rows as the base model sees them, and the sensitive attributes."""
-    chunk: Chunk = estimator._design.preparation.split(Chunk(X, own.get("sensitive_features")))
-    return chunk
-
-
 def _compare(  # noqa: PLR0917
     model: Any, estimator: Any, X: Any, own: dict[str, Any], y: Any, test: NDArray[np.int64]
 ) -> FairModel:
     """Audit both models on rows that they have not seen; a classifier by its probabilities."""
-    chunk, classes = _split(estimator, X, own), is_classifier(estimator)
+    # As the base model sees them, beside the sensitive attributes.
+    chunk = estimator._design.preparation.split(Chunk(X, own.get("sensitive_features")))
+    classes = is_classifier(estimator)
     target = np.asarray(y == estimator.classes_[1] if classes else y, dtype=np.float64)
     before = predictions(estimator.base_estimator_, chunk.x, "probability")[:, 0]
     outputs = {"before": before, "after": predicted(estimator, X)}
@@ -273,11 +256,9 @@ def _compare(  # noqa: PLR0917
         "model": list(outputs),
         "explained_share": [explained_share(f, chunk.s) for f in outputs.values()],
     }
-    if classes:
-        columns["accuracy"] = [float(np.mean((f > 0.5) == target)) for f in outputs.values()]
-    else:
-        errors = [float(np.sqrt(np.mean((f - target) ** 2))) for f in outputs.values()]
-        columns["rmse"] = errors
+    for f in outputs.values():
+        error = np.mean((f > 0.5) == target) if classes else np.sqrt(np.mean((f - target) ** 2))
+        columns.setdefault("accuracy" if classes else "rmse", []).append(float(error))
     table = frames.make_frame(columns).set_index("model")
     words = _words(model, estimator, table, len(y))
     return FairModel(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk, Shaped, WithPath
@@ -36,34 +37,30 @@ SHRINKAGES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Centring:
-    """h − c(E[h|s] − E h), rescaled: means and covariances of ψ(s), h and y.
+    """h − c(E[h|s] − E h), rescaled: means and covariances of ψ(s), h and y, with g = E[h|s].
 
     They are learnt on other rows than those it is judged on: learnt on the same rows, E[h|s] would
-    leave them less dependence than new rows have. With g = E[h|s] the fields are the means of ψ, h
-    and y; the slope of g − E h = (ψ(s) − mean)ᵀ slope; Var h, Cov(h, g), Var g; and the covariances
-    of h and of g with y.
+    leave them less dependence than new rows have.
     """
 
-    means: tuple[Array, float, float]
-    slope: Array
-    variances: tuple[float, float, float]
-    along: tuple[float, float]
+    means: tuple[Array, float, float]  # of ψ, h and y
+    slope: Array  # g − E h = (ψ(s) − mean)ᵀ slope
+    variances: tuple[float, float, float]  # Var h, Cov(h, g), Var g
+    along: tuple[float, float]  # covariances of h and of g with y
 
     @classmethod
     def of_moments(
         cls, moments: Moments, features: tuple[str, ...], coef: Array, intercept: float = 0.0
     ) -> Centring:
         """Learn it for h = Φ coef + intercept, from moments."""
-        C_psi_h = moments.covariance("psi", features) @ coef
-        C_h = float(coef @ moments.covariance(features, features) @ coef)
-        C_hy = float(moments.covariance("y", features)[0] @ coef)
-        mean_h = float(moments.mean(*features) @ coef) + intercept
-        C_psi, C_psi_y = moments.covariance("psi", "psi"), moments.covariance("psi", "y")[:, 0]
-        _, root = attribute_root(moments, None)
+        m, C = moments, moments.covariance
+        C_psi_h, (_, root) = C("psi", features) @ coef, attribute_root(m, None)
         slope = np.asarray(root @ (root.T @ C_psi_h))
-        variances = C_h, float(slope @ C_psi_h), float(slope @ C_psi @ slope)
-        along = C_hy, float(slope @ C_psi_y)
-        return cls((moments.mean("psi"), mean_h, moments.mean("y")[0]), slope, variances, along)
+        g = float(slope @ C("psi", "psi") @ slope)
+        variances = float(coef @ C(features, features) @ coef), float(slope @ C_psi_h), g
+        along = float(C("y", features)[0] @ coef), float(slope @ C("psi", "y")[:, 0])
+        mean_h = float(m.mean(*features) @ coef) + intercept
+        return cls((m.mean("psi"), mean_h, m.mean("y")[0]), slope, variances, along)
 
     @classmethod
     def of_rows(cls, Psi: Array, h: Array, y: Array, units: Units = ()) -> Centring:
@@ -88,7 +85,7 @@ class CurvePoint(NamedTuple):
     curve: str
     parameter: float
     f: Array
-    apart: tuple[Any, ...] = (slice(None),)
+    apart: tuple[NDArray[np.intp], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,11 +188,9 @@ def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
     """Warn of rows on which the base model errs far less than out of its folds."""
     if h is None:
         return
-    moments = estimator.moments_
-    C_y, C_h = (moments.covariance(name, name)[0, 0] for name in ("y", "base"))
-    C_hy = moments.covariance("base", "y")[0, 0]
-    bias = float(moments.mean("y")[0] - moments.mean("base")[0])
-    expected = float(C_y - 2 * C_hy + C_h) + bias**2
+    m, apart = estimator.moments_, np.array([1.0, -1.0])  # y − h
+    C = m.covariance(("y", "base"), ("y", "base"))[:2, :2]
+    expected = float(apart @ C @ apart + (m.mean("y")[0] - m.mean("base")[0]) ** 2)
     error = float(np.mean((h - y) ** 2))
     if error < SUSPICIOUS * expected:
         warnings.warn(
@@ -247,7 +242,12 @@ def _limit_points(
     Psi = np.asarray(estimator.psi_.transform(encoded), dtype=np.float64)
     h = candidates[best]
     if best != "given":
-        learnt = _learnt(estimator, best)
+        moments, plain = estimator.moments_, estimator.path().at(eta=0.0)
+        if best == "base_estimator":
+            learnt = Centring.of_moments(moments, ("base",), np.eye(moments.blocks["base"])[0])
+        else:
+            of_plain = plain._design.features, plain.coef_, plain.intercept_
+            learnt = Centring.of_moments(moments, *of_plain)
         return [CurvePoint("limit", c, learnt.apply(Psi, h, c)) for c in SHRINKAGES]
     half = hash_uniform(0, np.arange(len(h))) < 0.5
     halves = np.flatnonzero(half), np.flatnonzero(~half)
@@ -262,22 +262,10 @@ def _limit_points(
     return points
 
 
-def _learnt(estimator: Any, best: str) -> Centring:
-    """Return the centring of the base model or of the fit at η = 0, from the moments of the fit."""
-    moments = estimator.moments_
-    if best == "base_estimator":
-        return Centring.of_moments(moments, ("base",), np.eye(moments.blocks["base"])[0])
-    plain = estimator.path().at(eta=0.0)
-    return Centring.of_moments(moments, plain._design.features, plain.coef_, plain.intercept_)
-
-
 def _share_of(point: CurvePoint, s: Any) -> float:
-    shares = []
-    for rows in point.apart:
-        some = s if isinstance(rows, slice) else frames.take_rows(s, rows)
-        with asked_before():
-            shares.append(explained_share(point.f[rows], some))
-    return float(np.mean(shares))
+    parts = [(point.f[rows], frames.take_rows(s, rows)) for rows in point.apart]
+    with asked_before():
+        return float(np.mean([explained_share(f, s) for f, s in parts or [(point.f, s)]]))
 
 
 def _along(table: pd.DataFrame, curve: str, shares: Array) -> Array:

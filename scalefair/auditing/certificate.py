@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,19 +50,15 @@ class Certificate:
     ----------
     limit, confidence : float
         The limit, and the probability that a model beyond it would not have been certified.
-    limit_on : str
-        "scores", "output", "means" or "decisions", as in :func:`certify`.
-    method : str
-        "new rows" (by :func:`certify`), "split" or "cross" (by an estimator).
+    limit_on, method : str
+        As in :func:`certify`; "new rows" (by it), "split" or "cross" (by an estimator).
     rows : int
         Number of calibration rows.
     estimate, upper_bound : float
         Unbiased estimate on those rows, and its upper confidence bound: the smallest limit that
         would have been certified.
-    functions : str
-        Functions of the sensitive attributes that it covers.
-    assumptions : tuple of str
-        In words.
+    functions, assumptions : str, tuple of str
+        Functions of the sensitive attributes that it covers, and assumptions in words.
     model, moments : str
         Fingerprints of the model, and of the statistics of the calibration rows.
     version, date : str
@@ -92,15 +88,14 @@ class Certificate:
         """Return the certificate that `to_json` wrote, or raise ValueError."""
         try:
             values = json.loads(text)
-            kinds = {field.name: type(values[field.name]).__name__ for field in fields(cls)}
             values["assumptions"] = tuple(map(str, values["assumptions"]))
             made = cls(**values)
         except (KeyError, TypeError) as error:
             raise ValueError(f"this JSON holds no certificate ({error!r})") from error
         for name, kind in cls.__annotations__.items():
-            given = "float" if kind == "float" and kinds[name] == "int" else kinds[name]
-            if given != kind and name != "assumptions":
-                raise ValueError(f"certificate: {name} is a {kinds[name]}, expected {kind}")
+            types = {"float": (float, int), "int": (int,), "str": (str,)}.get(str(kind), (tuple,))
+            if not isinstance(value := values[name], types):
+                raise ValueError(f"certificate: {name} is {value!r:.50}, expected {kind}")
         return made
 
     def __str__(self) -> str:

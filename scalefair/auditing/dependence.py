@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import product
@@ -17,20 +18,25 @@ from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import Sums, Together, frames
 from scalefair.data.sources import ArraySource
 from scalefair.data.survey import View
+from scalefair.kernels.stationary import plain_name
 from scalefair.measures._features import FeaturePair, MomentSums, feature_pair
-from scalefair.measures._null import takes_moments
+from scalefair.measures._null import streamed_pair, takes_moments
 from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
 from scalefair.measures.distances import distance_features, distance_of
-from scalefair.measures.group_passes import PASS_ROWS, SURVEY_SAMPLE_ROWS, SurveyedRows
-from scalefair.measures.group_statistics import GroupAccumulator
+from scalefair.measures.group_statistics import (
+    PASS_ROWS,
+    SURVEY_SAMPLE_ROWS,
+    GroupAccumulator,
+    SurveyedRows,
+)
 from scalefair.measures.independence import (
     MAX_EXACT_HSIC_ROWS,
     alignment_of,
     hsic_of,
     nocco_of,
 )
+from scalefair.measures.scorers import MEASURES
 from scalefair.measures.share import open_share, share_columns, share_interval, share_of_folds
-from scalefair.measures.testing import pvalue_of
 from scalefair.moments import FoldMoments, Moments
 from scalefair.penalties import share_of_block
 
@@ -46,47 +52,40 @@ N_COMPONENTS = 200
 
 @dataclass(frozen=True)
 class DependenceSettings:
-    """How dependence is measured; with `categorical`, numbers are categories for the share, too."""
+    """How dependence is measured."""
 
     names: tuple[str, ...]
     sensitive_kernel: Any
     n_sensitive_components: int
     eps: float
     seed: int
-    categorical: bool
 
 
 class Measurement(NamedTuple):
-    """The value of one measure, how many rows it was computed from, and its interval, if any.
-
-    Where the value is NaN, `reason` says why.
-    """
+    """The value of one measure, how many rows it was computed from, and its interval, if any."""
 
     measure: str
     value: float
     rows: int
     low: float = np.nan
     high: float = np.nan
-    reason: str = ""
+    reason: str = ""  # why the value is NaN
 
 
-IN_MEMORY: dict[str, Callable[[Pair, float], float]] = {
-    "normalized_hsic": lambda pair, _: measures.normalized_hsic(pair, None),
-    "hsic": lambda pair, _: measures.hsic(pair, None),
-    "nocco": lambda pair, eps: measures.nocco(pair, None, eps=eps),
-    "distance_correlation": lambda pair, _: measures.distance_correlation(pair, None),
-    "hsic_pvalue": lambda pair, _: measures.hsic_test(pair, None, random_state=pair.seed).pvalue,
-}
-"""Measures of rows in memory, which compare all pairs of rows where they are few."""
-
-STREAMED: dict[str, tuple[str, Callable[[Moments, float], float]]] = {
+FROM_MOMENTS: dict[str, tuple[str, Callable[[Moments, float], float]]] = {
     "normalized_hsic": ("kernel", lambda m, _: alignment_of(m)),
     "hsic": ("kernel", lambda m, _: hsic_of(m)),
     "nocco": ("kernel", nocco_of),
     "distance_correlation": ("distance", lambda m, _: distance_of(m)),
-    "hsic_pvalue": ("kernel", lambda m, _: pvalue_of(m)),
+    "hsic_pvalue": ("kernel", lambda m, _: streamed_pair(m).pvalue("features")),
 }
-"""The same from the moments of features of a kind, and ε."""
+"""Measures from the moments of features of a kind, and ε."""
+
+IN_MEMORY: dict[str, Callable[..., float]] = {
+    **MEASURES,
+    "hsic_pvalue": lambda *pair, **options: measures.hsic_test(*pair, **options).pvalue,
+}
+"""Measures of rows in memory, which compare all pairs of rows where they are few."""
 
 SHARE, IN_SAMPLE = "explained_share", "explained_share_in_sample"
 
@@ -126,7 +125,7 @@ def attribute_sets(
         name = " × ".join(names[j] for j in at)
         try:
             plain = shared = _variable(surveyed, at, every=False)
-            if settings.categorical:
+            if plain_name(settings.sensitive_kernel) == "categorical":
                 shared = _variable(surveyed, at, every=True)
         except TooFineError as error:
             if len(at) == 1:
@@ -151,14 +150,11 @@ def _variable(surveyed: SurveyedRows, columns: tuple[int, ...], *, every: bool) 
         rows = np.column_stack([plan.attributes[j].values(table[j]) for j in columns])
         groups = rows[np.sort(distinct(rows[:, coded | every]).first)]
     spreads = [part.columns.columns[j].spread for j in columns]
-    return Variable(
-        "sensitive_features",
-        tuple(attribute.name for attribute in chosen),
-        coded,
-        tuple(len(a.levels) * code for a, code in zip(chosen, coded, strict=True)),
-        groups,
-        np.array([[spread.low for spread in spreads], [spread.high for spread in spreads]]),
-    ).check_groups(surveyed.survey.n_present)
+    levels = tuple(len(a.levels) * code for a, code in zip(chosen, coded, strict=True))
+    span = np.array([[spread.low for spread in spreads], [spread.high for spread in spreads]])
+    names = tuple(attribute.name for attribute in chosen)
+    variable = Variable("sensitive_features", names, coded, levels, groups, span)
+    return variable.check_groups(surveyed.survey.n_present)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +213,7 @@ def _features_of(
             size=settings.n_sensitive_components, random_state=settings.seed,
         )  # fmt: skip
         features["share"] = shared, share_columns(shared, min(5, pair.n_rows // 2))
-    kinds = {STREAMED[name][0] for name in names if _from_features(name, pair)}
+    kinds = {FROM_MOMENTS[name][0] for name in names if _from_features(name, pair)}
     if "kernel" in kinds:
         features["kernel"] = feature_pair(pair, n_components=N_COMPONENTS), ()
     if "distance" in kinds:
@@ -230,7 +226,7 @@ def _from_features(name: str, pair: Pair) -> bool:
     if name == "hsic_pvalue":
         return takes_moments(pair)
     many = pair.n_rows > MAX_EXACT_HSIC_ROWS and name in ("normalized_hsic", "hsic", "nocco")
-    return name in STREAMED and (many or not pair.in_memory)
+    return name in FROM_MOMENTS and (many or not pair.in_memory)
 
 
 def second_pass(
@@ -249,23 +245,19 @@ def second_pass(
     views = [
         (
             partial(_view, one.model, one.attributes.columns),
-            partial(MomentSums, pair.phi, pair.psi, *options),
+            partial(MomentSums, f.phi, f.psi, *rest),
         )
         for one in chosen
-        for pair, options in one.features.values()
+        for f, rest in one.features.values()
     ]
     plan = surveyed.plan
     parts: list[tuple[View, Callable[[], Accumulator]]] = [
-        (_same, partial(GroupAccumulator, plan)),
+        (copy, partial(GroupAccumulator, plan)),
         (plan.numeric, partial(Together, views)),
     ]
     crossed, moments = surveyed.rows.source.fold(partial(Together, parts), PASS_ROWS)
     each = iter(moments)
     return crossed, [{kind: next(each) for kind in one.features} for one in chosen]
-
-
-def _same(chunk: Chunk) -> Chunk:
-    return chunk
 
 
 def measure(
@@ -279,7 +271,7 @@ def measure(
     if name == SHARE:
         features, _ = subject.features["share"]
         estimate = share_of_folds(features, moments["share"])
-        value, low, high = share_interval(features, estimate, surveyed.settings.confidence)
+        value, low, high = share_interval(features, estimate, surveyed.plan.settings.confidence)
         return Measurement(name, value, pair.n_rows, low, high)
     if name == IN_SAMPLE:
         value = float(np.clip(share_of_block(reduce(add, moments["share"])), 0.0, 1.0))
@@ -287,9 +279,10 @@ def measure(
         value = measures.mutual_information(pair, None, max_rows=NEIGHBOUR_ROWS)
         return Measurement(name, value, min(pair.n_rows, NEIGHBOUR_ROWS))
     elif not _from_features(name, pair):
-        value = IN_MEMORY[name](pair, settings.eps)
+        options = {"eps": settings.eps} if name == "nocco" else {"random_state": settings.seed}
+        value = IN_MEMORY[name](pair, None, **options)
     else:
-        kind, function = STREAMED[name]
+        kind, function = FROM_MOMENTS[name]
         value = function(moments[kind][0], settings.eps)
     return Measurement(name, value, pair.n_rows)
 

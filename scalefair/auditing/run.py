@@ -26,15 +26,14 @@ from scalefair.auditing.result import Audit, ModelAudit
 from scalefair.data.encoding import numbers_or_codes
 from scalefair.errors import CannotJudgeError
 from scalefair.measures._pair import TooFineError, UndefinedError, check_kernel
-from scalefair.measures.group_passes import (
+from scalefair.measures.group_metrics import CountedGroups, count_groups
+from scalefair.measures.group_rows import Missing, open_audit
+from scalefair.measures.group_statistics import (
     SURVEY_SAMPLE_ROWS,
-    CountedGroups,
     GroupSettings,
     SurveyedRows,
-    count_groups,
     survey_groups,
 )
-from scalefair.measures.group_rows import Missing, open_audit
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps, group_frames
 
 MIN_AUDIT_ROWS = 20
@@ -123,24 +122,16 @@ def audit(
     groups = GroupSettings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
         n_resamples, random_state,
-    ).check()  # fmt: skip
-    names = tuple(MEASURE_NAMES if measures is None else measures)
-    if unknown := [name for name in names if name not in MEASURE_NAMES]:
-        raise ValueError(
-            f"measures has {unknown[0]!r}, which is unknown; choose among "
-            f"{', '.join(MEASURE_NAMES)}"
-        )
-    categorical = check_kernel("sensitive_kernel", sensitive_kernel) == "categorical"
+    )  # fmt: skip
     rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     surveyed = survey_groups(
         rows, groups, size=max(SURVEY_SAMPLE_ROWS, 4 * n_sensitive_components, 4 * N_COMPONENTS),
-        groups=True, every=categorical,
+        groups=True, every=check_kernel("sensitive_kernel", sensitive_kernel) == "categorical",
     )  # fmt: skip
     _check_predictions(surveyed)
     settings = DependenceSettings(
-        _possible(names, surveyed, asked=measures is not None), sensitive_kernel,
-        n_sensitive_components, eps, random_state, categorical,
-    )  # fmt: skip
+        _possible(measures, surveyed), sensitive_kernel, n_sensitive_components, eps, random_state
+    )
     sets, too_fine = attribute_sets(surveyed, settings)
     everyone = subjects(surveyed, sets, settings)
     crossed, moments = second_pass(surveyed, everyone)
@@ -158,14 +149,14 @@ def audit(
     return Audit(models, survey.n_present, survey.n_missing, notes, confidence)
 
 
-def _possible(names: Sequence[str], surveyed: SurveyedRows, *, asked: bool) -> tuple[str, ...]:
+def _possible(asked: Sequence[str] | None, surveyed: SurveyedRows) -> tuple[str, ...]:
     """Leave out what these rows do not allow; raise ValueError where it was asked for."""
+    names = MEASURE_NAMES if asked is None else tuple(asked)
     survey, truth, obstacles = surveyed.survey, surveyed.truth, dict[str, str]()
     n = survey.n_present
     # Weights that are all the same are none.
     if survey.weight < n * survey.heaviest * (1 - 1e-9):
-        reason = "is not defined for weighted rows; leave it out"
-        obstacles = dict.fromkeys(WITHOUT_WEIGHTS, reason)
+        obstacles = dict.fromkeys(WITHOUT_WEIGHTS, "is not defined for weighted rows; leave it out")
     elif n < MIN_AUDIT_ROWS:
         reason = f"needs at least {MIN_AUDIT_ROWS} rows, here are {n}; leave it out"
         obstacles = dict.fromkeys(WITHOUT_WEIGHTS, reason)
@@ -173,8 +164,12 @@ def _possible(names: Sequence[str], surveyed: SurveyedRows, *, asked: bool) -> t
         obstacles = {CONDITIONAL: "needs targets; give y_true"}
     elif truth.is_constant:
         obstacles = {CONDITIONAL: "needs targets that differ; leave it out"}
-    if asked and (refused := [name for name in names if name in obstacles]):
-        raise ValueError(f"measures has {refused[0]!r}, which {obstacles[refused[0]]}")
+    for name in names if asked is not None else ():
+        if name not in MEASURE_NAMES:
+            reason = f"is unknown; choose among {', '.join(MEASURE_NAMES)}"
+            raise ValueError(f"measures has {name!r}, which {reason}")
+        if name in obstacles:
+            raise ValueError(f"measures has {name!r}, which {obstacles[name]}")
     return tuple(name for name in names if name not in obstacles)
 
 

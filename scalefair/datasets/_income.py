@@ -77,6 +77,10 @@ STREAMS = (
 """One sequence of random numbers each; the order is part of the table."""
 
 
+LEAST = 2.0**-54
+"""Below the least positive number drawn: it keeps 0 from becoming -inf."""
+
+
 def _uniform(key: int, start: int, stop: int, stream: str) -> Array:
     """Return the uniform numbers of the rows start to stop, whatever rows are asked for next.
 
@@ -86,12 +90,6 @@ def _uniform(key: int, start: int, stop: int, stream: str) -> Array:
     philox.advance(start // 4)
     skip = start % 4
     return np.random.Generator(philox).random(stop - start + skip)[skip:]
-
-
-def _normal(uniform: Array) -> Array:
-    # The floor is below the least positive number drawn, and keeps 0 from becoming -inf.
-    normal: Array = ndtri(np.maximum(uniform, 2.0**-54))
-    return normal
 
 
 def _pick(uniform: Array, odds: Array, group: Codes | None = None) -> Codes:
@@ -118,34 +116,21 @@ def _drawn_columns(start: int, stop: int, key: int) -> dict[str, Any]:
         # At most 0.4 years, so never above experience; free of share, so it tells age, not merit.
         "tenure": years * (0.4 - 0.3 * draw("tenure") ** 2),
         "hours": np.floor(np.where(part_time, 12 + 20 * hours, 35 + 13 * hours)),
-        "rating": _normal(draw("rating")),
+        "rating": ndtri(np.maximum(draw("rating"), LEAST)),
         "education": education,
         "occupation": 3 * _pick(draw("grade"), GRADE_ODDS, education) + field,
         "region": 2 * _pick(draw("area"), AREA_ODDS, ethnicity) + (draw("city") < 0.6),
         "sex": sex,
         "ethnicity": ethnicity,
-        "noise": 0.2 * _normal(draw("noise")),
+        "noise": 0.2 * ndtri(np.maximum(draw("noise"), LEAST)),
     }
 
 
-def _fair_pay(columns: dict[str, Any]) -> Array:
+def _fair_pay(columns: dict[str, Any]) -> Any:
     grade, city = columns["occupation"] // 3, columns["region"] % 2
     share = columns["experience"] / (columns["age"] - LEAVING_AGE[columns["education"]])
-    pay: Array = (
-        2.3
-        + EDUCATION_PAY[columns["education"]]
-        + GRADE_PAY[grade]
-        + 0.12 * city
-        + (0.06 + 0.04 * grade) * columns["rating"]
-        + 0.5 * share**2
-    )
-    return pay
-
-
-def _bias(columns: dict[str, Any]) -> Array:
-    by_age = -0.01 * np.maximum(columns["age"] - 45, 0)
-    bias: Array = SEX_BIAS[columns["sex"]] + ETHNICITY_BIAS[columns["ethnicity"]] + by_age
-    return bias
+    pay = 2.3 + EDUCATION_PAY[columns["education"]] + GRADE_PAY[grade] + 0.12 * city
+    return pay + (0.06 + 0.04 * grade) * columns["rating"] + 0.5 * share**2
 
 
 def _rows(start: int, stop: int, key: int) -> pd.DataFrame:
@@ -153,7 +138,9 @@ def _rows(start: int, stop: int, key: int) -> pd.DataFrame:
     columns = _drawn_columns(start, stop, key)
     fair = _fair_pay(columns)
     noise = columns.pop("noise")
-    columns |= {"log_pay": fair + _bias(columns) + noise, "fair_log_pay": fair}
+    bias = SEX_BIAS[columns["sex"]] + ETHNICITY_BIAS[columns["ethnicity"]]
+    bias -= 0.01 * np.maximum(columns["age"] - 45, 0)
+    columns |= {"log_pay": fair + bias + noise, "fair_log_pay": fair}
     for name, levels in LEVELS.items():
         columns[name] = pd.Categorical.from_codes(columns[name], dtype=pd.CategoricalDtype(levels))
     columns["age"] = columns["age"].astype(np.int64)
@@ -161,10 +148,7 @@ def _rows(start: int, stop: int, key: int) -> pd.DataFrame:
 
 
 def make_biased_income(
-    n_rows: int,
-    *,
-    chunks: int | None = None,
-    random_state: int | np.random.RandomState | None = None,
+    n_rows: int, *, chunks: int | None = None, random_state: Any = None
 ) -> Bunch:
     """Make a pay table of any length whose bias and whose fair target are known.
 

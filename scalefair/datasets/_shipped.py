@@ -17,7 +17,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from scalefair._typing import Array
 from scalefair.errors import check_choice, check_flag
 
 COLUMNS = [
@@ -96,12 +95,6 @@ def _bits(column: pd.Series) -> NDArray[np.bool_]:
     return bits
 
 
-def _encode_a9a(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the bits of all columns of the raw frame, float64 of shape (n, 123)."""
-    bits: Array = np.hstack([_bits(frame[name]) for name in frame]).astype(np.float64)
-    return pd.DataFrame(bits, columns=[bit for name in frame for bit in _bit_names(str(name))])
-
-
 def _read_adult(name: str) -> pd.DataFrame:
     """Return one shipped file: the 14 columns and income; the test file opens with a comment."""
     kinds: dict[str, object] = dict.fromkeys([*COLUMNS, "income"], "int64")
@@ -120,11 +113,9 @@ def _read_adult(name: str) -> pd.DataFrame:
 
 
 def load_adult(
-    *,
-    subset: Literal["train", "test", "all"] = "train",
-    encoding: Literal["raw", "a9a"] = "raw",
+    *, subset: Literal["train", "test", "all"] = "train", encoding: Literal["raw", "a9a"] = "raw",
     as_frame: bool = True,
-) -> Bunch:
+) -> Bunch:  # fmt: skip
     """Load the Adult census data of 1994: who earned more than 50,000 dollars a year.
 
     Parameters
@@ -170,7 +161,10 @@ def load_adult(
     check_flag("as_frame", as_frame)
     table = pd.concat([_read_adult(name) for name in FILES[subset]], ignore_index=True)
     raw = table[COLUMNS]
-    data = _encode_a9a(raw) if encoding == "a9a" else raw
+    data = raw
+    if encoding == "a9a":
+        bits = np.hstack([_bits(raw[name]) for name in raw]).astype(np.float64)
+        data = pd.DataFrame(bits, columns=[bit for name in raw for bit in _bit_names(str(name))])
     return Bunch(
         data=_as_container(data, as_frame),
         target=table["income"].str.startswith(">50K").to_numpy().astype("int64"),
@@ -188,14 +182,6 @@ def _read_crime(description: str) -> pd.DataFrame:
     text = StringIO(_read_shipped("communities.data"))
     table = pd.read_csv(text, names=names, na_values=["?"])
     return table.drop(columns=NOT_PREDICTIVE).astype("float64")
-
-
-def _without_missing(table: pd.DataFrame, missing: str) -> pd.DataFrame:
-    if missing == "keep":
-        return table
-    if missing == "drop":
-        return table.dropna(axis="columns")
-    return table.dropna(axis="columns", thresh=len(table) // 2).dropna().reset_index(drop=True)
 
 
 def load_communities_crime(
@@ -245,7 +231,12 @@ def load_communities_crime(
     check_choice("missing", missing, ("drop", "keep", "paper"))
     check_flag("as_frame", as_frame)
     description = _read_shipped("communities.names")
-    table = _without_missing(_read_crime(description), missing)
+    table = _read_crime(description)
+    if missing == "drop":
+        table = table.dropna(axis="columns")
+    elif missing == "paper":
+        table = table.dropna(axis="columns", thresh=len(table) // 2).dropna()
+    table = table.reset_index(drop=True)
     data = table.drop(columns=TARGET)
     return Bunch(
         data=_as_container(data, as_frame),

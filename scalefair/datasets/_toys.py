@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inspect import getdoc
+from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
@@ -13,21 +14,16 @@ from scalefair.errors import FINITE, TINY, check_count, check_number
 def check_seed(random_state: object) -> np.random.RandomState:
     """Return a RandomState: its streams are frozen, so a seed means one table for ever."""
     try:
-        rng: np.random.RandomState = check_random_state(random_state)
+        return check_random_state(random_state)  # type: ignore[no-any-return]
     except ValueError as error:
         raise ValueError(
             f"random_state={random_state!r} is no seed; give None, a whole number from 0 to "
             "2**32 - 1 or a numpy.random.RandomState"
         ) from error
-    return rng
 
 
 def make_toy1(
-    n_rows: int = 500,
-    *,
-    bias: float = 0.5,
-    noise: float = 0.3,
-    random_state: int | np.random.RandomState | None = None,
+    n_rows: int = 500, *, bias: float = 0.5, noise: float = 0.3, random_state: Any = None
 ) -> Bunch:
     """Make the first toy problem: a fair function, observed with a bias for x3 > 0.
 
@@ -70,10 +66,8 @@ def make_toy1(
     [0.5, 0.5, 0.5, 0.5]
     """
     n_rows = check_count("n_rows", n_rows)
-    bias, noise = (
-        check_number("bias", bias, -FINITE, FINITE),
-        check_number("noise", noise, 0, FINITE),
-    )
+    bias = check_number("bias", bias, -FINITE, FINITE)
+    noise = check_number("noise", noise, 0, FINITE)
     rng = check_seed(random_state)
     x1, x2, z, error = rng.standard_normal((4, n_rows))
     x3 = (x1 + z) / np.sqrt(2)
@@ -90,13 +84,9 @@ def make_toy1(
 
 
 def make_toy2(
-    n_rows: int = 700,
-    *,
-    sensitive_scale: float = 1.0,
-    input_scale: float = 0.5,
-    noise: float = 0.5,
-    random_state: int | np.random.RandomState | None = None,
-) -> Bunch:
+    n_rows: int = 700, *, sensitive_scale: float = 1.0, input_scale: float = 0.5,
+    noise: float = 0.5, random_state: Any = None,
+) -> Bunch:  # fmt: skip
     """Make the second toy problem: a sensitive input that acts directly and through a proxy.
 
     With σs = `sensitive_scale`, σx = `input_scale` and σy = `noise`,

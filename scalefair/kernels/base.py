@@ -22,15 +22,10 @@ class Kernel(ABC):
 
     A subclass defines `__call__`, or `against`, by which this one computes the matrix.
 
-    Attributes
-    ----------
-    length_scale : float or tuple of float
-        θ; empty for kernels without one.
-    metric : str
-        The distance that θ divides, "l2" or "l1": what the median heuristic should measure.
     """
 
     metric: ClassVar[str] = "l2"
+    """The distance that θ divides, "l2" or "l1": what the median heuristic should measure."""
 
     @property
     def length_scale(self) -> LengthScale:
@@ -81,10 +76,8 @@ class Kernel(ABC):
         ----------
         X, Z : arrays of shape (n, d) and (p, d)
             Z None: X.
-        G : array of shape (n, p)
-            The adjoint of the kernel matrix.
-        K : array of shape (n, p), optional
-            The kernel matrix itself, where it is at hand: some gradients are quicker with it.
+        G, K : arrays of shape (n, p)
+            The adjoint of the kernel matrix and, optional, the matrix itself, which is quicker.
 
         Returns
         -------
@@ -115,20 +108,14 @@ class Kernel(ABC):
         return self._point_gradient(rows, others, as_adjoint(G, (len(rows), len(others))))
 
     def spectral_sample(
-        self,
-        n_features: int,
-        n_frequencies: int,
-        rng: np.random.Generator | int,
-        orthogonal: bool = False,
+        self, n_features: int, n_frequencies: int, rng: Any, orthogonal: bool = False
     ) -> Array:
         """Return frequencies ω with E cos(ωᵀ(x - z)) = k(x, z).
 
         Parameters
         ----------
-        n_features : int
-            Number of inputs d.
-        n_frequencies : int
-            Number of frequencies m.
+        n_features, n_frequencies : int
+            Numbers of inputs d and of frequencies m.
         rng : numpy Generator or seed
         orthogonal : bool
             Frequencies (times θ) orthogonal within blocks of d, each with its usual distribution.
@@ -233,10 +220,8 @@ class Combined(Kernel):
 
     def __init__(self, *kernels: Kernel) -> None:
         _check_kernels(kernels)
-        parts: list[Kernel] = []
-        for kernel in kernels:
-            parts.extend(kernel.kernels if type(kernel) is type(self) else (kernel,))
-        object.__setattr__(self, "kernels", tuple(parts))
+        parts = [k.kernels if type(k) is type(self) else (k,) for k in kernels]
+        object.__setattr__(self, "kernels", sum(parts, ()))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.kernels))})"
@@ -247,7 +232,7 @@ class Combined(Kernel):
         return tuple(np.concatenate([kernel.theta for kernel in self.kernels]).tolist())
 
     def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
-        """Return the sum or product of all k_a(x_i, z_j); see `Kernel.__call__`."""
+        """Return the sum or product of all k_a(x_i, z_j)."""
         first, *others = self.kernels
         out = first(X, Z, out)
         for kernel in others:

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair import _jit
 from scalefair._typing import Array, Rows
 from scalefair.kernels.base import Kernel, as_output, as_pair, as_rows
 
@@ -58,10 +57,7 @@ class Categorical(WithoutLengthScale):
     """
 
     def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
-        """Return 1 where the rows are equal, else 0; see `Kernel.__call__`.
-
-        `out` may be float32 or float64.
-        """
+        """Return 1 where the rows are equal, else 0; `out` may be float32 or float64."""
         rows, others = as_pair(X, Z, numbers=False)
         single = rows.dtype == np.float32 and others.dtype == np.float32
         shape = len(rows), len(others)
@@ -69,7 +65,9 @@ class Categorical(WithoutLengthScale):
             out = np.empty(shape, np.float32 if single else np.float64)
         else:
             out = as_output(out, shape, (np.float64, np.float32))
-        _jit.equal_rows(*_codes(rows, others), out)
+        out[...] = 1.0
+        for x, z in zip(*(part.T for part in _comparable(rows, others)), strict=True):
+            out *= (x[:, None] == z) | (np.isnan(x)[:, None] & np.isnan(z))
         return out
 
     def diag(self, X: Any) -> Rows:
@@ -78,30 +76,22 @@ class Categorical(WithoutLengthScale):
         return np.ones(len(rows), np.float32 if rows.dtype == np.float32 else np.float64)
 
 
-def _codes(X: NDArray[Any], Z: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return X and Z as arrays of one type, int64 or float64, equal where X and Z are."""
-    for dtype in (np.int64, np.float64):
-        if np.can_cast(X.dtype, dtype) and np.can_cast(Z.dtype, dtype):
-            return X.astype(dtype, order="C"), Z.astype(dtype, order="C")
+def _comparable(X: NDArray[Any], Z: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return numbers as they are; of anything else one number per distinct row, shape (n, 1)."""
+    if X.dtype.kind in "biuf" and Z.dtype.kind in "biuf":
+        return X, Z
     numbers: dict[Hashable, int] = {}
-    return _row_numbers(X, numbers), _row_numbers(Z, numbers)
 
+    def code(row: list[Any]) -> int:
+        # NaN is not equal to itself, an ellipsis is.
+        key = tuple(... if isinstance(v, float | np.floating) and np.isnan(v) else v for v in row)
+        return numbers.setdefault(key, len(numbers))
 
-def _row_numbers(X: NDArray[Any], numbers: dict[Hashable, int]) -> NDArray[Any]:
-    """Return one number per distinct row, shape (n, 1); `numbers` remembers the rows seen."""
-    rows = (tuple(_MISSING if _is_nan(value) else value for value in row) for row in X.tolist())
     try:
-        codes = [numbers.setdefault(row, len(numbers)) for row in rows]
+        left, right = ([[code(row)] for row in part.tolist()] for part in (X, Z))
     except TypeError as error:
         raise TypeError(
             f"Categorical compares hashable values, but a row holds something else ({error}); "
             "convert it to strings or codes"
         ) from None
-    return np.array(codes, dtype=np.int64).reshape(-1, 1)
-
-
-_MISSING = object()
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+    return np.array(left), np.array(right)

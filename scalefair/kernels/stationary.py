@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.spatial.distance import pdist
 
 from scalefair import _jit
 from scalefair._typing import Array, Rows
@@ -64,17 +65,9 @@ class Stationary(Kernel):
         return replace(self, length_scale=theta)
 
     def spectral_sample(
-        self,
-        n_features: int,
-        n_frequencies: int,
-        rng: np.random.Generator | int,
-        orthogonal: bool = False,
+        self, n_features: int, n_frequencies: int, rng: Any, orthogonal: bool = False
     ) -> Array:
-        """Return frequencies of shape (d, m), divided by θ; see `Kernel.spectral_sample`.
-
-        Gaussian for RBF, Student t with 2ν degrees of freedom for Matern; each coordinate Cauchy
-        for Laplace.
-        """
+        """Return frequencies; Gaussian for RBF, Student's for Matern, Cauchy for Laplace."""
         d, m = check_count("n_features", n_features), check_count("n_frequencies", n_frequencies)
         theta = self._scale_for(d)
         frequencies = self._unit_frequencies(d, m, np.random.default_rng(rng), orthogonal)
@@ -99,9 +92,7 @@ class Stationary(Kernel):
     def _standardiser(self, Z: Rows) -> Callable[[Rows], tuple[Rows, Rows]]:
         """Return what makes A = (X - c)/θ, c the mean of Z, and |a_i|² of rows X.
 
-        Differences are the same, and no longer small against the rows: |x|² + |z|² - 2x·z keeps
-        its digits. Those of Z are always one array, for a symmetric product. Rows whose squares
-        overflow are refused.
+        Then |x|² + |z|² - 2x·z keeps its digits. Rows whose squares overflow are refused.
         """
         # A length scale beyond the largest float32 is as good as that one: the kernel is 1.
         theta = np.minimum(self._scale_for(Z.shape[1]), np.finfo(Z.dtype).max).astype(Z.dtype)
@@ -185,10 +176,7 @@ class Radial(Stationary):
     def _unit_frequencies(
         self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
     ) -> Array:
-        """Return m columns, each N(0, I_d); orthogonal within consecutive blocks of d on request.
-
-        A block is a random rotation times lengths of chi distribution.
-        """
+        """Return m columns, each N(0, I_d); an orthogonal block is a rotation times χ lengths."""
         if not orthogonal:
             return rng.standard_normal((d, m))
         count = -(-m // d)
@@ -371,7 +359,7 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
         raise ValueError(f"X has {len(rows)} rows, expected at most {MAX_ROWS}; pass a sample")
     if not np.isfinite(rows).all():
         raise ValueError("X has NaN or infinite values in rows of positive weight; leave them out")
-    distances = _jit.pair_distances(rows, metric == "l1")
+    distances: Array = pdist(rows, "cityblock" if metric == "l1" else "euclidean")
     apart = distances > 0
     if not apart.any():
         raise ValueError(
@@ -380,7 +368,8 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
         )
     if weights.min() == weights.max():  # ten times as fast without a sort
         return float(np.median(distances[apart]))
-    return _weighted_median(distances[apart], _jit.pair_products(weights)[apart])
+    products = np.concatenate([w * weights[i:] for i, w in enumerate(weights, 1)])
+    return _weighted_median(distances[apart], products[apart])
 
 
 def _weighted_median(values: Array, weights: Array) -> float:

@@ -52,9 +52,8 @@ class Gram:
 def gram_of(name: str, kernel: Any, variable: Variable, rows: Array, weight: Array | None) -> Gram:
     """Return the exact kernel, its length scale learnt from the rows where none is given.
 
-    The kernel is as `check_kernel` returns it. "auto": categories are crossed (equality), numbers
-    standardised with a Gaussian kernel whose length scale is their median distance, and where both
-    occur the product of the two. `name` is that of the argument `kernel`, for errors.
+    "auto": equality of categories times a Gaussian kernel of standardised numbers, with their
+    median distance. `name` is that of the argument `kernel`, for errors.
     """
     codes, numbers = np.flatnonzero(variable.categorical), np.flatnonzero(~variable.categorical)
     if is_map(kernel):
@@ -74,27 +73,28 @@ def gram_of(name: str, kernel: Any, variable: Variable, rows: Array, weight: Arr
     return Gram(tuple(parts), product=kernel != "linear")
 
 
+def grams(pair: Pair, rows: Chunk, weight: Array | None = None) -> tuple[Gram, Gram]:
+    """Return the exact kernels of both variables, learnt from some rows."""
+    of_a = gram_of("kernel_a", pair.kernels[0], pair.a, rows.x, weight)
+    return of_a, gram_of("kernel_b", pair.kernels[1], pair.b, rows.s, weight)
+
+
 @dataclass(eq=False)
 class PivotMap:
-    """Nyström features φ(x) = L⁻¹ k(Z, x), where LLᵀ = K_ZZ is the Cholesky factor.
-
-    `linear_` is L⁻ᵀ. `residual` is the share of the trace of the sample's Gram matrix that the
-    features miss; the matrix is off by no more than that times n in the trace norm.
-    """
+    """Nyström features φ(x) = L⁻¹ k(Z, x), where LLᵀ = K_ZZ is the Cholesky factor."""
 
     gram: Any
     landmarks: Array
-    linear_: Array | None
+    linear_: Array | None  # L⁻ᵀ
     n_raw_: int
-    residual: float
+    residual: float  # share of the trace of the sample's Gram matrix that the features miss
 
     def raw(self, X: Any, out: Rows | None = None) -> Rows:
         """Return k(x, Z), of shape (k, m)."""
         values: Rows = self.gram(X, self.landmarks)
-        if out is None:
-            return values
-        out[...] = values
-        return out
+        if out is not None:
+            out[...] = values
+        return values
 
     def transform(self, X: Any) -> Rows:
         """Return the features, of shape (k, m)."""
@@ -104,9 +104,8 @@ class PivotMap:
 def pivot_map(gram: Any, rows: Array, size: int, tolerance: float = TOLERANCE) -> PivotMap:
     """Choose at most `size` landmarks by a pivoted Cholesky factorisation of the Gram matrix.
 
-    The next landmark is the row whose kernel function is farthest from the span of those before
-    it, until the residual trace is below `tolerance` of the whole. For a smooth kernel of few
-    columns some twenty are enough; no n×n array is formed.
+    The next one is the row farthest from the span of those before it, until the residual trace is
+    below `tolerance` of the whole. No n×n array is formed.
     """
     rest = np.array(gram.diag(rows), dtype=np.float64)
     whole, least = rest.sum(), tolerance * rest.sum()
@@ -131,11 +130,7 @@ def pivot_map(gram: Any, rows: Array, size: int, tolerance: float = TOLERANCE) -
 def sampled_map(
     name: str, kernel: Any, variable: Variable, values: Array, weight: Array | None, *, size: int
 ) -> FeatureMap:
-    """Return the feature map of a kernel, learnt on a sample of the variable's rows.
-
-    It is exact for categories and for "linear"; else landmarks are chosen until what the features
-    miss is negligible, or there are `size` of them. Other arguments as in `gram_of`.
-    """
+    """Return the feature map of a kernel, exact for categories and "linear"; see `gram_of`."""
     plain = isinstance(kernel, str) and kernel in ("linear", "categorical")
     if plain or is_map(kernel) or (kernel == "auto" and variable.categorical.all()):
         return mixed_map(

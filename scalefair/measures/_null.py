@@ -19,7 +19,7 @@ from scalefair._linalg import positive_eigh
 from scalefair._typing import Array
 from scalefair.data.sources.threads import run_each
 from scalefair.features.base import whitened
-from scalefair.measures._features import FeaturePair, PivotMap, feature_pair, gram_of
+from scalefair.measures._features import FeaturePair, PivotMap, feature_pair, grams
 from scalefair.measures._pair import Pair
 from scalefair.moments import Moments
 
@@ -46,27 +46,20 @@ Order = NDArray[np.int64]
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues of K̃/n, or of the covariance of the features, and Σ_i K̃_ii².
-
-    The diagonal is None where it was not summed: it matters only for few rows.
-    """
+    """Eigenvalues of K̃/n, or of the covariance of the features, and Σ_i K̃_ii²."""
 
     values: Array
-    diagonal: float | None = None
+    diagonal: float | None = None  # not summed where rows are many
 
 
 @dataclass(frozen=True, eq=False)
 class CentredPair:
-    """HSIC of two centred Gram matrices of n rows, and what its null distribution takes.
-
-    `spectra()` are those of both variables; `permuted(count, seed)` is HSIC of so many random
-    pairings of the rows.
-    """
+    """HSIC of two centred Gram matrices of n rows, and what its null distribution takes."""
 
     n: float
     statistic: float
-    spectra: Callable[[], list[Spectrum]]
-    permuted: Callable[[int, int], Array] | None = None
+    spectra: Callable[[], list[Spectrum]]  # of both variables
+    permuted: Callable[[int, int], Array] | None = None  # HSIC of `count` pairings by a seed
 
     def pvalue(self, method: str, n_permutations: int = 0, seed: int = 0) -> float:
         """Return P(at least this HSIC) by "permutation", "gamma" or the spectra."""
@@ -146,9 +139,8 @@ def _dense(pair: Pair) -> CentredPair:
             "method='features', which needs none"
         )
     rows = pair.rows()
-    K = gram_of("kernel_a", pair.kernels[0], pair.a, rows.x, None)(rows.x, rows.x)
-    L = gram_of("kernel_b", pair.kernels[1], pair.b, rows.s, None)(rows.s, rows.s)
-    return dense_pair(K, L)
+    K, L = grams(pair, rows)
+    return dense_pair(K(rows.x, rows.x), L(rows.s, rows.s))
 
 
 def dense_pair(K: Array, L: Array) -> CentredPair:

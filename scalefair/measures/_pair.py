@@ -41,18 +41,14 @@ class TooFineError(CannotJudgeError):
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """One variable of a measure, as numbers and codes; `name` is that of the argument, for errors.
+    """One variable of a measure, p columns of numbers and codes."""
 
-    Of p columns, `categorical` says which are codes, `n_levels` of how many levels (0: numbers),
-    and `span` (2, p) the least and the largest number; `groups` (g, p) are combinations of codes.
-    """
-
-    name: str
+    name: str  # of the argument, for errors
     columns: tuple[str, ...]
-    categorical: NDArray[np.bool_]
-    n_levels: tuple[int, ...]
-    groups: Array | None
-    span: Array
+    categorical: NDArray[np.bool_]  # which columns are codes
+    n_levels: tuple[int, ...]  # 0: numbers
+    groups: Array | None  # (g, p): combinations of codes
+    span: Array  # (2, p): the least and the largest number
 
     @classmethod
     def of(cls, part: PartSurvey, encoder: SensitiveEncoder) -> Variable:
@@ -69,19 +65,15 @@ class Variable:
         """Return the variable, or raise TooFineError if too few of the rows share a group."""
         count = 0 if self.groups is None else len(self.groups)
         codes = [c for c, code in zip(self.columns, self.categorical, strict=True) if code]
-        text = f"{self.name}: the categories of {', '.join(codes) or 'its columns'}"
-        remedy = "merge rare levels, leave identifiers out, or pass numbers as numbers"
+        problem = ""
         if count > MAX_GROUPS:
+            problem = f"have {count:,} combinations, at most {MAX_GROUPS:,} can be compared"
+        elif count and count >= n_rows:
+            problem = f"are different in each of {n_rows:,} rows: nothing can be said of groups"
+        if problem:
             raise TooFineError(
-                f"{text} have {count:,} levels or combinations, at most {MAX_GROUPS:,} can be "
-                "compared",
-                remedy,
-            )
-        if count and count >= n_rows:
-            raise TooFineError(
-                f"{text} are different in each of {n_rows:,} rows, so that nothing can be said of "
-                "groups",
-                remedy,
+                f"{self.name}: the categories of {', '.join(codes) or 'its columns'} {problem}",
+                "merge rare levels, leave identifiers out, or pass numbers as numbers",
             )
         return self
 
@@ -118,20 +110,16 @@ def _check_column(name: str, column: ColumnStatistics, table: TableStatistics) -
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Rows of two variables as numbers: chunks whose x is a and whose s is b.
-
-    `n_rows` have a positive weight; `sample` are rows that the first pass over a stream has drawn;
-    `kernels` are those of a and b, as `check_kernel` returns them.
-    """
+    """Rows of two variables as numbers: chunks whose x is a and whose s is b."""
 
     source: ChunkSource
     a: Variable
     b: Variable
-    n_rows: int
+    n_rows: int  # of positive weight
     in_memory: bool
     seed: int
-    sample: Sample | None = None
-    kernels: tuple[Any, Any] = ("auto", "auto")
+    sample: Sample | None = None  # rows that the first pass over a stream has drawn
+    kernels: tuple[Any, Any] = ("auto", "auto")  # of a and b, as `check_kernel` returns them
 
     def rows(self, size: int | None = None) -> Chunk:
         """Return all rows that count, or at most `size` chosen by their number."""

@@ -59,24 +59,16 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 @dataclass(frozen=True, eq=False)
 class ShareDistribution:
-    """Shares of G predictors, corrected for chance, and what their sampling distribution needs.
+    """Shares of G predictors, corrected for chance, and what their sampling distribution needs."""
 
-    - `share` (G,): θ̂, below 0 where chance has it so; NaN for a constant.
-    - `error` (G,): √(Var(u)/n + 2 tr(P²)/n²).
-    - `rows`: n, by Kish.
-    - `noise` (G,): tr Ω; `squares` (G,): tr Ω².
-    - `along` (G,): n Var e₁ = Var(u)/4θ, of the sample; `freedom` (G,): its degrees of freedom.
-    - `parts`: number of folds, each of which corrects its own share for chance.
-    """
-
-    share: Array
-    error: Array
-    rows: float
-    noise: Array
-    squares: Array
-    along: Array
-    freedom: Array
-    parts: int = 1
+    share: Array  # θ̂, below 0 where chance has it so; NaN for a constant
+    error: Array  # √(Var(u)/n + 2 tr(P²)/n²)
+    rows: float  # n, by Kish
+    noise: Array  # tr Ω
+    squares: Array  # tr Ω²
+    along: Array  # n Var e₁ = Var(u)/4θ, of the sample
+    freedom: Array  # its degrees of freedom
+    parts: int = 1  # folds, each of which corrects its own share for chance
 
     def __getitem__(self, at: Any) -> ShareDistribution:
         """Return some of the predictors."""
@@ -104,22 +96,23 @@ class ShareDistribution:
         p = ends[0] + half + half * _NODES[:, None]
         e = deviation * stdtrit(self.freedom, p)
         left = statistic**2 - (root + e) ** 2
-        return np.asarray(half * (_WEIGHTS @ _chi_square(left, mean, variance)))
+        # P(X ≤ left) for X = aχ²_k of this mean and variance; where there is none, left ≥ 0.
+        some = (mean > 0) & (variance > 0)
+        mean, variance = np.where(some, mean, 1.0), np.where(some, variance, 1.0)
+        inside = gammainc(mean**2 / variance, np.maximum(left, 0.0) * mean / variance)
+        return np.asarray(half * (_WEIGHTS @ np.where(some, inside, left >= 0)))
 
     def upper(self, confidence: float) -> Array:
         """Return the upper bounds: larger shares are refuted at this confidence."""
-        return self._bound(1 - confidence)
+        return self.lower(1 - confidence)
 
     def lower(self, confidence: float) -> Array:
         """Return the lower bounds: smaller shares are refuted at this confidence."""
-        return self._bound(confidence)
-
-    def _bound(self, level: float) -> Array:
         low, high = np.zeros_like(self.share), np.ones_like(self.share)
-        none = self.probability(0.0) <= level
+        none = self.probability(0.0) <= confidence
         for _ in range(40):
             middle = (low + high) / 2
-            above = self.probability(middle) > level
+            above = self.probability(middle) > confidence
             low, high = np.where(above, middle, low), np.where(above, high, middle)
         return np.where(np.isnan(self.share), np.nan, np.where(none, 0.0, high))
 
@@ -136,14 +129,6 @@ class ShareDistribution:
             passes = one.at_rows(middle).probability(limit)[0] <= 1 - confidence
             low, high = (low, middle) if passes else (middle, high)
         return float(high)
-
-
-def _chi_square(x: Array, mean: Array, variance: Array) -> Array:
-    """P(X ≤ x) for X = aχ²_k of this mean and variance; where there is none, whether x ≥ 0."""
-    some = (mean > 0) & (variance > 0)
-    mean, variance = np.where(some, mean, 1.0), np.where(some, variance, 1.0)
-    inside = gammainc(mean**2 / variance, np.maximum(x, 0.0) * mean / variance)
-    return np.where(some, inside, (x >= 0).astype(float))
 
 
 def share_distributions(
@@ -239,7 +224,6 @@ class _Problem:
 def pooled(folds: Sequence[ShareDistribution]) -> ShareDistribution:
     """Return the distribution of the mean of the shares of folds, each of other rows."""
     K = len(folds)
-
     means = {name: np.mean([vars(fold)[name] for fold in folds], axis=0) for name in PREDICTORS}
     squares = np.mean([fold.error**2 for fold in folds], axis=0)
     means |= {"error": np.sqrt(squares / K), "freedom": K * means["freedom"]}

@@ -15,10 +15,10 @@ from scipy.stats import rankdata
 
 from scalefair import _jit
 from scalefair._hash import distinct
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Array
 from scalefair.errors import check_count
 from scalefair.features.landmarks import distinct_rows
-from scalefair.measures._features import FeaturePair, PivotMap, pivot_map
+from scalefair.measures._features import FeaturePair, pivot_map
 from scalefair.measures._pair import Pair, UndefinedError, Variable, open_pair
 from scalefair.measures.independence import PairSums, cosine, pair_sums, squared_covariances
 from scalefair.moments import Moments
@@ -122,13 +122,11 @@ def _level_sums(x: Array, levels: Array, w: Array) -> PairSums:
 
 def _row_sums(x: Array, w: Array) -> Array:
     """Σ_j w_j |x_i − x_j| of every i, from cumulative sums in the order of x."""
-    order = np.argsort(x, kind="stable")
+    order, sums = np.argsort(x, kind="stable"), np.empty(len(x))
     v, weight = x[order], w[order]
     below, mass = np.cumsum(weight * v), np.cumsum(weight)
-    sums = v * (2 * mass - mass[-1]) + below[-1] - 2 * below
-    out = np.empty(len(x))
-    out[order] = sums
-    return out
+    sums[order] = v * (2 * mass - mass[-1]) + below[-1] - 2 * below
+    return sums
 
 
 def _embedded(variable: Variable, rows: Array) -> Array:
@@ -148,13 +146,8 @@ class _DistanceKernel:
     origin: Array
 
     def __call__(self, X: Array, Z: Array) -> Array:
-        left, right = _embedded(self.variable, X), _embedded(self.variable, Z)
-        out = cdist(left, right)
-        np.negative(out, out=out)
-        out += np.linalg.norm(left - self.origin, axis=1)[:, None]
-        out += np.linalg.norm(right - self.origin, axis=1)
-        out *= 0.5
-        return np.asarray(out)
+        apart = cdist(_embedded(self.variable, X), _embedded(self.variable, Z))
+        return np.asarray((self.diag(X)[:, None] + self.diag(Z) - apart) / 2)
 
     def diag(self, X: Array) -> Array:
         return np.asarray(np.linalg.norm(_embedded(self.variable, X) - self.origin, axis=1))
@@ -162,19 +155,13 @@ class _DistanceKernel:
 
 def distance_features(pair: Pair, size: int) -> FeaturePair:
     """Return the features of the kernels that the distances induce."""
-    sample = pair.landmark_rows(size)
-    phi, psi = (
-        _distance_map(variable, rows, sample, size)
-        for variable, rows in ((pair.a, sample.x), (pair.b, sample.s))
-    )
-    return FeaturePair(pair, phi, psi, sample.x.mean(axis=0))
-
-
-def _distance_map(variable: Variable, rows: Array, sample: Chunk, size: int) -> PivotMap:
-    weight = np.ones(len(rows)) if sample.weight is None else sample.weight
-    each, _ = distinct_rows(rows, weight)
-    origin = _embedded(variable, each).mean(axis=0)
-    return pivot_map(_DistanceKernel(variable, origin), each, size)
+    sample, maps = pair.landmark_rows(size), []
+    weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
+    for variable, rows in ((pair.a, sample.x), (pair.b, sample.s)):
+        each, _ = distinct_rows(rows, weight)
+        origin = _embedded(variable, each).mean(axis=0)
+        maps.append(pivot_map(_DistanceKernel(variable, origin), each, size))
+    return FeaturePair(pair, maps[0], maps[1], sample.x.mean(axis=0))
 
 
 def mutual_information(

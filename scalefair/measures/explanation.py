@@ -42,6 +42,7 @@ from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import learn_design, open_inputs
 from scalefair.measures.split import Split, View, standard_errors
 from scalefair.moments import Moments, accumulate
+from scalefair.moments.moments import CrossMoments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,8 +125,7 @@ def explain_share(
     if baseline is not None:
         models = [_explained(baseline, given, before=False)[-1], *models]
     names = list(dict.fromkeys(name for contributions in models for _, name in contributions))
-    whens = ("before", "after")[-len(models) :]
-    table: list[dict[str, Any]] = []
+    whens, table = ("before", "after")[-len(models) :], list[dict[str, Any]]()
     for attribute in dict.fromkeys(attribute for attribute, _ in models[-1]):
         cells = [{n: own.get((attribute, n), (0.0, 0.0)) for n in names} for own in models]
         for name in sorted(names, key=lambda name: -abs(cells[0][name][0])):
@@ -171,7 +171,7 @@ def _explain_model(model: Any, given: Chunk, *, before: bool) -> list[Contributi
     columns = prepared.input_columns([str(name) for name in _check_feature_names_in(model)])
     form = Form(columns, [design.split_coef(coef) for coef in coefs])
     if given.x is None:
-        return _explain(form, design, model.moments_, None)
+        return _explain(form, design, model.moments_.judged, None)
     opened = open_predict_rows(model, given.x, design, s=given.s, weight=given.weight, c=given.c)
     _check_beside(prepared, next(opened.chunks(1)))
     design = replace(design, n_targets=0, dtype=np.float64, partial=False, propensity=None)
@@ -186,15 +186,14 @@ def _explain_model(model: Any, given: Chunk, *, before: bool) -> list[Contributi
 
 def _rows(design: Design, opened: ChunkSource) -> ChunkSource:
     """Return numeric chunks, in which rows that lack s have the weight 0."""
-    return design.numbers(opened, sensitive=True).then(_of_known)
+    return design.numbers(opened, sensitive=True).then(without_unknown)
 
 
-def _of_known(chunk: Chunk) -> Chunk:
+def without_unknown(chunk: Chunk) -> Chunk:
+    """Give rows that lack s the weight 0."""
     unknown = lacks(chunk.s)
-    if not unknown.any():
-        return chunk
-    weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-    return replace(chunk, weight=np.where(unknown, 0.0, weight))
+    weight = np.where(unknown, 0.0, 1.0 if chunk.weight is None else chunk.weight)
+    return replace(chunk, weight=weight) if unknown.any() else chunk
 
 
 def _with_scores(design: Design, form: Form, raw: list[Array]) -> tuple[Design, Form]:
@@ -228,8 +227,8 @@ def _check_model(model: Any, design: Design, given: Chunk) -> None:
             f"{name} with feature_map='exact' has no features that its share could be split by; "
             f"use feature_map='nystroem', or give predictions: {remedy}"
         )
-    kept = isinstance(design.phi, Identity) and type(model.moments_) is Moments
-    if given.x is None and not kept:
+    linear = isinstance(design.phi, Identity) and not isinstance(model.moments_, CrossMoments)
+    if given.x is None and not linear:
         what = f"X=None, but {name} is not linear in the columns of X, or has no moments of them"
         raise InputError(what, "give X and sensitive_features", where="X")
 
@@ -376,8 +375,7 @@ def _explain(
     errors = [np.full(len(split.values), np.nan) for split in splits]
     if source is not None:
         errors = standard_errors(source, design, moments, splits, inverse)
-    found = zip(splits, errors, strict=True)
-    results = []
+    found, results = zip(splits, errors, strict=True), list[Contributions]()
     for names, _, _ in models:
         own: Contributions = {}
         for view, (split, error) in zip(views, found, strict=False):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,14 @@ from scipy.special import ndtri, stdtrit
 
 from scalefair._hash import distinct
 from scalefair._typing import Array
-from scalefair.data import Numbers
-
-if TYPE_CHECKING:
-    from scalefair.measures.group_statistics import CountedRows, GroupStatistics
+from scalefair.data import Numbers, Sums
+from scalefair.measures.group_statistics import (
+    PASS_ROWS,
+    CountedRows,
+    GroupAccumulator,
+    GroupStatistics,
+    SurveyedRows,
+)
 
 Mask = NDArray[np.bool_]
 
@@ -96,19 +100,12 @@ class Mean:
 
 
 @dataclass(frozen=True, eq=False)
-class Root:
-    """The root of means that are not negative: that of squared errors is the RMSE."""
-
-    square: Mean
-
-    @property
-    def value(self) -> Array:
-        """The roots."""
-        return np.sqrt(self.square.value)
+class Root(Mean):
+    """Roots of means that are not negative, such as the RMSE; `variance` is that of the squares."""
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """Return the roots of the ends for the squares, floored at 0."""
-        low, high = self.square.interval(level)
+        low, high = Mean(self.rows, self.value**2, self.variance).interval(level)
         return np.sqrt(np.maximum(low, 0.0)), np.sqrt(high)
 
 
@@ -130,10 +127,7 @@ class Rate:
 
 
 class Distribution(NamedTuple):
-    """The weighted distribution function of one group: sorted values and summed weights.
-
-    `rows` is the number of rows by Kish.
-    """
+    """One group: sorted values, their summed weights, and the number of rows by Kish."""
 
     values: Array
     cumulated: Array
@@ -164,13 +158,12 @@ class Quantile:
     def interval(self, level: float) -> tuple[Array, Array]:
         """Return the quantiles at the ends of the interval of the rank."""
         z = float(ndtri(0.5 + level / 2)) * np.sqrt(self.q * (1 - self.q))
-        ends = np.full((2, len(self.groups)), np.nan)
-        for i, group in enumerate(self.groups):
-            half = z / np.sqrt(group.rows) if len(group.values) else np.nan
-            ends[:, i] = [
-                group.quantile(min(max(q, 0.0), 1.0)) for q in (self.q - half, self.q + half)
-            ]
-        return ends[0], ends[1]
+        bounds = []
+        for sign in (-1, 1):
+            qs = [self.q + sign * z / np.sqrt(group.rows) for group in self.groups]
+            pairs = zip(self.groups, np.clip(qs, 0.0, 1.0), strict=True)
+            bounds.append(np.array([group.quantile(q) for group, q in pairs]))
+        return bounds[0], bounds[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,10 +175,11 @@ class Resampled:
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """Return percentiles of the replicates in which the group has rows to tell."""
-        ends = np.full((2, len(self.value)), np.nan)
-        for i in np.flatnonzero(np.isfinite(self.value)):
-            ends[:, i] = np.nanquantile(self.replicates[i], [0.5 - level / 2, 0.5 + level / 2])
-        return ends[0], ends[1]
+        low, high = np.full((2, len(self.value)), np.nan)
+        known = np.isfinite(self.value)
+        for end, q in ((low, 0.5 - level / 2), (high, 0.5 + level / 2)):
+            end[known] = np.nanquantile(self.replicates[known], q, axis=1)
+        return low, high
 
 
 Estimate = Mean | Root | Rate | Quantile | Resampled
@@ -211,13 +205,11 @@ def estimate_of(groups: GroupStatistics, n_models: int, model: int, name: str) -
     at = ERRORS.get(name, 0) * n_models + model
     rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
     mean = Mean(rows, groups.mean[:, at], groups.scatter[:, at] / groups.weight)
-    root = name == "root_mean_squared_error"
-    if not resampled:
-        return Root(mean) if root else mean
     total = groups.replicates[:, 0]
-    with np.errstate(invalid="ignore"):
-        means = groups.replicates[:, 1 + at] / np.where(total > 0, total, np.nan)
-    return Resampled(*(np.sqrt(v) if root else v for v in (mean.value, means)))
+    means = groups.replicates[:, 1 + at] / np.where(total > 0, total, np.nan)
+    if name == "root_mean_squared_error":
+        mean, means = Root(rows, np.sqrt(mean.value), mean.variance), np.sqrt(means)
+    return Resampled(mean.value, means) if resampled else mean
 
 
 def _rate(outcomes: Array, name: str) -> Array:
@@ -226,27 +218,54 @@ def _rate(outcomes: Array, name: str) -> Array:
     return np.asarray(hits / np.where(total > 0, total, np.nan))
 
 
-Distributions = Callable[[int, Sequence[int]], list[Distribution]]
-"""Gives the distributions of predictions of a model in the groups that cross some attributes."""
+@dataclass(frozen=True, eq=False)
+class CountedGroups:
+    """Rows after the second pass: the statistics of each crossing.
+
+    And rows that are in memory, with the order of the predictions of each model.
+    """
+
+    surveyed: SurveyedRows
+    crossed: Sums
+    rows: tuple[CountedRows, NDArray[np.intp]] | None
+
+    def statistics(self, grouping: Sequence[int]) -> GroupStatistics:
+        """Return the statistics of the groups of some attributes."""
+        for crossing, cells in zip(self.surveyed.plan.crossings, self.crossed, strict=True):
+            if set(grouping) <= set(crossing):
+                return cells.groups([crossing.index(j) for j in grouping])  # type: ignore[no-any-return]
+        raise KeyError(grouping)
+
+    def estimates(self, model: int, grouping: Sequence[int]) -> dict[str, Estimate]:
+        """Return the metrics of one model in the groups of some attributes."""
+        surveyed, groups = self.surveyed, self.statistics(grouping)
+        plan = surveyed.plan
+        names, quantiles = choose_metrics(
+            surveyed.predictions[model], surveyed.truth, plan.settings.quantiles,
+            plan.settings.metrics, has_decisions=bool(np.isfinite(plan.cuts[model])),
+        )  # fmt: skip
+        estimates = {n: estimate_of(groups, len(plan.models), model, n) for n in names}
+        if self.rows is not None:
+            each = sorted_distributions(*self.rows, model, grouping)
+        else:
+            each = binned_distributions(groups, model, plan.edges[model])  # type: ignore[index]
+        return estimates | {f"quantile_{q:g}": Quantile(q, each) for q in quantiles}
 
 
-def exact_distributions(rows: CountedRows) -> Distributions:
-    """Return the distributions of rows in memory: their sorted values."""
-    by_value, weight = np.argsort(rows.predictions, axis=0, kind="stable"), rows.weight
-
-    def of(model: int, grouping: Sequence[int]) -> list[Distribution]:
-        x, order = rows.predictions[:, model], by_value[:, model]
-        group = distinct(rows.codes[:, list(grouping)][order]).number
-        # A stable sort by group leaves the values in order; numpy sorts 16 bits by counting, and
-        # there are at most MAX_CELLS groups.
-        order = order[np.argsort(group.astype(np.uint16), kind="stable")]
-        parts = np.split(order, np.cumsum(np.bincount(group))[:-1])
-        return [
-            Distribution(x[at], np.cumsum(w), float(kish(w.sum(), w @ w)))
-            for at, w in ((part, weight[part]) for part in parts)
-        ]
-
-    return of
+def sorted_distributions(
+    rows: CountedRows, by_value: NDArray[np.intp], model: int, grouping: Sequence[int]
+) -> list[Distribution]:
+    """Return the distributions of rows in memory."""
+    x, order = rows.predictions[:, model], by_value[:, model]
+    group = distinct(rows.codes[:, list(grouping)][order]).number
+    # A stable sort by group leaves the values in order; numpy sorts 16 bits by counting, and
+    # there are at most MAX_CELLS groups.
+    order = order[np.argsort(group.astype(np.uint16), kind="stable")]
+    parts = np.split(order, np.cumsum(np.bincount(group))[:-1])
+    return [
+        Distribution(x[at], np.cumsum(w), float(kish(w.sum(), w @ w)))
+        for at, w in ((part, rows.weight[part]) for part in parts)
+    ]
 
 
 def binned_distributions(groups: GroupStatistics, model: int, edges: Array) -> list[Distribution]:
@@ -258,6 +277,34 @@ def binned_distributions(groups: GroupStatistics, model: int, edges: Array) -> l
         Distribution(np.minimum(ends, high)[counts > 0], np.cumsum(counts[counts > 0]), float(n))
         for counts, high, n in each
     ]
+
+
+def count_groups(surveyed: SurveyedRows, crossed: Sums | None = None) -> CountedGroups:
+    """Make the second pass, unless its statistics are there already.
+
+    A category with a group of one is refused: it has no spread. A rare number is measured all the
+    same, and a group of one of its values not compared.
+    """
+    source, plan, rows = surveyed.rows.source, surveyed.plan, None
+    if crossed is None:
+        crossed = source.fold(lambda: GroupAccumulator(plan), PASS_ROWS)
+    if plan.edges is None:
+        (chunk,) = source.chunks(surveyed.survey.n_rows)
+        found = plan.rows(chunk)
+        rows = found, np.argsort(found.predictions, axis=0, kind="stable")
+    counts = CountedGroups(surveyed, crossed, rows)
+    for j, attribute in enumerate(plan.attributes):
+        if not attribute.levels or attribute.kind not in ("categorical", "boolean"):
+            continue
+        groups = counts.statistics((j,))
+        alone = groups.cells[groups.rows == 1, 0]
+        if len(alone):
+            raise ValueError(
+                f"sensitive column {attribute.name!r}: the group "
+                f"{attribute.levels[int(alone[0])]!r} has only one row, of which no difference can "
+                "be judged; merge it with another level, or leave the row out"
+            )
+    return counts
 
 
 class Gap(NamedTuple):

@@ -85,13 +85,8 @@ def _joined(y_pred: Mapping[Any, Any]) -> tuple[tuple[str, ...], Any]:
     if not y_pred:
         raise ValueError("y_pred is an empty dict; expected predictions by the name of the model")
     models, parts = tuple(map(str, y_pred)), [_one_model(k, v) for k, v in y_pred.items()]
-    if all(isinstance(part, Scan) for part in parts):
-        return models, _joined_scans(parts)
-    if all(is_dask(part) for part in parts):
-        return models, _joined_dask(parts)
     if any(is_stream(part) for part in parts):
-        kinds = sorted({type(part).__name__ for part in parts})
-        raise ValueError(f"y_pred mixes {', '.join(kinds)}; give all models in one container")
+        return models, _joined_streams(parts)
     columns = [_floats(part, (name,), 0) for name, part in zip(models, parts, strict=True)]
     for name, column in zip(models[1:], columns[1:], strict=True):
         if len(column) != len(columns[0]):
@@ -114,23 +109,21 @@ def _width(part: Any) -> int:
     return len(part.columns) if isinstance(part, Scan) else int(part.shape[1])
 
 
-def _joined_scans(parts: list[Scan]) -> Scan:
-    for part in parts:
-        if part.files.key != parts[0].files.key:
-            raise ValueError(
-                f"y_pred has scans of different files ({part!r} and {parts[0]!r}); select the "
-                "columns of one scan"
-            )
-    return replace(parts[0], selected=tuple(name for part in parts for name in part.selected))
-
-
-def _joined_dask(parts: list[Any]) -> Any:
+def _joined_streams(parts: list[Any]) -> Any:
+    """The columns of one file, or dask collections of one kind, side by side."""
+    first = parts[0]
+    if all(isinstance(part, Scan) and part.files.key == first.files.key for part in parts):
+        return replace(first, selected=tuple(name for part in parts for name in part.selected))
     is_frame = [isinstance(part, WithColumns) for part in parts]
-    if not any(is_frame):
+    if not all(is_dask(part) for part in parts) or any(is_frame) != all(is_frame):
+        kinds = sorted({type(part).__name__ for part in parts})
+        raise ValueError(
+            f"y_pred mixes {', '.join(kinds)}, or scans of different files; give all models in one "
+            "container, or select the columns of one scan"
+        )
+    if not is_frame[0]:
         return np.concatenate(parts, axis=1)
-    if not all(is_frame):
-        raise ValueError("y_pred mixes dask arrays and data frames; give all in one container")
-    joined = parts[0].rename(columns={parts[0].columns[0]: "0"})
+    joined = first.rename(columns={first.columns[0]: "0"})
     for j, part in enumerate(parts[1:], 1):
         joined = joined.assign(**{str(j): part[part.columns[0]]})
     return joined
@@ -178,10 +171,7 @@ class Attribute:
     is_coded: bool = False
 
     def values(self, column: Column) -> Array:
-        """Return numbers as they are, and levels as their position in alphabetic order.
-
-        What is missing in a row that does not count becomes any number.
-        """
+        """Return numbers as they are (0 if missing), levels as their alphabetic position."""
         if not self.is_coded:
             return np.nan_to_num(column.floats())
         order = np.argsort(np.array(self.levels, dtype=object))
@@ -226,7 +216,13 @@ def read_attributes(
                 "that means: missing='group' makes them a group, missing='drop' leaves them out"
             )
         gap = (MISSING_LEVEL,) * bool(column.n_missing and missing == "group")
-        edges = bins.get(column.name)
+        edges, spread = bins.get(column.name), column.spread
+        one = {*column.levels} if column.kind == "categorical" else {spread.low, spread.high}
+        if len(one) == 1 and not gap:
+            raise CannotJudgeError(
+                f"sensitive column {column.name!r} is {one.pop()!r} in every row, so that nothing "
+                "can depend on it: drop it"
+            )
         if column.kind == "categorical":
             attributes.append(_read_levels(column, edges, gap))
         else:
@@ -247,8 +243,6 @@ def _read_levels(
             f"sensitive column {name!r} has {len(levels)} levels, more than {MAX_LEVELS}: it looks "
             "like an identifier; merge its levels, or drop it"
         )
-    if len(levels) == 1:
-        _check_varies(name, levels[0], levels[0], gap)
     return Attribute(name, column.kind, (*levels, *gap), is_coded=True)
 
 
@@ -256,7 +250,6 @@ def _read_numbers(
     column: ColumnStatistics, few: Values, edges: Sequence[float] | None, gap: tuple[str, ...]
 ) -> Attribute:
     name, kind = column.name, column.kind
-    _check_varies(name, column.spread.low, column.spread.high, gap)
     if edges is not None:
         inner = np.asarray(edges, dtype=np.float64)
         if inner.ndim != 1 or not len(inner) or not (np.diff(inner) > 0).all():
@@ -277,14 +270,6 @@ def _read_numbers(
     return Attribute(name, kind)
 
 
-def _check_varies(name: str, low: object, high: object, gap: tuple[str, ...]) -> None:
-    if low == high and not gap:
-        raise CannotJudgeError(
-            f"sensitive column {name!r} is {low!r} in every row, so that nothing can depend on it: "
-            "drop it"
-        )
-
-
 def _ranges(edges: Array, digits: int) -> list[str]:
     """The ranges between edges in words."""
     middle = [f"{a:.{digits}g} to {b:.{digits}g}" for a, b in pairwise(edges)]
@@ -293,14 +278,11 @@ def _ranges(edges: Array, digits: int) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """Groups that occur among some rows, by name, such as "Female, White", and each row's group.
-
-    `cut` are the names of the numeric attributes that were cut at their quartiles.
-    """
+    """Groups that occur among some rows, by name, such as "Female, White", and each row's group."""
 
     names: list[str]
     codes: NDArray[np.int64]
-    cut: list[str]
+    cut: list[str]  # names of the numeric attributes that were cut at their quartiles
 
     @property
     def labels(self) -> list[str]:

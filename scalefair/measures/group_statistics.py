@@ -1,10 +1,10 @@
-"""Statistics of the cells that cross all grouped attributes: values that add up."""
+"""Two passes over rows in groups: a survey, then statistics of all cells, values that add up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,55 @@ from scipy.special import pdtr
 
 from scalefair._hash import distinct, hash_uniform, row_hash
 from scalefair._typing import Array, Chunk
-from scalefair.data import Sums, frames
+from scalefair.data import Look, Numbers, Sums, Survey, frames, survey_rows
 from scalefair.data.survey import weights_of, without_gaps
-from scalefair.errors import CannotJudgeError
-from scalefair.measures.group_rows import Attribute, Missing
+from scalefair.errors import CannotJudgeError, check_choice
+from scalefair.measures.group_rows import Attribute, AuditRows, Missing, read_attributes
 
 MAX_CELLS = 10_000
 """More intersections than this would fill the memory, and nobody could judge them."""
 
 RESAMPLED_ROWS = 4096
 """Rows whose bootstrap counts are drawn at a time."""
+
+PASS_ROWS = 16384
+"""Rows per chunk of the second pass."""
+
+SURVEY_SAMPLE_ROWS = 20_000
+"""Rows that bins of streamed predictions are learnt from."""
+
+N_BINS = 2048
+"""Streamed predictions are counted between so many quantiles of a sample."""
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """How groups are compared; the parameters of `group_gaps`."""
+
+    quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)
+    threshold: float | None = None
+    metrics: Any = None
+    bins: Mapping[str, Sequence[float]] | None = None
+    intersections: bool = True
+    missing: Missing = "error"
+    confidence: float = 0.95
+    interval: Literal["analytic", "bootstrap"] = "analytic"
+    n_resamples: int = 500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("missing", self.missing, ("error", "group", "drop"))
+        check_choice("interval", self.interval, ("analytic", "bootstrap"))
+        levels = [("quantiles has ", q) for q in self.quantiles]
+        for name, level in (("confidence=", self.confidence), *levels):
+            if not 0 < level < 1:
+                raise ValueError(f"{name}{level!r}; expected a number between 0 and 1")
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            raise ValueError(f"threshold={self.threshold!r}; expected a finite number or None")
+        if self.interval == "bootstrap" and self.n_resamples < 50:
+            raise ValueError(
+                f"n_resamples={self.n_resamples}; expected at least 50: fewer give no interval"
+            )
 
 
 class CountedRows(NamedTuple):
@@ -50,19 +89,18 @@ class Plan:
     ends of the bins in which streamed predictions are counted.
     """
 
+    settings: GroupSettings
     models: tuple[str, ...]
     attributes: tuple[Attribute, ...]
     crossings: tuple[tuple[int, ...], ...]
-    missing: Missing
     cuts: Array
     has_truth: bool
-    edges: Array | None = None
-    n_resamples: int = 0
-    seed: int = 0
+    edges: Array | None
+    n_resamples: int
 
     def rows(self, chunk: Chunk) -> CountedRows:
         """Return the rows of a chunk that count."""
-        chunk = without_gaps(chunk) if self.missing == "drop" else chunk
+        chunk = without_gaps(chunk) if self.settings.missing == "drop" else chunk
         weight = weights_of(chunk)
         index = np.flatnonzero(weight > 0)
         p, s = np.asarray(chunk.x, np.float64), frames.as_table(chunk.s, one_column=True)
@@ -81,11 +119,69 @@ class Plan:
 
     def numeric(self, chunk: Chunk) -> Chunk:
         """Return a chunk whose attributes are numbers and codes; rows that do not count weigh 0."""
-        chunk = without_gaps(chunk) if self.missing == "drop" else chunk
+        chunk = without_gaps(chunk) if self.settings.missing == "drop" else chunk
         x, s = np.asarray(chunk.x, np.float64), frames.as_table(chunk.s, one_column=True)
         pairs = zip(self.attributes, frames.columns(s, "s"), strict=True)
         numbers = np.column_stack([attribute.values(column) for attribute, column in pairs])
         return replace(chunk, x=x, s=numbers, y=None)
+
+
+@dataclass(frozen=True, eq=False)
+class SurveyedRows:
+    """Rows after the first pass: its survey, and what the second pass counts.
+
+    `predictions` and `truth` are spread and values of those of each model and of the targets.
+    """
+
+    rows: AuditRows
+    survey: Survey
+    plan: Plan
+    predictions: list[Numbers]
+    truth: Numbers | None
+
+
+def survey_groups(
+    rows: AuditRows, settings: GroupSettings, *, size: int = SURVEY_SAMPLE_ROWS,
+    groups: bool = False, every: bool = False,
+) -> SurveyedRows:  # fmt: skip
+    """Make the first pass, with a sample of `size` rows.
+
+    With `groups` combinations of categories are listed, with `every` numbers are such, too.
+    """
+    s = Look("sensitive_features", values=True, groups=groups, every=every, bins=settings.bins)
+    looks = {"x": Look("y_pred", values=True), "s": s, "y": Look("y_true", values=True)}
+    drop = settings.missing == "drop"
+    survey = survey_rows(rows.source, looks, size=size, seed=settings.seed, drop=drop)
+    if survey.n_present < 2:
+        gone = f", {survey.n_missing} of them without sensitive attributes" * bool(survey.n_missing)
+        raise ValueError(
+            f"{survey.n_present} of {survey.n_rows} rows can be judged{gone}; give at least two "
+            "rows of positive weight"
+        )
+    predictions = survey.parts["x"].numbers
+    truth = survey.parts["y"].numbers[0] if "y" in survey.parts else None
+    attributes = read_attributes(survey, settings.bins, settings.missing)
+    grouped = tuple(j for j, attribute in enumerate(attributes) if attribute.levels)
+    crossings = (grouped,) if settings.intersections else tuple((j,) for j in grouped)
+    threshold = np.nan if settings.threshold is None else settings.threshold
+    cuts = np.array([0.5 if p.is_binary else threshold for p in predictions])
+    edges = None if rows.in_memory else _bin_edges(np.asarray(survey.sample.chunk.x, np.float64))
+    plan = Plan(
+        settings, rows.models, attributes, crossings or ((),), cuts, truth is not None, edges,
+        settings.n_resamples if settings.interval == "bootstrap" else 0,
+    )  # fmt: skip
+    return SurveyedRows(rows, survey, plan, predictions, truth)
+
+
+def _bin_edges(sample: Array) -> Array:
+    """Quantiles of the sampled predictions, all values where they are few; of shape (M, N_BINS)."""
+    edges = np.empty((sample.shape[1], N_BINS))
+    for row, values in zip(edges, sample.T, strict=True):
+        ends = np.unique(values)
+        if len(ends) > N_BINS:
+            ends = np.unique(np.quantile(values, np.linspace(0, 1, N_BINS), method="inverted_cdf"))
+        row[: len(ends)], row[len(ends) :] = ends, ends[-1]
+    return edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,18 +212,15 @@ class GroupStatistics:
         Cells merge by Chan's update: scatter = Σ scatter + Σ w (mean − common mean)².
         """
         cells, _, group = distinct(self.cells[:, list(columns)])
-        n = len(cells)
-        weight = _sums(group, n, self.weight)
-        mean = _sums(group, n, self.weight[:, None] * self.mean) / weight[:, None]
-        apart = self.weight[:, None] * (self.mean - mean[group]) ** 2
-        high = np.full((n, self.high.shape[1]), -np.inf)
-        np.maximum.at(high, group, self.high)
-        scatter = _sums(group, n, self.scatter + apart)
-        outcomes, squares = _sums(group, n, self.outcomes), _sums(group, n, self.squares)
-        return GroupStatistics(
-            cells, _sums(group, n, self.rows), weight, mean, scatter, outcomes, squares,
-            _sums(group, n, self.counts), high, _sums(group, n, self.replicates),
-        )  # fmt: skip
+        n, w = len(cells), self.weight[:, None]
+        sums = {
+            name: _sums(group, n, vars(self)[name])
+            for name in ("rows", "weight", "outcomes", "squares", "counts", "replicates")
+        }
+        mean = _sums(group, n, w * self.mean) / sums["weight"][:, None]
+        scatter = _sums(group, n, self.scatter + w * (self.mean - mean[group]) ** 2)
+        high = _largest(group, n, self.high)
+        return GroupStatistics(cells=cells, mean=mean, scatter=scatter, high=high, **sums)
 
 
 def _sums(cell: NDArray[np.intp], n: int, values: NDArray[Any]) -> NDArray[Any]:
@@ -135,6 +228,12 @@ def _sums(cell: NDArray[np.intp], n: int, values: NDArray[Any]) -> NDArray[Any]:
     indicator = csr_array((np.ones(len(cell)), cell, np.arange(len(cell) + 1)), (len(cell), n))
     sums = indicator.T @ values.reshape(len(values), int(np.prod(values.shape[1:])))
     return np.asarray(sums.reshape(n, *values.shape[1:]), values.dtype)
+
+
+def _largest(cell: NDArray[np.intp], n: int, values: Array) -> Array:
+    high = np.full((n, values.shape[1]), -np.inf)
+    np.maximum.at(high, cell, values)
+    return high
 
 
 @dataclass(eq=False)
@@ -157,16 +256,14 @@ class GroupAccumulator:
 
     def result(self) -> Sums:
         """Return the statistics of all rows seen."""
-        return _of_no_rows(self.plan) if self._sum is None else self._sum
-
-
-def _of_no_rows(plan: Plan) -> Sums:
-    n, none = len(plan.models), np.empty(0)
-    values = np.empty((0, 4 * n + 1 if plan.has_truth else n))
-    outcomes, numbers = np.empty((0, n), np.intp), np.empty(0, np.int64)
-    codes = np.empty((0, len(plan.attributes)), np.int64)
-    rows = CountedRows(np.empty((0, n)), codes, values, outcomes, none, numbers)
-    return Sums(_counted(plan, rows, crossing) for crossing in plan.crossings)
+        if self._sum is not None:
+            return self._sum
+        plan, n = self.plan, len(self.plan.models)
+        values = np.empty((0, 4 * n + 1 if plan.has_truth else n))
+        codes, outcomes = (np.empty((0, k), np.int64) for k in (len(plan.attributes), n))
+        none: Array = np.empty(0)
+        rows = CountedRows(values[:, :n], codes, values, outcomes, none, none.astype(np.int64))
+        return Sums(_counted(plan, rows, crossing) for crossing in plan.crossings)
 
 
 def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupStatistics:
@@ -175,8 +272,6 @@ def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupSta
     weight = _sums(cell, n, w)
     mean = _sums(cell, n, w[:, None] * values) / weight[:, None]
     scatter = _sums(cell, n, w[:, None] * (values - mean[cell]) ** 2)
-    high = np.full((n, len(plan.models)), -np.inf)
-    np.maximum.at(high, cell, rows.predictions)
     counts = np.zeros((n, len(plan.models), 0))
     if plan.edges is not None:
         pairs = zip(plan.edges, rows.predictions.T, strict=True)
@@ -188,7 +283,7 @@ def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupSta
     return GroupStatistics(
         cells, np.bincount(cell, minlength=n), weight, mean, scatter,
         _tallied(cell, n, rows.outcomes, 4, w), _tallied(cell, n, rows.outcomes, 4, w**2),
-        counts, high, replicates,
+        counts, _largest(cell, n, rows.predictions), replicates,
     )  # fmt: skip
 
 
@@ -202,25 +297,22 @@ def _tallied(
 
 def _resample(plan: Plan, cell: NDArray[np.intp], rows: CountedRows, out: Array) -> None:
     """Add up the rows of each resample, block by block: counts are (RESAMPLED_ROWS, B)."""
-    width = 4 * rows.outcomes.shape[1]
-    one_hot = (rows.outcomes[:, :, None] == np.arange(4)).reshape(len(cell), width)
+    one_hot = (rows.outcomes[:, :, None] == np.arange(4)).reshape(len(cell), 4 * len(plan.models))
     design = np.concatenate([np.ones((len(cell), 1)), rows.values, one_hot], axis=1)
     design *= rows.weight[:, None]
     for start in range(0, len(design), RESAMPLED_ROWS):
         block = slice(start, start + RESAMPLED_ROWS)
-        counts = poisson_counts(rows.numbers[block], plan.n_resamples, plan.seed)
+        counts = poisson_counts(rows.numbers[block], plan.n_resamples, plan.settings.seed)
         for i in np.unique(cell[block]):
             inside = cell[block] == i
             out[i] += design[block][inside].T @ counts[inside]
 
 
 def poisson_counts(rows: NDArray[np.int64], n_resamples: int, seed: int) -> Array:
-    """Return how often each row occurs in each resample, of shape (k, B).
+    """Return how often each row occurs in each resample, Poisson of mean 1, of shape (k, B).
 
-    The count of a row is Poisson with mean 1. It depends on the seed and the number of the row
-    alone.
+    It depends on the seed and the number of the row alone.
     """
     seeds = row_hash(seed, np.arange(n_resamples))
     uniform = np.stack([hash_uniform(int(s), rows) for s in seeds], axis=1)
-    table = pdtr(np.arange(20), 1.0)
-    return np.searchsorted(table, uniform, side="right").astype(np.float64)
+    return np.searchsorted(pdtr(np.arange(20), 1.0), uniform, side="right").astype(np.float64)

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._files import plain
 from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_choice
-from scalefair.measures.group_metrics import Estimate, Gap, Mask, difference, ratio
-from scalefair.measures.group_passes import (
+from scalefair.measures.group_metrics import (
     CountedGroups,
-    GroupSettings,
+    Estimate,
+    Gap,
+    Mask,
     count_groups,
-    survey_groups,
+    difference,
+    ratio,
 )
 from scalefair.measures.group_rows import Missing, open_audit
+from scalefair.measures.group_statistics import GroupSettings, survey_groups
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,28 +50,15 @@ class GroupFrame:
 
     Made by :func:`group_gaps`. `by_group`, `overall`, `difference()` and `ratio()` are those of
     fairlearn's MetricFrame.
-
-    Parameters
-    ----------
-    attributes : tuple of str
-        Names of the attributes.
-    levels : list of tuples of str
-        The levels that make each group.
-    counts, weights : arrays of shape (g,)
-        Rows of each group, and the sum of their weights.
-    estimates, totals : dict of str to Estimate
-        Each metric in the groups, and over all rows.
-    confidence : float
-        Level of the intervals.
     """
 
     attributes: tuple[str, ...]
-    levels: list[tuple[str, ...]]
-    counts: NDArray[np.int64]
-    weights: Array
-    estimates: dict[str, Estimate]
-    totals: dict[str, Estimate]
-    confidence: float
+    levels: list[tuple[str, ...]]  # that make each group
+    counts: NDArray[np.int64]  # rows of each group
+    weights: Array  # sum of their weights
+    estimates: dict[str, Estimate]  # each metric in the groups
+    totals: dict[str, Estimate]  # and over all rows
+    confidence: float  # of the intervals
 
     @property
     def name(self) -> str:
@@ -104,8 +95,8 @@ class GroupFrame:
     def difference(self, method: Method = "between_groups") -> pd.Series:
         """Return the largest difference of each metric, between groups or to all rows."""
         differences = dict.fromkeys(self.estimates, np.nan)
+        between = method == "between_groups"
         for name, value, total in self._compared(method):
-            between = method == "between_groups"
             differences[name] = np.ptp(value) if between else np.abs(value - total).max()
         return _series(differences)
 
@@ -142,19 +133,15 @@ class GroupFrame:
     def _frame(self, values: dict[str, Array]) -> pd.DataFrame:
         # Numbered, since an attribute may have the name of a metric.
         columns: dict[str, Any] = {
-            f"{j}": [levels[j] for levels in self.levels] for j in range(len(self.attributes))
+            f"{j}": part for j, part in enumerate(zip(*self.levels, strict=True))
         }
         frame = frames.make_frame(columns | {"count": self.counts} | values)
-        frame = frame.set_index(list(columns))
-        frame.index.names = list(self.attributes)
-        return frame
+        return frame.set_index(list(columns)).rename_axis(index=list(self.attributes))
 
 
 def _series(values: dict[str, float]) -> pd.Series:
     frame = frames.make_frame({"metric": list(values), "value": list(values.values())})
-    series: pd.Series = frame.set_index("metric")["value"].rename(None)
-    series.index.name = None
-    return series
+    return frame.set_index("metric")["value"].rename(None).rename_axis(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +281,7 @@ def group_gaps(
     settings = GroupSettings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
         n_resamples, random_state,
-    ).check()  # fmt: skip
+    )  # fmt: skip
     rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     if len(rows.models) != 1:
         raise ValueError(
@@ -314,9 +301,9 @@ def group_gaps(
 
 def group_frames(counted: CountedGroups, model: int) -> GroupGaps:
     """Return the metrics of one model in the groups of each attribute, and of all crossed."""
-    plan, settings = counted.surveyed.plan, counted.surveyed.settings
+    plan = counted.surveyed.plan
     groupings: list[tuple[int, ...]] = [(j,) for j, a in enumerate(plan.attributes) if a.levels]
-    if len(groupings) > 1 and settings.intersections:
+    if len(groupings) > 1 and plan.settings.intersections:
         groupings += plan.crossings
     totals = counted.estimates(model, ())
     by_attributes = {}
@@ -330,7 +317,7 @@ def group_frames(counted: CountedGroups, model: int) -> GroupGaps:
         names = tuple(a.name for a in attributes)
         by_attributes[names] = GroupFrame(
             names, levels, groups.rows, groups.weight, counted.estimates(model, grouping), totals,
-            settings.confidence,
+            plan.settings.confidence,
         )  # fmt: skip
     return GroupGaps(by_attributes)
 
@@ -367,10 +354,4 @@ def tidy(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> pd.DataFrame:
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table as dictionaries of plain values, None for NaN."""
-    rows = table.to_dict("records")
-    return [{str(k): _plain(v) for k, v in row.items()} for row in rows]
-
-
-def _plain(value: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and np.isnan(value) else value
+    return plain(table.to_dict("records"))  # type: ignore[no-any-return]

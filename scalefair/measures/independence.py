@@ -12,7 +12,7 @@ from scalefair._linalg import inverse_root, positive_eigh
 from scalefair._typing import Array
 from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.features.base import is_map
-from scalefair.measures._features import FeaturePair, feature_pair, gram_of
+from scalefair.measures._features import FeaturePair, feature_pair, grams
 from scalefair.measures._pair import Pair, UndefinedError, open_pair
 from scalefair.moments import Moments
 
@@ -262,16 +262,14 @@ def _exact_sums(pair: Pair, method: str) -> tuple[PairSums, tuple[Array, Array]]
     rows = pair.rows()
     w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
     w = w * (w.sum() / (w @ w))  # they add up to Kish's count
-    K = gram_of("kernel_a", pair.kernels[0], pair.a, rows.x, w)
-    L = gram_of("kernel_b", pair.kernels[1], pair.b, rows.s, w)
+    K, L = grams(pair, rows, w)
     return pair_sums(K, L, rows.x, rows.s, w), (K.diag(rows.x), L.diag(rows.s))
 
 
 def _unbiased_of_pairs(sums: PairSums, diagonal_k: Array, diagonal_l: Array) -> float:
     """HSIC without bias (Song et al. 2012, eq. 5), from the sums less the diagonal.
 
-    The weights add up to Kish's (Σw)²/Σw²: then Σw = Σw², and the weighted diagonal that is taken
-    off is, on average, the diagonal that the sums have.
+    The weights add up to Kish's (Σw)²/Σw²: on average what is taken off is what the sums have.
     """
     w = sums.weight
     k, l = sums.k - diagonal_k, sums.l - diagonal_l  # noqa: E741
@@ -281,7 +279,11 @@ def _unbiased_of_pairs(sums: PairSums, diagonal_k: Array, diagonal_l: Array) -> 
 
 def _unbiased_of_features(features: FeaturePair) -> float:
     """The same from moments of [φ, ψ, |φ|², |ψ|²]; sums are n times means."""
-    (m,) = features.moments(columns=_norms, width=2)
+
+    def norms(*maps: Array) -> Array:  # diagonals of both Gram matrices, and no weights
+        return np.column_stack([np.einsum("ij,ij->i", F, F) for F in maps[:2]])
+
+    (m,) = features.moments(columns=norms, width=2)
     n = m.effective_rows
     sums = {name: n * m.mean(name) for name in ("phi", "psi", "y")}
 
@@ -293,11 +295,6 @@ def _unbiased_of_features(features: FeaturePair) -> float:
     k_l -= product("y", "psi")[0] @ sums["psi"] + product("y", "phi")[1] @ sums["phi"] - both
     k, l = (sums[b] @ sums[b] - d for b, d in zip(("phi", "psi"), sums["y"], strict=True))  # noqa: E741
     return _unbiased(n, np.sum(product("phi", "psi") ** 2) - both, k, l, k_l)
-
-
-def _norms(Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
-    """Diagonals of both Gram matrices, of shape (k, 2)."""
-    return np.column_stack([np.einsum("ij,ij->i", F, F) for F in (Phi, Psi)])
 
 
 def _unbiased(n: float, cross: Any, k: Any, l: Any, kl: Any) -> float:  # noqa: E741
@@ -318,9 +315,9 @@ def _exact_nocco(pair: Pair, eps: float) -> float:
         )
     rows = pair.rows()
     w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
-    K = gram_of("kernel_a", pair.kernels[0], pair.a, rows.x, w)(rows.x, rows.x)
-    L = gram_of("kernel_b", pair.kernels[1], pair.b, rows.s, w)(rows.s, rows.s)
-    return float(np.sum((_share_root(K, w, eps).T @ _share_root(L, w, eps)) ** 2))
+    K, L = grams(pair, rows, w)
+    left, right = _share_root(K(rows.x, rows.x), w, eps), _share_root(L(rows.s, rows.s), w, eps)
+    return float(np.sum((left.T @ right) ** 2))
 
 
 def _share_root(K: Array, w: Array, eps: float) -> Array:

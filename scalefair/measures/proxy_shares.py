@@ -17,7 +17,7 @@ from scalefair.features.base import n_features
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity, OneHot
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.product import ConcatMap
+from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.training import Training, open_inputs
 from scalefair.measures.split import Split, View, standard_errors
 from scalefair.moments import accumulate
@@ -120,7 +120,9 @@ def _columns(training: Training) -> tuple[ConcatMap, list[tuple[str, Way]]]:
     ]
     size = int(np.clip(MAX_CURVES // max(sum(curved), 1), 4, CURVE_COMPONENTS))
     curve = clone(CURVE).set_params(n_components=size)
-    parts += [(curve, at) for (_, at), own in zip(columns, curved, strict=True) if own]
+    # Each is whitened by itself: a product with one matrix for all would take most of the time.
+    whitened = ProductMap([(curve, [0])], whiten="rows")
+    parts += [(whitened, at) for (_, at), own in zip(columns, curved, strict=True) if own]
     phi = ConcatMap(parts).fit(sample.x, sample_weight=sample.weight)
     stops = pairwise(np.cumsum([n_features(part) for part, _ in phi.parts_]))
     ways: list[tuple[str, Way]] = []

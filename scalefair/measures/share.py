@@ -28,8 +28,7 @@ SHARE_RIDGES = np.logspace(-9, -1, 17)
 STEPS_BELOW = 2
 """Steps of the grid by which eps="auto" stays below the ridge of least error: a tenth of it.
 
-The error of ĝ is of second order in what the ridge takes from it, that of the share of first
-order: its ridge must be smaller.
+The error of ĝ is of second order in what the ridge takes from it, that of the share of first.
 """
 
 MAX_ALONE = 0.5
@@ -112,7 +111,8 @@ def explained_share(
     if cv is None:
         share = share_of_block(features.moments()[0], _checked_eps(eps, cv))
     else:
-        share = cross_fitted_share(features, cv, eps).share
+        parts = features.moments(*share_columns(features, cv))
+        share = share_of_folds(features, parts, _checked_eps(eps, cv)).share
     if np.isnan(share):  # f is not constant, or it would have been refused
         raise UndefinedError(
             f"f is constant within each of the cv={cv!r} folds, so that none of them can judge it; "
@@ -146,12 +146,6 @@ def open_share(
         categorical=pair.b.categorical, groups=pair.b.groups, seed=seed, name="kernel",
     )  # fmt: skip
     return FeaturePair(pair, Identity().fit(sample.x), psi, sample.x.mean(axis=0))
-
-
-def cross_fitted_share(features: FeaturePair, cv: Any, eps: Any = "auto") -> CrossFittedShare:
-    """Return the cross-fitted share of opened rows, by one pass over them."""
-    parts = features.moments(*share_columns(features, cv))
-    return share_of_folds(features, parts, _checked_eps(eps, cv))
 
 
 def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, ColumnsBeside | None, int]:
@@ -198,10 +192,7 @@ def _checked_eps(eps: Any, cv: int | None) -> Any:
 
 
 def _held_out(held_out: Moments, rest: Moments, grid: Array) -> tuple[Array, Array]:
-    """Cov(f, ĝ) and Var ĝ − 2 Cov(f, ĝ) of the held-out rows, for every ε of the grid.
-
-    The latter is the squared error of ĝ, up to a constant.
-    """
+    """Cov(f, ĝ), and Var ĝ − 2 Cov(f, ĝ), the squared error up to a constant, for every ε."""
     space = FunctionSpace.of(rest)
     known, own = (space.basis.T @ part.covariance("psi", "phi") for part in (rest, held_out))
     spread = space.basis.T @ held_out.covariance("psi", "psi") @ space.basis
@@ -212,10 +203,7 @@ def _held_out(held_out: Moments, rest: Moments, grid: Array) -> tuple[Array, Arr
 
 
 def _leave_one_out(m: Moments, centre: Array) -> CrossFittedShare:
-    """Leave-one-out cross-fitting of group means, from sums per group.
-
-    Squares are about `centre`, near the mean of f, so that their sums lose no digits.
-    """
+    """Leave-one-out cross-fitting of group means, from sums per group about `centre`."""
     n, p = m.effective_rows, m.mean("psi")
     sums, others = (
         m.covariance("psi", name) + np.outer(p, mean)
@@ -259,20 +247,12 @@ def distributions_of_rows(
     return share_distributions(moments, rows, weight, outputs=rows["phi"].shape[1], **options)
 
 
-def share_distribution(features: FeaturePair, estimate: CrossFittedShare) -> ShareDistribution:
-    """Return the sampling distribution of a cross-fitted share."""
-    (found,) = distributions_of_rows(features, estimate.moments, epses=(estimate.eps,))
-    return replace(found, share=np.array([estimate.share]))
-
-
 def share_interval(
     features: FeaturePair, estimate: CrossFittedShare, confidence: float
 ) -> list[float]:
     """Return the share and the ends of its interval, in [0, 1]."""
-    level, found = 0.5 + confidence / 2, share_distribution(features, estimate)
-    share = float(np.clip(estimate.share, 0.0, 1.0))
-    return [
-        share,
-        min(share, float(found.lower(level)[0])),
-        max(share, float(found.upper(level)[0])),
-    ]
+    level, share = 0.5 + confidence / 2, float(np.clip(estimate.share, 0.0, 1.0))
+    (found,) = distributions_of_rows(features, estimate.moments, epses=(estimate.eps,))
+    found = replace(found, share=np.array([estimate.share]))
+    low, high = float(found.lower(level)[0]), float(found.upper(level)[0])
+    return [share, min(share, low), max(share, high)]

@@ -43,8 +43,8 @@ class View(NamedTuple):
 class Split:
     """θ_l (k,) of f = Σ_l f_l, and what gives the influence of a row on them.
 
-    With w = Tᵀ(attributes of z), g_l = R_l w; a control leaves f̂_l = f_l − Q_l(control of z). What
-    is many columns wide is sparse: for each part a few.
+    g_l = G_l(attributes of z); a control leaves f̂_l = f_l − Q_l(control of z). What is many columns
+    wide is sparse: for each part a few.
     """
 
     values: Array
@@ -53,8 +53,7 @@ class Split:
     chance: Array  # n² times the variance of θ_l where s explains nothing
     parts: Any
     attributes: Any
-    root: Array  # T
-    factors: tuple[Array, Array]  # R of the parts (kt, r), and of f (t, r)
+    functions: tuple[Array, Array]  # G of the parts (kt, q), and of f (t, q)
     control: tuple[Any, Array] | None
     slopes: Any
 
@@ -91,7 +90,7 @@ class Split:
         P = root.T @ m.covariance(names, names) @ root
         return cls(
             values, variance, float(np.trace(P)), np.sum(P**2) * _products(m, k, t),
-            csr_array(W.T), attributes.T.tocsr(), root, (R, along), control, slopes,
+            csr_array(W.T), attributes.T.tocsr(), (R @ root.T, along @ root.T), control, slopes,
         )  # fmt: skip
 
     def influence(self, z: Array, q: Array | None) -> Array:
@@ -100,12 +99,11 @@ class Split:
         u_l = [f̂_l g + g_l (f̂ − g) + h_l r − θ_l f²] / Var f, h_l r being the influence of slopes
         that are regressions, r the last part.
         """
-        shape, (R, along) = (len(self.values), -1, z.shape[1]), self.factors
-        own = self.parts @ z
+        shape, own = (len(self.values), -1, z.shape[1]), self.parts @ z
         left = own if self.control is None else own - self.control[1] @ (self.control[0] @ z)
-        w = self.root.T @ (self.attributes @ z)
-        g, own, left = along @ w, own.reshape(shape), left.reshape(shape)
-        u = _dot(left, g) + _dot((R @ w).reshape(shape), left.sum(axis=0) - g)
+        each, g = (function @ (self.attributes @ z) for function in self.functions)
+        own, left = own.reshape(shape), left.reshape(shape)
+        u = _dot(left, g) + _dot(each.reshape(shape), left.sum(axis=0) - g)
         if self.slopes is not None:
             u += _dot((self.slopes @ q).reshape(shape), own[-1])
         u -= self.values[:, None] * np.sum(own.sum(axis=0) ** 2, axis=0)

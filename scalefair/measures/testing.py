@@ -20,10 +20,8 @@ from scalefair.measures._null import (
     mixture_sf,
     permutation_pvalue,
     permuted,
-    streamed_pair,
 )
 from scalefair.measures._pair import Variable, check_kernel, fitted_encoder, open_pair
-from scalefair.moments import Moments
 
 TEST_METHODS = ("auto", "permutation", "gamma", "spectral", "features")
 
@@ -125,11 +123,6 @@ def hsic_test(
     return TestResult(centred.statistic, pvalue, method, pair.n_rows)
 
 
-def pvalue_of(moments: Moments) -> float:
-    """Return the p-value of independence from moments of features of many rows."""
-    return streamed_pair(moments).pvalue("features")
-
-
 def conditional_hsic_test(
     a: Any, b: Any, c: Any, *, kernel_a: Any = None, kernel_b: Any = None, kernel_c: Any = None,
     method: str = "auto", n_permutations: int = 1999, n_components: int = 50,
@@ -193,28 +186,29 @@ def conditional_hsic_test(
     strata = _strata(control, C, method)
     rows = pair.rows()
     K, L, M = (
-        gram_of(name, check_kernel(name, kernel), variable, values, None)
+        gram_of(f"kernel_{name}", check_kernel(f"kernel_{name}", kernel), variable, values, None)
         for name, kernel, variable, values in (
-            ("kernel_a", kernel_a, pair.a, rows.x),
-            ("kernel_b", kernel_b, pair.b, rows.s),
-            ("kernel_c", kernel_c, control, C),
+            ("a", kernel_a, pair.a, rows.x), ("b", kernel_b, pair.b, rows.s),
+            ("c", kernel_c, control, C),
         )
-    )
+    )  # fmt: skip
     # The product of the kernels of a and of c, on their columns side by side.
     joint = Gram((*K.parts, *((kernel, at + rows.x.shape[1]) for kernel, at in M.parts)))
-    Phi = _features(joint, np.hstack([rows.x, C]), 2 * size)
-    Psi = _features(L, rows.s, size)
+    Phi, Psi, Upsilon = (
+        np.asarray(pivot_map(gram, values, most, tolerance=1e-6).transform(values), np.float64)
+        for gram, values, most in (
+            (joint, np.hstack([rows.x, C]), 2 * size), (L, rows.s, size), (M, C, size)
+        )
+    )  # fmt: skip
     if strata is not None:
         left, right = (_within(F, strata) for F in (Phi, Psi))
         pvalue = _permutation(left, right, strata, count, seed)
     else:
-        Upsilon = _features(M, C, size)
         left, right = (_residuals(F, Upsilon) for F in (Phi, Psi))
         pvalue = _asymptotic(left, right)
-    statistic = float(np.sum((left.T @ right) ** 2)) / len(C) ** 2
-    return TestResult(
-        statistic, pvalue, "features" if strata is None else "permutation", pair.n_rows
-    )
+    statistic, used = float(np.sum((left.T @ right) ** 2)), "features"
+    used = used if strata is None else "permutation"
+    return TestResult(statistic / len(C) ** 2, pvalue, used, pair.n_rows)
 
 
 def _control(c: Any, n: int) -> tuple[Variable, Array]:
@@ -240,10 +234,6 @@ def _strata(control: Variable, C: Array, method: str) -> NDArray[np.int64] | Non
             "(as text), or use method='features'"
         )
     return distinct(C).number
-
-
-def _features(gram: Gram, rows: Array, size: int) -> Array:
-    return np.asarray(pivot_map(gram, rows, size, tolerance=1e-6).transform(rows))
 
 
 def _within(F: Array, strata: NDArray[np.int64]) -> Array:

@@ -51,10 +51,7 @@ def to_svg(figure: Figure) -> str:
 class Display(ABC):
     """A picture in scikit-learn's style: it holds what it shows, and `plot` draws it.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    Every display has `ax_` and `figure_`, of matplotlib; without an `ax` it makes a figure.
     """
 
     ax_: Axes
@@ -140,15 +137,10 @@ def short(name: str, longest: int = 60) -> str:
 def predicted(estimator: Any, X: Any) -> Array:
     """Predictions of shape (n,): probabilities of the second class of two, or predicted numbers."""
     if not hasattr(estimator, "classes_"):
-        f = np.asarray(estimator.predict(X), dtype=np.float64)
-        if f.ndim > 1 and f.shape[1] > 1:
-            raise ValueError(
-                f"estimator predicts {f.shape[1]} targets; expected one: fit one model for each"
-            )
-        return f.reshape(-1)
-    if len(estimator.classes_) != 2:
-        raise ValueError(
-            f"estimator has {len(estimator.classes_)} classes; expected two: fit one against the "
-            "rest"
-        )
-    return np.asarray(estimator.predict_proba(X), dtype=np.float64)[:, 1]
+        f, count, what = np.asarray(estimator.predict(X), dtype=np.float64), 1, "targets"
+        f = f.reshape(len(f), -1)
+    else:
+        f, count, what = np.asarray(estimator.predict_proba(X), dtype=np.float64), 2, "classes"
+    if f.shape[1] != count:
+        raise ValueError(f"estimator has {f.shape[1]} {what}; expected {count}: fit one at a time")
+    return f[:, -1]

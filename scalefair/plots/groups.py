@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.data import frames
+from scalefair.errors import check_choice
 from scalefair.measures.group_rows import cross
 from scalefair.measures.groups import group_gaps
 from scalefair.plots.figures import AFTER, BEFORE, Display, look_of, predicted, short
@@ -39,8 +40,6 @@ class GroupDistributionDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
     groups_ : list of str
         The groups drawn.
     """
@@ -64,8 +63,7 @@ class GroupDistributionDisplay(Display):
             of many values cut at their quartiles.
         before, after : arrays of shape (n,)
             Predictions; `before` may be None.
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
+        ax : matplotlib Axes, optional
         """
         named = isinstance(groups, list | tuple) and all(isinstance(g, str) for g in groups)
         return cls(list(groups) if named else cross(groups).labels, before, after).plot(ax)
@@ -87,8 +85,7 @@ class GroupDistributionDisplay(Display):
             They make the groups, as in :meth:`from_predictions`.
         baseline : fitted estimator, default=None
             The model to compare with.
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
+        ax : matplotlib Axes, optional
         """
         before = None if baseline is None else predicted(baseline, X)
         return cls.from_predictions(sensitive_features, before, predicted(estimator, X), ax=ax)
@@ -99,7 +96,9 @@ class GroupDistributionDisplay(Display):
         )
         largest = np.argsort(-counts, kind="stable")[: self.max_groups]
         self.groups_ = [str(names[code]) for code in largest]
-        grid = _density_grid(np.concatenate([values for values, _, _ in self._models]))
+        low, high = np.quantile([values for values, _, _ in self._models], [0.001, 0.999])
+        margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
+        grid = np.linspace(low - margin, high + margin, _BINS)
         for i, code in enumerate(largest):
             self._draw_group(grid, len(largest) - 1 - i, codes == code)
         self._label(grid)
@@ -122,16 +121,15 @@ class GroupDistributionDisplay(Display):
     @property
     def _models(self) -> list[tuple[Array, str, str]]:
         """Predictions, colour and name of each model."""
-        after = np.asarray(self.after, dtype=np.float64)
         if self.before is None:
-            return [(after, AFTER, "predictions")]
-        before = np.asarray(self.before, dtype=np.float64)
+            return [(np.asarray(self.after, dtype=np.float64), AFTER, "predictions")]
+        after, before = (np.asarray(f, dtype=np.float64) for f in (self.after, self.before))
         return [(after, AFTER, "with the penalty"), (before, BEFORE, "without")]
 
     def _label(self, grid: Array) -> None:
+        # Names are data: a dollar sign in one must not start a formula.
+        look: dict[str, Any] = {"ha": "right", "va": "top", "parse_math": False}
         for line, name in enumerate(reversed(self.groups_)):
-            # Names are data: a dollar sign in one must not start a formula.
-            look: dict[str, Any] = {"ha": "right", "va": "top", "parse_math": False}
             self.ax_.text(0.99 * grid[-1] + 0.01 * grid[0], line + 0.86, short(name), **look)
         self.ax_.set_xlim(grid[0], grid[-1])
         self.ax_.set_ylim(-0.15, len(self.groups_))
@@ -140,10 +138,9 @@ class GroupDistributionDisplay(Display):
 
 
 def density(values: Array, grid: Array) -> Array:
-    """Gaussian kernel density of `values` at the equidistant points `grid`, shape (len(grid),).
+    """Gaussian kernel density at equidistant points, of counts per cell: O(n + len(grid)²).
 
-    Counts per grid cell are smoothed instead of the values themselves: O(n + len(grid)²). The
-    bandwidth is Silverman's, at least half a cell.
+    The bandwidth is Silverman's, at least half a cell.
     """
     cell = grid[1] - grid[0]
     # The few values beyond the grid count at its ends, so that every group has a density.
@@ -157,12 +154,6 @@ def density(values: Array, grid: Array) -> Array:
     return np.asarray(smooth / (smooth.sum() * cell))
 
 
-def _density_grid(values: Array) -> Array:
-    low, high = np.quantile(values, [0.001, 0.999])
-    margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
-    return np.linspace(low - margin, high + margin, _BINS)
-
-
 @dataclass(eq=False, repr=False)
 class AuditDisplay(Display):
     """Values with their intervals, one line per group or attribute, one colour per model.
@@ -173,11 +164,6 @@ class AuditDisplay(Display):
         Columns label, model, value, low and high; ends that are NaN are not drawn.
     measure : str
         What the values are.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
     """
 
     rows: pd.DataFrame
@@ -195,13 +181,10 @@ class AuditDisplay(Display):
             A metric of its groups, such as mean_prediction, drawn by group; or a measure of its
             table, drawn by attribute. By default the explained share.
         ax : matplotlib Axes, optional
-            Where to draw; None makes a figure.
         """
         measure = "explained_share" if measure is None else measure
-        metrics = list(dict.fromkeys(audit.groups["metric"])) if len(audit.groups) else []
-        known = [*metrics, *dict.fromkeys(audit.table["measure"])]
-        if measure not in known:
-            raise ValueError(f"measure={measure!r} is unknown; choose among {', '.join(known)}")
+        metrics = tuple(dict.fromkeys(audit.groups["metric"]))
+        check_choice("measure", measure, (*metrics, *dict.fromkeys(audit.table["measure"])))
         if measure in metrics:
             return cls(_rows_of_metric(audit.groups, measure), measure).plot(ax)
         table = audit.table[audit.table["measure"] == measure]
@@ -225,7 +208,6 @@ class AuditDisplay(Display):
         metric : str, default="mean_prediction"
             As :func:`scalefair.measures.group_gaps` names it.
         ax : matplotlib Axes, optional
-            Where to draw; None makes a figure.
         **options
             Of :func:`scalefair.measures.group_gaps`, such as `threshold` or `missing`.
         """
@@ -233,9 +215,7 @@ class AuditDisplay(Display):
         parts = []
         for name, f in models.items():
             gaps = group_gaps(f, sensitive_features=sensitive_features, y_true=y_true, **options)
-            known = list(dict.fromkeys(gaps.table["metric"]))
-            if metric not in known:
-                raise ValueError(f"metric={metric!r} is unknown; choose among {', '.join(known)}")
+            check_choice("metric", metric, tuple(dict.fromkeys(gaps.table["metric"])))
             parts.append(_rows_of_metric(gaps.table, metric).assign(model=name))
         return cls(frames.stack_rows(parts), metric).plot(ax)
 

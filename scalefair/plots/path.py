@@ -20,7 +20,6 @@ from scalefair.plots.figures import (
     Display,
     limits,
     look_of,
-    predicted,
     share_axis,
     share_bars,
 )
@@ -40,10 +39,8 @@ class PathPoints(NamedTuple):
 
 def held_out(rows: pd.DataFrame) -> str:
     """Ending of the columns of held-out values: "_cv", "_test", or "" where there are none."""
-    errors = ("mse", "loss")
-    return next(
-        (end for end in ("_cv", "_test") if any(f"{error}{end}" in rows for error in errors)), ""
-    )
+    ends = [e for e in ("_cv", "_test") if f"mse{e}" in rows or f"loss{e}" in rows]
+    return ends[0] if ends else ""
 
 
 def target_variance(table: pd.DataFrame) -> float:
@@ -73,11 +70,8 @@ def path_points(rows: pd.DataFrame, variance: float) -> PathPoints:
     shares = column(f"explained_share{ending}"), column(f"explained_share{ending}_error")
     if "loss" in rows:
         return PathPoints(*shares, column(f"loss{ending}"), column(f"loss{ending}_error"))
-    return PathPoints(
-        *shares,
-        1.0 - column(f"mse{ending}") / variance,
-        column(f"mse{ending}_error") / variance,
-    )
+    mse, error = column(f"mse{ending}"), column(f"mse{ending}_error")
+    return PathPoints(*shares, 1.0 - mse / variance, error / variance)
 
 
 def row_at(table: pd.DataFrame, alpha: float, eta: float) -> pd.DataFrame | None:
@@ -115,11 +109,6 @@ class FairPathDisplay(Display):
         The row of the chosen model.
     limit : float, default=None
         The largest share allowed.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
     """
 
     table: pd.DataFrame
@@ -135,8 +124,7 @@ class FairPathDisplay(Display):
         ----------
         estimator : fitted `FairKernelRidgeCV`, `FairKernelRidge` or `FairRidge`
             The first has held-out values with standard errors, the others those in the sample.
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
+        ax : matplotlib Axes, optional
         """
         path, alpha = path_of(estimator)
         chosen = row_at(path.table, alpha, estimator.eta_)
@@ -210,8 +198,6 @@ class FrontDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
     front_ : DataFrame
         The points that no other beats in both accuracy and share, by increasing share.
     """
@@ -233,8 +219,7 @@ class FrontDisplay(Display):
         ----------
         estimators : dict of str to fitted estimator or `FairPath`
             By the name to show; cross-validated ones have held-out values with errors.
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
+        ax : matplotlib Axes, optional
         """
         parts, fronts = [], []
         for name, model in estimators.items():
@@ -262,8 +247,7 @@ class FrontDisplay(Display):
             Attributes; the share that they explain is cross-fitted.
         random_state : int, default=0
             Seed of its folds.
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
+        ax : matplotlib Axes, optional
         """
         y = np.asarray(y_true, dtype=np.float64).reshape(-1)
         models = y_pred if isinstance(y_pred, Mapping) else {"model": y_pred}
@@ -276,20 +260,10 @@ class FrontDisplay(Display):
                 )
             loss = (y - f) ** 2 / y.var()
             share = explained_share(f, sensitive_features, cv=5, random_state=random_state)
-            error = loss.std(ddof=1) / np.sqrt(len(y))
-            for column, value in zip(
-                points, (name, share, 0.0, 1 - loss.mean(), error), strict=True
-            ):
-                points[column].append(value)
+            row = (name, share, 0.0, 1 - loss.mean(), loss.std(ddof=1) / np.sqrt(len(y)))
+            for column, value in zip(points.values(), row, strict=True):
+                column.append(value)
         return cls(frames.make_frame(points)).plot(ax)
-
-    @classmethod
-    def from_models(
-        cls, models: Mapping[str, Any], X: Any, y: Any, *, sensitive_features: Any, ax: Any = None
-    ) -> Self:
-        """Draw fitted models of any kind as points, judged on rows that they have not seen."""
-        predictions = {name: predicted(model, X) for name, model in models.items()}
-        return cls.from_predictions(y, predictions, sensitive_features, ax=ax)
 
     def _draw(self) -> None:
         self.front_ = unbeaten(self.points, self.points["share"], -self.points["r2"])
@@ -323,11 +297,6 @@ class LimitGapDisplay(Display):
         `LimitGap.table`: the points of both curves.
     gap : float
         Mean excess of the error over the limit's.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
     """
 
     table: pd.DataFrame

@@ -43,8 +43,6 @@ class RelevanceDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
     inputs_ : list of str
         The inputs drawn, from the top.
     """
@@ -71,8 +69,7 @@ class RelevanceDisplay(Display):
             The model without the penalty.
         inputs, max_inputs
             As in the class.
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
+        ax : matplotlib Axes, optional
         """
         unfair = None if baseline is None else length_scales(baseline)
         return cls(unfair, length_scales(estimator), inputs, max_inputs).plot(ax)
@@ -88,12 +85,13 @@ class RelevanceDisplay(Display):
         return super().plot(ax)
 
     def _draw(self) -> None:
-        after = np.array([self.fair[name] for name in self.inputs_], dtype=np.float64)
-        if self.unfair is None:
-            self._mark(after, "length scale", _SECOND)
-        else:
-            before = np.array([self.unfair[name] for name in self.inputs_], dtype=np.float64)
-            self._draw_changes(before, after)
+        lines, after = -np.arange(len(self.inputs_)), [self.fair[name] for name in self.inputs_]
+        if self.unfair is not None:
+            before = [self.unfair[name] for name in self.inputs_]
+            self.ax_.plot([before, after], [lines, lines], color=FAINT, linewidth=1.2, zorder=1)
+            self.ax_.plot(before, lines, label="without", **_FIRST)
+        label = "length scale" if self.unfair is None else "with the penalty"
+        self.ax_.plot(after, lines, label=label, **_SECOND)
         self.ax_.set_xscale("log")
         self.ax_.set_xlabel("length scale (larger: matters less)")
         self._name_lines([short(name, _LONGEST_LABEL) for name in self.inputs_])
@@ -117,15 +115,6 @@ class RelevanceDisplay(Display):
                 f"{', '.join(common[:20])}"
             )
         return list(self.inputs)
-
-    def _draw_changes(self, before: Array, after: Array) -> None:
-        for line, ends in enumerate(zip(before, after, strict=True)):
-            self.ax_.plot(ends, [-line, -line], color=FAINT, linewidth=1.2, zorder=1)
-        self._mark(before, "without", _FIRST)
-        self._mark(after, "with the penalty", _SECOND)
-
-    def _mark(self, scales: Array, label: str, look: dict[str, Any]) -> None:
-        self.ax_.plot(scales, -np.arange(len(scales)), label=label, **look)
 
 
 def length_scales(estimator: Any) -> dict[str, float]:
@@ -162,8 +151,6 @@ class ContributionDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
     columns_ : list of str
         The columns drawn, from the top.
     """
@@ -187,8 +174,7 @@ class ContributionDisplay(Display):
             As in :func:`scalefair.explain_share`.
         attribute, max_columns
             As in the class.
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
+        ax : matplotlib Axes, optional
         """
         table = explain_share(estimator, X, sensitive_features=sensitive_features, **rows)
         return cls(table, attribute, max_columns).plot(ax)

@@ -32,7 +32,7 @@ def test_a_regressor_becomes_fair_on_rows_held_out(hide):
     assert share["before"] > (0.01 if hide else 0.1)
     assert share["after"] < (0.04 if hide else 0.06)
     assert made.estimator.explained_share_ <= 0.03 + 1e-9
-    assert made.frontier.table["explained_share"].min() < 0.01
+    assert made.path.table["explained_share"].min() < 0.01
     assert 250 < len(made.held_out) < 350
     assert made.estimator.n_samples_seen_ == 1200 - len(made.held_out)
     f = made.predict(X[made.held_out])

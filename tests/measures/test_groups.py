@@ -15,9 +15,9 @@ from sklearn.metrics import mean_absolute_error
 
 from scalefair._typing import Chunk
 from scalefair.measures import group_gaps
-from scalefair.measures.group_passes import GroupSettings, count_groups, survey_groups
+from scalefair.measures.group_metrics import count_groups
 from scalefair.measures.group_rows import open_audit
-from scalefair.measures.group_statistics import GroupAccumulator
+from scalefair.measures.group_statistics import GroupAccumulator, GroupSettings, survey_groups
 from tests.errors import refused
 from tests.groups import people, reference, repeated
 from tests.naive import kish

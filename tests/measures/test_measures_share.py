@@ -7,10 +7,11 @@ import pytest
 from scalefair import FairKernelRidge, scan_parquet
 from scalefair.measures import explained_share
 from scalefair.measures.share import (
-    cross_fitted_share,
+    distributions_of_rows,
     open_share,
-    share_distribution,
+    share_columns,
     share_interval,
+    share_of_folds,
 )
 from tests import naive
 from tests.errors import refused
@@ -155,6 +156,10 @@ def test_few_rows_and_several_numbers_shrink_the_share_by_little(n, least):
     assert least < np.mean(found) < 0.46
 
 
+def cross_fitted_share(features):
+    return share_of_folds(features, features.moments(*share_columns(features, 5)))
+
+
 def simulated_interval(seed, share, kind):
     some = np.random.default_rng(seed)
     s, noise = some.normal(size=200), some.normal(size=200)
@@ -164,7 +169,7 @@ def simulated_interval(seed, share, kind):
     features = open_share(
         f, s, None, kernel="auto", length_scale="median", size=30, random_state=0
     )  # fmt: skip
-    return share_interval(features, cross_fitted_share(features, 5), 0.9)
+    return share_interval(features, cross_fitted_share(features), 0.9)
 
 
 @pytest.mark.parametrize(
@@ -188,11 +193,12 @@ def test_the_error_of_a_share_is_that_of_its_influences(weighted):
             1e4 - 3 * F, G, factor * w, kernel="auto", length_scale="median", size=30,
             random_state=0,
         )  # fmt: skip
-        found = share_distribution(features, cross_fitted_share(features, 5))
+        estimate = cross_fitted_share(features)
+        (found,) = distributions_of_rows(features, estimate.moments, epses=(estimate.eps,))
         for name, value in expected.items():
             if name != "share":
                 assert vars(found)[name][0] == pytest.approx(value, rel=1e-6), name
-        assert found.share[0] == pytest.approx(expected["share"], abs=40 / N**2)
+        assert estimate.share == pytest.approx(expected["share"], abs=40 / N**2)
 
 
 def test_clip():

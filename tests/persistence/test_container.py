@@ -103,7 +103,9 @@ def test_other_readers_of_safetensors_find_the_same_arrays(moments, tmp_path):
         np.testing.assert_array_equal(ours[name], array, strict=True)
 
 
-@pytest.mark.parametrize("dtype", _files.DTYPES.values())
+@pytest.mark.parametrize(
+    "dtype", ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]
+)
 def test_arrays_of_every_type_and_shape(dtype, tmp_path):
     shapes = [(), (0,), (1,), (3, 0), (2, 3), (2, 1, 2)]
     arrays = {str(shape): np.ones(shape, dtype) for shape in shapes}

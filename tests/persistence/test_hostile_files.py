@@ -62,7 +62,7 @@ def test_a_header_longer_than_the_file_or_the_limit(tmp_path, length):
     refused_cheaply(tmp_path / "m")
 
 
-SHAPES = [[2**40], [2**62, 4], [2**63, 2], [-1], [0, 2**63], ["a"], [1.0], [True], 1, [1] * 9]
+SHAPES = [[2**40], [2**62, 4], [2**63, 2], [-1], [0, 2**63], ["a"], [1.0], [True], 1]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

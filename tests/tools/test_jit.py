@@ -234,31 +234,6 @@ def test_laplace_and_its_contraction(dtype, d):
     )
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-def test_equal_rows(dtype):
-    X, Z = RNG.integers(0, 2, (20, 3)).astype(dtype), RNG.integers(0, 2, (520, 3)).astype(dtype)
-    if dtype == np.float64:
-        X[X == 0] = np.nan
-        Z[Z == 0] = np.nan
-    out = np.full((20, 520), 7.0)
-    _jit.equal_rows(X, Z, out)
-    expected = [[float(np.array_equal(x, z, equal_nan=True)) for z in Z] for x in X]
-    np.testing.assert_array_equal(out, expected)
-
-
-@pytest.mark.parametrize("l1", [False, True])
-def test_pair_distances_and_products(l1):
-    X, w = RNG.normal(1e6, 1, (12, 3)), RNG.uniform(1, 2, 12)
-    pairs = [(i, j) for i in range(12) for j in range(i + 1, 12)]
-    expected = [np.linalg.norm(X[i] - X[j], ord=1 if l1 else 2) for i, j in pairs]
-    np.testing.assert_allclose(_jit.pair_distances(X, l1), expected, rtol=1e-14)
-    np.testing.assert_array_equal(_jit.pair_products(w), [w[i] * w[j] for i, j in pairs])
-    backwards = np.ascontiguousarray(X[::-1])
-    np.testing.assert_array_equal(
-        np.sort(_jit.pair_distances(backwards, l1)), np.sort(_jit.pair_distances(X, l1))
-    )
-
-
 def test_many_threads_get_the_same_bits():
     P, phase = RNG.normal(0, 9, (200, 300)), RNG.uniform(0, 7, 300)
     X, Z = RNG.normal(0, 1, (200, 6)), RNG.normal(0, 1, (300, 6))
@@ -324,11 +299,6 @@ def results(dtype):
     _jit.laplace(X, Z, K)
     yield K.copy()
     yield _jit.laplace_contraction(X, Z, K)
-    _jit.equal_rows(X, Z, K)
-    yield K
-    yield _jit.pair_distances(X, False)
-    yield _jit.pair_distances(X, True)
-    yield _jit.pair_products(xx)
 
 def everything():
     with np.errstate(all="ignore"):
