@@ -41,7 +41,17 @@ class Split:
 
     @property
     def decides(self) -> bool:
-        return self.name in self.DECISIONS
+        return self.name in self.DECISIONS or self.name == "rate"
+
+    @property
+    def group(self) -> Any:
+        """Which test rows are the group that a gap is measured for: a level, or an upper half."""
+        column, level = self.DECISIONS.get(self.name, (self.sensitive[0], ""))
+        values = self.X_test[column]
+        if not level and values.dtype.kind in "biuf":
+            return (values > self.X[column].median()).to_numpy()
+        level = level or self.X[column].astype(str).mode()[0]
+        return (values.astype(str) == level).to_numpy()
 
 
 def available(name: str) -> bool:
@@ -56,6 +66,25 @@ def load(name: str, seed: int = 0, rows: int | None = None) -> Split:
     its test rows then join, so that the test rows stay the same. I has 100,000 test rows.
     """
     return {"A": _acs, "B": _crime, "E": _adult, "I": _income}[name](seed, rows)
+
+
+def from_table(path: str, target: str, sensitive: list[str], seed: int, rows: int | None) -> Split:
+    """Return a split of any table: 70 % of its rows train; text of two levels is a rate."""
+    frame = pd.read_parquet(path) if path.endswith(".parquet") else pd.read_csv(path)
+    frame = frame.dropna(subset=[target, *sensitive]).reset_index(drop=True)
+    target_values = frame.pop(target)
+    rate = target_values.nunique() == 2
+    y = (target_values == target_values.max()).to_numpy(float) if rate else target_values.to_numpy()
+    order = np.random.default_rng(seed).permutation(len(frame))
+    cut = int(0.7 * len(frame))
+    train, test = order[:cut][:rows], order[cut:]
+    numeric = frame.select_dtypes("number").columns
+    frame[numeric] = frame[numeric].fillna(frame.iloc[train][numeric].median()).astype(float)
+    if not rate:
+        return _split("number", frame, y.astype(float), train, test, sensitive)
+    parts = [frame.iloc[part].reset_index(drop=True) for part in (train, test)]
+    X, X_test = _pooled(*parts, sensitive)
+    return Split("rate", X, y[train], X_test, y[test], sensitive)
 
 
 def _acs(seed: int, rows: int | None) -> Split:

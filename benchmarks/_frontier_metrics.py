@@ -53,8 +53,7 @@ def scores(split: Split, f: Any, threshold: float = 0.5) -> dict[str, float]:
     if not split.decides:
         return found | {"rmse": float(np.sqrt(np.mean((f - split.y_test) ** 2)))}
     chosen = f >= threshold
-    column, level = split.DECISIONS[split.name]
-    women = (split.X_test[column].astype(str) == level).to_numpy()
+    women = split.group
     return found | {
         "auc": float(roc_auc_score(split.y_test, f)),
         "accuracy": float(np.mean(chosen == split.y_test)),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import csv
 import os
+import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -59,15 +64,83 @@ def keep(name: str, value: float, target: str, **more: Any) -> None:
     print(f"\n{line}")
     if not FULL:
         return
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "core.csv"
-    lines = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
-    lines = [old for old in lines if old["what"] != name] + [line]
+    lines = [old for old in read_table(path) if old["what"] != name] + [line]
     fields = ["what", "value", "target", "seconds", "reference_seconds"]
-    with path.open("w", newline="") as file:
+    save_lines(path, sorted(lines, key=lambda old: old["what"]), fields)
+
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "fairlearn", "equipy", "scikit-lego", "torch",
+            "fairret", "oxonfair", "holisticai")  # fmt: skip
+
+
+@cache
+def stamp(seeds: str = "0") -> str:
+    """Return what a csv says of itself: commit, day, seeds, versions of what is installed."""
+    git: Any = ["git", "-C", str(RESULTS.parent)]
+    found = subprocess.run(
+        [*git, "rev-parse", "--short=10", "HEAD"], check=False, capture_output=True, text=True
+    )
+    code = ["--", "../scalefair", ".", ":!results"]
+    changed = subprocess.run(
+        [*git, "diff", "--quiet", "HEAD", *code], check=False, capture_output=True, text=True
+    ).returncode
+    commit = (found.stdout.strip() or "unknown") + (" with changes" if changed else "")
+    versions = [f"Python {platform.python_version()}"]
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions.append(f"{name} {version(name)}")
+    day = datetime.now(UTC).date()
+    return f"# commit {commit}; {day}; seeds {seeds}; {', '.join(versions)}"
+
+
+def save_table(path: Path, lines: Iterable[Sequence[Any]], *stamps: str) -> None:
+    """Write a header and lines, below what they were made with: this run, or the stamps given."""
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(f"{text}\n" for text in stamps or (stamp(),))
+        csv.writer(file).writerows(lines)
+
+
+def save_lines(path: Path, lines: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> None:
+    """The same for dictionaries, with the fields of the first one unless others are named."""
+    names = list(fields or lines[0])
+    save_table(path, [names, *([line.get(name, "") for name in names] for line in lines)])
+
+
+def save_frame(path: Path, frame: Any) -> None:
+    """The same for a data frame, with five decimals."""
+    kept = [[f"{v:.5f}" if isinstance(v, float) else v for v in row] for row in frame.to_numpy()]
+    save_table(path, [[str(name) for name in frame.columns], *kept])
+
+
+def add_lines(
+    path: Path, lines: Iterable[Mapping[str, Any]], fields: Sequence[str], seeds: str = "0"
+) -> None:
+    """Append to a csv at once: a run that is stopped loses only the line it was at."""
+    path.parent.mkdir(exist_ok=True)
+    new, known = not path.exists(), stamps(path)
+    with path.open("a", encoding="utf-8", newline="") as file:
+        if not known or known[-1] != stamp(seeds):
+            file.write(f"{stamp(seeds)}\n")
         writer = csv.DictWriter(file, fields, restval="", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(sorted(lines, key=lambda old: old["what"]))
+        if new:
+            writer.writeheader()
+        writer.writerows(lines)
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Return the lines of a csv as dictionaries; none where it is not there."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def stamps(path: Path) -> list[str]:
+    """Return the lines in which a csv says what it was made with."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return list(dict.fromkeys(line for line in lines if line.startswith("#")))
 
 
 def memory_peak() -> float:

@@ -24,6 +24,12 @@ UNLABELED = {
 """Risk, unfairness of s = 0 and seconds a model that Taturyan, Chzhen and Hebiri (2024) print."""
 
 
+BARYCENTRE = (0.0322, 0.082)
+"""Risk and KS of the barycentre of Chzhen et al. (2020), recomputed with their functions."""
+BINNED = {"crime": (0.01849, 0.064), "law": (0.01044, 0.085)}
+"""Risk and KS that the repository of Xian et al. (2024) prints, fair and not private."""
+
+
 class Problem(NamedTuple):
     """Inputs without s, groups, targets in [0, 1]."""
 
@@ -96,3 +102,48 @@ def _adult() -> Problem:
     X = table.drop(columns="age").select_dtypes("number").astype(float)
     many = [name for name in X if X[name].nunique() > 2]
     return _some(X.assign(**{name: np.log1p(X[name]) for name in many}), s, y)
+
+
+def forest() -> tuple[Problem, Problem]:
+    """Chzhen et al. 2020: forest predictions as the only input, on their training and test rows."""
+    columns = {name: pd.read_csv(FOLDER / f"nips2020_{name}.csv", header=None)[0].to_numpy()
+               for name in ("RF_YLF", "RF_YLT", "RF_YTF", "RF_YTT", "SL", "ST")}  # fmt: skip
+    train = Problem(columns["RF_YLF"], columns["SL"], columns["RF_YLT"])
+    return train, Problem(columns["RF_YTF"], columns["ST"], columns["RF_YTT"])
+
+
+def targets(name: str, seeds: int) -> Iterator[tuple[Problem, Problem]]:
+    """Xian et al. 2024: the targets themselves are what is made fair; 70/30, seeds from 33 on.
+
+    Law school: their file has other rows (21,983 where this one has 22,402 of the four races).
+    """
+    if name == "crime":
+        table = pd.read_csv(FOLDER / "communities.csv.gz")
+        y, s = table["ViolentCrimesPerPop"], (table["racepctblack"] > 0.06).astype(int)
+    else:
+        table = pd.read_csv(FOLDER / "lawschool.csv.gz").dropna(subset=["lsat", "ugpa", "bar1"])
+        races = table["race"].map({2: 0, 3: 1, 4: 2, 5: 2, 6: 2, 7: 3})
+        y, s = table["ugpa"][races.notna()], races[races.notna()].astype(int)
+    for seed in range(33, 33 + seeds):
+        parts = train_test_split(y.to_numpy(), s.to_numpy(), test_size=0.3, random_state=seed)
+        yield Problem(parts[0], parts[2], parts[0]), Problem(parts[1], parts[3], parts[1])
+
+
+def convex(name: str, seeds: int) -> Iterator[tuple[Problem, Problem]]:
+    """Do et al. 2022: crime with the largest race of four, law school (zgpa); 70/30, seeds 0–19."""
+    if name == "crime":
+        table = pd.read_csv(FOLDER / "communities.csv.gz")
+        table = table[table.columns[table.isna().mean() < 0.1]].dropna()
+        y, s = table["ViolentCrimesPerPop"], table[RACES].to_numpy().argmax(axis=1)
+        X = table.drop(columns=[*RACES, "ViolentCrimesPerPop"])
+        X = X[X.columns[X.var(ddof=0) > 0.01]]
+    else:
+        names = ["race", "gender", "age", "fam_inc", "fulltime", "zgpa", "ugpa", "lsat"]
+        table = pd.read_csv(FOLDER / "lawschool.csv.gz")[names].dropna()
+        races = {2: 0, 3: 1, 4: 2, 5: 2, 6: 2, 7: 4}
+        y, s = table["zgpa"], table["race"].map(races).fillna(3).astype(int).to_numpy()
+        X = pd.get_dummies(table.drop(columns=["race", "zgpa"]), columns=["gender", "fulltime"])
+    values = X.to_numpy(float), s, y.to_numpy(float)
+    for seed in range(seeds):
+        parts = train_test_split(*values, test_size=0.3, random_state=seed)
+        yield Problem(*parts[::2]), Problem(*parts[1::2])

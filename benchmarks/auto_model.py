@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._frontier_data import load
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, save_frame
 from benchmarks.frontier import base_model
 from scalefair.cli._model import ModelOptions
 from scalefair.estimators.choice import choose_model
@@ -79,7 +79,7 @@ def main() -> None:
         for limit in args.limits:
             lines += compare(name, limit, args)
             print(pd.DataFrame(lines)[-5:].round(4).to_string(header=False), flush=True)
-            pd.DataFrame(lines).to_csv(RESULTS / "auto_model.csv", index=False, float_format="%.5f")
+            save_frame(RESULTS / "auto_model.csv", pd.DataFrame(lines))
 
 
 if __name__ == "__main__":

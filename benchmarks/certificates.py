@@ -18,7 +18,6 @@ results/certificates.csv, to which later runs add draws.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 import warnings
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from benchmarks._frontier_data import ACS, DATA
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, read_table, save_table
 from scalefair import FairKernelRidgeCV
 from scalefair._hash import balanced_fold
 from scalefair.auditing.certificate import Claim, check_calibration
@@ -43,10 +42,10 @@ from scalefair.features.mixed import mixed_map, units_of
 from scalefair.measures.bounds import share_distributions
 from scalefair.moments import Moments
 from scalefair.penalties import normalized, variance_of
+from scalefair.solve.fit import Spec
 from scalefair.solve.ridge.direct import fit_ridge
 from scalefair.solve.ridge.path import Spectrum, side_by_side
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Spec
 
 ROWS, SIZES = 200_000, (500, 2000, 8000)
 LIMITS, LEVELS = (0.01, 0.02, 0.05, 0.1), (0.1, 0.05)
@@ -271,22 +270,18 @@ def one_draw(population: Population, law: str, n: int, seed: int, totals: Any) -
 
 
 def read() -> dict[Any, Any]:
-    if not OUT.exists():
-        return {}
-    with OUT.open() as file:
-        return {
-            (row["law"], int(row["rows"]), float(row["limit"]), float(row["delta"]), row["method"]):
-            {name: float(row[name]) for name in SUMS}
-            for row in csv.DictReader(file)
-        }  # fmt: skip
+    return {
+        (row["law"], int(row["rows"]), float(row["limit"]), float(row["delta"]), row["method"]):
+        {name: float(row[name]) for name in SUMS}
+        for row in read_table(OUT)
+    }  # fmt: skip
 
 
 def write(totals: dict[Any, Any]) -> None:
-    with OUT.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*KEYS, *SUMS])
-        for key, sums in sorted(totals.items()):
-            writer.writerow([*key, *(f"{sums[name]:.10g}" for name in SUMS)])
+    found = [
+        [*key, *(f"{sums[name]:.10g}" for name in SUMS)] for key, sums in sorted(totals.items())
+    ]
+    save_table(OUT, [[*KEYS, *SUMS], *found])
 
 
 def run(laws: list[str], draws: int, minutes: float) -> None:

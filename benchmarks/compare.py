@@ -55,7 +55,8 @@ def _of_json(found: dict[str, Any]) -> dict[str, Ratio]:
 def _of_csv(text: str) -> dict[str, Ratio]:
     """Lines with a target that begins with <= or >=; the latter are ratios the other way round."""
     made = {}
-    for line in csv.DictReader(text.splitlines()):
+    plain = [line for line in text.splitlines() if not line.startswith("#")]
+    for line in csv.DictReader(plain):
         value, target = float(line["value"]), line["target"]
         if value > 0 and "/" in line["what"] and target[:2] in {"<=", ">="}:
             value = value if target.startswith("<=") else 1 / value

@@ -10,12 +10,11 @@ given split. Writes results/control.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 from typing import Any
 
 import numpy as np
 
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, save_lines
 from scalefair import FairKernelClassifier
 from scalefair.datasets import load_adult
 
@@ -65,11 +64,7 @@ def main() -> None:
         line = judged(model, test.data, np.asarray(test.target), men)
         lines.append({"fit": name, **{key: f"{value:.3f}" for key, value in line.items()}})
         print(lines[-1], flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "control.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        writer.writeheader()
-        writer.writerows(lines)
+    save_lines(RESULTS / "control.csv", lines)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ the constants. Writes results/cost_model.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 from dataclasses import dataclass
 from math import ceil, log
@@ -29,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, save_table
 from benchmarks.streams import PART, fit_scan, on_workers, seconds, write_table
 
 SHORT = (100_000, 200_000, 400_000)
@@ -144,9 +143,9 @@ def main() -> None:
             f"extrapolated: {workers} workers, 1000000000 rows, m=500",
             costs.on_cluster(10**9, 500, workers, width),
         )
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "cost_model.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("what", "predicted seconds", "measured seconds"), *lines])
+    save_table(
+        RESULTS / "cost_model.csv", [("what", "predicted seconds", "measured seconds"), *lines]
+    )
 
 
 if __name__ == "__main__":

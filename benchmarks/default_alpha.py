@@ -5,13 +5,15 @@
 Adult, ACS income, crime and `make_biased_income` at 500 rows to all; R² of `FairKernelRidge` and of
 `FairRidge`, AUC of `FairKernelClassifier` (of y above its median where y is no class), without
 penalty and under a limit of 0.05. Sensitive columns are visible. Writes results/default_alpha.csv:
-one line for each problem, the score at each alpha of the grid. Prints what rules for alpha lose.
+one line for each problem, the score at each alpha of the grid and at alpha="auto". Prints what
+rules for alpha lose.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,9 @@ import pandas as pd
 from sklearn.metrics import r2_score, roc_auc_score
 
 from benchmarks._frontier_data import load
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, save_frame
 from scalefair import FairKernelClassifier, FairKernelRidge, FairRidge
 from scalefair.datasets import make_biased_income
-from scalefair.errors import auto_alpha
 
 NAMES = {"adult": "E", "acs": "A", "crime": "B", "income": ""}
 ROWS = {"adult": (500, 2_000, 8_000, 32_561), "acs": (500, 2_000, 8_000, 100_000),
@@ -32,8 +33,6 @@ MAX_CLASSIFIER_ROWS = 40_000
 ALPHAS = np.logspace(-8, 0, 17)
 LIMITS = (1.0, 0.05)
 CONSTANTS = {"1e-3": 1e-3, "1e-4": 1e-4, "1e-5": 1e-5, "1e-6": 1e-6}
-AUTO = {"kernel": 2.0, "linear": 2.0, "classifier": 0.25}
-"""Curvature of the losses: that of the logistic one where half of all rows are 1."""
 
 
 def table(name: str, seed: int, rows: int) -> tuple[Any, ...]:
@@ -54,7 +53,7 @@ def table(name: str, seed: int, rows: int) -> tuple[Any, ...]:
 
 
 def scores(kind: str, split: tuple[Any, ...], limit: float, seed: int) -> list[float]:
-    """Held-out score at each alpha; NaN where the limit cannot be met."""
+    """Held-out score at each alpha and at "auto"; NaN where the limit cannot be met."""
     X, y, X_test, y_test, names = split
     options = {"sensitive_columns": names}
     if kind == "classifier":
@@ -64,16 +63,17 @@ def scores(kind: str, split: tuple[Any, ...], limit: float, seed: int) -> list[f
             eta=0.0 if limit == 1 else None, n_components=200,
         )  # fmt: skip
         values = []
-        for alpha in ALPHAS[::2]:
-            fitted = made.set_params(alpha=float(alpha)).fit(X, y > cut)
+        for alpha in (*map(float, ALPHAS[::2]), "auto"):
+            fitted = made.set_params(alpha=alpha).fit(X, y > cut)
             values.append(float(roc_auc_score(y_test > cut, fitted.decision_function(X_test))))
-        return np.interp(np.log(ALPHAS), np.log(ALPHAS[::2]), values).tolist()
+        *grid, auto = values
+        return [*np.interp(np.log(ALPHAS), np.log(ALPHAS[::2]), grid), auto]
     model = (
         FairRidge(**options) if kind == "linear" else FairKernelRidge(**options, random_state=seed)
     )
     model.set_params(eta=0.0).fit(X, y)
     values = []
-    for alpha in ALPHAS:
+    for alpha in (*ALPHAS, model.alpha_):
         path = model.path(alphas=[alpha], etas=None if limit < 1 else [0.0])
         at = path.at(eta=0.0) if limit == 1 else path.at(unfairness=limit)
         values.append(float(r2_score(y_test, at.predict(X_test))))
@@ -87,15 +87,15 @@ def lost(line: Any, alpha: float) -> float:
 
 
 def with_rules(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Add what each rule loses: constants, and what alpha="auto" is."""
+    """Add what each rule loses: constants, 1/n, and alpha="auto"."""
     lines = [line for _, line in frame.iterrows()]
     rules = {
         name: [lost(line, alpha) for line in lines] for name, alpha in CONSTANTS.items()
     } | {
         "1/n": [lost(line, 1 / line["rows"]) for line in lines],
-        "auto": [lost(line, auto_alpha(line["rows"], AUTO[line["kind"]])) for line in lines],
     }  # fmt: skip
-    return frame.assign(**rules), list(rules)
+    best = frame[[*(f"{a:.2g}" for a in ALPHAS), "at_auto"]].max(axis=1)
+    return frame.assign(**rules, auto=best - frame["at_auto"]), [*rules, "auto"]
 
 
 def main() -> None:
@@ -117,12 +117,12 @@ def main() -> None:
                     for limit in LIMITS:
                         with warnings.catch_warnings():
                             warnings.simplefilter("ignore")
-                            found = scores(kind, split, limit, seed)
+                            *found, auto = scores(kind, split, limit, seed)
                         line = {"data": name, "rows": rows, "kind": kind, "limit": limit}
                         grid = {f"{a:.2g}": v for a, v in zip(ALPHAS, found, strict=True)}
-                        lines.append(line | {"seed": seed} | grid)
-                        pd.DataFrame(lines).to_csv(args.out, index=False, float_format="%.5f")
-    frame, rules = with_rules(pd.read_csv(args.out))
+                        lines.append(line | {"seed": seed} | grid | {"at_auto": auto})
+                        save_frame(Path(args.out), pd.DataFrame(lines))
+    frame, rules = with_rules(pd.read_csv(args.out, comment="#"))
     print(frame.groupby(["kind", "data", "rows"])[rules].mean().round(4).to_string())
     print(frame.groupby("kind")[rules].agg(["mean", "max"]).round(4).T.unstack().to_string())
 

@@ -9,7 +9,6 @@ in a process of its own. Appends to results/explain.csv from a million rows on.
 from __future__ import annotations
 
 import argparse
-import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._measure import RESULTS, memory_peak
+from benchmarks._measure import RESULTS, add_lines, memory_peak
 
 BATCH = 500_000
 SENSITIVE = ["sex", "ethnicity"]
@@ -89,13 +88,7 @@ def main() -> None:
         return
     lines = measure(options.rows, options.features)
     if options.rows >= 1_000_000:
-        path = RESULTS / "explain.csv"
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(lines[0]))
-            if new:
-                writer.writeheader()
-            writer.writerows(lines)
+        add_lines(RESULTS / "explain.csv", lines, list(lines[0]))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ is not there. Writes results/frontier.csv: one line per point of each curve, and
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 from statistics import mean
 from time import perf_counter
@@ -28,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks._frontier_data import Split, available, load
 from benchmarks._frontier_metrics import at_share, scores
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, read_table, save_table
 from scalefair import FairKernelClassifier, FairKernelRidgeCV, limit_gap
 
 FEATURES = {"A": 300, "B": 100, "E": 200}
@@ -181,14 +180,9 @@ def main() -> None:
 
 def write(lines: list[list[Any]], path: Path) -> None:
     """Write the lines, a header first; those of problems that were not run stay as they are."""
-    ran, kept = {line[0] for line in lines}, []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            kept = [line for line in csv.reader(file) if line[0] not in ran]
-    header, *new = lines
-    path.parent.mkdir(exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *sorted(new + kept, key=lambda line: line[0])])
+    ran, (header, *new) = {line[0] for line in lines}, lines
+    kept = [list(line.values()) for line in read_table(path) if line[header[0]] not in ran]
+    save_table(path, [header, *sorted(new + kept, key=lambda line: line[0])])
 
 
 if __name__ == "__main__":

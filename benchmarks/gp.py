@@ -9,7 +9,6 @@ Writes results/gp.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import tempfile
 import warnings
@@ -23,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.stats import norm
 
-from benchmarks._measure import RESULTS, peak_megabytes
+from benchmarks._measure import RESULTS, peak_megabytes, save_table
 from scalefair import FairGPRegressor
 from scalefair.data.sources import ArraySource
 from scalefair.datasets import load_adult, make_toy1
@@ -182,9 +181,7 @@ def main() -> None:
         found = acs_coverage(path, *((1_000, 50) if quick else (20_000, 500)), eta)
         keep(f"coverage of 90 % intervals, ACS income, eta={eta:g}", found, "0.87 to 0.93")
     if not quick:
-        RESULTS.mkdir(exist_ok=True)
-        with (RESULTS / "gp.csv").open("w", newline="") as file:
-            csv.writer(file).writerows([("what", "value", "target"), *lines])
+        save_table(RESULTS / "gp.csv", [("what", "value", "target"), *lines])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ results/gp_exact.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter, sleep
@@ -19,7 +18,7 @@ import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
-from benchmarks._measure import RESULTS, peak_megabytes
+from benchmarks._measure import RESULTS, peak_megabytes, save_table
 from scalefair.kernels import RBF
 from scalefair.solve.dense.gp import ExactProblem
 
@@ -102,10 +101,8 @@ def main() -> None:
     ]
     for name, value, target in lines:
         print(f"{name}: {value:.4g} {target}")
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "gp_exact.csv").open("w", newline="") as file:
-        kept = [(name, f"{value:.4g}", target) for name, value, target in lines]
-        csv.writer(file).writerows([("what", "value", "target"), *kept])
+    kept = [(name, f"{value:.4g}", target) for name, value, target in lines]
+    save_table(RESULTS / "gp_exact.csv", [("what", "value", "target"), *kept])
 
 
 if __name__ == "__main__":

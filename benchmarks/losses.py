@@ -11,7 +11,6 @@ MALLOC_TRIM_THRESHOLD_=17179869184` to the part `lbfgs`, or its times are those 
 from __future__ import annotations
 
 import argparse
-import csv
 import warnings
 from collections.abc import Callable
 from statistics import median
@@ -25,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks._frontier_data import DATA
-from benchmarks._measure import RESULTS, peak_megabytes
+from benchmarks._measure import RESULTS, peak_megabytes, read_table, save_table
 from scalefair import FairKernelClassifier, FairKernelClassifierCV
 from scalefair.data.encoding import TableEncoder
 from scalefair.data.sources import ArraySource
@@ -258,13 +257,11 @@ def passes(data: Split, features: int, keep: Callable[..., None]) -> None:
 
 def save(part: str, lines: list[tuple[str, float, str]]) -> None:
     """Write the lines of one part in place of those that the file has of it."""
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "losses.csv"
-    old = list(csv.reader(path.read_text().splitlines()))[1:] if path.exists() else []
+    old = [list(line.values()) for line in read_table(path)]
     every = [line for line in old if line[0] != part] + [[part, *map(str, line)] for line in lines]
     every.sort(key=lambda line: PARTS.index(line[0]))
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("part", "what", "value", "target"), *every])
+    save_table(path, [("part", "what", "value", "target"), *every])
 
 
 def run(part: str, options: argparse.Namespace) -> None:

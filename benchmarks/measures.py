@@ -8,7 +8,6 @@ Needs some disk for the table; hyppo where it is to be compared with. Writes res
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks._measure import RESULTS, peak_megabytes
+from benchmarks._measure import RESULTS, peak_megabytes, save_table
 from scalefair import scan_parquet
 from scalefair.features.base import whitened
 from scalefair.measures import explained_share, hsic, hsic_test, mutual_information
@@ -196,9 +195,7 @@ def main() -> None:
     x, y = pair_of(100_000)
     keep("mutual information, 100000 rows, seconds", seconds(lambda: mutual_information(x, y), 1),
          "< 60")  # fmt: skip
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "measures.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("what", "value", "target"), *lines])
+    save_table(RESULTS / "measures.csv", [("what", "value", "target"), *lines])
 
 
 if __name__ == "__main__":

@@ -11,17 +11,15 @@ results/numerics.csv.
 
 from __future__ import annotations
 
-import csv
-
 import numpy as np
 from scipy.linalg import LinAlgError, qr, solve_triangular
 
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, save_lines
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.maps import Identity
 from scalefair.moments import accumulate
-from scalefair.solve.diagnostics import rounding_of
+from scalefair.solve.fit import rounding_of
 from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.system import System
 
@@ -73,11 +71,7 @@ def main() -> None:
                     line[dtype], line[f"digits {dtype}"] = "singular, said so", "0"
             print(line)
             lines.append(line)
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "numerics.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        writer.writeheader()
-        writer.writerows(lines)
+    save_lines(RESULTS / "numerics.csv", lines)
 
 
 if __name__ == "__main__":

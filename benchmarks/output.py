@@ -11,7 +11,6 @@ results/output.csv; methods that are not run keep their lines.
 from __future__ import annotations
 
 import argparse
-import csv
 import warnings
 from time import perf_counter
 from typing import Any
@@ -24,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import KFold, cross_val_predict
 
 from benchmarks._frontier_data import Split, load
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, read_table, save_lines
 from scalefair import FairKernelClassifier, FairKernelRidge
 
 AGE_BINS = 8
@@ -253,19 +252,14 @@ def compared(name: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def save(lines: list[dict[str, Any]]) -> None:
     """Write the lines in place of those of the same split and method."""
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "output.csv"
     new = [
         {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in line.items() if k in FIELDS}
         for line in lines
     ]
     done = {(line["split"], line["method"]) for line in new}
-    old = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
-    every = [line for line in old if (line["split"], line["method"]) not in done] + new
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, restval="")
-        writer.writeheader()
-        writer.writerows(sorted(every, key=lambda line: line["split"], reverse=True))
+    every = [line for line in read_table(path) if (line["split"], line["method"]) not in done] + new
+    save_lines(path, sorted(every, key=lambda line: line["split"], reverse=True), FIELDS)
 
 
 def main() -> None:

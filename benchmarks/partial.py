@@ -13,7 +13,6 @@ Writes results/partial.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -22,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import _frontier_data
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, save_lines
 from scalefair import FairKernelRidgeCV
 from scalefair.measures import explained_share
 
@@ -192,11 +191,7 @@ def main() -> None:
         lines += [place | line(problem, method, known) for method in METHODS]
         print(*(f"{one['method']} {one['r2_at_limit']} {one['share']}" for one in lines[-3:]),
               name, how, seed, sep="; ", flush=True)  # fmt: skip
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "partial.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        writer.writeheader()
-        writer.writerows(lines)
+    save_lines(RESULTS / "partial.csv", lines)
     summary(lines)
 
 

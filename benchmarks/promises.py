@@ -11,12 +11,9 @@ last one stopped; results/promises.csv sums them up. `acs` and `crime` need SCAL
 from __future__ import annotations
 
 import argparse
-import csv
-import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from time import monotonic
@@ -27,9 +24,8 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.preprocessing import StandardScaler
 
-import scalefair
 from benchmarks._frontier_data import load
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, add_lines, save_table, stamps
 from scalefair import FairKernelClassifier, FairKernelClassifierCV, FairKernelRidge
 from scalefair import FairKernelRidgeCV as RidgeCV
 from scalefair.datasets import make_biased_income
@@ -216,32 +212,18 @@ def summed(draws: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def stamp() -> dict[str, str]:
-    command = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(command, capture_output=True, text=True, cwd=HERE, check=False)
-    versions = f"scalefair {scalefair.__version__}, numpy {np.__version__}"
-    date = datetime.now(UTC).date().isoformat()
-    return {"commit": commit.stdout.strip(), "versions": versions, "date": date}
-
-
 def write_summary() -> pd.DataFrame:
-    """Sum up all draws so far; the stamp is that of the last run."""
-    table = summed(pd.read_csv(RESULTS / DRAWS)).round(5)
-    table.assign(**stamp()).to_csv(RESULTS / SUMMARY, index=False)
+    """Sum up all draws so far; the stamps are those of their runs."""
+    table = summed(pd.read_csv(RESULTS / DRAWS, comment="#")).round(5)
+    lines = [list(table), *table.to_numpy().tolist()]
+    save_table(RESULTS / SUMMARY, lines, *stamps(RESULTS / DRAWS))
     return table
 
 
 def keep(lines: list[dict[str, Any]]) -> None:
-    path = RESULTS / DRAWS
-    new = not path.exists()
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        if new:
-            writer.writeheader()
-        for line in lines:
-            rounded = {key: f"{value:.6g}" if isinstance(value, float) else value
-                       for key, value in line.items()}  # fmt: skip
-            writer.writerow(rounded)
+    rounded = [{key: f"{value:.6g}" if isinstance(value, float) else value
+                for key, value in line.items()} for line in lines]  # fmt: skip
+    add_lines(RESULTS / DRAWS, rounded, list(lines[0]), "as in the column")
 
 
 def main() -> None:

@@ -8,14 +8,13 @@ Writes results/scaling.csv and, with matplotlib, results/scaling.svg.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, save_lines
 from benchmarks._problems import fourier_map, table
 from scalefair import FairKernelRidge
 
@@ -78,11 +77,7 @@ def main() -> None:
         points = [(line[column], line["seconds"]) for line in lines if line["axis"] == axis]
         print(f"slope in {axis}: {slope(*zip(*points, strict=True)):.3f}")
     if not quick:
-        RESULTS.mkdir(exist_ok=True)
-        with (RESULTS / "scaling.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(lines[0]))
-            writer.writeheader()
-            writer.writerows(lines)
+        save_lines(RESULTS / "scaling.csv", lines)
         draw(lines)
 
 

@@ -12,7 +12,6 @@ as they come, and drawn.
 from __future__ import annotations
 
 import argparse
-import csv
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._measure import RESULTS, memory_peak, threads
+from benchmarks._measure import RESULTS, add_lines, memory_peak, read_table, threads
 
 INPUTS = 20
 BATCH = 20_000
@@ -168,7 +167,7 @@ def run(path: Path, options: argparse.Namespace) -> None:
     for method, axis, n, m in points(options.quick):
         if options.only and not any(word in method for word in options.only):
             continue
-        if any(_key(line) == (method, axis, str(n), str(m)) for line in read(path)):
+        if any(_key(line) == (method, axis, str(n), str(m)) for line in read_table(path)):
             continue
         found = (
             {"note": "beyond its wall"} if axis == "n" and method in walls
@@ -177,7 +176,7 @@ def run(path: Path, options: argparse.Namespace) -> None:
         if "note" in found and axis == "n":
             walls.add(method)
         line = {"method": method, "axis": axis, "rows": n, "features": m, "threads": threads()}
-        append(path, line | found)
+        add_lines(path, [line | found], FIELDS)
         print(line | found, flush=True)
 
 
@@ -185,28 +184,12 @@ def _key(line: dict[str, str]) -> tuple[str, ...]:
     return line["method"], line["axis"], line["rows"], line["features"]
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def append(path: Path, line: dict[str, Any]) -> None:
-    new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, restval="")
-        if new:
-            writer.writeheader()
-        writer.writerow(line)
-
-
 def draw(path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.5, 6.4), layout="constrained")
     axes = figure.subplots(2, 2)
-    lines = [line for line in read(path) if line["seconds"]]
+    lines = [line for line in read_table(path) if line["seconds"]]
     for axis, column, pair in zip("nm", ("rows", "features"), axes.T, strict=True):
         for ax, value, label in zip(pair, ("seconds", "peak_mb"), ("seconds", "peak MB"),
                                     strict=True):  # fmt: skip

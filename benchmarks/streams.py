@@ -8,7 +8,6 @@ Needs some disk for the tables. Writes results/streams.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks._measure import RESULTS, peak_megabytes
+from benchmarks._measure import RESULTS, peak_megabytes, save_table
 from scalefair import FairKernelRidge, scan_parquet
 from scalefair.datasets import make_biased_income
 
@@ -155,9 +154,7 @@ def main() -> None:
             peak_megabytes(LONG, long),
             "< 1500",
         )
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "streams.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("what", "value", "target"), *lines])
+    save_table(RESULTS / "streams.csv", [("what", "value", "target"), *lines])
 
 
 if __name__ == "__main__":

@@ -15,14 +15,16 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from benchmarks._frontier_data import Split
+from benchmarks._measure import read_table, stamps
 from benchmarks.frontier import write
-from benchmarks.peers import METHODS, ours
-from benchmarks.peers._run import Job, append, finished, read
-from benchmarks.peers._tables import report, stops
+from benchmarks.peers import METHODS
+from benchmarks.peers._metrics import auc_error, distance, of_decisions
+from benchmarks.peers._run import Job, append, finished
+from benchmarks.peers._tables import AXES, chosen, report, value_at
 from benchmarks.peers._task import Task
-from benchmarks.peers.chance import best_setting, difference, leads
 from scalefair.datasets import make_biased_income
 
 HERE = Path(__file__).parent
@@ -31,7 +33,7 @@ ARGUMENTS = {
     "certificates": ["--draws", "1", "--minutes", "0.05", "--laws", "two groups"],
     "control": ["--rows", "400"],
     "cost_model": ["--rows", "3000"],
-    "decisions": ["--quick", "--data", "adult"],
+    "decisions": ["--quick", "--data", "adult", "--only", "centring"],
     "default_alpha": ["--data", "income", "--rows", "300", "--seeds", "1", "--kinds", "linear"],
     "explain": ["--rows", "2000", "--features", "20"],
     "external": ["--splits", "1"],
@@ -66,7 +68,7 @@ OTHERS = {"compare": "test_compare.py", "soak": "below"}
 SMALLER = {
     "cost_model": {"SHORT": (1000, 2000, 3000), "WIDTHS": (5, 10, 15),
                    "on_workers": lambda *_: 1.0, "scheduler_costs": lambda: (1e-3, 1e8)},
-    "external": {"ETAS": (0.3, 1.0), "NOISE_DRAWS": 2},
+    "external": {"ETAS": (0.3, 1.0), "FIXED_ETAS": (1.0,), "NOISE_DRAWS": 2},
     "frontier": {"LIMITS": {"E": (0.02, 0.1)}, "LOGISTIC_LIMITS": (0.02,)},
     "output": {"ETAS": {"E": [1.0]}, "HSIC_ROWS": 200},
     "partial": {"TEST_ROWS": 1000},
@@ -200,14 +202,15 @@ def test_a_peer_predicts(name):
     if not method.installed():
         pytest.skip(f"needs {method.needs}")
     decides = "number" not in method.kinds
-    for hidden in (False, True) if method.hidden and not method.reduction else (False,):
+    for hidden in (False, True) if method.hidden and not method.refits else (False,):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             points = list(method.run(Task(pay(decides), hidden, quick=True)))
         assert points
-        for _, f in points:
-            assert np.shape(f) == (200,)
-            assert np.isfinite(f).all()
+        for _, *found in points:
+            for values in (part for part in found if part is not None):
+                assert np.shape(values) == (200,)
+                assert np.isfinite(np.asarray(values, dtype=float)).all()
 
 
 def test_peers_hidden_from_s_do_not_use_it():
@@ -237,48 +240,55 @@ def test_codes_are_the_same_categories():
     assert (levels[new[4:].astype(int)] == split.X_test["sex"].iloc[4:]).all()
 
 
-def test_chance_of_a_lead(tmp_path):
-    """Two models of equal merit differ by about their standard error, a worse one by many."""
-    random = np.random.default_rng(0)
-    y = random.normal(size=4000)
-    twins = [random.normal(size=4000) ** 2 for _ in range(2)]
-    gap, error = difference(*twins, y, "rmse")
-    assert abs(gap) < 4 * error
-    assert error == pytest.approx(1 / np.sqrt(4000), rel=0.2)  # each sd of 1 has 1/√(2n)
-    gap, error = difference(2 * twins[0], twins[1], y, "rmse")
-    assert gap > 10 * error
-    path = tmp_path / "peers_winners.csv"
-    ahead = "acs,all,visible,rmse,{},0.9,a,0.8,b,+0.1,{}"
-    lines = [ahead.format(0.1, "yes"), ahead.format(0.2, "no"), ahead.format(0.3, "no")]
-    head = "data,rows asked,s,metric,share,ours,whose,best peer,whose peer,difference,not above"
-    path.write_text("\n".join([head, *lines]))
-    assert [lead.share for lead in leads(path)] == [0.2]
-    curve = [{"share": k / 10, "setting": k, "rmse": 1 - k / 10} for k in range(5)]
-    assert best_setting(curve, "rmse", 0.25) == 2
-
-
 def test_one_problem_of_the_frontier_leaves_the_others_alone(tmp_path):
     header, path = ["problem", "value"], tmp_path / "results" / "frontier.csv"
     write([header, ["A", 1], ["A", 2], ["E", 3]], path)
     write([header, ["E", 4], ["B", 5]], path)
-    assert path.read_text().splitlines() == ["problem,value", "A,1", "A,2", "B,5", "E,4"]
+    said, *lines = path.read_text().splitlines()
+    assert said.startswith("# commit")
+    assert lines == ["problem,value", "A,1", "A,2", "B,5", "E,4"]
 
 
-def test_trees_fitted_once_have_not_seen_the_rows_of_the_fair_model(monkeypatch):
-    fitted = []
-
-    class Trees:
-        def fit(self, X, _):
-            fitted.append(X.index)
-            return self
-
-    monkeypatch.setattr(Task, "default_trees", lambda _: Trees())
-    monkeypatch.setattr(ours, "curve", lambda _, task: [task.split.X.index])
+def test_errors_and_distances_of_peers():
+    """A standard error of an AUC is that of draws; KS of independent scores is noise."""
+    random = np.random.default_rng(0)
+    draws, errors = [], []
+    for _ in range(200):
+        y = random.random(300) < 0.4
+        f = random.normal(size=300) + y
+        draws.append(roc_auc_score(y, f))
+        errors.append(auc_error(f, y))
+    assert np.mean(errors) == pytest.approx(np.std(draws), rel=0.15)
     split = pay(decides=False)
-    (fair,) = ours.with_trees_fitted_once(Task(split, quick=True))
-    (trees,) = fitted
-    assert (len(trees), len(fair)) == (320, 80)
-    assert sorted([*trees, *fair]) == list(split.X.index)
+    same = np.zeros(200)
+    assert distance(split, same) == 0.0  # ties are one step
+    apart = (split.X_test["sex"] == split.X_test["sex"].iloc[0]).to_numpy(float)
+    assert distance(split, apart) == pytest.approx(max(apart.mean(), 1 - apart.mean()))
+
+
+def test_decisions_count_by_their_expectation():
+    split = replace(pay(decides=True), name="rate")
+    y = split.y_test
+    found = of_decisions(split, np.full(200, 0.3))
+    assert found["gap"] == found["odds"] == pytest.approx(0.0)
+    assert found["accuracy"] == pytest.approx(0.3 * y.mean() + 0.7 * (1 - y.mean()))
+    assert of_decisions(split, split.group)["gap"] == 1.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_peers_of_any_table(monkeypatch, tmp_path, capsys):
+    """`--data FILE --target --sensitive`: the methods run on a table of one's own."""
+    from benchmarks.peers.__main__ import main
+
+    table = pay(decides=False).X.assign(pay=pay(decides=False).y)
+    table.to_csv(tmp_path / "own.csv", index=False)
+    words = ["--data", str(tmp_path / "own.csv"), "--target", "pay", "--sensitive", "sex", "age"]
+    monkeypatch.setattr(sys, "argv", ["peers", *words, "--only", "Ridge", "--out", str(tmp_path)])
+    main()
+    assert "scikit-learn Ridge" in capsys.readouterr().out
+    methods = {line["method"] for line in read_table(tmp_path / "peers_share.csv")}
+    assert methods >= {"scikit-learn Ridge", "scikit-learn Nystroem + Ridge"}
+    assert stamps(tmp_path / "peers_share.csv")[0].startswith("# commit")
 
 
 def test_points_are_kept_and_found_again(tmp_path, capsys):
@@ -286,25 +296,43 @@ def test_points_are_kept_and_found_again(tmp_path, capsys):
     path = tmp_path / "peers.csv"
     for s in ("visible", "hidden"):
         for method, worse in (("scalefair, trees inside", 0.0), ("equipy on trees", 0.05)):
-            job = Job("acs", s, method, rows=100)
-            assert not finished(job, read(path))
-            for k in range(9):
-                append(job, {"order": k, "setting": k, "share": 0.02 * k, "hsic": 1e-3 * k,
-                             "rmse": 0.9 - 0.01 * k + worse, "rows": 100, "cpu_seconds": 1.0,
-                             "total_cpu": 2.0, "peak_mb": 300.0}, path)  # fmt: skip
-            append(job, {"note": "stopped after 9 s"}, path)
-            assert not finished(job, read(path), limit=10.0)
-            assert stops(path)["acs", "100", s] == {method: "stopped after 9 s"}
-            append(job, {"note": "done"}, path)
-            assert finished(job, read(path), limit=10.0)
-    assert not any(stops(path).values())
-    for note in ("stopped after 9 s", "exit code 1"):
-        append(Job("acs", "hidden", note, rows=100), {"note": note}, path)
+            for part in ("validation", "test")[method == "equipy on trees" :]:
+                job = Job("acs", s, method, 100, part=part)
+                assert not finished(job, read_table(path))
+                for k in range(9):
+                    append(job, {"order": k, "setting": k, "share": 0.03 * k, "hsic": 1e-3 * k,
+                                 "ks": 0.05 * k, "rmse": 0.9 - 0.01 * k + worse, "fitted": 100,
+                                 "score_error": 0.001, "cpu_seconds": 1.0 + k,
+                                 "peak_mb": 300.0}, path)  # fmt: skip
+                append(job, {"note": "stopped after 9 s" if worse else "done"}, path)
+                assert finished(job, read_table(path))
+    append(Job("acs", "hidden", "scikit-learn Ridge", 100), {"note": "exit code 1"}, path)
     report(path)
     said = capsys.readouterr().out
-    assert "acs, 100, visible, rmse: not above any peer at 20 of 20 shares" in said
+    assert "acs | 100 | visible | share | rmse | – | – | – | 0.01, 0.02, 0.05, 0.1, 0.2" in said
     assert (tmp_path / "peers_acs.svg").stat().st_size > 1000
-    assert len((tmp_path / "peers_winners.csv").read_text().splitlines()) == 41
-    shares = (tmp_path / "peers_at_share.csv").read_text().splitlines()
-    notes = ["note", "", "", "stopped after 9 s", "", ""]
-    assert [line.rsplit(",", 1)[1] for line in shares] == notes
+    ends = [line["note"] for line in read_table(tmp_path / "peers_ends.csv")]
+    assert ends == ["stopped after 9 s", "stopped after 9 s", "exit code 1"]
+    speed = read_table(tmp_path / "peers_speed.csv")
+    assert {line["ratio"] for line in speed} == {"1"}
+    assert len(stamps(path)) == 1
+
+
+def test_values_at_a_level_are_read_off_the_envelope():
+    axis = AXES["number"][0]
+    curve = [{"share": 0.02, "rmse": 0.9}, {"share": 0.04, "rmse": 0.8}, {"share": 0.06, "rmse": 1}]
+    assert value_at(curve, axis, 0.03) == pytest.approx(0.85)
+    assert value_at(curve, axis, 0.10) == pytest.approx(0.8)
+    assert np.isnan(value_at(curve, axis, 0.01))
+    assert np.isnan(value_at([], axis, 0.01))
+
+
+def test_a_variant_is_chosen_by_all_levels():
+    """Best at one level is not enough: a level that is not reached counts as the worst point."""
+    axis = AXES["number"][0]
+    good = [{"share": 0.005, "rmse": 0.9}, {"share": 0.3, "rmse": 0.8}]
+    unfair = [{"share": 0.09, "rmse": 0.7}]
+    poor = [{"share": 0.001, "rmse": 1.1}]
+    assert chosen({"unfair": unfair, "good": good, "poor": poor}, axis) == "good"
+    assert chosen({"unfair": unfair}, axis) == "unfair"
+    assert chosen({}, axis) == ""

@@ -10,7 +10,6 @@ and the floor take turns, and medians count. Writes results/waiting.csv, but not
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
-from benchmarks._measure import RESULTS
+from benchmarks._measure import RESULTS, save_lines
 from benchmarks.streams import SENSITIVE, cluster, fit_dask, fit_scan, write_table
 from scalefair import FairGPRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge, audit
 from scalefair.datasets import make_biased_income
@@ -273,10 +272,7 @@ def main() -> None:
 
 def write(kept: list[dict[str, Any]]) -> None:
     """Keep all rows."""
-    with (RESULTS / "waiting.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, kept[0])
-        writer.writeheader()
-        writer.writerows(kept)
+    save_lines(RESULTS / "waiting.csv", kept)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ CURVES = {
     ),
     "equipy": ("equipy on trees", "visible", {"color": BEFORE, "marker": "s"}),
     "fairlearn, ExponentiatedGradient (Adult)": (
-        *("fairlearn ExponentiatedGradient DemographicParity, trees", "visible"),
+        *("fairlearn ExponentiatedGradient, trees", "visible"),
         {"color": COLORS[2], "marker": "^"},
     ),
     "fairlearn, CorrelationRemover (ACS)": (
@@ -47,12 +47,16 @@ def quality(data, row):
 
 
 def points(data, method, s):
-    """(share, quality) of a method on test rows, by increasing share."""
+    """(share, quality) of a method on test rows, by increasing share; the most training rows."""
     with RESULTS.open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["share"] and not row["asked_rows"]]
-    wanted = (data, method, s, "0")
-    rows = [row for row in rows if tuple(row[k] for k in ("data", "method", "s", "seed")) == wanted]
-    return sorted({(float(row["share"]), round(quality(data, row), 4)) for row in rows})
+        rows = [row for row in csv.DictReader(line for line in file if line[0] != "#")
+                if (row["data"], row["part"], row["seed"]) == (data, "test", "0")]  # fmt: skip
+    most = max((row["rows"] for row in rows), key=int, default="")
+    wanted = (method, s, most)
+    rows = [row for row in rows if (row["method"], row["s"], row["rows"]) == wanted]
+    return sorted(
+        {(float(row["share"]), round(quality(data, row), 4)) for row in rows if row["share"]}
+    )
 
 
 def drawn(data):

@@ -35,7 +35,6 @@ from scalefair.moments import Moments
 
 Features = tuple[str, ...]
 Names = str | Features
-
 CONTROL_EPS = 1e-12  # ε₀, far below the frequency of any level of a control that matters
 DEFAULT_EPS = 1e-6  # ε of `eps=None`: of numbers, in units of κ; groups have none
 ROUNDING = 1e-13  # variance of a column, relative to its mean square, that is rounding error
@@ -43,6 +42,7 @@ ROUNDING = 1e-13  # variance of a column, relative to its mean square, that is r
 # trace of what the control explains
 CUTOFF = {"psi": 1e-14, "xi": 1e-10}
 HELD_OUT_EPS = (1e-6, 1e-4, 1e-2)  # ridges of g on held-out rows; the largest share counts
+MARGIN = 0.75  # standard errors between a held-out share and its limit
 # Share that chance may explain before a larger ε is used instead, if there is one
 MOST_CHANCE = 0.5
 # Variance of f, relative to that of what it was computed from, that is rounding error
@@ -322,20 +322,38 @@ def worst_of(folds: Sequence[HeldOut]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ShareEstimate:
-    """The mean of held-out shares over the folds, floored at 0, and its standard error."""
+    """The mean of held-out shares over the folds, floored at 0, and its standard error.
+
+    Few folds say little of an error, and too little just where they say too little of the share:
+    it is at least the one that normal predictions would have.
+    """
 
     value: Array
     error: Array
+    rows: float  # Kish's count of the rows that judge
 
     @classmethod
-    def of(cls, folds: Array) -> ShareEstimate:
+    def of(cls, folds: Array, rows: float) -> ShareEstimate:
         """Return the estimate from the shares of each fold, along the first axis."""
         mean, error = mean_and_error(folds)
-        return cls(np.maximum(mean, 0.0), error)
+        value = np.maximum(mean, 0.0)
+        return cls(value, np.maximum(error, _normal_error(value, rows)), rows)
 
-    def is_within(self, limit: float) -> NDArray[np.bool_]:
-        """Return True where mean + ½ error ≤ limit: the half pays for choosing just inside."""
-        return np.asarray(self.value + self.error / 2 <= limit)
+    def __getitem__(self, index: Any) -> ShareEstimate:
+        """Return the estimate of some predictors."""
+        return ShareEstimate(self.value[index], self.error[index], self.rows)
+
+    def bound(self, limit: float) -> Array:
+        """Return what must be within a limit: the mean and a margin for choosing just inside it."""
+        return self.value + MARGIN * np.maximum(self.error, _normal_error(limit, self.rows))
+
+
+def _normal_error(share: Any, rows: float) -> Array:
+    """√(4θ(1 − θ)²/n), the standard error of a share θ of normal predictions."""
+    return np.asarray(2 * (1 - share) * np.sqrt(share / rows))
+
+
+NO_SHARE = ShareEstimate(np.asarray(np.nan), np.asarray(np.nan), np.nan)
 
 
 def mean_and_error(folds: Array) -> tuple[Array, Array]:

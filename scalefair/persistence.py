@@ -25,19 +25,18 @@ from scalefair.data.open import Preparation
 from scalefair.errors import UnsavableError
 from scalefair.estimators import decisions
 from scalefair.features import base_model, blocks, mixed, trees
+from scalefair.features.base_model import SensitiveModels
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.features.partial import PartialEncoder, Propensity
-from scalefair.features.sensitive_model import SensitiveModels
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
 from scalefair.solve import decisions as solved_decisions
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
-from scalefair.solve.dense.process import ExactDistribution
-from scalefair.solve.dense.rows import ExactRows
-from scalefair.solve.diagnostics import Diagnostics
+from scalefair.solve.dense.process import ExactDistribution, ExactRows
+from scalefair.solve.fit import Diagnostics
 from scalefair.solve.gp import distribution
 from scalefair.solve.gp.system import GaussianFunction
 from scalefair.solve.ridge.path import GridScores

@@ -389,3 +389,11 @@ def kernels(seed=0, n=30, length_scale=(0.5, 0.8, 1.1), sensitive_length_scale=0
 
 def weights(n, seed=5):
     return np.random.default_rng(seed).integers(1, 4, size=n) * 0.7
+
+
+def bound_of_share(folds, rows, limit):
+    """The mean share and ¾ of its standard error, which is at least that of normal predictions."""
+    error = np.std(folds, ddof=1) / np.sqrt(len(folds))
+    normal = np.sqrt(4 * limit * (1 - limit) ** 2 / rows)
+    mean = max(np.mean(folds), 0.0)
+    return mean + 0.75 * max(error, normal, np.sqrt(4 * mean * (1 - mean) ** 2 / rows))

@@ -2,55 +2,91 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from threading import Event, Timer
-from time import perf_counter, process_time
+from threading import Event, Lock, Timer
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from benchmarks._frontier_data import Split, load
-from benchmarks._frontier_metrics import scores
-from benchmarks._measure import RESULTS, memory_peak, threads
-from benchmarks.output import hsic
+from benchmarks._frontier_data import Split, from_table, load
+from benchmarks._measure import RESULTS, add_lines, memory_peak, read_table, threads
+from benchmarks.peers._metrics import judged
 
 DATA = {"crime": "B", "adult": "E", "acs": "A", "acsincome": "I"}
-ALL_ROWS = {"acs": 245_243}
-"""All rows but the test rows; the other problems take all by default."""
+ALL_ROWS = {"crime": 1_395, "adult": 32_561, "acs": 245_243, "acsincome": 565_800}
+TEST_ROWS = 20_000
+VALIDATION = 10_000
+"""Training rows of which four fifths fit and one fifth chooses among the variants of ours."""
 POINTS = RESULTS / "peers.csv"
 DONE = "done"
 """Note of the line that ends a job."""
-FIELDS = ("data", "asked_rows", "s", "method", "rows", "seed", "order", "setting", "share", "hsic",
-          "rmse", "auc", "accuracy", "gap", "seconds", "total_seconds", "cpu_seconds", "total_cpu",
+KEY = ("data", "rows", "s", "part", "method", "seed")
+FIELDS = (*KEY, "fitted", "order", "setting", "share", "hsic", "ks", "rmse", "auc", "score_error",
+          "accuracy", "accuracy_error", "gap", "odds", "seconds", "cpu_seconds", "total_cpu",
           "peak_mb", "data_mb", "threads", "note")  # fmt: skip
+WRITING = Lock()
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one process does."""
+    """What one process does. `data` is a name, or a file if there is a target."""
 
     data: str
     s: str
     method: str
-    rows: int | None = None
+    rows: int
     seed: int = 0
+    part: str = "test"
     quick: bool = False
+    target: str = ""
+    sensitive: tuple[str, ...] = ()
 
     def load(self) -> Split:
-        rows = self.rows or ALL_ROWS.get(self.data)
-        return load(DATA[self.data], self.seed, rows)
+        if self.target:
+            names = list(self.sensitive)
+            split = from_table(self.data, self.target, names, self.seed, self.rows)
+        else:
+            split = load(DATA[self.data], self.seed, self.rows)
+            split = replace(split, sensitive=list(self.sensitive) or split.sensitive)
+        split = validation(split) if self.part == "validation" else split
+        return tested(split, 2000 if self.quick else TEST_ROWS)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(str(getattr(self, name)) for name in KEY)
 
 
-def cut(split: Split, most: int | None) -> Split:
-    """The first training rows, where a method cannot take all."""
-    return split if most is None else replace(split, X=split.X[:most], y=split.y[:most])
+def validation(split: Split) -> Split:
+    """Rows of the training part alone, so that test rows choose nothing."""
+    rows = min(VALIDATION, len(split.y))
+    cut = int(0.8 * rows)
+    later = split.X[cut:rows].reset_index(drop=True)
+    return replace(split, X=split.X[:cut], y=split.y[:cut], X_test=later, y_test=split.y[cut:rows])
+
+
+def tested(split: Split, rows: int) -> Split:
+    """So many test rows, none of a group that no training row is of."""
+    known = np.ones(len(split.y_test), dtype=bool)
+    for name in split.sensitive:
+        if split.X[name].dtype.kind not in "biuf":
+            seen = set(split.X[name].astype(str))
+            known &= split.X_test[name].astype(str).isin(seen).to_numpy()
+    rest = np.flatnonzero(known)[:rows]
+    later = split.X_test.iloc[rest].reset_index(drop=True)
+    return replace(split, X_test=later, y_test=np.asarray(split.y_test)[rest])
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those it waited for."""
+    return sum(os.times()[:4])
 
 
 def work(job: Job) -> Iterator[dict[str, Any]]:
@@ -58,29 +94,26 @@ def work(job: Job) -> Iterator[dict[str, Any]]:
     from benchmarks.peers import METHODS
     from benchmarks.peers._task import Task
 
-    method = METHODS[job.method]
-    split = cut(job.load(), method.most)
+    method, split = METHODS[job.method], job.load()
+    split = replace(split, X=split.X[: method.most], y=split.y[: method.most])
     task, before = Task(split, job.s == "hidden", job.quick), memory_peak()
-    points, order, peak = iter(method.run(task)), 0, 0.0
-    total = worked = 0.0
+    points, order, peak, worked = iter(method.run(task)), 0, 0.0, 0.0
     while True:
-        start, work_start = perf_counter(), process_time()
+        start, work_start = perf_counter(), cpu_seconds()
         found = next(points, None)
-        total += (step := perf_counter() - start)
-        worked += (work_step := process_time() - work_start)
+        seconds, step = perf_counter() - start, cpu_seconds() - work_start
+        worked += step
         if found is None:
             return
-        setting, f = found
-        f = np.asarray(f, dtype=float)
-        if np.ptp(f) < 1e-12:  # of a constant no share is known
+        setting, f, *decided = found
+        if f is not None and np.ptp(f) < 1e-12:  # of a constant no share is known
             continue
-        # That of the first point: later ones include what the metrics took.
-        peak = peak or memory_peak()
+        chance = decided[0] if decided else np.asarray(f) >= method.threshold
+        peak = peak or memory_peak()  # later ones include what the metrics took
         yield {
-            "order": order, "setting": setting, "rows": len(split.y), "seconds": step,
-            "total_seconds": total, "cpu_seconds": work_step, "total_cpu": worked,
-            "peak_mb": peak, "data_mb": before,
-            "hsic": hsic(f, split.s_test), **scores(split, f, method.threshold),
+            "order": order, "setting": setting, "fitted": len(split.y), "seconds": seconds,
+            "cpu_seconds": step, "total_cpu": worked, "peak_mb": peak, "data_mb": before,
+            **judged(split, f, chance),
         }  # fmt: skip
         order += 1
 
@@ -110,44 +143,41 @@ def apart(job: Job, limit: float) -> Iterator[dict[str, Any]]:
     yield {"note": f"stopped after {limit:g} s" if late.is_set() else last if code else DONE}
 
 
-def read(path: Path = POINTS) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def finished(job: Job, lines: list[dict[str, str]], limit: float = 0.0) -> bool:
-    """Whether it has been run, to its end or for as long as that; what failed is tried again."""
-    asked = "" if job.rows is None else str(job.rows)
-    want = (job.data, job.s, job.method, str(job.seed))
-    return any(
-        (line["data"], line["s"], line["method"], line["seed"]) == want
-        and line["asked_rows"] == asked
-        and (line["note"] == DONE or _stopped_after(line["note"]) >= limit > 0)
-        for line in lines
+def run(job: Job, limit: float, path: Path) -> None:
+    """Run a job that the file does not have yet, and say how it went."""
+    if finished(job, read_table(path)):
+        return
+    start, count, note = perf_counter(), -1, ""
+    for point in apart(job, limit):
+        append(job, point, path)
+        count, note = count + 1, point.get("note", "")
+    print(
+        f"{', '.join(job.key)}: {count} points, {note}, {perf_counter() - start:.0f} s", flush=True
     )
 
 
-def _stopped_after(note: str) -> float:
-    return float(note.split()[2]) if note.startswith("stopped") else -1.0
+def finished(job: Job, lines: list[dict[str, str]]) -> bool:
+    """Whether it has been run, to its end or as long as it may; what failed is tried again."""
+    return any(ended(line) for line in lines if key_of(line) == job.key)
 
 
-def append(job: Job, point: dict[str, Any], path: Path = POINTS) -> None:
+def key_of(line: dict[str, str]) -> tuple[str, ...]:
+    return tuple(line[name] for name in KEY)
+
+
+def ended(line: dict[str, str]) -> bool:
+    return line["note"] == DONE or line["note"].startswith("stopped")
+
+
+def append(job: Job, point: dict[str, Any], path: Path) -> None:
     """Write one line at once: a run that is stopped loses only the point it was at."""
-    path.parent.mkdir(exist_ok=True)
-    new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, restval="", extrasaction="ignore")
-        if new:
-            writer.writeheader()
-        line = {**vars(job), "asked_rows": job.rows or "", "threads": threads(), **point}
-        writer.writerow({key: _short(value) for key, value in line.items()})
+    line = {**vars(job), "threads": threads(), **point}
+    with WRITING:
+        add_lines(path, [{key: _short(value) for key, value in line.items()}], FIELDS,
+                  "as in the column")  # fmt: skip
 
 
 def _short(value: Any) -> Any:
-    if value is None:
-        return ""
     return f"{value:.5g}" if isinstance(value, float) else value
 
 

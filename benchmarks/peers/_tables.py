@@ -1,77 +1,89 @@
-"""Error at each share, who wins where, and the times, from the points in the csv."""
+"""Error at each level of dependence, who is ahead where, and the times, from the points' csv."""
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean
-from typing import Any
+from statistics import mean, median
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.peers._run import DONE, read
+from benchmarks._measure import read_table, save_table, stamps
+from benchmarks.peers._run import ended, key_of
 
-SHARES = tuple(round(0.01 * k, 2) for k in range(1, 21))
-SHOWN = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
-HSICS = (1e-4, 3e-4, 1e-3, 3e-3)
-METRICS = {"crime": ("rmse",), "acs": ("rmse",), "adult": ("auc", "accuracy"),
-           "acsincome": ("auc", "accuracy")}  # fmt: skip
 OURS = "scalefair"
 Curve = list[dict[str, float]]
-Key = tuple[str, str, str]
-"""Data, rows asked for, and whether s is visible."""
 
 
-def curves(path: Path) -> dict[Key, dict[str, Curve]]:
+class Axis(NamedTuple):
+    """A kind of dependence, the levels that tables show, and the error that belongs to it."""
+
+    name: str
+    metric: str
+    levels: tuple[float, ...]
+    error: str
+
+    @property
+    def middle(self) -> float:
+        """The level at which speeds are compared."""
+        return self.levels[len(self.levels) // 2]
+
+
+SHARES, KS, HSICS = (
+    (0.01, 0.02, 0.05, 0.1, 0.2),
+    (0.05, 0.1, 0.15, 0.2, 0.3),
+    (1e-4, 3e-4, 1e-3, 3e-3),
+)
+AXES = {
+    "number": (Axis("share", "rmse", SHARES, "score_error"), Axis("ks", "rmse", KS, "score_error"),
+               Axis("hsic", "rmse", HSICS, "score_error")),
+    "rate": (Axis("share", "auc", SHARES, "score_error"), Axis("ks", "auc", KS, "score_error"),
+             Axis("gap", "accuracy", (0.01, 0.02, 0.05, 0.1), "accuracy_error")),
+}  # fmt: skip
+
+
+class Place(NamedTuple):
+    """One problem: its curves are compared with each other."""
+
+    data: str
+    rows: int
+    s: str
+
+
+Curves = dict[Place, dict[str, Curve]]
+
+
+def curves(path: Path, part: str = "test") -> Curves:
     """Points of every method, averaged over the seeds that have them all.
 
     Who was stopped counts with the points that it had; who failed, or still runs, does not.
     """
     points: dict[Any, dict[str, dict[str, str]]] = defaultdict(dict)
-    lines = read(path)
-    done = {_job(line) for line in lines if line["note"] == DONE or _stopped(line["note"])}
+    lines = [line for line in read_table(path) if line["part"] == part]
+    done = {key_of(line) for line in lines if ended(line)}
     for line in lines:
-        if line["setting"] and _job(line) in done:
-            key = line["data"], line["asked_rows"], line["s"]
+        if line["setting"] and key_of(line) in done:
+            place = Place(line["data"], int(line["rows"]), line["s"])
             # The last one counts: a run that was stopped leaves points behind.
-            points[key, line["method"], _setting(line)][line["seed"]] = line
-    found: dict[Key, dict[str, Curve]] = defaultdict(lambda: defaultdict(list))
-    for (key, method, _), by_seed in points.items():
-        every = {seed for (k, m, _), more in points.items() for seed in more
-                 if (k, m) == (key, method)}  # fmt: skip
-        if set(by_seed) == every:
-            found[key][method].append(_mean(list(by_seed.values())))
+            points[place, line["method"], line["setting"]][line["seed"]] = line
+    seeds: dict[Any, set[str]] = defaultdict(set)
+    for (place, method, _), by_seed in points.items():
+        seeds[place, method] |= set(by_seed)
+    found: Curves = defaultdict(lambda: defaultdict(list))
+    for (place, method, _), by_seed in points.items():
+        if set(by_seed) == seeds[place, method]:
+            found[place][method].append(_mean(list(by_seed.values())))
     return found
-
-
-def _job(line: dict[str, str]) -> tuple[str, ...]:
-    return tuple(line[name] for name in ("data", "asked_rows", "s", "method", "seed"))
-
-
-def _stopped(note: str) -> bool:
-    return note.startswith("stopped")
-
-
-def stops(path: Path) -> dict[Key, dict[str, str]]:
-    """After how long a method was stopped that has not come to its end since."""
-    ends = {_job(line): line["note"] for line in read(path) if line["note"]}
-    found: dict[Key, dict[str, str]] = defaultdict(dict)
-    for (data, rows, s, method, _), note in ends.items():
-        if _stopped(note):
-            found[data, rows, s][method] = note
-    return found
-
-
-def _setting(line: dict[str, str]) -> str:
-    """What is the same over the seeds: bounds relative to a seed's own losses are not."""
-    return line["order"] if "Bounded" in line["method"] else line["setting"]
 
 
 def _mean(lines: list[dict[str, str]]) -> dict[str, float]:
-    names = [name for name, value in lines[0].items() if _is_number(value)]
-    return {name: mean(float(line[name]) for line in lines) for name in names}
+    """Means of the columns that are numbers, and of how many seeds."""
+    names = [name for name in lines[0] if all(_is_number(line[name]) for line in lines)]
+    return {name: mean(float(line[name]) for line in lines) for name in names} | {
+        "seeds": len(lines)
+    }
 
 
 def _is_number(text: str) -> bool:
@@ -82,157 +94,202 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def error_at(curve: Curve, metric: str, limit: float, by: str = "share") -> float:
-    """Least error with at most this share; between points of the lower envelope, on a line.
+def axes(methods: dict[str, Curve]) -> tuple[Axis, ...]:
+    rate = any("accuracy" in point for curve in methods.values() for point in curve)
+    return AXES["rate" if rate else "number"]
 
-    A mixture of two neighbours would reach what lies between them. NaN below the least share.
+
+def value_at(curve: Curve, axis: Axis, level: float) -> float:
+    """Best value with at most this much dependence; between points of the envelope, on a line.
+
+    A mixture of two neighbours would reach what lies between them. NaN below the least one.
     """
-    sign = 1.0 if metric == "rmse" else -1.0
-    points = sorted((point[by], sign * point[metric]) for point in curve)
-    shares, errors = np.array(points).T
-    if limit < shares[0]:
+    sign = 1.0 if axis.metric == "rmse" else -1.0
+    points = sorted((point[axis.name], sign * point[axis.metric]) for point in curve
+                    if axis.name in point and axis.metric in point)  # fmt: skip
+    if not points or level < points[0][0]:
         return float("nan")
-    return sign * float(np.interp(limit, shares, np.minimum.accumulate(errors)))
+    places, errors = np.array(points).T
+    return sign * float(np.interp(level, places, np.minimum.accumulate(errors)))
 
 
-def beaten(ours: float, other: float, metric: str) -> bool:
-    """Whether ours is not worse; who has no point that fair loses."""
-    if np.isnan(other):
-        return True
-    return bool(ours <= other if metric == "rmse" else ours >= other)
+def better(value: float, other: float, axis: Axis) -> float:
+    """By how much: positive is less error, or more of what is good."""
+    return other - value if axis.metric == "rmse" else value - other
 
 
-def best(found: dict[str, Curve], metric: str, limit: float, mine: bool) -> tuple[float, str]:
-    """Best value of our methods, or of all others, and whose it is."""
-    values = {name: error_at(curve, metric, limit) for name, curve in found.items()
-              if name.startswith(OURS) == mine}  # fmt: skip
+def least(curve: Curve, axis: Axis) -> float:
+    return min((point[axis.name] for point in curve if axis.name in point), default=float("nan"))
+
+
+def chosen(validated: dict[str, Curve], axis: Axis) -> str:
+    """The one variant of ours with the best value on validation rows."""
+    values = {name: validation_value(validated, name, axis) for name in validated}
     values = {name: value for name, value in values.items() if not np.isnan(value)}
     if not values:
-        return float("nan"), "none"
-    name = (min if metric == "rmse" else max)(values, key=lambda key: values[key])
-    return values[name], name
+        return ""
+    return (min if axis.metric == "rmse" else max)(values, key=lambda name: values[name])
 
 
-def at_shares(
-    found: dict[Key, dict[str, Curve]], stopped: dict[Key, dict[str, str]]
-) -> list[list[Any]]:
-    """One line per method: its value at some shares, its times, its memory, how it ended."""
-    lines: list[list[Any]] = [["data", "rows asked", "s", "metric", "method",
-                               *(f"share {share:g}" for share in SHOWN), "least share",
-                               "CPU s, one model", "CPU s, frontier", "peak MB",
-                               "note"]]  # fmt: skip
-    for (data, rows, s), methods in sorted(found.items()):
-        notes = stopped.get((data, rows, s), {})
-        for metric in METRICS[data]:
-            for name in {**methods, **notes}:
-                values = _values(methods.get(name), metric)
-                lines.append([data, rows or "all", s, metric, name, *values, notes.get(name, "")])
-    return lines
+def validation_value(validated: dict[str, Curve], name: str, axis: Axis) -> float:
+    """Mean over the levels; one that is not reached counts as the worst point of all variants."""
+    points = [p[axis.metric] for curve in validated.values() for p in curve if axis.metric in p]
+    values = np.array([value_at(validated[name], axis, level) for level in axis.levels])
+    if np.isnan(values).all():
+        return float("nan")
+    worst = (max if axis.metric == "rmse" else min)(points)
+    return float(np.where(np.isnan(values), worst, values).mean())
 
 
-def _values(curve: Curve | None, metric: str) -> list[str]:
-    """What one method has; dashes for who was stopped before the first point."""
-    if not curve:
-        return ["–"] * (len(SHOWN) + 4)
-    values = [error_at(curve, metric, share) for share in SHOWN]
-    return [*map(_three, values), f"{min(point['share'] for point in curve):.3f}", *_times(curve)]
+def cost(curve: Curve, refits: bool) -> float:
+    """CPU seconds of one model: the median over all bounds; of a shared fit, its first point."""
+    times = [point["cpu_seconds"] for point in curve]
+    return median(times) if refits else times[0]
 
 
-def _three(value: float) -> str:
+def rows_of(curve: Curve) -> int:
+    return int(max(point["fitted"] for point in curve))
+
+
+Line = list[Any]
+
+
+def by_axis(found: Curves, name: str, refits: dict[str, bool]) -> Iterator[Line]:
+    """One line a method: its value at the levels of one kind of dependence."""
+    levels = next(axis.levels for some in AXES.values() for axis in some if axis.name == name)
+    yield ["data", "rows", "s", "metric", "method", *(f"{name} {level:g}" for level in levels),
+           f"least {name}", "CPU s a model", "peak MB", "seeds"]  # fmt: skip
+    for place, methods in sorted(found.items()):
+        for axis in (axis for axis in axes(methods) if axis.name == name):
+            for method, curve in methods.items():
+                if not np.isnan(least(curve, axis)):
+                    values = [_text(value_at(curve, axis, level)) for level in levels]
+                    yield [place.data, rows_of(curve), place.s, axis.metric, method, *values,
+                           f"{least(curve, axis):.3g}", f"{cost(curve, refits[method]):.3g}",
+                           f"{curve[0]['peak_mb']:.0f}", int(curve[0]["seeds"])]  # fmt: skip
+
+
+def _text(value: float) -> str:
     return "–" if np.isnan(value) else f"{value:.4f}"
 
 
-def _times(curve: Curve) -> list[str]:
-    """CPU seconds: they do not depend on what else the machine does, nor on threads."""
-    one, whole = (_most(curve, name) for name in ("cpu_seconds", "total_cpu"))
-    return [f"{one:.3g}", f"{whole:.3g}", f"{_most(curve, 'peak_mb'):.0f}"]
+def variants(found: Curves, validated: Curves) -> Iterator[Line]:
+    """Which of ours is chosen, on validation rows alone."""
+    yield ["data", "rows", "s", "dependence", "metric", "variant", "validation", "chosen"]
+    for place in sorted(found):
+        for axis in axes(found[place]):
+            mine = chosen(validated.get(place, {}), axis)
+            for name in validated.get(place, {}):
+                value = _text(validation_value(validated[place], name, axis))
+                yield [*place, axis.name, axis.metric, name, value, "yes" if name == mine else ""]
 
 
-def _most(curve: Curve, name: str) -> float:
-    return max((point[name] for point in curve if name in point), default=float("nan"))
+def compared(found: Curves, validated: Curves) -> Iterator[Line]:
+    """Ours, the best of the others, and who is ahead, level by level."""
+    yield ["data", "rows", "s", "dependence", "at", "metric", "ours", "variant", "best rival",
+           "whose", "ours is better by", "standard error", "ahead"]  # fmt: skip
+    for place, methods in sorted(found.items()):
+        for axis in axes(methods):
+            mine = chosen(validated.get(place, {}), axis)
+            for level in axis.levels:
+                ours = value_at(methods.get(mine, []), axis, level)
+                rivals = {name: value_at(curve, axis, level) for name, curve in methods.items()
+                          if not name.startswith(OURS)}  # fmt: skip
+                yield [
+                    *place,
+                    axis.name,
+                    level,
+                    axis.metric,
+                    *_duel(ours, mine, rivals, axis, methods),
+                ]
 
 
-def winners(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
-    """At every share from 0.01 to 0.20: ours, the best peer, and whether the target is met."""
-    lines: list[list[Any]] = [["data", "rows asked", "s", "metric", "share", "ours", "whose",
-                               "best peer", "whose peer", "difference", "not above"]]  # fmt: skip
-    for (data, rows, s), methods in sorted(found.items()):
-        for metric in METRICS[data]:
-            for share in SHARES:
-                ours, mine = best(methods, metric, share, True)
-                other, whose = best(methods, metric, share, False)
-                met = "yes" if beaten(ours, other, metric) else "no"
-                met = "no peer is as fair" if np.isnan(other) else met
-                lines.append([data, rows or "all", s, metric, share, _three(ours), mine,
-                              _three(other), whose, f"{ours - other:+.4f}", met])  # fmt: skip
-    return lines
+def _duel(ours: float, mine: str, rivals: dict[str, float], axis: Axis, methods: Any) -> Line:
+    known = {name: value for name, value in rivals.items() if not np.isnan(value)}
+    best = (min if axis.metric == "rmse" else max)(known, key=lambda name: known[name], default="")
+    other = known.get(best, float("nan"))
+    errors = [point[axis.error] for point in methods.get(mine, []) if axis.error in point]
+    gain = better(ours, other, axis)
+    if np.isnan(ours) or np.isnan(other):
+        ahead = "a rival" if best else "nobody" if np.isnan(ours) else "ours alone"
+    else:
+        ahead = "ours" if gain > 0 else "a rival" if gain < 0 else "equal"
+    by = "" if np.isnan(gain) else f"{gain:+.4f}"
+    error = f"{median(errors):.4f}" if errors else ""
+    return [_text(ours), mine or "–", _text(other), best or "–", by, error, ahead]
 
 
-def speeds(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
-    """CPU seconds of the reductions over ours, on as many rows: one fair model, a frontier."""
-    lines: list[list[Any]] = [["data", "rows", "s", "reduction", "ours", "one model / one model",
-                               "frontier / frontier", "memory / memory"]]  # fmt: skip
-    for (data, _, s), methods in sorted(found.items()):
-        for name, theirs in methods.items():
-            if "ExponentiatedGradient" not in name and "GridSearch" not in name:
-                continue
-            rows = theirs[0]["rows"]
-            for mine, ours in _on_as_many(found, data, s, rows):
-                pairs = zip(map(float, _times(theirs)), map(float, _times(ours)), strict=True)
-                ratios = [other / own for other, own in pairs]
-                if not np.isnan(ratios).any():
-                    lines.append([data, f"{rows:.0f}", s, name, mine,
-                                  *(f"{ratio:.3g}" for ratio in ratios)])  # fmt: skip
-    return lines
+def findings(lines: list[Line]) -> Iterator[Line]:
+    """A line for each problem and kind of dependence, where a rival wins first."""
+    yield ["data", "rows", "s", "dependence", "metric", "a rival is ahead at", "which",
+           "by at most", "ours is ahead at", "by up to", "only ours is so fair at",
+           "standard error"]  # fmt: skip
+    groups: dict[tuple[Any, ...], list[Line]] = defaultdict(list)
+    for line in lines:
+        groups[(*line[:4], line[5])].append(line)
+    made = []
+    for key, some in groups.items():
+        lost, won, alone = ([line for line in some if line[-1] == who]
+                            for who in ("a rival", "ours", "ours alone"))  # fmt: skip
+        names = list(dict.fromkeys(line[9] for line in lost))
+        rivals = [_levels(lost), "; ".join(names) or "–", _most(lost)]
+        ours = [_levels(won), _most(won), _levels(alone), some[0][-2]]
+        made.append((len(lost), [*key, *rivals, *ours]))
+    yield from (line for _, line in sorted(made, key=lambda pair: -pair[0]))
 
 
-def _on_as_many(
-    found: dict[Key, dict[str, Curve]], data: str, s: str, rows: float
-) -> Iterator[tuple[str, Curve]]:
-    """Our curves on as many rows, whatever was asked for."""
-    for key, methods in found.items():
-        if (key[0], key[2]) == (data, s):
-            yield from ((name, curve) for name, curve in methods.items()
-                        if name.startswith(OURS) and curve[0]["rows"] == rows)  # fmt: skip
+def _levels(lines: list[Line]) -> str:
+    return ", ".join(f"{line[4]:g}" for line in lines) or "–"
 
 
-def by_hsic(found: dict[Key, dict[str, Curve]]) -> list[list[Any]]:
-    """The same against HSIC, which sees the whole distribution."""
-    lines: list[list[Any]] = [["data", "rows asked", "s", "metric", "method",
-                               *(f"HSIC {value:g}" for value in HSICS), "least HSIC"]]  # fmt: skip
-    for (data, rows, s), methods in sorted(found.items()):
-        for metric in METRICS[data]:
-            for name, curve in methods.items():
-                values = [error_at(curve, metric, value, "hsic") for value in HSICS]
-                least = min(point["hsic"] for point in curve)
-                lines.append([data, rows or "all", s, metric, name, *map(_three, values),
-                              f"{least:.2e}"])  # fmt: skip
-    return lines
+def _most(lines: list[Line]) -> str:
+    gains = [abs(float(line[10])) for line in lines if line[10]]
+    return f"{max(gains):.4f}" if gains else "–"
+
+
+def speeds(found: Curves, validated: Curves, refits: dict[str, bool]) -> Iterator[Line]:
+    """CPU seconds of one model over ours on as many rows, and who is then more accurate."""
+    yield ["data", "rows", "s", "method", "CPU s a model", "ours", "ratio", "metric", "at share",
+           "its value", "value of ours", "variant"]  # fmt: skip
+    for place, methods in sorted(found.items()):
+        axis = axes(methods)[0]
+        mine = chosen(validated.get(place, {}), axis)
+        own = methods.get(mine)
+        for name, curve in methods.items() if own else ():
+            if not name.startswith(OURS) and rows_of(curve) == rows_of(own or []):
+                theirs, time = cost(curve, refits[name]), cost(own or [], refits[mine])
+                values = [_text(value_at(c, axis, axis.middle)) for c in (curve, own or [])]
+                yield [*place, name, f"{theirs:.3g}", f"{time:.3g}", f"{theirs / time:.3g}",
+                       axis.metric, axis.middle, *values, mine]  # fmt: skip
+
+
+def ends(path: Path) -> Iterator[Line]:
+    """Who was stopped, and who failed with what."""
+    yield ["data", "rows", "s", "method", "seed", "note"]
+    last = {key_of(line): line for line in read_table(path) if line["note"]}
+    for line in last.values():
+        if line["note"] != "done":
+            yield [line[name] for name in ("data", "rows", "s", "method", "seed", "note")]
 
 
 def report(path: Path) -> None:
     """Write the tables beside the points, draw, and print what was found."""
-    found = curves(path)
-    tables = {"at_share": at_shares(found, stops(path)), "winners": winners(found),
-              "speed": speeds(found), "hsic": by_hsic(found)}  # fmt: skip
-    for name, lines in tables.items():
-        with (path.parent / f"peers_{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows(lines)
-    summary(tables["winners"][1:])
+    from benchmarks.peers import METHODS
     from benchmarks.peers._draw import draw
 
-    for data in sorted({key[0] for key in found}):
-        draw(data, found, path.parent / f"peers_{data}.svg")
-
-
-def summary(lines: list[list[Any]]) -> None:
-    groups: dict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
-    for line in lines:
-        groups[tuple(line[:4])].append(line)
-    for key, some in groups.items():
-        lost = [f"{line[4]:.2f} ({line[8]} {line[7]}, ours {line[5]})" for line in some
-                if line[-1] == "no"]  # fmt: skip
-        with_peer = [line for line in some if line[-1] in {"yes", "no"}]
-        print(f"{', '.join(key)}: not above any peer at {len(with_peer) - len(lost)} of "
-              f"{len(with_peer)} shares at which one has a point"
-              f"{'; above at ' + '; '.join(lost) if lost else ''}", flush=True)  # fmt: skip
+    refits = {name: method.refits for name, method in METHODS.items()}
+    found, validated = curves(path), curves(path, "validation")
+    duels = list(compared(found, validated))
+    names = sorted({axis.name for methods in found.values() for axis in axes(methods)})
+    tables: dict[str, list[Line]] = {
+        **{name: list(by_axis(found, name, refits)) for name in names},
+        "findings": list(findings(duels[1:])), "levels": duels,
+        "variants": list(variants(found, validated)),
+        "speed": list(speeds(found, validated, refits)), "ends": list(ends(path)),
+    }  # fmt: skip
+    for name, lines in tables.items():
+        save_table(path.parent / f"peers_{name}.csv", lines, *stamps(path))
+    for line in tables["findings"]:
+        print(*line, sep=" | ", flush=True)
+    for data in {place.data for place in found}:
+        draw(data, found, validated, path.parent / f"peers_{Path(data).stem}.svg")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
+from shutil import which
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ class Task:
 
     @property
     def settings(self) -> str:
-        """The problem whose settings ours has: ACSIncome is run with Adult's."""
-        return "E" if self.split.name == "I" else self.split.name
+        """The problem whose settings all have: other tables get those of ACS income and Adult."""
+        return {"I": "E", "rate": "E", "number": "A"}.get(self.split.name, self.split.name)
 
     @property
     def frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -101,6 +102,11 @@ class Task:
             test[test == "other"] = count.index[0]
         return train, test
 
+    @property
+    def two_groups(self) -> tuple[Any, Any]:
+        """The two levels that a gap is measured for, or the halves of the first attribute."""
+        return replace(self.split, X_test=self.split.X).group, self.split.group
+
     def trees(self) -> Any:
         """The model that ours has inside: the same for every peer that takes one.
 
@@ -139,7 +145,8 @@ def encoded(train: pd.DataFrame, test: pd.DataFrame) -> tuple[Any, Any]:
     return first, second
 
 
-Points = Iterator[tuple[float, Any]]
+Points = Iterator[tuple[Any, ...]]
+"""(setting, scores) or (setting, scores or None, chance of a positive decision)."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,8 @@ class Method:
     """A peer: its generator of points, and where it can run.
 
     `hidden`: it can predict without s. `most`: more training rows than these it cannot take; it
-    gets the first ones. `kinds`: "rate" for targets in {0, 1}, "number" for others.
+    gets the first ones. `kinds`: "rate" for targets in {0, 1}, "number" for others. `goal`: parity,
+    or the odds of decisions. `refits`: every point costs a fit. `needs`: a module, or a "command".
     """
 
     name: str
@@ -157,11 +165,14 @@ class Method:
     kinds: tuple[str, ...] = ("number", "rate")
     needs: str = "sklearn"
     threshold: float = 0.5
-    reduction: bool = False
+    goal: str = "parity"
+    refits: bool = False
+    visible: bool = True
 
     def can(self, decides: bool, hidden: bool) -> bool:
         kind = "rate" if decides else "number"
-        return kind in self.kinds and (self.hidden or not hidden)
+        return kind in self.kinds and (self.hidden if hidden else self.visible)
 
     def installed(self) -> bool:
-        return find_spec(self.needs) is not None
+        kind, _, command = self.needs.partition("command ")
+        return bool(which(command) if command else find_spec(kind))

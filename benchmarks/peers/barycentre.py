@@ -39,24 +39,12 @@ def crossed(task: Task) -> Points:
         yield epsilon, np.asarray(fair.transform(h, s_test, epsilon=epsilon))
 
 
-def two_groups(task: Task) -> tuple[Any, Any]:
-    """The two levels that a gap is measured for, or the halves of the first attribute."""
-    split = task.split
-    name = "Gender" if "Gender" in split.sensitive else split.sensitive[-1]
-    if split.X[name].dtype.kind in "biuf":
-        name = split.sensitive[0]
-        middle = split.X[name].median()
-        return (split.X[name] > middle).to_numpy(), (split.X_test[name] > middle).to_numpy()
-    level = split.X[name].astype(str).mode()[0]
-    return tuple((X[name].astype(str) == level).to_numpy() for X in (split.X, split.X_test))
-
-
 def two_sided(task: Task) -> Points:
     """holisticai knows two groups and no trade-off: one point, blind to all other attributes."""
     from holisticai.bias.mitigation import WassersteinBarycenter
 
     held, h = predictions(task)
-    a, a_test = two_groups(task)
+    a, a_test = task.two_groups
     fair = WassersteinBarycenter().fit(held, a, ~a)
     yield 0.0, np.asarray(fair.transform(h, a_test, ~a_test)["y_pred"]).ravel()
 

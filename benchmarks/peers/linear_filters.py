@@ -24,10 +24,20 @@ def learnt(model: Any, Z: Any, Z_test: Any, y: Any) -> Any:
     return model.predict_proba(Z_test)[:, 1] if rate else model.predict(Z_test)
 
 
+def independent(s: Any) -> list[int]:
+    """Columns none of which follows from those before: one level of each category goes."""
+    centred, kept = s - s.mean(axis=0), list[int]()
+    for column in range(s.shape[1]):
+        if np.linalg.matrix_rank(centred[:, [*kept, column]]) > len(kept):
+            kept.append(column)
+    return kept
+
+
 def joined(task: Task) -> tuple[list[int], Any, Any]:
     """The inputs with s as numbers in the first columns."""
     (x, x_test), (s, s_test) = Task(task.split, hidden=True).arrays, task.sensitive
-    s, s_test = (part[:, s.std(axis=0) > 0] for part in (s, s_test))
+    kept = independent(s)
+    s, s_test = s[:, kept], s_test[:, kept]
     return list(range(s.shape[1])), np.hstack([s, x]), np.hstack([s_test, x_test])
 
 

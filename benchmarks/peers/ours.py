@@ -1,34 +1,61 @@
-"""scalefair: with boosted trees inside, with kernel features alone, and linear."""
+"""scalefair: with boosted trees inside, with kernel features alone, linear; limits on decisions."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from sklearn.base import is_classifier
+from sklearn.ensemble import HistGradientBoostingRegressor
 
-from benchmarks.frontier import FEATURES, estimator
-from benchmarks.output import Classifier
+from benchmarks.frontier import estimator
+from benchmarks.output import Classifier, Regressor
 from benchmarks.peers._task import Method, Points, Task
-from scalefair import FairKernelClassifier, FairKernelRidgeCV
+from scalefair import (
+    Decisions,
+    FairKernelClassifier,
+    FairKernelClassifierCV,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+)
 
-LIMITS = (0.003, 0.006, 0.009, 0.013, 0.02, 0.03, 0.045, 0.06, 0.08, 0.1, 0.13, 0.17, 0.22, 1.0)
-LIMITS_OF = {
-    "A": (0.005, 0.01, 0.02, 0.04, 0.06, 0.09, 0.13, 0.18, 1.0),
-    # 1,400 rows promise less than they keep, so the limits begin lower.
-    "B": (0.0005, 0.002, 0.005, 0.01, 0.02, 0.035, 0.055, 0.08, 0.11, 0.15, 0.22, 1.0),
-}
-PARTS = 5
-"""One of them is for the fair model where the trees are fitted once."""
-LOGISTIC_LIMITS = (0.005, 0.012, 0.03, 0.06, 0.1, 1.0)
+LIMITS = (0.0, 0.004, 0.01, 0.02, 0.045, 0.09, 0.15, 1.0)
+LOGISTIC_LIMITS = (0.004, 0.012, 0.03, 0.06, 0.1, 1.0)
+GAPS = (0.0, 0.012, 0.03, 0.06, 0.11)
+ETAS = (0.3, 1.0, 4.0, 12.0, 40.0)
+FEATURES = 100
+
+
+class TreesClassifier(Classifier):
+    """Boosted trees that are fitted once for the same rows, whatever limit is tried next."""
+
+    def __init__(self, model: Any = None) -> None:
+        super().__init__(model)
+
+
+class TreesRegressor(Regressor):
+    """The same for numbers; given trees for rates, those for numbers with their settings."""
+
+    def __init__(self, model: Any = None) -> None:
+        super().__init__(model)
+
+    def fit(self, X: Any, y: Any) -> Any:
+        if not is_classifier(self.model):
+            return super().fit(X, y)
+        known = HistGradientBoostingRegressor().get_params().keys() - {"loss"}
+        same = {name: value for name, value in self.model.get_params().items() if name in known}
+        self.model_ = Regressor(HistGradientBoostingRegressor(**same)).fit(X, y).model_
+        return self
 
 
 def curve(model: Any, task: Task) -> Points:
     """Fit once; every limit follows from the moments."""
     split = task.split
-    model.fit(split.X, split.y)
-    for limit in (0.0, *LIMITS_OF.get(split.name, LIMITS)):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(split.X, split.y)
+    for limit in LIMITS:
         try:
             fair = model.path_.at(unfairness=limit)
         except ValueError:  # below what the features can reach
@@ -40,73 +67,74 @@ def with_trees(task: Task) -> Points:
     return curve(estimator(task.settings, task.split, task.hidden, task.quick), task)
 
 
-def with_default_trees(task: Task) -> Points:
-    """With the trees that the reductions have, for the time that either takes."""
-    return curve(smaller(task, task.default_trees()), task)
+def alone(task: Task, linear: bool) -> Points:
+    """Without a base model: Gaussian features, or linear ones."""
+    few = task.settings == "B"
+    features = {"feature_map": "linear"} if linear else {
+        "n_components": 100 if few or task.quick else 1000,
+        "length_scale": "standardized" if few else "median",
+    }  # fmt: skip
+    return curve(
+        FairKernelRidgeCV(
+            unfairness=0.05, random_state=0, eps=1e-3 if few else 1e-6,
+            sensitive_columns=task.split.sensitive, hide_sensitive=task.hidden, **features,
+        ),
+        task,
+    )  # fmt: skip
 
 
-def with_trees_fitted_once(task: Task) -> Points:
-    """The same trees, not cross-fitted: they get four rows of five, the fair model the fifth."""
+def each(task: Task, settings: tuple[float, ...], make: Callable[[float], Any], ask: str) -> Points:
+    """One fit for each setting; the trees are fitted once, at the first: that is what one costs."""
     split = task.split
-    unseen = np.arange(len(split.y)) % PARTS == 0
-    trees = task.default_trees().fit(task.frames[0][~unseen], split.y[~unseen])
-    rest = replace(split, X=split.X[unseen], y=split.y[unseen])
-    with warnings.catch_warnings():  # of rows that the trees have seen: these they have not
-        warnings.filterwarnings("ignore", message=".*already fitted")
-        yield from curve(smaller(task, trees), replace(task, split=rest))
+    for setting in settings[2:3] if task.quick else settings:
+        model = make(setting)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(split.X, split.y.astype(int) if task.decides else split.y)
+        found = getattr(model, ask)(split.X_test)
+        yield (setting, found) if ask != "predict" or not task.decides else (setting, None, found)
 
 
-def smaller(task: Task, trees: Any) -> Any:
-    """Ours with other trees, and no more features where s is hidden."""
-    model = estimator(task.settings, task.split, task.hidden, task.quick)
-    features = min(model.n_components, FEATURES[task.settings])
-    return model.set_params(base_estimator=trees, n_components=features)
-
-
-def kernel_alone(task: Task) -> Points:
-    small = task.quick or task.split.name == "B"
-    return curve(
-        FairKernelRidgeCV(
-            n_components=100 if small else 1000, unfairness=0.05, random_state=0,
-            length_scale="standardized" if task.split.name == "B" else "median",
-            eps=1e-3 if task.split.name == "B" else 1e-6,
-            sensitive_columns=task.split.sensitive, hide_sensitive=task.hidden,
-        ),
-        task,
-    )  # fmt: skip
-
-
-def linear(task: Task) -> Points:
-    """Linear features, as the reductions with a linear learner have them."""
-    return curve(
-        FairKernelRidgeCV(
-            feature_map="linear", unfairness=0.05, random_state=0,
-            eps=1e-3 if task.split.name == "B" else 1e-6,
-            sensitive_columns=task.split.sensitive, hide_sensitive=task.hidden,
-        ),
-        task,
-    )  # fmt: skip
+def common(task: Task) -> dict[str, Any]:
+    trees = (TreesClassifier if task.decides else TreesRegressor)(task.trees())
+    return {"base_estimator": trees, "sensitive_columns": task.split.sensitive,
+            "hide_sensitive": task.hidden, "random_state": 0}  # fmt: skip
 
 
 def logistic(task: Task) -> Points:
-    """The logistic loss: f is the log-odds. One fit for each limit; the trees are fitted once."""
-    trees = Classifier(task.trees())
-    for limit in LOGISTIC_LIMITS[:2] if task.quick else LOGISTIC_LIMITS:
-        model = FairKernelClassifier(
-            base_estimator=trees, sensitive_columns=task.split.sensitive, unfairness=limit,
-            hide_sensitive=task.hidden, n_components=50, tol=1e-8, random_state=0,
-        )  # fmt: skip
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(task.split.X, task.split.y)
-        yield limit, model.decision_function(task.split.X_test)
+    same = common(task)
+    return each(task, LOGISTIC_LIMITS, lambda limit: FairKernelClassifier(
+        unfairness=limit, n_components=50, tol=1e-8, **same), "decision_function")  # fmt: skip
+
+
+def output_kernel(task: Task) -> Points:
+    """The kernel on the output, as in benchmarks.output: f independent of s, not only its mean."""
+    kind = FairKernelClassifier if task.decides else FairKernelRidge
+    same = common(task)
+    return each(task, ETAS, lambda eta: kind(
+        n_components=50 if task.quick else 300, alpha=1e-3, eta=eta, eps=1e-2, output_kernel="rbf",
+        penalty="nocco_output", n_sensitive_components=30, **same,
+    ), "decision_function" if task.decides else "predict")  # fmt: skip
+
+
+def decisions(limit_on: Any) -> Callable[[Task], Points]:
+    def run(task: Task) -> Points:
+        same = common(task)
+        same |= {"cv": 5, "limit_on": limit_on, "n_components": FEATURES}
+        return each(task, GAPS, lambda gap: FairKernelClassifierCV(unfairness=gap, **same),
+                    "predict")  # fmt: skip
+
+    return run
 
 
 METHODS = (
     Method("scalefair, trees inside", with_trees),
-    Method("scalefair, default trees inside", with_default_trees),
-    Method("scalefair, default trees fitted once", with_trees_fitted_once),
-    Method("scalefair, kernel alone", kernel_alone),
-    Method("scalefair, linear", linear),
-    Method("scalefair, trees inside, logistic", logistic, kinds=("rate",), threshold=0.0),
-)
+    Method("scalefair, kernel alone", lambda task: alone(task, linear=False)),
+    Method("scalefair, linear", lambda task: alone(task, linear=True)),
+    Method("scalefair, output kernel", output_kernel, threshold=0.0),
+    Method("scalefair, logistic", logistic, kinds=("rate",), threshold=0.0),
+    Method("scalefair, decisions", decisions("decisions"), kinds=("rate",)),
+    Method("scalefair, odds", decisions("odds"), kinds=("rate",), goal="odds"),
+    Method("scalefair, odds, randomised", decisions(Decisions("odds", randomized=True)),
+           kinds=("rate",), goal="odds"),
+)  # fmt: skip

@@ -1,8 +1,7 @@
 """scikit-learn: models that know nothing of fairness. One point each, at whatever share it has.
 
 Our J is 1/n |y − f|² + α|β|². Conversions:
-- Ridge, Nystroem + Ridge, KernelRidge: |y − f|² + a|β|², so a = nα.
-- GaussianProcessRegressor: noise variance σ² = nα with a kernel of amplitude 1.
+- Ridge, Nystroem + Ridge: |y − f|² + a|β|², so a = nα.
 - RBF: their gamma is 1/(2θ²).
 """
 
@@ -13,10 +12,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.kernel_approximation import Nystroem
-from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -62,19 +58,6 @@ def nystroem(task: Task) -> Points:
     return plain(make_pipeline(features, search), task)
 
 
-def kernel_ridge(task: Task) -> Points:
-    Z, n = task.arrays[0], len(task.y)
-    grid = {"alpha": n * np.array([1e-5, 1e-4, 1e-3]), "gamma": gamma(Z) * np.array([0.25, 1.0])}
-    return plain(GridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3), task)  # a = nα
-
-
-def gaussian_process(task: Task) -> Points:
-    Z = task.arrays[0]
-    length_scale = (0.5 / gamma(Z)) ** 0.5
-    kernel = ConstantKernel(1.0) * RBF(length_scale) + WhiteKernel(0.5)  # σ² = nα, learnt
-    return plain(GaussianProcessRegressor(kernel, normalize_y=True, random_state=0), task)
-
-
 def trees(task: Task) -> Points:
     model = task.trees()  # of the mean of several models, which crime has, the boosted trees
     return plain(dict(getattr(model, "estimators", {})).get("boosted", model), task, frames=True)
@@ -84,7 +67,5 @@ METHODS = (
     Method("scikit-learn Ridge", ridge),
     Method("scikit-learn LogisticRegression", logistic, kinds=("rate",)),
     Method("scikit-learn Nystroem + Ridge", nystroem),
-    Method("scikit-learn KernelRidge", kernel_ridge, most=5_000),
-    Method("scikit-learn GaussianProcessRegressor", gaussian_process, most=2_000),
     Method("scikit-learn HistGradientBoosting", trees),
 )

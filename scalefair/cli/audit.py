@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,17 @@ import click
 
 from scalefair.cli import _data
 from scalefair.cli._console import NOT_CERTIFIED, Console, noting_warnings
-from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
+from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, OutPath, Reading
 from scalefair.cli.fit import without_useless
+from scalefair.cli.frontier import page_options, provenance
 from scalefair.cli.predict import check_inputs, text_columns
 from scalefair.errors import InputError
+
+ERRORS = (
+    "true_positive_rate_difference", "false_positive_rate_difference",
+    "root_mean_squared_error_difference", "bias_difference",
+)  # fmt: skip
+"""Gaps that --truth prints: of rates of decisions where there are any, else of errors."""
 
 
 @click.command("audit")
@@ -39,6 +47,12 @@ from scalefair.errors import InputError
 )
 @_data.seed_option
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
+@click.option(
+    "--html",
+    type=OutPath(),
+    help="Write a page; every number also as csv and JSON beside it.",
+)
+@page_options
 @_data.reading_options
 @_data.printing_options
 def audit_command(*, reading: Reading, console: Console, **options: Any) -> None:
@@ -50,7 +64,9 @@ def audit_command(*, reading: Reading, console: Console, **options: Any) -> None
     \b
     scalefair audit predictions.parquet --prediction prediction --sensitive sex,race
     scalefair audit scores.csv --prediction ours,theirs --sensitive age --truth repaid --json
+    scalefair audit hired.csv --prediction score --sensitive sex,race --html audit.html
     """
+    options["origin"] = provenance(options)
     with reading.open(console) as table:
         if not table.is_built_in:
             _audit(table, console, **options)
@@ -63,7 +79,8 @@ def audit_command(*, reading: Reading, console: Console, **options: Any) -> None
 def _audit(
     table: Data, console: Console, *,
     prediction: tuple[str, ...], sensitive: tuple[str, ...], truth: str | None,
-    positive: str | None, weight: str | None, seed: int, full: bool, **options: Any,
+    positive: str | None, weight: str | None, seed: int, full: bool, html: Path | None,
+    origin: dict[str, str], **options: Any,
 ) -> None:  # fmt: skip
     from scalefair import audit
 
@@ -89,9 +106,59 @@ def _audit(
         )
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
+    if y is not None:
+        summary += "\n" + "\n".join(_errors(result))
+    if html is not None:
+        console("writing the page")
+        _write_page(result, html, table, rows, attributes, labels, options["threshold"], origin)
+        summary += f"\n{html}: the page"
     if full:
         summary += "\n\n" + result.table.drop(columns="words").to_string(index=False)
     console.result({**record, "seconds": console.seconds}, summary)
+
+
+def _errors(result: Any) -> Iterator[str]:
+    """Yield how far the errors of each model differ between groups, a line an attribute."""
+    table = result.table[result.table["measure"].isin(ERRORS)]
+    for (model, attribute), rows in table.groupby(["model", "attribute"], sort=False):
+        decided = rows["measure"].isin(ERRORS[:2])
+        words = "; ".join(rows["words"][decided] if decided.any() else rows["words"])
+        yield f"- {f'{model}, ' * (len(result.models) > 1)}{attribute}: {words}."
+
+
+def _write_page(  # noqa: PLR0917
+    result: Any, html: Path, table: Data, rows: Any, attributes: list[str], labels: Any,
+    threshold: float | None, origin: dict[str, str],
+) -> None:  # fmt: skip
+    """Write the page of an audit, with calibration where targets are known, and impact ratios."""
+    from scalefair.report import calibration, impact_ratios, write_audit
+    from scalefair.report.problem import hash_files
+    from scalefair.report.rates import RANGES
+
+    calibrations, impacts = {}, []
+    grouped = [a for a in attributes if a in set(result.groups["attribute"])]
+    for name in result.models if grouped else ():
+        f, known = rows[[name]], result.overall.set_index("model").loc[name].to_dict()
+        scored = isfinite(known.get("quantile_0.5", nan))
+        decided = isfinite(known.get("selection_rate", nan))
+        rates = {"Scoring rate": (scored, None), "Selection rate": (decided, threshold)}
+        impacts += [
+            (name, rate, impact_ratios(f, sensitive_features=rows[grouped], threshold=cut))
+            for rate, (is_known, cut) in rates.items()
+            if is_known
+        ]
+        if labels is not None and scored:
+            ends = [known[f"quantile_{q}"] for q in (0.1, 0.5, 0.9)]
+            edges = RANGES if ends[0] >= 0 and ends[-1] <= 1 else sorted(set(ends))
+            pairs = {a: rows[[a, name]] for a in grouped if a != name}
+            calibrations[name] = calibration(f, labels, pairs, {name: list(edges)})
+    data = {"Data": table.name}
+    if not table.is_built_in:
+        data["Hash of the data"] = hash_files(table.table)
+    write_audit(
+        result, html, sensitive=attributes, provenance=data | origin, calibrations=calibrations,
+        impacts=impacts,
+    )  # fmt: skip
 
 
 def _check_not_text(data: Data, models: list[str]) -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +25,18 @@ if TYPE_CHECKING:
 LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
 """From here on a table is not read into memory."""
 
+page_options = _data.in_help_order(
+    click.option("--owner", metavar="NAME", help="Who answers for the model; for the page."),
+    click.option("--use", metavar="TEXT", help="What the model is for; for the page."),
+)
+
+
+def provenance(options: dict[str, Any]) -> dict[str, str]:
+    """Take the options about the page out of all; return them and the command."""
+    taken = {"Owner": options.pop("owner"), "Intended use": options.pop("use")}
+    command = {"Command": shlex.join(["scalefair", *sys.argv[1:]])}
+    return {name: text or "not stated" for name, text in taken.items()} | command
+
 
 @click.command()
 @_data.column_option("--target", "Column to predict: numbers, or two levels.")
@@ -29,11 +47,18 @@ LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
 @kind_option
 @_data.weight_option
 @click.option(
+    "--compare",
+    metavar="FILE:COLUMN",
+    multiple=True,
+    help="Predictions of another model for the rows of DATA, to stand beside ours; repeatable.",
+)
+@page_options
+@click.option(
     "--out",
     type=OutPath(folder=True),
     default="scalefair-report",
     show_default=True,
-    help="Folder for report.html, frontier.csv and model.scalefair.",
+    help="Folder for report.html, its numbers as csv and JSON, and model.scalefair.",
 )
 @_data.reading_options
 @_data.printing_options
@@ -49,36 +74,99 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     scalefair frontier pay.parquet --target pay --sensitive sex,age --out pay-report
     scalefair frontier 'pay/*.csv' --target pay --sensitive sex --unfairness 0.01 --json
     scalefair frontier loans.csv --target repaid --sensitive race --hide-sensitive --model trees
+    scalefair frontier loans.csv --target repaid --sensitive race --compare ours.csv:score
+
+    With --hide-sensitive the same model is fitted once more with the sensitive columns visible, to
+    stand beside.
     """
-    from scalefair.report import as_record, fit_frontier, headline, write_report
+    from scalefair.report import as_record, headline, write_report
 
     if reading.data is None and options["target"] is not None:
         raise click.UsageError("--target belongs to DATA: name a parquet or csv file before it")
     settings = ModelOptions.taken_from(options)
+    origin = provenance(options)
     with reading.open(console) as table:
         roles = find_roles(table, options, hide=settings.hide_sensitive)
         optional = [name for name in roles.inputs if name not in roles.sensitive]
 
         def work(useless: list[str]) -> Any:
             rest = roles.without(useless) if useless else roles
-            problem = _problem(table, reading, rest, settings.seed)
-            classes = options["kind"] == "classification" or (
-                options["kind"] == "auto" and problem.is_binary
-            )
-            seen = rest.sensitive if rest.seen else None
-            named = settings.candidates(seen, classes=classes)
-            for estimator in named.values():
-                estimator.set_callbacks(FitProgress(console))
-            return fit_frontier(problem, named, console)
+            return _result(table, reading, rest, settings, options, console)
 
         result, _ = without_useless(table, optional, work, console)
     console("writing the report")
     problem = result.problem
     stored = {"target": problem.target, "sensitive": list(problem.sensitive)}
     result.estimator.columns_ = {**stored, "weight": problem.weight}
-    page = write_report(result, out)
+    page = write_report(result, out, origin)
     chosen = "" if result.choice is None else f" Model {result.choice.summary}."
     console.result({**as_record(result), "report": page}, f"{page}: {headline(result)}{chosen}")
+
+
+def _result(  # noqa: PLR0917
+    table: Data, reading: Reading, roles: Roles, settings: ModelOptions, options: dict[str, Any],
+    console: Console,
+) -> Any:  # fmt: skip
+    """Return the frontier, and beside it other models: those given, and one that sees s."""
+    from scalefair.report import beside, fit_frontier
+
+    problem, kind = _problem(table, reading, roles, settings.seed), options["kind"]
+    classes = kind == "classification" or (kind == "auto" and problem.is_binary)
+    named = settings.candidates(roles.sensitive if roles.seen else None, classes=classes)
+    for estimator in named.values():
+        estimator.set_callbacks(FitProgress(console))
+    others: list[tuple[Any, ...]] = [*_compared(options["compare"], problem, reading)]
+    result = fit_frontier(problem, named, console)
+    if settings.hide_sensitive:
+        console("fitting: sensitive columns visible")
+        wide = replace(roles, inputs=[*roles.inputs, *roles.sensitive])
+        own = next(iter(named)) if result.choice is None else result.choice.name
+        same = settings.candidates(roles.sensitive, classes=classes)[own]
+        others.append(_visible(same, _problem(table, reading, wide, settings.seed)))
+    return reduce(lambda made, other: beside(made, *other), others, result)
+
+
+def _visible(estimator: Any, problem: ReportProblem) -> tuple[str, Any, Any]:
+    """Return what a model predicts that sees the sensitive columns."""
+    from scalefair.plots.figures import predicted
+    from scalefair.report.relatives import scores
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        estimator.fit(problem.train.X, problem.train.y, sample_weight=problem.train.weight)
+    X = problem.test.X
+    return "sensitive columns visible", predicted(estimator, X), scores(estimator, X)
+
+
+def _compared(
+    given: tuple[str, ...], problem: ReportProblem, reading: Reading
+) -> Iterator[tuple[str, Any]]:
+    """Yield the predictions of other models for the held-out rows."""
+    import numpy as np
+
+    from scalefair.data.frames import to_numpy
+    from scalefair.report.problem import rows_at
+
+    for text in given:
+        path, _, column = text.rpartition(":")
+        if not path:
+            raise click.UsageError(f"--compare {text}: expected FILE:COLUMN")
+        data = replace(reading, data=path, text=(), scheduler=None).table()
+        (name,) = data.find("--compare", [column])
+        if data.kind(name) not in ("numeric", "boolean"):
+            raise ValueError(f"--compare: column {name!r} of {path} is not numeric; give scores")
+        wanted = np.arange(len(problem.test.y)) if problem.tested is None else problem.tested
+        n, found = problem.n_rows or len(wanted), data.table.count_rows()
+        if n != found:
+            raise ValueError(
+                f"--compare: {path} has {found:,} rows; expected one for each of {n:,}"
+            )
+        order = np.argsort(wanted)
+        f = np.empty(len(wanted))
+        f[order] = to_numpy(rows_at(data.table[[name]], wanted[order]))[:, 0]
+        if not np.isfinite(f).all():
+            raise ValueError(f"--compare: column {name!r} of {path} is missing in some rows")
+        yield text, f
 
 
 def _problem(table: Data, reading: Reading, roles: Roles, seed: int) -> ReportProblem:

@@ -16,20 +16,15 @@ from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair import errors
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
 from scalefair.data.progress import Progress, nothing
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
 from scalefair.data.sources.base import parts_of
-from scalefair.errors import (
-    MISSING_SENSITIVE,
-    InputError,
-    auto_alpha,
-    check_alpha,
-    check_weight_or_limit,
-)
 from scalefair.estimators.parameters import check_output_kernel, check_partial
+from scalefair.features.base import Stores
 from scalefair.features.base_model import BaseModel
 from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design, Finished
@@ -46,9 +41,9 @@ from scalefair.features.training import MapSpec, Training, learn_design, survey_
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
+from scalefair.solve.fit import Spec
 from scalefair.solve.output.fit import with_ridge_curve
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Spec
 
 # How attributes begin that scikit-learn sets on estimators for itself
 OF_SCIKIT_LEARN = ("_skl", "_callback", "_metadata", "_sklearn", "_parent_callback")
@@ -56,7 +51,7 @@ OF_COLUMNS = ("n_features_in_", "feature_names_in_")  # what its checks store of
 MAX_WHITENED = 2e10  # rows × features² that are whitened row by row: a fraction of a second
 
 
-class FairEstimator(CallbackSupportMixin, BaseEstimator):
+class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
     """The flow of every fair estimator."""
 
     _own_constraints: ClassVar[dict[str, Any]] = {}
@@ -66,10 +61,6 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     _design: Design
     _one_target: bool
     _base_scale: ClassVar[str] = "probability"  # what the prediction of a base model is turned into
-
-    def _store(self, arguments: dict[str, Any]) -> None:
-        """Store the arguments of `__init__` as they are, which is all that scikit-learn allows."""
-        self.__dict__.update({n: v for n, v in arguments.items() if n not in ("self", "__class__")})
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
@@ -145,7 +136,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _weight_or_limit(self) -> tuple[float, float | None]:
         """Return the weight η, or the limit on the explained share that finds it."""
-        return check_weight_or_limit(self.eta, self.unfairness)
+        return errors.check_weight_or_limit(self.eta, self.unfairness)
 
     def _is_ordinary(self) -> bool:
         return self._weight_or_limit()[0] == 0
@@ -164,13 +155,13 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
             check_partial(self, controlled=rows.has_control)
         given_apart = rows.has_sensitive or rows.second is not None
         if not given_apart and self.sensitive_columns is None and not self._is_ordinary():
-            raise ValueError(MISSING_SENSITIVE)
+            raise ValueError(errors.MISSING_SENSITIVE)
         spec = MapSpec.of(self.get_params(deep=False))
         training = survey_training(rows, spec, single=dtype == "float32")
         if base is None:
             return training
         if rows.lacks_y or rows.second is not None:
-            raise InputError(
+            raise errors.InputError(
                 "base_estimator is fitted on y, which some rows lack",
                 "leave these rows out, or use base_estimator=None", where="base_estimator",
             )  # fmt: skip
@@ -189,7 +180,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         least_alpha: float | None = None,
     ) -> Rows:  # fmt: skip
         """Return rows to make moments of: few are whitened one by one, which loses no digits."""
-        alpha = check_alpha(self.alpha)["phi"] if least_alpha is None else least_alpha
+        alpha = errors.check_alpha(self.alpha)["phi"] if least_alpha is None else least_alpha
         phi = design.phi
         small = n_rows is not None and n_rows * phi.n_raw_**2 <= MAX_WHITENED
         fine = alpha <= 1e-8 or (isinstance(phi, Nystroem) and phi.cutoff < 1e-8)
@@ -205,7 +196,7 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
         if not bent or design.psi is None or training.base is not None or seen or linear:
             return design
         (moments,) = self._rows(training.source, design, training.survey.n_rows).moments()
-        alpha = check_alpha(self.alpha, auto_alpha(moments.n_rows))["phi"]
+        alpha = errors.check_alpha(self.alpha, errors.auto_alpha(moments.n_rows))["phi"]
         return with_ridge_curve(design, moments, training.sample, alpha, training.seed)
 
     def _more_rows(self, given: Chunk, n_targets: int | None = None) -> Rows:
@@ -218,13 +209,13 @@ class FairEstimator(CallbackSupportMixin, BaseEstimator):
     def _spec(self, dtype: Any, n_rows: int, curvature: float = 2.0) -> Spec:
         """Return what to fit to so many rows; `curvature` is the mean of the loss's."""
         eta, unfairness = self._weight_or_limit()
-        alpha = check_alpha(self.alpha, auto_alpha(n_rows, curvature))["phi"]
+        alpha = errors.check_alpha(self.alpha, errors.auto_alpha(n_rows, curvature))["phi"]
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
 
     def _system(self, design: Design, moments: Moments) -> System:
         ridge = None
         if len(design.features) > 1:
-            ridge = feature_ridges(design.features, moments, check_alpha(self.alpha))
+            ridge = feature_ridges(design.features, moments, errors.check_alpha(self.alpha))
         return System.build(
             moments, penalty=self.penalty, eps=self.eps, fit_intercept=self.fit_intercept,
             features=design.features, ridge=ridge,

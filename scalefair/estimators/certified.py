@@ -239,10 +239,6 @@ class JudgedPath:
             raise claim.error([one[first] for one in self.judgement.distributions])
         return int(passed[np.argmin(self.errors[passed])])
 
-    def chosen(self, claim: Claim) -> Any:
-        """Return the search with the certified choice."""
-        return replace(self.result, choice=self.choices[self.choose(claim)])
-
     def certificate(self, claim: Claim, model: Any) -> Certificate:
         """Return the certificate of the chosen model, now that it is fitted."""
         at, moments = np.array([self.choose(claim)]), self.judgement.moments
@@ -259,7 +255,9 @@ def judge_path(
     *, folds: Folds | None,
 ) -> JudgedPath:  # fmt: skip
     """Judge the path at the α that a search has chosen; without `folds` the rows fitted nothing."""
-    alphas = np.array([result.alphas[result.path_alpha]])
+    at_largest = result.scores.mse.mean(axis=0)[:, int(np.argmax(result.etas))]
+    chosen = int(np.argmin(at_largest)) if result.choice is None else result.choice.alpha
+    alphas = result.alphas[[chosen]]
     path = Spectrum.of(system).at(float(alphas[0]))
     etas = path_etas(path, limit)
     coef = side_by_side(system, path.coef(etas)[None], etas, rescaled=True)
@@ -359,7 +357,8 @@ class CrossValidated(OnFolds):
                 warn_of_constant(result.scores, self.unfairness or 0.0)
             return result, lambda _: {}
         path = judge(claim.limit)
-        return path.chosen(claim), lambda model: {"certificate_": path.certificate(claim, model)}
+        chosen = replace(path.result, choice=path.choices[path.choose(claim)])
+        return chosen, lambda model: {"certificate_": path.certificate(claim, model)}
 
     def _plain_at(self, plain: type, eps: float | None, known: dict[str, Any], **point: Any) -> Any:
         """Return the plain estimator at a point, with what is known but for its solution."""

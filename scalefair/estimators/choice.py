@@ -14,23 +14,12 @@ from scalefair.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class ModelChoice:
-    """The model of least held-out error, and the error of each that was tried.
-
-    Parameters
-    ----------
-    name : str
-        Which one it is.
-    model : fitted estimator
-    errors : dict of float
-        Of the squared loss the share of the variance of y that is left; else the mean loss.
-    failed : dict of str
-        What could not be fitted, and why.
-    """
+    """The model of least held-out error, and the error of each that was tried."""
 
     name: str
     model: Any
-    errors: dict[str, float]
-    failed: dict[str, str]
+    errors: dict[str, float]  # the share of the variance of y that is left, or the mean loss
+    failed: dict[str, str]  # what could not be fitted, and why
 
     @property
     def summary(self) -> str:

@@ -38,7 +38,6 @@ from scalefair.solve.ridge.system import Solution, System
 # Rows that a rule is chosen on: all that fit into these bytes, else a sample by row number
 MAX_BYTES = 2**27
 PASS_ROWS = 8192
-
 MARGIN = 0.5  # standard errors that a gap on held-out rows stays below the limit, as shares do
 
 

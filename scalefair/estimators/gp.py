@@ -21,9 +21,8 @@ from scalefair.features.nystroem import MovingNystroem, Nystroem
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training
 from scalefair.moments.accumulate import Rows
-from scalefair.solve.dense.process import ExactDistribution, fit_dense
-from scalefair.solve.dense.rows import exact_rows
-from scalefair.solve.fit import GPFit
+from scalefair.solve.dense.process import ExactDistribution, exact_rows, fit_dense
+from scalefair.solve.fit import GPFit, ProcessSpec
 from scalefair.solve.gp.distribution import (
     Distribution,
     FeatureDistribution,
@@ -36,7 +35,6 @@ from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from scalefair.solve.ridge.path import choose, default_etas
 from scalefair.solve.ridge.search import between
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import ProcessSpec
 
 N_ETAS = 41  # weights that are tried on folds, from 0 to ∞; more beside the best
 ROWS_IN_MEMORY = 65536  # rows per chunk where all are wanted at once
@@ -274,8 +272,9 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
 
     def _prior(self) -> Distribution:
         if isinstance(self._distribution, ExactDistribution):
-            return self._distribution.before_data()
-        return self._distribution.with_weights(self._point(self.noise_, self.amplitude_).prior())
+            return replace(self._distribution, prior=True)
+        prior = self._point(self.noise_, self.amplitude_).prior()
+        return replace(self._distribution, weights=prior)
 
     def _draws(self, of: Distribution, X: Any, size: int, seed: Any, include_noise: bool) -> Array:
         draws = draw(of, self._in_memory(X), size, seed, include_noise=include_noise)
@@ -300,5 +299,5 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
             other._distribution = replace(distribution, eta=eta)
         else:
             point = other._point(self.noise_, self.amplitude_)
-            other._distribution = distribution.with_weights(point.posterior())
+            other._distribution = replace(distribution, weights=point.posterior())
         return other

@@ -28,13 +28,11 @@ from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training, input_map, sensitive_map
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
-from scalefair.penalties import ShareEstimate
-from scalefair.solve.diagnostics import Diagnostics, warn_of_few_digits
-from scalefair.solve.fit import ProcessFit
+from scalefair.penalties import MARGIN
+from scalefair.solve.fit import Diagnostics, ProcessFit, ProcessSpec, warn_of_few_digits
 from scalefair.solve.gp.distribution import OnChunks
 from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import GridScores, choose
-from scalefair.solve.spec import ProcessSpec
 
 # Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ
 JITTER = 1e-8
@@ -155,18 +153,19 @@ class Process(OnFolds):
     ) -> tuple[float, dict[str, Any]]:
         """Return the weight that meets the limit on the folds, and the attributes that say so."""
         choice = choose(replace(scores, constant=None), etas, self.unfairness)
-        share = ShareEstimate.of(scores.share)
         if choice is None:
-            least = float(np.nanmin(share.value + share.error / 2, initial=np.inf))
+            limit = self.unfairness or 0.0
+            least = float(np.nanmin(scores.estimate.bound(limit), initial=np.inf))
             raise NotAttainableError(
                 f"unfairness={self.unfairness!r} is not met on the folds of cv at any eta: the "
-                f"least held-out share, with half its standard error, is {least:.4g}; ask for more "
-                "than that, or give more rows, or more or other inputs"
+                f"least held-out share, with {MARGIN:g} standard errors, is {least:.4g}; ask for "
+                "more than that, or give more rows, or more or other inputs"
             )
+        share = scores.estimate[choice]
         results = {"etas": etas, error: scores.mse[:, 0], "explained_share": scores.share[:, 0]}
         return float(etas[choice.eta]), {
-            "explained_share_cv_": float(share.value[choice]),
-            "explained_share_cv_error_": float(share.error[choice]),
+            "explained_share_cv_": float(share.value),
+            "explained_share_cv_error_": float(share.error),
             "cv_results_": results,
         }
 

@@ -17,13 +17,12 @@ from scalefair.estimators.parameters import described
 from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
-from scalefair.solve.fit import GPClassifierFit
+from scalefair.solve.fit import GPClassifierFit, ProcessSpec
 from scalefair.solve.gp.classes import LaplaceEvidence, at_weight, fit_classes, ridge_of
 from scalefair.solve.gp.distribution import LatentDistribution
 from scalefair.solve.newton.folds import FoldProblem, search_loss
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import ProcessSpec
 
 
 @described

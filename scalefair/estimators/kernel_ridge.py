@@ -25,7 +25,7 @@ from scalefair.features.design import Design
 from scalefair.features.mixed import for_new_rows
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
-from scalefair.solve.diagnostics import of_eigenvalues, rounding_of
+from scalefair.solve.fit import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import Spectrum, default_alphas, default_etas
 from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search
@@ -114,7 +114,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
 
     Without a limit it takes the largest eta whose error is within one standard error of the best:
     the fairest of the models that are as good as the best. With `unfairness` it takes the least
-    error among those whose held-out share, with half its standard error, is within the limit, or
+    error among those whose held-out share, with ¾ of its standard error, is within the limit, or
     a constant, with a warning, where that errs less.
 
     Parameters
@@ -279,7 +279,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             coef = rescale(system, coef)
         rounding = rounding_of(np.dtype(ridge._design.dtype).name, moments.n_rows)
         diagnostics = of_eigenvalues(spectrum.values, alpha, rounding)
-        ridge._take(moments, ridge_fit(system, coef, eta, diagnostics))
+        ridge._take(moments, ridge_fit(system, coef, alpha, eta, diagnostics))
 
     def _attributes(self, ridge: FairKernelRidge) -> dict[str, Any]:
         """Return the attributes of the ridge at the chosen point, and the ridge."""

@@ -37,8 +37,7 @@ from scalefair.losses import LOSSES, Gamma, Poisson, SumToZero
 from scalefair.losses.base import LOSS_METHODS, check_row_targets
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache, Rows
-from scalefair.solve.diagnostics import warn_of_few_digits
-from scalefair.solve.fit import LossFit
+from scalefair.solve.fit import LossFit, warn_of_few_digits
 from scalefair.solve.newton.descent import fit_loss, loss_path
 from scalefair.solve.newton.model import Problem, mean_curvature
 from scalefair.solve.ridge.path import default_etas

@@ -25,10 +25,10 @@ from scalefair.estimators.loss import (
 )
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import (
+    BOUND,
     LossPath,
     PathBase,
     held_out_columns,
-    held_out_sums,
     not_within,
     with_held_out,
 )
@@ -36,15 +36,14 @@ from scalefair.features.design import Design
 from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache, Rows
-from scalefair.solve.diagnostics import warn_of_few_digits
-from scalefair.solve.fit import LossFit
+from scalefair.penalties import NO_SHARE
+from scalefair.solve.fit import LossFit, Spec, warn_of_few_digits
 from scalefair.solve.newton.descent import fit_loss
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, PointFit, search_loss
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.path import GridScores, choose, default_alphas
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import Solution, System
-from scalefair.solve.spec import Spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,8 +73,8 @@ class LossPathCV(PathBase):
     Notes
     -----
     ``at(alpha=, eta=)`` returns one of these fits, as near its optimum as the folds' fits are.
-    ``at(unfairness=u)`` is the fit of least held-out loss whose held-out share, with half its
-    standard error, is at most u, or a constant, with a warning, where that errs less. Both have
+    ``at(unfairness=u)`` is the fit of least held-out loss whose held-out share, with ¾ of
+    its standard error, is at most u, or a constant, with a warning, where that errs less. Both have
     `explained_share_cv_` and its error.
     """
 
@@ -107,7 +106,8 @@ class LossPathCV(PathBase):
 
     def _fit(self, at: int) -> Any:
         """Return one of the fits; −1: the constant."""
-        estimator, shares = self._estimator, None if at < 0 else self._scores.share[:, 0, at]
+        estimator = self._estimator
+        share = NO_SHARE if at < 0 else self._scores.estimate[0, at]
         alpha = float(self._alphas.max() if at < 0 else self._alphas[at])
         eta = np.inf if at < 0 else float(self.etas[at])
         fit = LossFit(
@@ -116,7 +116,7 @@ class LossPathCV(PathBase):
         )  # fmt: skip
         other = estimator._at(estimator.moments_, fit).set_params(alpha=alpha)
         other.alpha_ = alpha
-        return with_held_out(other, shares)
+        return with_held_out(other, share)
 
     def _at_weight(self, alpha: float | None, eta: float) -> Any:
         same = (self.etas == eta) & ((self._alphas == alpha) | (alpha is None))
@@ -132,7 +132,7 @@ class LossPathCV(PathBase):
         if choice is not None:
             return self._fit(choice.eta)
         if self._scores.constant is None:
-            raise not_within(unfairness, *held_out_sums(self._scores))
+            raise not_within(unfairness, self._scores.estimate.bound(unfairness), BOUND)
         warn_of_constant(self._scores, unfairness)
         return self._fit(-1)
 
@@ -262,7 +262,7 @@ class FairKernelClassifierCV(LossCV, Classification):
     their passes over the rows, and the final fit is on all rows.
 
     Without a limit it takes the largest eta whose loss is within one standard error of the best,
-    with `unfairness` the least loss among those whose held-out share, with half its standard error,
+    with `unfairness` the least loss among those whose held-out share, with ¾ of its standard error,
     is within the limit, or a constant, with a warning, where that errs less.
 
     Parameters

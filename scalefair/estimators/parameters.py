@@ -20,12 +20,10 @@ from scalefair.kernels.stationary import NAMES
 from scalefair.penalties import PENALTIES
 
 T = TypeVar("T", bound=type)
-
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 COUNT = Interval(Integral, 1, None, closed="left")
 LENGTH_SCALE = [StrOptions({"median", "standardized"}), POSITIVE, "array-like"]
-
 # What scikit-learn's validation of parameters checks; the rest is checked where it is used
 VALID: dict[str, Any] = {
     "feature_map": [StrOptions({"nystroem", "fourier", "exact", "linear"}), HasMethods("raw")],
@@ -87,8 +85,10 @@ n_sensitive_components : int, default=100
     most four times as many columns, but at least five for each group.
 alpha : float, "auto" or dict, default="auto"
     Ridge α per row: scikit-learn's `KernelRidge` has nα, `LogisticRegression` has C = 1/(2nα),
-    `PoissonRegressor` and `GammaRegressor` have 2α. "auto" is 1/n for n rows, but at most 1e-3 and
-    at least 1e-7, times half the mean curvature of the loss at the best constant: 1 for the
+    `PoissonRegressor` and `GammaRegressor` have 2α. "auto" is, for the ridges, the one of
+    least generalised cross-validation error without penalty, which the moments know. For other
+    losses, for fewer than 400 rows, and where there are no m×m moments it is 1/n, but at most 1e-3
+    and at least 1e-7, times half the mean curvature of the loss at the best constant: 1 for the
     squared loss, p(1 − p)/2 for two classes. A dict gives one per block of features,
     ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``, for φ(x), ψ(s) and ĥ(x), the last relative to
     its variance. A single number is that of φ, and the others get 1e-3 of it.
@@ -173,7 +173,7 @@ cv : int, splitter or iterable, default=5
 [gp] cv : int, splitter, iterable or None, default=None
     None: the limit is met on the training rows. A number of folds, or anything that splits the rows
     into disjoint test sets: it is met on these, at the learnt hyperparameters; the mean over the
-    folds plus half its standard error is at most the limit. Has no effect without a limit. Sets
+    folds plus ¾ of its standard error is at most the limit. Has no effect without a limit. Sets
     `explained_share_cv_`, `explained_share_cv_error_` and `cv_results_`.
 amplitude : float or "optimize", default="optimize"
     Prior standard deviation a of f without the penalty, for a kernel with k(x, x) = 1.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_NOTEBOOK_ROWS = 12
+BOUND = f"held-out share with {penalties.MARGIN:g} standard errors"
 
 
 class PathBase(ABC):
@@ -121,8 +122,8 @@ class FairPath(PathBase):
     -----
     ``at(alpha=, eta=)`` takes any numbers, on the grid or not. ``at(unfairness=u)`` is the fit
     whose share on the training rows is u, or less without a penalty. After cross-validation it is
-    the point of the grid with the least held-out error whose held-out share, with half its standard
-    error, is at most u, or a constant, with a warning, where that errs less; it has
+    the point of the grid with the least held-out error whose held-out share, with ¾ of its
+    standard error, is at most u, or a constant, with a warning, where that errs less; it has
     `explained_share_cv_` and its error. Under a limit the predictions are rescaled to the least
     error on the training rows, which changes no share.
     """
@@ -174,7 +175,7 @@ class FairPath(PathBase):
         """The fit that cross-validation under the limit takes of this grid."""
         choice = choose(scores, self.etas, unfairness)
         if choice is None and scores.constant is None:
-            raise not_within(unfairness, *held_out_sums(scores))
+            raise not_within(unfairness, scores.estimate.bound(unfairness), BOUND)
         if choice is None:
             warn_of_constant(scores, unfairness)
             return with_held_out(self._estimator._constant())
@@ -184,7 +185,7 @@ class FairPath(PathBase):
         else:
             fit = self._estimator._at(alpha, eta=eta)
             fit = fit if eta == 0 else fit._rescaled()
-        return with_held_out(fit, scores.share[:, choice.alpha, choice.eta])
+        return with_held_out(fit, scores.estimate[choice])
 
     def _best_alpha(self, unfairness: float) -> float:
         """α of least error at a share, along the curve of each: their etas meet other shares."""
@@ -264,20 +265,13 @@ class LossPath(PathBase):
         return f"<LossPath: {len(self.etas)} etas>"
 
 
-def with_held_out(fit: Any, shares: Array | None = None) -> Any:
+def with_held_out(fit: Any, share: penalties.ShareEstimate = penalties.NO_SHARE) -> Any:
     """Return a copy of a fit with its held-out share; NaN for a constant."""
-    share = penalties.ShareEstimate.of(np.full(2, np.nan) if shares is None else shares)
     made = copy(fit)
     made.__dict__.update(
         explained_share_cv_=float(share.value), explained_share_cv_error_=float(share.error)
     )
     return made
-
-
-def held_out_sums(scores: GridScores) -> tuple[Array, str]:
-    """Return what must be within a limit on held-out rows, and its name."""
-    share = penalties.ShareEstimate.of(scores.share)
-    return share.value + share.error / 2, "held-out share with half its standard error"
 
 
 def not_within(unfairness: float, shares: Array, what: str = "share") -> NotAttainableError:
@@ -325,8 +319,10 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
     errors = squared_errors(system, B, variance, moments)
     spread = np.diagonal(moments.covariance("y", "y"))
     explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
-    if "psi" not in moments.blocks:
-        explained = np.full_like(explained, np.nan)
+    if "psi" in moments.blocks:  # |C_ψf|²: HSIC with a linear kernel on f
+        hsic = np.sum((penalties.hsic(moments, 0.0, system.features).T @ B) ** 2, axis=0)
+    else:
+        explained, hsic = np.full_like(explained, np.nan), np.full(B.shape[1], np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         r2 = (1 - errors / spread).mean(axis=1)
     return {
@@ -337,23 +333,14 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
             penalties.variance_of(moments.judged, system.features, B).reshape(-1, t).sum(axis=1),
             penalties.size_of_block(moments, "y"),
         ),
-        "hsic": _hsic(system, B).reshape(-1, t).sum(axis=1),
+        "hsic": hsic.reshape(-1, t).sum(axis=1),
     }
-
-
-def _hsic(system: System, B: Array) -> Array:
-    """|C_ψf|²: HSIC with a linear kernel on f."""
-    if "psi" not in system.moments.blocks:
-        return np.full(B.shape[1], np.nan)
-    return np.asarray(
-        np.sum((penalties.hsic(system.moments, 0.0, system.features).T @ B) ** 2, axis=0)
-    )
 
 
 def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]:
     """Means over the folds and their standard errors; the share is floored at 0."""
     mse, mse_error = penalties.mean_and_error(scores.mse)
-    share = penalties.ShareEstimate.of(scores.share)
+    share = scores.estimate
     return {
         f"{error}_cv": mse.ravel(),
         f"{error}_cv_error": mse_error.ravel(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -11,17 +12,10 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair import errors
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data.sources.threads import blas_threads_for
-from scalefair.errors import (
-    FINITE,
-    MISSING_SENSITIVE,
-    check_alpha,
-    check_closed_form,
-    check_grid,
-    check_weight_or_limit,
-)
 from scalefair.estimators.base import FairEstimator, check_control, feature_ridges, learnt
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
@@ -31,13 +25,14 @@ from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
 from scalefair.penalties import check_known
-from scalefair.solve.dense.rows import exact_rows
-from scalefair.solve.diagnostics import warn_of_few_digits
-from scalefair.solve.fit import RidgeFit
+from scalefair.solve.dense.process import exact_rows
+from scalefair.solve.fit import RidgeFit, Spec, warn_of_few_digits
 from scalefair.solve.output.fit import fit_with_output_kernel
 from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
-from scalefair.solve.ridge.path import default_etas
-from scalefair.solve.ridge.system import rescale
+from scalefair.solve.ridge.path import best_alpha, default_etas
+from scalefair.solve.ridge.system import System, rescale
+
+FEW_ROWS = 400  # of which generalised cross-validation says little
 
 
 @described
@@ -72,10 +67,10 @@ class RidgeBase(Regression):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_alpha(self.alpha)
-        check_weight_or_limit(self.eta, self.unfairness)
+        errors.check_alpha(self.alpha)
+        errors.check_weight_or_limit(self.eta, self.unfairness)
         if self.unfairness is not None and self.output_kernel is None:
-            check_closed_form(self.penalty, "unfairness")
+            errors.check_closed_form(self.penalty, "unfairness")
         exact = isinstance(self.feature_map, str) and self.feature_map == "exact"
         weighted = self.unfairness is None and self.output_kernel is None
         if self.base_estimator is not None and weighted and exact:
@@ -107,6 +102,7 @@ class RidgeBase(Regression):
             else:
                 system = self._system(design, moments)
                 spec = self._spec(design.dtype, moments.n_rows)
+                spec = self._with_best_alpha(spec, system)
                 fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
         if "xi" in moments.blocks:
             check_control(moments)
@@ -121,7 +117,7 @@ class RidgeBase(Regression):
                 "solver='iterative' does without; use solver='direct' or fewer n_components"
             )
         rows = self._rows(training.source, design, None)
-        ridge = partial(feature_ridges, design.features, relative=check_alpha(self.alpha))
+        ridge = partial(feature_ridges, design.features, relative=errors.check_alpha(self.alpha))
         return fit_wide(
             rows, self._spec(design.dtype, training.survey.n_present), ridge,
             fit_intercept=self.fit_intercept, seed=training.seed,
@@ -129,7 +125,7 @@ class RidgeBase(Regression):
 
     def _learn_dual(self, training: Training) -> dict[str, Any]:
         """Return the attributes of the exact mode, which has no explicit features."""
-        seen = 1.0 / check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
+        seen = 1.0 / errors.check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
         rows, spec = exact_rows(training, seen), self._spec("float64", training.survey.n_present)
         fit = rows.solve(
             spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty,
@@ -156,7 +152,7 @@ class RidgeBase(Regression):
     def _solve(self, design: Design, moments: Moments) -> RidgeFit:
         """Return the fit that the parameters ask for, from moments alone."""
         if design.psi is None and not self._is_ordinary():
-            raise ValueError(MISSING_SENSITIVE)
+            raise ValueError(errors.MISSING_SENSITIVE)
         if self.output_kernel is not None and design.psi is not None:
             raise ValueError(
                 f"output_kernel={self.output_kernel!r} needs all rows again, but here are only "
@@ -164,7 +160,15 @@ class RidgeBase(Regression):
             )
         spec = self._spec(design.dtype, moments.n_rows)
         with blas_threads_for(len(moments.shift)):
-            return fit_ridge(self._system(design, moments), spec)
+            system = self._system(design, moments)
+            return fit_ridge(system, self._with_best_alpha(spec, system))
+
+    def _with_best_alpha(self, spec: Spec, system: System) -> Spec:
+        """Return the spec with the ridge that "auto" means where rows are not few."""
+        few = system.moments.scored.effective_rows < FEW_ROWS
+        if few or not isinstance(self.alpha, str):
+            return spec
+        return replace(spec, alpha=best_alpha(system))
 
     def _solution(
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
@@ -178,7 +182,7 @@ class RidgeBase(Regression):
             "coef_": coef[:, 0] if one_target else coef.T,
             "intercept_": float(intercept[0]) if one_target else intercept,
             "_one_target": one_target, "moments_": moments, "n_samples_seen_": moments.n_rows,
-            "alpha_": self._spec(design.dtype, moments.n_rows).alpha, "eta_": fit.eta,
+            "alpha_": fit.alpha, "eta_": fit.eta,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics,
             "jitter_": fit.diagnostics.jitter, "_raw_coef": design.raw_coef(coef),
             **steps, **nonlinear,
@@ -231,22 +235,21 @@ class RidgeBase(Regression):
             Penalty weights; by default 25, from 0 to ∞.
         """
         check_is_fitted(self)
-        check_closed_form(self.penalty, "a path")
+        errors.check_closed_form(self.penalty, "a path")
         self._check_has_moments("path")
         if self.output_kernel is not None and self.psi_ is not None:
             raise ValueError(
                 f"a path has no form with output_kernel={self.output_kernel!r}, which needs all "
                 "rows again; fit one model for each eta, or use output_kernel=None"
             )
-        own = self._spec(self._design.dtype, self.moments_.n_rows).alpha
-        alphas = [own] if alphas is None else alphas
-        alphas = check_grid("alphas", alphas, high=FINITE)
+        alphas = [self.alpha_] if alphas is None else alphas
+        alphas = errors.check_grid("alphas", alphas, high=errors.FINITE)
         if etas is None:
             system = self._system(self._design, self.moments_)
             etas = [0.0] if self.psi_ is None else default_etas(system, alphas.min())
-        grid = check_grid("etas", etas)
+        grid = errors.check_grid("etas", etas)
         if self.psi_ is None and grid.any():
-            raise ValueError(MISSING_SENSITIVE)
+            raise ValueError(errors.MISSING_SENSITIVE)
         return FairPath(self, alphas, grid)
 
     def _check_has_moments(self, what: str) -> None:
@@ -260,7 +263,7 @@ class RidgeBase(Regression):
     def _at(self, alpha: Any, *, eta: float | None = None, unfairness: float | None = None) -> Self:
         """Return a copy at another point, solved from the same moments."""
         if isinstance(self.alpha, dict) and not isinstance(alpha, dict):
-            relative = check_alpha(self.alpha) | {"phi": 1.0}
+            relative = errors.check_alpha(self.alpha) | {"phi": 1.0}
             alpha = {name: ratio * alpha for name, ratio in relative.items()}
         other: Self = copy(self).set_params(unfairness=unfairness, alpha=alpha, eta=eta)
         other._check_parameters()
@@ -269,7 +272,7 @@ class RidgeBase(Regression):
     def _constant(self) -> Self:
         """Return a copy that predicts the best constant."""
         system, none = self._system(self._design, self.moments_), 0.0 * np.atleast_2d(self.coef_).T
-        fit = ridge_fit(system, none, np.inf, self.diagnostics_)
+        fit = ridge_fit(system, none, self.alpha_, np.inf, self.diagnostics_)
         return copy(self)._take(self.moments_, fit)
 
     def _without_penalty(self) -> Self | None:
@@ -284,7 +287,7 @@ class RidgeBase(Regression):
         system = self._system(self._design, self.moments_)
         coef = rescale(system, np.atleast_2d(self.coef_).T)
         share = system.explained_share(coef)
-        fit = RidgeFit(system.solution(coef), self.eta_, share, self.diagnostics_)
+        fit = RidgeFit(system.solution(coef), self.alpha_, self.eta_, share, self.diagnostics_)
         return self._take(self.moments_, fit)
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
@@ -318,8 +321,8 @@ class FairRidge(RidgeBase):
     Parameters
     ----------
     alpha : float or "auto", default="auto"
-        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is 1/n for n
-        rows, but at most 1e-3 and at least 1e-7.
+        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is the one
+        of least generalised cross-validation error without penalty; 1e-3 of fewer than 400 rows.
     @ eta unfairness penalty eps output_kernel sensitive_kernel sensitive_length_scale
     @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive
     @ missing_labels n_jobs random_state

@@ -13,8 +13,7 @@ from scalefair._typing import Array
 from scalefair.data.columns import LevelCode, NumberCode
 from scalefair.estimators.classifier import Classification
 from scalefair.estimators.loss import LossRegression
-from scalefair.exporting._graph import Graph, add_kernel, add_map
-from scalefair.exporting._trees import add_base
+from scalefair.exporting._graph import Graph, add_base, add_kernel, add_map
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import RidgeCurve
 from scalefair.features.trees import Trees
@@ -26,7 +25,6 @@ PREDICTORS = (
     estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV,
     estimators.FairGPRegressor, estimators.FairGPClassifier,
 )  # fmt: skip
-
 MISSING = "<missing>"
 """How a missing text is written in an input, which knows no null; a missing number is NaN."""
 

@@ -2,10 +2,9 @@
 
 from scalefair.features.exact import Identity, OneHot
 from scalefair.features.fourier import RandomFourier
-from scalefair.features.leaves import LeafMap
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap
-from scalefair.features.transformer import TransformerMap
+from scalefair.features.transformer import LeafMap, TransformerMap
 
 __all__ = [
     "ConcatMap", "Identity", "LeafMap", "Nystroem", "OneHot", "ProductMap", "RandomFourier",

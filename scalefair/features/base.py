@@ -20,7 +20,15 @@ from scalefair.kernels import Kernel
 Filler = Callable[[Any, Rows], None]  # writes raw(x) of rows, its first argument, into the second
 
 
-class BaseMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Stores:
+    """An object with parameters, as scikit-learn understands them."""
+
+    def _store(self, arguments: dict[str, Any]) -> None:
+        """Store the arguments of `__init__` as they are, which is all that scikit-learn allows."""
+        self.__dict__.update({n: v for n, v in arguments.items() if n not in ("self", "__class__")})
+
+
+class BaseMap(Stores, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A scikit-learn transformer φ(x) = raw(x) @ linear_ from inputs to features.
 
     `transform` validates its input. `raw` and `filler` do not: they are what runs on every chunk

@@ -73,10 +73,7 @@ class CrossedControl(Block):
 
 @dataclass(frozen=True, eq=False)
 class Curve(Block):
-    """Smooth functions of a base model's prediction, one for each group: κ(ĥ) ⊗ [1, ψ(s)].
-
-    To be distributed alike in all groups it must be bent in each in its own way.
-    """
+    """Smooth functions of a base model's prediction, one for each group: κ(ĥ) ⊗ [1, ψ(s)]."""
 
     kappa: FeatureMap
     crossed: Crossed | None  # None where the model may not see s

@@ -24,25 +24,24 @@ from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, Sampler
 from scalefair.data.sources.dask_tasks import without_columns
 from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.errors import check_choice, check_count
+from scalefair.features.base import Stores
 from scalefair.features.base_model import (
     BaseModel,
     FromArray,
+    SensitiveTarget,
     check_base,
+    check_sensitive,
     check_varies,
     container,
     is_fitted,
+    learn_propensities,
     name_of,
     predictions,
+    sensitive_model,
     weight_name,
 )
-from scalefair.features.sensitive_model import (
-    SensitiveTarget,
-    check_sensitive,
-    learn_propensities,
-    sensitive_model,
-)
 from scalefair.features.training import Training, sensitive_map
-from scalefair.features.trees import trees_for
+from scalefair.features.trees import OF_SCALE, Trees
 
 FOLDS = 5  # folds of the cross-fitting where no cross-validation asks for others
 # Less than this share of a fresh copy's error: a fitted model has seen the rows, most likely
@@ -50,7 +49,7 @@ SUSPICIOUS = 0.5
 SUSPECT_ROWS = 4000  # rows that this is judged on, half of them to fit the copy
 
 
-class CrossFit(BaseEstimator):
+class CrossFit(Stores, BaseEstimator):
     """How the base model of a fair estimator is fitted: ``base_estimator=CrossFit(model, ...)``.
 
     Parameters
@@ -81,10 +80,7 @@ class CrossFit(BaseEstimator):
         self, estimator: Any, *, sample_size: int = 100_000, fit_on: str = "sample",
         sensitive_estimator: Any = "auto",
     ) -> None:  # fmt: skip
-        self.estimator = estimator
-        self.sample_size = sample_size
-        self.fit_on = fit_on
-        self.sensitive_estimator = sensitive_estimator
+        self._store(locals())
 
     @classmethod
     def of(cls, base: Any) -> CrossFit:
@@ -121,7 +117,7 @@ def cross_fit(  # noqa: PLR0917
 ) -> Training:  # fmt: skip
     """Fit a base model, `n_jobs` folds at once; its predictions, on a `scale`, join the rows."""
     model, split = how.estimator, training.given.then(training.preparation.split)
-    model = trees_for(scale) if isinstance(model, str) else model
+    model = Trees(OF_SCALE[scale]) if isinstance(model, str) else model
     fitted, told = is_fitted(model), _tells_of_sensitive(training, how)
     if fitted:
         base = _signed(BaseModel(model, scale), training)
@@ -130,13 +126,13 @@ def cross_fit(  # noqa: PLR0917
         if not told:
             return _with_base(training, base, base.attach(split), 0)
     if folds is None:
-        rows = range(training.survey.n_rows)
-        folds, _ = make_folds(min(FOLDS, len(rows)), None, rows, training.seed + 1)
-    count, model = folds.count + 1, model if fitted else _seeded(model, training.seed)
+        n = training.survey.n_rows
+        folds, _ = make_folds(min(FOLDS, n), None, range(n), training.seed + 1)
+    model = model if fitted else _seeded(model, training.seed)
     if how.fit_on == "collection":
-        with progress.steps("base models", count) as step:
-            models = [_fit_on_collections(model, training, folds, k, step) for k in range(count)]
-        bases = [BaseModel(one, scale) for one in models]
+        with progress.steps("base models", count := folds.count + 1) as step:
+            fit = partial(_fit_on_collections, model, training, folds, step)
+            bases = [BaseModel(fit(k), scale) for k in range(count)]
         base = _signed(bases[-1], training)
         check_varies(base.model, [base.join(training.split_sample).h])
         source = split.then(OutOfFold(tuple(bases[:-1]), folds, base))
@@ -146,15 +142,10 @@ def cross_fit(  # noqa: PLR0917
         bases, h = fits.base_models(model, scale)
         check_varies(model, [h[fits.fold == k] for k in range(folds.count)])
         if told:
-            target = fits.target
-            model = _sensitive_model(how, bases[0].model, target, training.seed)
-            propensities, e = learn_propensities(target, partial(fits.fit, model), h)
-            pairs = zip(bases, propensities, strict=False)  # none where s explains nothing of h
-            bases = [replace(base, sensitive=one) for base, one in pairs] or bases
-            h = np.hstack([h, e])
+            bases, h = fits.with_propensities(how.sensitive_estimator, bases, h)
     base = _signed(bases[-1], training)
-    in_memory = isinstance(training.given, ArraySource)
-    join = FromArray(h) if in_memory else OutOfFold(tuple(bases[:-1]), folds, base)
+    join: Any = OutOfFold(tuple(bases[:-1]), folds, base)
+    join = FromArray(h) if isinstance(training.given, ArraySource) else join
     return _with_base(training, base, split.then(join), 0 if fitted else len(h))
 
 
@@ -164,13 +155,6 @@ def _tells_of_sensitive(training: Training, how: CrossFit) -> bool:
     seen = prepared.sensitive_columns is not None and not prepared.hide_sensitive
     wanted = how.sensitive_estimator is not None and how.fit_on == "sample"
     return wanted and not seen and prepared.sensitive_encoder is not None and not training.partial
-
-
-def _sensitive_model(how: CrossFit, base: Any, target: SensitiveTarget, seed: int) -> Any:
-    """Return the model of s that is asked for, not fitted."""
-    auto = isinstance(how.sensitive_estimator, str)
-    own = sensitive_model(base, of_groups=target.n_groups > 0)
-    return _seeded(own if auto else how.sensitive_estimator, seed)
 
 
 def _signed(base: BaseModel, training: Training) -> BaseModel:
@@ -188,7 +172,7 @@ def _is_outside(folds: Folds, k: int, numbers: NDArray[np.int64]) -> NDArray[np.
 
 
 def _fit_on_collections(
-    model: Any, training: Training, folds: Folds, k: int, step: Callable[[], None]
+    model: Any, training: Training, folds: Folds, step: Callable[[], None], k: int
 ) -> Any:
     """Return a model fitted on dask collections without fold k; beyond the last: on all rows."""
     given, preparation = training.given, training.preparation
@@ -280,13 +264,19 @@ class _FoldFits:
         models, h = self.fit(model, y, predict, "base_estimator")
         return [BaseModel(one, scale) for one in models], h
 
-    @property
-    def target(self) -> SensitiveTarget:
-        """The attributes of the rows that count."""
+    def with_propensities(
+        self, asked: Any, bases: list[BaseModel], h: Array
+    ) -> tuple[list[BaseModel], Array]:
+        """Return the models with models of s, and [h, e]; "auto": of the family of the base."""
         encoder: Any = self._training.preparation.sensitive_encoder
         s = encoder.transform(frames.take_rows(self._rows.s, self.counted))
         psi: Any = sensitive_map(self._training)
-        return SensitiveTarget(psi, np.asarray(s), self._weight[self.counted], self.counted)
+        target = SensitiveTarget(psi, np.asarray(s), self._weight[self.counted], self.counted)
+        own = sensitive_model(bases[0].model, of_groups=target.n_groups > 0)
+        model = _seeded(own if isinstance(asked, str) else asked, self._training.seed)
+        propensities, e = learn_propensities(target, partial(self.fit, model), h)
+        pairs = zip(bases, propensities, strict=False)  # none where s explains nothing of h
+        return [replace(base, sensitive=one) for base, one in pairs] or bases, np.hstack([h, e])
 
     def fit(
         self, model: Any, values: Any, predict: Callable[[Any, Any], Array],

@@ -21,9 +21,9 @@ from scalefair.data.open import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.data.sources.base import cut_chunk
 from scalefair.features.base import n_features, row_filler, whitened
-from scalefair.features.leaves import LeafMap
 from scalefair.features.mixed import Units, for_new_rows, units_of
 from scalefair.features.partial import Propensity, lacks
+from scalefair.features.transformer import LeafMap
 
 CODED_ROWS = 8192  # rows per chunk where rows are named by codes, and never written out
 PREDICT_ROWS = 512  # rows whose features the cache holds

@@ -68,12 +68,7 @@ class RandomFourier(LengthScaleMap):
         self, kernel: str | Kernel = "rbf", length_scale: Any = 1.0, *, n_components: int = 500,
         orthogonal: bool = False, pairs: bool = True, random_state: Any = None,
     ) -> None:  # fmt: skip
-        self.kernel = kernel
-        self.length_scale = length_scale
-        self.n_components = n_components
-        self.orthogonal = orthogonal
-        self.pairs = pairs
-        self.random_state = random_state
+        self._store(locals())
 
     def _learn(self, X: Rows, weight: Array) -> None:
         size = self._n_frequencies()

@@ -19,7 +19,6 @@ from scalefair.kernels import Kernel, make_kernel, median_length_scale
 
 LANDMARK_METHODS = ("uniform", "kmeans++", "leverage")
 _BLOCK_ENTRIES = 1 << 22
-
 MEDIAN_ROWS = 1000  # the median heuristic looks at the pairs of at most so many rows
 PILOTS = 3  # rounds in which leverage scores are learnt, each from a pilot that the last one chose
 LEAST_PILOT = 100  # rows of a pilot, where twice the landmarks are fewer

@@ -32,7 +32,6 @@ EXACT_CUTOFF = 1e-13  # rank cut-off where every row is a landmark
 CROSSED = 4  # columns of a product of maps at most, in units of the landmarks asked for
 LEAST_DIRECTIONS = 5  # of the numbers within each group, however many groups there are
 KINDS = ("groups", "kernel", "cell", "columns", "map")
-
 Unit = tuple[str, NDArray[np.int64]]  # A kind, and the columns of that kind that share a unit
 Units = tuple[Unit, ...]
 

@@ -104,14 +104,7 @@ class Nystroem(LengthScaleMap):
         landmarks: str = "uniform", cutoff: float = 1e-8, whitening: str = "eigen",
         sample_size: int | None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
-        self.kernel = kernel
-        self.length_scale = length_scale
-        self.n_components = n_components
-        self.landmarks = landmarks
-        self.cutoff = cutoff
-        self.whitening = whitening
-        self.sample_size = sample_size
-        self.random_state = random_state
+        self._store(locals())
 
     def _learn(self, X: Rows, weight: Array) -> None:
         size = check_count("n_components", self.n_components)

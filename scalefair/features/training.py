@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import add
 from typing import Any
 
@@ -18,8 +18,8 @@ from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_ro
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.open import Preparation
-from scalefair.data.sources import ChunkSource, StackedSource
-from scalefair.data.sources.base import Change
+from scalefair.data.sources import ArraySource, ChunkSource, Sample, StackedSource
+from scalefair.data.sources.base import Change, parts_of
 from scalefair.errors import InputError, located
 from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
@@ -108,33 +108,44 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
         preparation = _sensitive_columns(rows, spec)
         source = source.then(preparation.split)
     seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)
-    looks = _looks(rows, kernel)
-    options: dict[str, Any] = {"size": spec.sample_size, "seed": seed, "all_rows": True}
-    options["finite"] = [*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"]
-    survey = survey_rows(source, looks, **options)
+    look = partial(
+        survey_rows, looks=_looks(rows, kernel), size=spec.sample_size, seed=seed, all_rows=True,
+        finite=[*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"],
+    )  # fmt: skip
+    survey = look(source)
     samples = [survey.sample]
     if rows.second is not None:
         source = StackedSource(source, rows.second)
-        other = survey_rows(source.second, looks, **options)
+        other = look(source.second)
         samples, survey = [survey.sample, other.sample], _both_surveys(survey, other)
     _check_survey(survey)
-    partial = rows.partial and "s" in survey.parts
-    preparation = replace(_with_encoders(preparation, survey, partial), single=single)
+    lacking = rows.partial and "s" in survey.parts
+    preparation = replace(_with_encoders(preparation, survey, lacking), single=single)
     if kernel == "auto" and "s" in survey.parts:
         _warn_of_codes(rows, preparation, survey)
     changes: list[Change] = [preparation.encode]
-    if partial:
+    if lacking:
         changes.append(Unknown.of(preparation, len(survey.parts["y"].values)))
-    for change in changes:
-        source = source.then(change)
-        for i, sample in enumerate(samples):
-            samples[i] = replace(sample, chunk=change(sample.chunk))
-    sample = reduce(add, samples)
+    source, sample = _as_numbers(source, samples, changes, survey.n_rows)
     targets = 0 if sample.chunk.y is None else sample.chunk.y.shape[1]
     return Training(
         spec, rows.source, preparation, source, targets,
-        rows.one_target, survey, seed, sample.chunk, sample.smallest(SAMPLE_ROWS), partial=partial,
+        rows.one_target, survey, seed, sample.chunk, sample.smallest(SAMPLE_ROWS), partial=lacking,
     )  # fmt: skip
+
+
+def _as_numbers(
+    source: ChunkSource, samples: list[Sample], changes: list[Change], n_rows: int
+) -> tuple[ChunkSource, Sample]:
+    """Return numeric chunks and a sample of them, from samples of each table."""
+    for change in changes:
+        source = source.then(change)
+        samples = [replace(sample, chunk=change(sample.chunk)) for sample in samples]
+    sample = reduce(add, samples)
+    if isinstance(source, ArraySource) and sample.chunk.n_rows == n_rows:  # none is left to change
+        parts = {name: part for name, part in parts_of(sample.chunk).items() if name != "h"}
+        source = ArraySource(**parts, n_threads=source.n_threads)
+    return source, sample
 
 
 def _looks(rows: FitRows, kernel: str | None) -> dict[str, Look]:

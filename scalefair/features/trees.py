@@ -173,7 +173,8 @@ class Trees(BaseEstimator):
             coded = np.asarray(model.is_categorical_)
             lists = model._preprocessor.named_transformers_["encoder"].categories_
             for j, values in zip(np.flatnonzero(coded), lists, strict=True):
-                levels[j] = tuple(name(int(j), value) for value in values if not _is_absent(value))
+                known = [value for value in values if value is not None]
+                levels[j] = tuple(name(int(j), v) for v in known if v == v)  # noqa: PLR0124
         # Their columns of categories come first.
         self.forest_ = Forest.of(model, np.argsort(~coded, kind="stable"))
         self.levels_, self.n_features_in_ = levels, len(levels)
@@ -234,12 +235,3 @@ def _as_numbers(table: list[frames.Column], levels: list[Any]) -> Array:
             place = {level: float(i) for i, level in enumerate(known)}
             out[:, j] = np.array([*(place.get(level, np.nan) for level in present), np.nan])[codes]
     return out
-
-
-def _is_absent(value: Any) -> bool:
-    return value is None or value != value  # noqa: PLR0124
-
-
-def trees_for(scale: str) -> Trees:
-    """Return the trees that ``base_estimator="trees"`` means, by the scale of their prediction."""
-    return Trees(OF_SCALE[scale])

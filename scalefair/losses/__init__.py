@@ -12,7 +12,6 @@ __all__ = [
     "LOSSES", "ClassWeighted", "Gamma", "Huber", "Logistic", "Loss", "Multinomial", "OneVsRest",
     "Poisson", "Quantile", "Squared", "Start", "SumToZero", "check_domain", "robust_deviation",
 ]  # fmt: skip
-
 LOSSES: dict[str, type[Loss]] = {
     "squared": Squared,
     "logistic": Logistic,

@@ -22,8 +22,7 @@ from scalefair.data.progress import Progress
 from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
-from scalefair.features.leaves import LeafMap
-from scalefair.features.transformer import TransformerMap
+from scalefair.features.transformer import LeafMap, TransformerMap
 from scalefair.moments.checkpoint import Checkpoint, Counting
 from scalefair.moments.moments import CrossMoments, FoldMoments, Moments
 from scalefair.moments.partial import BOTH, KINDS, NO_Y, WEIGHTED, by_knowledge, with_kinds
@@ -252,10 +251,7 @@ class MomentAccumulator:
 def _sorted_by(
     number: NDArray[np.int64], chunk: Chunk, count: int
 ) -> tuple[Chunk, NDArray[np.int64], NDArray[np.int64]]:
-    """Sort the rows of a chunk by their sum; return it, the ends of the sums' spans and the order.
-
-    Rows of no sum, or of weight 0, are left out before anything is computed of them.
-    """
+    """Sort rows by their sum, those of none left out; return them, the ends of spans, the order."""
     if chunk.weight is not None:
         number = np.where(np.asarray(chunk.weight) > 0, number, -1)
     order = np.argsort(number, kind="stable")[int(np.sum(number < 0)) :]

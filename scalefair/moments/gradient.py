@@ -100,10 +100,7 @@ def skew_sums(source: Source, mode: Mode, *, rows: int | None = None) -> Array:
 def length_scale_gradient(
     source: Source, design: Design, adjoint: RowAdjoint, *, rows: int | None = None
 ) -> Array:
-    """Return ∂L/∂log θ in one pass, shape (n_hyper,); moments behind `adjoint` are of this design.
-
-    Rows of a `Nystroem` map are better whitened: else σ²/a² must be far above n·1e-16/cutoff.
-    """
+    """Return ∂L/∂log θ in one pass, shape (n_hyper,); better of rows that are whitened."""
     linear, of_raw = design.phi.linear_, adjoint
     if linear is not None:
         # ∂L/∂raw = (∂L/∂Φ) linearᵀ. Of raw rows that are not whitened, its G₁ saves a product, but

@@ -297,10 +297,7 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class CrossMoments(Moments):
-    """Moments of rows z = [φ, t], t = [ψ, y], without the scatter of φ with itself.
-
-    `scatter` has shape (p, p − m): Σ w (z − mean)(t − mean)ᵀ.
-    """
+    """Moments of rows z = [φ, t] without φ with itself: scatter (p, p − m) is Σ w z̃ t̃ᵀ."""
 
     @staticmethod
     def _scatter_shape(blocks: Mapping[str, int]) -> tuple[int, int]:

@@ -23,7 +23,6 @@ from scalefair.features.design import Design
 from scalefair.moments.accumulate import ChunkSum, squeezed
 
 Complex = NDArray[np.complex128]
-
 PERIOD = 12.5  # of the sum of waves, in sd(f): what is further apart than that counts as near again
 # Length scales of the kernel on f, in sd(f): the bulk of its distribution, and its details
 SCALES = (1.0, 0.25)
@@ -39,11 +38,7 @@ class OutputKernel:
 
     @classmethod
     def gaussian(cls, scales: tuple[float, ...] = SCALES) -> OutputKernel:
-        """Return the mean of a linear and of Gaussian kernels of these length scales.
-
-        A small shift of the mean of a normal f counts as much with each: one η means the same for
-        all.
-        """
+        """Return the mean of a linear and Gaussian kernels, scaled alike for a small shift of f."""
         step = 2 * np.pi / max(PERIOD, 6 * max(scales))
         omega = step * np.arange(1, int(np.ceil(3 / (min(scales) * step))) + 1)
         parts = [np.exp(-((omega * scale) ** 2) / 2) for scale in scales]
@@ -154,7 +149,9 @@ def output_sums(
     """T_k of weighted rows x = Φ, s = ψ̃; its derivatives (`jacobian`); and the loss."""
     f, weighted = point.outputs(rows.x), rows.s * rows.weight[:, None]
     waves = [kernel.waves(u) for u in ((f - point.centre) / point.scale).T]
-    summed = np.stack([_complex_product(wave, weighted) for wave in waves])
+    # Products of reals: real and imaginary parts by turns.
+    turns = np.stack([wave.view(np.float64).T @ weighted for wave in waves])
+    summed = turns[:, ::2] + 1j * turns[:, 1::2]
     means = np.stack([rows.weight @ wave for wave in waves])
     slopes: Any = 0.0
     if jacobian:
@@ -167,12 +164,6 @@ def output_sums(
     slope = rows.weight[:, None] * loss.gradient(scores, y).reshape(f.shape)
     along = rows.x.T @ slope.astype(rows.x.dtype, copy=False)
     return OutputSums(summed, means, slopes, value, np.vstack([along, slope.sum(axis=0)]))
-
-
-def _complex_product(waves: Complex, weighted: Array) -> Complex:
-    """Wᵀψ̃ by a product of reals: real and imaginary parts by turns."""
-    both = waves.view(np.float64).T @ weighted
-    return np.asarray(both[::2] + 1j * both[1::2])
 
 
 def output_slope(rows: Chunk, kernel: OutputKernel, point: Point, along: Complex) -> Array:

@@ -25,7 +25,6 @@ from scalefair.moments.moments import ARRAYS, FoldMoments, Moments
 # Rows that know y only; both; s only; and rows that know s once more, with their weights
 NO_S, BOTH, NO_Y, WEIGHTED = KINDS = range(4)
 PARTS = ("known", "weighted", "rest")
-
 # Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ
 RIDGES = np.logspace(-4, 3, 57)
 
@@ -56,25 +55,13 @@ class _Known(NamedTuple):
 class PartialMoments(Moments):
     """Moments of the rows that know y, and beside them those of the rows that know s.
 
-    They answer as other moments do: what concerns ψ comes from the rows that know s, its covariance
-    with the features is calibrated, all else comes from the rows that know y.
-
-    Parameters
-    ----------
-    known : Moments
-        Of the rows that know s: W is learnt from them, which weights would only make noisier.
-    weighted : Moments
-        Of the same rows with weights 1/P(known | x), which make them stand for all; empty where
-        who knows s does not depend on x.
-    rest : Moments
-        Of the rows that know s but not y.
-    calibration : Calibration
-        λ and τ.
+    What concerns ψ comes from the rows that know s, its covariance with the features is calibrated,
+    all else comes from the rows that know y.
     """
 
-    known: Moments = field(kw_only=True)
-    weighted: Moments = field(kw_only=True)
-    rest: Moments = field(kw_only=True)
+    known: Moments = field(kw_only=True)  # of the rows that know s: W is learnt from them
+    weighted: Moments = field(kw_only=True)  # with weights 1/P(known | x); empty where constant
+    rest: Moments = field(kw_only=True)  # of the rows that know s but not y
     calibration: Calibration = field(kw_only=True, default=DEFAULT)
     # Shared by moments that differ in λ and τ alone.
     _regressions: dict[Any, Any] = field(kw_only=True, default_factory=dict, repr=False)

@@ -1,23 +1,29 @@
 """The frontier of accuracy and fairness as a page that people can read."""
 
-from scalefair.report.frontier import Frontier, fit_frontier
-from scalefair.report.groups import between_share, cross, group_table
-from scalefair.report.page import make_report, write_report
+from scalefair.report.frontier import Frontier, beside, fit_frontier
+from scalefair.report.page import make_report, write_audit, write_report
+from scalefair.report.position import Entry, Position
 from scalefair.report.problem import ReportProblem, ReportRows, from_scan, from_table
-from scalefair.report.words import as_record, headline
+from scalefair.report.rates import ImpactRatio, calibration, impact_ratios
+from scalefair.report.tables import as_record
+from scalefair.report.words import headline
 
 __all__ = [
+    "Entry",
     "Frontier",
+    "ImpactRatio",
+    "Position",
     "ReportProblem",
     "ReportRows",
     "as_record",
-    "between_share",
-    "cross",
+    "beside",
+    "calibration",
     "fit_frontier",
     "from_scan",
     "from_table",
-    "group_table",
     "headline",
+    "impact_ratios",
     "make_report",
+    "write_audit",
     "write_report",
 ]

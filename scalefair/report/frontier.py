@@ -4,102 +4,100 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.metrics import roc_auc_score
+from sklearn.base import BaseEstimator, is_classifier
 
+from scalefair import explain_share, proxies
 from scalefair._typing import Array, WithPath
 from scalefair.data import frames
-from scalefair.errors import InputError
-from scalefair.estimators import FairGPClassifier, FairGPRegressor
+from scalefair.errors import CannotJudgeError, InputError
 from scalefair.estimators.choice import ModelChoice, choose_model
-from scalefair.estimators.classifier import Classification
-from scalefair.estimators.loss import LossRegression
-from scalefair.estimators.loss_cv import LossCV
-from scalefair.moments.products import CrossMoments
 from scalefair.plots.figures import predicted
-from scalefair.plots.path import held_out, row_at, unbeaten
-from scalefair.report.groups import (
-    Groups,
-    Interval,
-    between_share,
-    cross,
-    distribution_of_share,
-    independence,
-    normal_interval,
-)
+from scalefair.report.numbers import as_percent, number
+from scalefair.report.position import SHARE, Judge, Position
 from scalefair.report.problem import ReportProblem, ReportRows
+from scalefair.report.rates import (
+    RANGES,
+    Calibration,
+    ImpactRatio,
+    calibration,
+    impact_ratios,
+)
+from scalefair.report.relatives import fit_arguments, relatives, scores
+from scalefair.solve.limit import NotAttainableError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-STEPS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-"""Weights about the one that a model has."""
+LIMITS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
+"""Limits on the explained share, of which those that matter are positions of the slider."""
+
+CUT = 0.5
+"""From here on a prediction of 0 or 1 is a positive decision."""
+
+NO_LIMIT = "no limit"
 
 
-@dataclass(frozen=True)
-class Scores:
-    """How one model does on the held-out rows; accuracy and auc only where the target is 0 or 1."""
+class Candidate(NamedTuple):
+    """A fitted model of the frontier."""
 
-    r2: float
-    rmse: float
-    share: Interval
-    accuracy: float | None = None
-    auc: float | None = None
+    name: str
+    model: Any
+    limit: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """A fitted path, and two of its models judged on the held-out rows.
+    """Models between the strictest limit and none, judged on the held-out rows.
 
     Parameters
     ----------
     problem : ReportProblem
         The data.
-    estimator : fitted estimator
-        The chosen model.
-    baseline : fitted estimator
-        The most accurate model with the least eta: the model called "before".
-    before, after : arrays of shape (n,)
-        Predictions for the held-out rows, without and with the penalty; of classes the
-        probability of the second one.
-    groups : Groups
-        The groups of the held-out rows.
+    estimator, baseline : fitted estimators
+        The chosen model, and the most accurate one without a limit.
+    positions : tuple of Position
+        The models by increasing limit; the last has none.
+    chosen : int
+        Which of them is the chosen one.
     table : DataFrame
-        The models of the frontier: one row per (alpha, eta) with cross-validated values, or one
-        per eta with those of the held-out rows.
-    front : DataFrame
-        The rows of the table that no other beats in both accuracy and fairness.
+        Every fit that was tried, with cross-validated values, or those of the positions.
+    judge : Judge
+        The held-out rows, as all were judged by them.
     seconds : float
         How long fitting took.
     notes : tuple of str
         Warnings raised on the way.
-    scored : pair of arrays of shape (n,), default=None
-        The scores whose dependence is limited, where predictions are a function of them.
-    tests : DataFrame, default=None
-        Tests of independence; None where there are none, for the reason `untested`.
     choice : ModelChoice, default=None
         Where there were several to choose from, their held-out errors.
+    calibration, selection, scoring : lists
+        Calibration of the chosen model, impact ratios of its decisions and of its scores.
+    proxies, contributions : DataFrame, default=None
+        How much of the sensitive attributes the inputs tell; which inputs carry the share.
+    others : tuple of Position
+        Other models, judged on the same rows.
     """
 
     problem: ReportProblem
     estimator: Any
     baseline: Any
-    before: Array
-    after: Array
-    groups: Groups
+    positions: tuple[Position, ...]
+    chosen: int
     table: pd.DataFrame
-    front: pd.DataFrame
+    judge: Judge
     seconds: float
     notes: tuple[str, ...] = ()
-    scored: tuple[Array, Array] | None = None
-    tests: pd.DataFrame | None = None
-    untested: str = ""
     choice: ModelChoice | None = None
+    calibration: list[Calibration] = field(default_factory=list)
+    selection: list[ImpactRatio] = field(default_factory=list)
+    scoring: list[ImpactRatio] = field(default_factory=list)
+    proxies: pd.DataFrame | None = None
+    contributions: pd.DataFrame | None = None
+    others: tuple[Position, ...] = ()
 
     @property
     def limit(self) -> float | None:
@@ -110,64 +108,40 @@ class Frontier:
     @property
     def is_cross_validated(self) -> bool:
         """Whether the table comes from cross-validation."""
-        return held_out(self.table) == "_cv"
+        return isinstance(self.estimator, WithPath)
 
     @property
-    def alpha(self) -> Any:
-        """The ridge of the chosen model, None for a Gaussian process."""
-        return vars(self.estimator).get("alpha_")
+    def limited(self) -> str:
+        """What the limit is about: "score_explained_share" where predictions are not scores."""
+        share = f"score_{SHARE}"
+        return share if self.before.has(share) else SHARE
 
     @property
-    def chosen(self) -> pd.DataFrame | None:
-        """The row of the table at the chosen model, None where the model lies between rows."""
-        return row_at(self.table, self.alpha, self.estimator.eta_)
+    def before(self) -> Position:
+        """The model without a limit."""
+        return self.positions[-1]
 
     @property
-    def is_on_front(self) -> bool:
-        """Whether the chosen model is on the front, or lies between rows of the table."""
-        on_front = row_at(self.front, self.alpha, self.estimator.eta_)
-        return self.chosen is None or on_front is not None
+    def after(self) -> Position:
+        """The chosen model."""
+        return self.positions[self.chosen]
 
-    def scores(self) -> tuple[Scores, Scores]:
-        """Return the scores without and with the penalty."""
-        before, after = (self.before, self.after) if self.scored is None else self.scored
-        return self._score(self.before, before), self._score(self.after, after)
-
-    def cost(self) -> Interval:
-        """Return the loss of R² relative to R² without the penalty, from paired squared errors.
-
-        NaN where the model without the penalty predicts no better than the mean.
-        """
-        y = self.problem.test.y
-        r2 = _r2(y, self.before)
-        if r2 <= 0:
-            return Interval(np.nan, np.nan, np.nan)
-        loss = ((y - self.after) ** 2 - (y - self.before) ** 2) / (y.var() * r2)
-        return normal_interval(float(loss.mean()), float(loss.std(ddof=1) / np.sqrt(len(y))))
-
-    def _score(self, f: Array, limited: Array) -> Scores:
-        y = self.problem.test.y
-        rmse = float(np.sqrt(np.mean((y - f) ** 2)))
-        share = between_share(self.groups, limited)
-        if not self.problem.is_binary:
-            return Scores(_r2(y, f), rmse, share)
-        accuracy = float(np.mean((f >= 0.5) == (y == 1)))
-        auc = float(roc_auc_score(y, f)) if np.ptp(y) else None
-        return Scores(_r2(y, f), rmse, share, accuracy, auc)
-
-
-def _r2(y: Array, f: Array) -> float:
-    return float(1.0 - np.mean((y - f) ** 2) / y.var()) if y.var() > 0 else np.nan
+    @property
+    def is_already_met(self) -> bool:
+        """Whether the chosen model is the one without a limit."""
+        return self.chosen == len(self.positions) - 1
 
 
 def fit_frontier(
-    problem: ReportProblem, estimator: Any, progress: Callable[[str], None] = lambda _: None
+    problem: ReportProblem,
+    estimator: Any,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Frontier:
-    """Fit a fair estimator on the training rows; predict the others with and without penalty.
+    """Fit a fair estimator on the training rows; judge it at every limit on the other rows.
 
     Of several by name, which cross-validate, the one of least held-out error is taken. One that
     cross-validates brings its own frontier, `path_`; that of other models is their
-    relatives at other weights, judged on the held-out rows. `progress` hears the name of each step.
+    relatives at other weights. `progress` hears the name of each step.
     """
     start = perf_counter()
     named = estimator if isinstance(estimator, Mapping) else {"": estimator}
@@ -175,7 +149,6 @@ def fit_frontier(
         check_fair(one)
         _check_target(one, problem)
     train, test = problem.train, problem.test
-    groups = cross(test.sensitive)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         progress(f"fitting the path on {train.n_rows:,} rows")
@@ -183,31 +156,143 @@ def fit_frontier(
             named, lambda one: one.fit(train.X, train.y, **fit_arguments(one, train)), progress
         )
         estimator = choice.model
-        # That of a general loss has no squared errors, which the page compares.
-        if isinstance(estimator, WithPath) and "mse_cv" in estimator.path_.table:
-            table, front = estimator.path_.table, estimator.path_.front()
-            baseline = _unpenalized(estimator.path_)
-        else:
-            progress("fitting other weights of the penalty")
-            models = relatives(estimator, train)
-            baseline, table = models[min(models)], compare(models, test, groups)
-            front = unbeaten(table, table["explained_share_test"], table["mse_test"])
-        progress(f"predicting {test.n_rows:,} held-out rows")
-        before, after = predicted(baseline, test.X), predicted(estimator, test.X)
-        scored = scores(baseline, test.X), scores(estimator, test.X)
+        models, chosen = candidates(estimator, train, progress)
     notes = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
     notes = (f"Model {choice.summary}", *notes) if len(named) > 1 else notes
     seen = vars(estimator).get("n_base_samples_", train.n_rows)
     if seen < train.n_rows:
         notes = (*notes, f"the base model learnt from a sample of {seen:,} rows")
     seconds = perf_counter() - start
-    progress("testing independence")
-    tests, reason = independence(before, after, test.sensitive, test.y)
-    same = np.array_equal(scored[1], after) and np.array_equal(scored[0], before)
+    progress(f"judging {len(models)} models on {test.n_rows:,} held-out rows")
+    judge = Judge.of(test.sensitive, test.y, CUT if problem.is_binary else None)
+    if left_out := test.n_rows - len(judge.y):
+        notes = (*notes, f"{left_out:,} held-out rows are alone in their group and are not judged")
+    positions = judge_models(models, chosen, judge, test.X)
+    cv = isinstance(estimator, WithPath)
     return Frontier(
-        problem, estimator, baseline, before, after, groups, table, front, seconds, notes,
-        None if same else scored, tests, reason, choice if len(named) > 1 else None,
+        problem, estimator, models[-1].model, positions, chosen,
+        estimator.path_.table if cv else position_table(positions), judge, seconds, notes,
+        choice if len(named) > 1 else None, **_for_auditors(judge, predicted(estimator, test.X)),
+        **_reasons(estimator, problem),
     )  # fmt: skip
+
+
+def beside(frontier: Frontier, name: str, f: Array, score: Array | None = None) -> Frontier:
+    """Return the frontier beside another model, given by its predictions of the held-out rows."""
+    against = predicted(frontier.baseline, frontier.problem.test.X)
+    other = frontier.judge.position(name, f, score, against, full=True)
+    return replace(frontier, others=(*frontier.others, other))
+
+
+def candidates(
+    estimator: Any, train: ReportRows, progress: Callable[[str], None]
+) -> tuple[list[Candidate], int]:
+    """Return the models of the frontier, the strictest first, and which one was chosen."""
+    path = estimator.path_ if isinstance(estimator, WithPath) else None
+    if path is None:
+        progress("fitting other weights of the penalty")
+        found = relatives(estimator, train)
+        made = [Candidate(f"weight {number(eta)}", model) for eta, model in found.items()]
+        made = [made[0]._replace(name=NO_LIMIT), *made[1:]][::-1]
+        return made, next(i for i, one in enumerate(made) if one.model is estimator)
+    baseline, own = _unpenalized(path), estimator.unfairness
+    seen, made = {_point(baseline), _point(estimator)}, []
+    for limit in LIMITS:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of a constant
+                model = path.at(unfairness=limit)
+        except NotAttainableError:
+            continue
+        if _point(model) not in seen and np.any(model.coef_):
+            made.append(Candidate(f"at most {as_percent(limit)}", model, limit))
+            seen.add(_point(model))
+    if _point(estimator) == _point(baseline):
+        return [*made, Candidate(NO_LIMIT, estimator, own)], len(made)
+    name = "chosen by cross-validation" if own is None else f"at most {as_percent(own)}"
+    at = own if own is not None else float(estimator.explained_share_cv_)
+    # A limit on decisions has no place among limits on the share: it comes first.
+    chosen = sum(one.limit < at for one in made if one.limit is not None)
+    made.insert(chosen, Candidate(name, estimator, own))
+    return [*made, Candidate(NO_LIMIT, baseline)], chosen
+
+
+def _point(model: Any) -> tuple[float, float]:
+    own = vars(model)
+    return float(own["alpha_"] if "alpha_" in own else own["alpha"]), float(model.eta_)
+
+
+def _unpenalized(path: Any) -> Any:
+    """Return the model of least error among those of a cross-validated path with the least eta."""
+    table = path.table
+    least = table[table["eta"] == table["eta"].min()]
+    row = least.iloc[int(np.argmin(least["mse_cv" if "mse_cv" in table else "loss_cv"]))]
+    return path.at(alpha=float(row["alpha"]), eta=float(row["eta"]))
+
+
+def judge_models(
+    models: list[Candidate], chosen: int, judge: Judge, X: Any
+) -> tuple[Position, ...]:
+    """Return the numbers of each model, against those of the last, which has no limit."""
+    against, positions = predicted(models[-1].model, X), []
+    for i, (name, model, limit) in enumerate(models):
+        f, score = predicted(model, X), scores(model, X)
+        point = {"limit": limit, "alpha": vars(model).get("alpha_"), "eta": float(model.eta_)}
+        full = i in (chosen, len(models) - 1)
+        positions.append(judge.position(name, f, score, against, full=full, **point))
+    return tuple(positions)
+
+
+def position_table(positions: tuple[Position, ...]) -> pd.DataFrame:
+    """Return error and share of positions on the held-out rows, with their standard errors."""
+    rows = []
+    for one in positions:
+        measure = f"score_{SHARE}" if one.has(f"score_{SHARE}") else SHARE
+        mse, share = one.get("mean_squared_error"), one.get(measure, one.together)
+        rows.append({
+            "eta": one.eta, "mse_test": mse.value, "mse_test_error": mse.error,
+            "r2_test": one.get("r2").value, "explained_share_test": share.value,
+            "explained_share_test_error": share.error,
+        })  # fmt: skip
+    return frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
+
+
+def _for_auditors(judge: Judge, f: Array) -> dict[str, Any]:
+    """Return calibration and impact ratios of the chosen model."""
+    f, cut = f[judge.rows], judge.threshold
+    edges = RANGES if cut is not None else np.unique(np.quantile(f, (0.25, 0.5, 0.75)))
+    column = "/".join([*judge.sensitive, "prediction"])  # no attribute has this name
+    pairs = {str(n): judge.sensitive[[n]].assign(**{column: f}) for n in judge.sensitive}
+    bins = {**judge.bins, column: list(edges)}
+    options: dict[str, Any] = {"sensitive_features": judge.sensitive, "bins": judge.bins}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return {
+                "calibration": calibration(f, judge.y, pairs, bins),
+                "selection": [] if cut is None else impact_ratios(f, threshold=cut, **options),
+                "scoring": impact_ratios(f, **options),
+            }
+    except CannotJudgeError:
+        return {}
+
+
+def _reasons(estimator: Any, problem: ReportProblem) -> dict[str, Any]:
+    """Return proxies among the inputs and contributions to the share, where they can be had."""
+    test, found = problem.test, dict[str, Any]()
+    apart = estimator.sensitive_columns is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            rest = [name for name in problem.inputs if name not in problem.sensitive]
+            X = frames.take_columns(test.X, rest) if rest else test.X
+            found["proxies"] = proxies(X, sensitive_features=test.sensitive)
+            found["contributions"] = explain_share(
+                estimator, test.X, sensitive_features=test.sensitive if apart else None
+            )
+        except (ValueError, TypeError):  # of maps that have no contributions by column
+            pass
+    return found
 
 
 def check_fair(estimator: Any) -> None:
@@ -227,127 +312,3 @@ def _check_target(estimator: Any, problem: ReportProblem) -> None:
             "use a regressor, or tell one class from the rest",
             column=problem.target,
         )
-
-
-def _unpenalized(path: Any) -> Any:
-    """Return the model of least error among those of a cross-validated path with the least eta."""
-    table = path.table
-    least = table[table["eta"] == table["eta"].min()]
-    row = least.iloc[int(np.argmin(least["mse_cv"]))]
-    return path.at(alpha=float(row["alpha"]), eta=float(row["eta"]))
-
-
-def fit_arguments(estimator: Any, part: ReportRows) -> dict[str, Any]:
-    """Return the keywords of `fit`: sensitive attributes are given where no columns are named."""
-    own: dict[str, Any] = {} if part.weight is None else {"sample_weight": part.weight}
-    if estimator.sensitive_columns is None:
-        own["sensitive_features"] = part.sensitive
-    return own
-
-
-def scores(model: Any, X: Any) -> Array:
-    """Return the f(x) whose dependence is limited, of shape (n,): before any link function."""
-    if is_classifier(model):
-        return np.asarray(model.decision_function(X), dtype=np.float64).reshape(-1)
-    if isinstance(model, LossRegression):
-        return np.asarray(model.predict_scores(X), dtype=np.float64).reshape(-1)
-    return predicted(model, X)
-
-
-def weights_around(eta: float) -> Array:
-    """Return 0, weights about `eta`, and ∞."""
-    unit = eta if 0 < eta < np.inf else 1.0
-    return np.array([0.0, *(unit * step for step in STEPS), np.inf])
-
-
-def relatives(estimator: Any, train: ReportRows) -> dict[float, Any]:
-    """Return fitted models by eta that differ from a fitted one in it alone; itself among them.
-
-    From the stored moments where they are enough (ridge, Gaussian process), in a few passes over
-    the rows each for general losses, by fitting anew where nothing else is possible. A Gaussian
-    process without penalty learns hyperparameters of its own.
-    """
-    etas = [float(eta) for eta in weights_around(float(estimator.eta_)) if eta != estimator.eta_]
-    if _output_kernel(estimator) is not None:  # it has no limit of η → ∞
-        etas = [eta for eta in etas if eta < np.inf]
-    models = _at_weights(estimator, train, etas)
-    if isinstance(estimator, FairGPRegressor | FairGPClassifier) and estimator.eta_ != 0:
-        models[0.0] = _refitted(estimator, train, 0.0)
-    return dict(sorted({**models, float(estimator.eta_): estimator}.items()))
-
-
-def _at_weights(estimator: Any, train: ReportRows, etas: list[float]) -> dict[float, Any]:
-    if isinstance(estimator, FairGPRegressor):
-        return {eta: estimator._at(eta) for eta in etas}
-    if has_closed_form_path(estimator):
-        path = estimator.path(etas=etas)
-    elif has_loss_path(estimator):
-        path = estimator.path(train.X, train.y, etas, **fit_arguments(estimator, train))
-    else:
-        return {eta: _refitted(_settled(estimator), train, eta) for eta in etas}
-    return {eta: path.at(eta=eta) for eta in etas}
-
-
-def has_closed_form_path(estimator: Any) -> bool:
-    """Return True if the moments of a fitted estimator give every other weight, without rows.
-
-    They do not with a penalty that is no square of β; and `feature_map="exact"` keeps no moments,
-    an iterative solver not all of them.
-    """
-    if not hasattr(estimator, "solve_from") or not hasattr(estimator, "moments_"):
-        return False
-    return _is_quadratic(estimator) and not isinstance(estimator.moments_, CrossMoments)
-
-
-def has_loss_path(estimator: Any) -> bool:
-    """Return True if passes over the training rows give every other weight.
-
-    They do not with a base model that was fitted on them, whose errors there are too small.
-    """
-    if not isinstance(estimator, Classification | LossRegression):
-        return False
-    return _is_quadratic(estimator) and (
-        estimator.base_estimator is None or not estimator.n_base_samples_
-    )
-
-
-def _is_quadratic(estimator: Any) -> bool:
-    return estimator.penalty != "nocco_output" and _output_kernel(estimator) is None
-
-
-def _output_kernel(estimator: Any) -> Any:
-    return estimator.get_params(deep=False).get("output_kernel")
-
-
-def _settled(estimator: Any) -> Any:
-    """Return an unfitted copy that keeps what a Gaussian process of classes has learnt."""
-    copied = clone(estimator._model if isinstance(estimator, LossCV) else estimator)
-    if isinstance(estimator, FairGPClassifier) and isinstance(estimator.feature_map, str):
-        kernel, amplitude = estimator.kernel_.kernel, estimator.amplitude_
-        copied.set_params(kernel=kernel, amplitude=amplitude, optimizer=None)
-    return copied
-
-
-def _refitted(estimator: Any, train: ReportRows, eta: float) -> Any:
-    fresh = clone(estimator).set_params(eta=eta, unfairness=None)
-    return fresh.fit(train.X, train.y, **fit_arguments(fresh, train))
-
-
-def compare(models: dict[float, Any], test: ReportRows, groups: Groups) -> pd.DataFrame:
-    """Return error and share of each model on the held-out rows, with their standard errors."""
-    rows = [_compared_row(eta, model, test, groups) for eta, model in models.items()]
-    return frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
-
-
-def _compared_row(eta: float, model: Any, test: ReportRows, groups: Groups) -> dict[str, float]:
-    f = predicted(model, test.X)
-    squares = (test.y - f) ** 2
-    found = distribution_of_share(groups, scores(model, test.X))
-    return {
-        "eta": eta,
-        "mse_test": float(squares.mean()),
-        "mse_test_error": float(squares.std(ddof=1) / np.sqrt(len(squares))),
-        "r2_test": _r2(test.y, f),
-        "explained_share_test": np.nan if found is None else max(float(found.share[0]), 0.0),
-        "explained_share_test_error": np.nan if found is None else float(found.error[0]),
-    }

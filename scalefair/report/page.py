@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +18,8 @@ from markupsafe import Markup, escape
 from sklearn.base import clone
 
 from scalefair import __version__
-from scalefair._files import write_atomically
+from scalefair._files import plain, write_atomically
+from scalefair.auditing import Audit
 from scalefair.auditing.result import listed
 from scalefair.data import frames
 from scalefair.errors import InputError, UnsavableError
@@ -24,29 +30,18 @@ from scalefair.plots import (
     FAINT,
     INK,
     FairPathDisplay,
-    GroupDistributionDisplay,
     RelevanceDisplay,
     make_figure,
-    path_points,
-    target_variance,
     to_svg,
 )
+from scalefair.plots.path import row_at, unbeaten
 from scalefair.report import tables
-from scalefair.report.frontier import Frontier, check_fair, fit_frontier
-from scalefair.report.groups import decision_table, group_table
+from scalefair.report.frontier import Frontier, beside, check_fair, fit_frontier, position_table
+from scalefair.report.numbers import as_percent, fixed, number, percent
+from scalefair.report.position import Position, audit_entries
 from scalefair.report.problem import from_rows
-from scalefair.report.words import (
-    TITLES,
-    as_percent,
-    decimals,
-    fixed,
-    headline,
-    load_code,
-    number,
-    pvalue,
-    refit_code,
-    verdict,
-)
+from scalefair.report.rates import Calibration, ImpactRatio
+from scalefair.report.words import findings, load_code, position_words, refit_code, verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,9 +50,8 @@ if TYPE_CHECKING:
 MODEL = "model.scalefair"
 WIDTH = 4.5
 """Inches: narrow, so that the text of a figure can still be read on a phone."""
-MAX_GROUPS, MAX_INPUTS = 20, 20
-CUT = 0.5
-"""From here on a prediction is a positive decision."""
+MAX_INPUTS = 20
+
 _VARIABLES = {INK: "ink", FAINT: "faint", BEFORE: "before", AFTER: "after"}
 _TAG = re.compile(r"<[^>]*>")
 
@@ -72,6 +66,9 @@ def make_report(
     target: str = "y",
     source: str = "a table in memory",
     random_state: int = 0,
+    others: Mapping[str, Any] | None = None,
+    owner: str = "",
+    intended_use: str = "",
 ) -> Frontier:
     """Fit an estimator on four fifths of the rows, judge it on the others, and write the report.
 
@@ -86,11 +83,16 @@ def make_report(
     sensitive_features : array, Series or frame of shape (n,) or (n, p)
         Sensitive attributes; not needed where the estimator has `sensitive_columns`.
     out : path, default="scalefair-report"
-        Folder for report.html, frontier.csv and model.scalefair.
+        Folder for report.html, the same numbers as report.csv and report.json, frontier.csv with
+        every fit that was tried, and model.scalefair.
     target, source : str
         Names of the target and of the data, for people.
     random_state : int, default=0
         Decides which rows are held out.
+    others : dict of str to array of shape (n,), default=None
+        Predictions of other models for all rows, to stand beside ours.
+    owner, intended_use : str
+        Who answers for the model, and what it is for; for the page.
 
     Returns
     -------
@@ -117,7 +119,9 @@ def make_report(
     code = "# X, y, S: inputs, target and sensitive attributes"
     problem = from_rows(X, y, S, target=target, source=source, seed=random_state, code=code)
     result = fit_frontier(problem, clone(estimator))
-    write_report(result, out)
+    for name, f in (others or {}).items():
+        result = beside(result, name, np.asarray(f, dtype=np.float64)[problem.tested])
+    write_report(result, out, {"Owner": owner, "Intended use": intended_use})
     return result
 
 
@@ -138,11 +142,13 @@ def _sensitive(estimator: Any, X: Any, given: Any) -> Any:
     return frames.make_frame({f"s{j}": values[:, j] for j in range(values.shape[1])})
 
 
-def write_report(frontier: Frontier, folder: str | os.PathLike[str]) -> Path:
-    """Write report.html, frontier.csv and model.scalefair into a folder; return the page's path.
+def write_report(
+    frontier: Frontier, folder: str | os.PathLike[str], provenance: Mapping[str, str] | None = None
+) -> Path:
+    """Write report.html and what it links to into a folder; return the page's path.
 
     The folder is made if need be. A model that holds something of the user's own cannot be saved,
-    and is then left out.
+    and is then left out. `provenance` are names and texts for the page, such as "Owner".
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,43 +157,110 @@ def write_report(frontier: Frontier, folder: str | os.PathLike[str]) -> Path:
         save(frontier.estimator, folder / MODEL)
     except UnsavableError:
         model = None
-    page = render(frontier, model)
+    origin = tables.settings(frontier, dict(provenance or {}))
+    page = render(frontier, model, origin)
+    models = (*frontier.positions, *frontier.others)
+    _write_twins(folder / "report.html", models, tables.twin(frontier, origin))
     write_atomically(folder / "frontier.csv", frontier.table.to_csv(index=False).encode())
     write_atomically(folder / "report.html", page.encode())
     return folder / "report.html"
 
 
-def render(frontier: Frontier, model: str | None = None) -> str:
+def _write_twins(page: Path, models: Sequence[Position], record: dict[str, Any]) -> None:
+    """Write the csv and the JSON beside a page."""
+    rows = [row for model in models for row in model.records()]
+    table = frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
+    write_atomically(page.with_suffix(".csv"), table.to_csv(index=False).encode())
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    write_atomically(page.with_suffix(".json"), text.encode())
+
+
+def render(
+    frontier: Frontier, model: str | None = None, provenance: Mapping[str, str] | None = None
+) -> str:
     """Return the report as the text of an HTML page; `model` is the file beside it, if any."""
+    problem = frontier.problem
     relevance = tables.compare_relevance(frontier.baseline, frontier.estimator)
-    problem, groups = frontier.problem, frontier.groups
-    means = group_table(groups, problem.test.y, frontier.before, frontier.after)
-    decisions = decision_table(groups, frontier.before, frontier.after, CUT)
-    return _environment().get_template("template.html").render(
+    models = list(dict.fromkeys([frontier.before, frontier.after, *frontier.others]))
+    reasons = {"proxies": frontier.proxies, "contributions": frontier.contributions}
+    return _page(
+        models,
+        title=f"How much accuracy does fairness cost for “{problem.target}”?",
+        source=problem.source,
+        sensitive=problem.sensitive,
+        findings=[_unbroken(sentence) for sentence in findings(frontier)],
         frontier=frontier,
-        problem=problem,
-        headline=_unbroken(headline(frontier)),
-        scores=frontier.scores(),
         path_plot=path_plot(frontier),
-        group_plot=group_plot(frontier),
-        front=tables.front_rows(frontier),
-        groups=means.head(MAX_GROUPS).to_dict("records"),
-        n_groups=len(means),
-        digits=decimals(float(np.std(frontier.before)) or 1.0),
-        decisions=decisions.head(MAX_GROUPS).to_dict("records") if problem.is_binary else [],
-        cut=CUT,
-        tests=[] if frontier.tests is None else frontier.tests.to_dict("records"),
-        titles=TITLES,
-        verdict=verdict(frontier.tests, listed(problem.sensitive)),
+        verdict=verdict(frontier.after, listed(problem.sensitive)),
+        calibrations={frontier.after.name: frontier.calibration} if frontier.calibration else {},
+        impacts=[(frontier.after.name, rate, lines) for rate, lines in (
+            ("Selection rate", frontier.selection), ("Scoring rate", frontier.scoring)) if lines],
+        **{name: _largest(table) for name, table in reasons.items()},
         relevance=[] if relevance is None else relevance.head(MAX_INPUTS).to_dict("records"),
         n_inputs=0 if relevance is None else len(relevance),
         relevance_plot="" if relevance is None else relevance_plot(relevance),
-        settings=tables.settings(frontier),
-        model=model,
+        certificate=vars(frontier.estimator).get("certificate_"),
+        provenance=tables.settings(frontier, {}) if provenance is None else provenance,
+        model_file=model,
         load_code=load_code(frontier, model or MODEL),
         code=refit_code(frontier),
-        version=__version__,
+        files={"csv": "report.csv", "json": "report.json"},
     )  # fmt: skip
+
+
+def write_audit(
+    result: Audit, page: str | os.PathLike[str], *, sensitive: Sequence[str],
+    provenance: Mapping[str, str], calibrations: Mapping[str, list[Calibration]],
+    impacts: Sequence[tuple[str, str, list[ImpactRatio]]],
+) -> Path:  # fmt: skip
+    """Write the page of an audit of any models, with a csv and a JSON file beside it."""
+    page = Path(page)
+    models = [Position(name, tuple(audit_entries(result, name))) for name in result.models]
+    origin = dict(provenance) | tables.software()
+    origin |= {"Rows": f"{result.n_rows:,} judged, {result.n_missing:,} left out"}
+    origin |= {"Notes": "; ".join(result.notes)} if result.notes else {}
+    text = _page(
+        models, title="How far do predictions depend on sensitive attributes?",
+        source=origin.get("Data", ""), sensitive=sensitive, frontier=None, verdict="",
+        findings=[_unbroken(x.removeprefix("- ")) for x in result.summary.splitlines()
+                  if not x.startswith("Note: ")],
+        calibrations=calibrations, impacts=impacts, certificate=None, relevance=[], proxies=[],
+        contributions=[], provenance=origin,
+        files={"csv": page.with_suffix(".csv").name, "json": page.with_suffix(".json").name},
+    )  # fmt: skip
+    record = result.to_dict() | {
+        "provenance": origin,
+        "calibration": {name: [x._asdict() for x in lines] for name, lines in calibrations.items()},
+        "impact_ratios": [
+            {"model": name, "of": rate, **x._asdict()}
+            for name, rate, lines in impacts
+            for x in lines
+        ],
+    }
+    _write_twins(page, models, plain(record))
+    write_atomically(page, text.encode())
+    return page
+
+
+def _page(models: Sequence[Position], **context: Any) -> str:
+    """Return a page about some models side by side."""
+    script = files("scalefair.report").joinpath("page.js").read_text(encoding="utf-8")
+    positions = context["frontier"].positions if context["frontier"] else ()
+    return _environment().get_template("page.html").render(
+        models=models, comparison=tables.comparison, position_words=position_words,
+        ends=tables.quantile_range([*models, *positions]), version=__version__,
+        script=Markup(script),  # noqa: S704  # nosec B704
+        script_hash="sha256-" + b64encode(sha256(script.encode()).digest()).decode(), **context,
+    )  # fmt: skip
+
+
+def _largest(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
+    """Return the rows of a table of inputs with the largest numbers, by attribute."""
+    if table is None:
+        return []
+    column = "after" if "after" in table else "nonlinear"
+    order = table[column].abs().sort_values(ascending=False, kind="stable").index[:MAX_INPUTS]
+    return [dict(row) for row in table.loc[order].to_dict("records")]
 
 
 def _environment() -> Environment:
@@ -199,8 +272,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "percent": lambda x: _unbroken(as_percent(x)), "fixed": fixed, "number": number,
-        "pvalue": pvalue, "listed": listed,
+        "percent": lambda x: _unbroken(percent(x)), "fixed": fixed, "number": number,
+        "unbroken": _unbroken,
+        "written": lambda measure, x: _unbroken(tables.write_number(measure, x)), "listed": listed,
+        "interval": lambda entry: _unbroken(tables.write_interval(entry)),
     }  # fmt: skip
     return environment
 
@@ -210,35 +285,27 @@ def _unbroken(text: str) -> str:
 
 
 def path_plot(frontier: Frontier) -> Markup:
-    """Draw the frontier, with the chosen model and the limit."""
-    if frontier.front.empty:
+    """Draw the frontier, with the chosen model, the limit, and a mark for each position."""
+    table = position_table(frontier.positions)
+    front = unbeaten(table, table["explained_share_test"], table["mse_test"])
+    if front.empty:
         return Markup("")
-    figure, ax = make_figure(WIDTH, 3.8)
-    display = FairPathDisplay(frontier.table, frontier.front, frontier.chosen, frontier.limit)
-    display.plot(ax)
-    points = path_points(frontier.front, target_variance(frontier.table))
+    figure, ax = make_figure(WIDTH, 3.4)
+    chosen = row_at(table, np.nan, frontier.after.eta or 0.0)
+    FairPathDisplay(table, front, chosen, frontier.limit).plot(ax)
+    legend = ax.get_legend()
+    if legend is not None:
+        legend.get_texts()[0].set_text("every model")
+    share, r2 = table["explained_share_test"], table["r2_test"]
+    for i, point in enumerate(zip(share, r2, strict=True)):
+        look: dict[str, Any] = {"markersize": 15, "markerfacecolor": "none", "markeredgewidth": 2}
+        ax.plot(*point, "o", color=INK, gid=f"mark-{i}", **look)
     return inline_svg(
         figure,
         "path",
-        f"R squared against the explained share along the front of {len(points.r2)} fits: from "
-        f"{fixed(points.r2[0], 3)} at {as_percent(points.share[0])} to "
-        f"{fixed(points.r2[-1], 3)} at {as_percent(points.share[-1])}. The table below has the "
-        "numbers.",
-    )
-
-
-def group_plot(frontier: Frontier) -> Markup:
-    """Draw the distributions of the predictions by group."""
-    groups = frontier.groups
-    n_drawn = min(len(groups.names), 8)
-    figure, ax = make_figure(WIDTH, 1.2 + 0.62 * n_drawn)
-    display = GroupDistributionDisplay(groups.labels, frontier.before, frontier.after, n_drawn)
-    display.plot(ax)
-    return inline_svg(
-        figure,
-        "groups",
-        f"Densities of the predictions for {listed(display.groups_)}, without and with the "
-        "penalty. The table above has the means.",
+        f"R squared against the explained share of {len(table)} models: from "
+        f"{fixed(r2.iloc[0], 3)} at {as_percent(share.iloc[0])} to {fixed(r2.iloc[-1], 3)} at "
+        f"{as_percent(share.iloc[-1])}. The table below has the numbers.",
     )
 
 

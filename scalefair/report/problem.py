@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,7 @@ MAX_HELD_OUT = 50_000
 MIN_ROWS = 50
 CHUNK_ROWS = 2**16
 """Rows of files in memory at once."""
+HASHED_BYTES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,8 @@ class ReportProblem:
 
     `source`, `held_out` and `code` are for the page: where the rows come from and how those to
     judge by were chosen, in words, and Python that loads X, y and S. `levels` of a text target are
-    0 and 1; `weight` is the column of row weights, if any.
+    0 and 1; `weight` is the column of row weights, if any; `tested` are the numbers of the rows to
+    judge by among all `n_rows`; `files` is the hash of files.
     """
 
     source: str
@@ -59,6 +62,23 @@ class ReportProblem:
     levels: tuple[str, str] | None = None
     code: str = ""
     weight: str | None = None
+    tested: Any = None
+    n_rows: int = 0
+    files: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the files, or of the values in memory."""
+        if self.files:
+            return self.files
+        state = hashlib.sha256()
+        for table in (t for part in (self.train, self.test) for t in (part.X, part.y)):
+            for column in frames.columns(frames.as_table(table, one_column=True)):
+                state.update(column.name.encode())
+                text = column.kind == "categorical"
+                values, names = column.codes() if text else (column.floats(), [])
+                state.update(np.ascontiguousarray(values).tobytes() + "\0".join(names).encode())
+        return f"sha256 {state.hexdigest()} (of the values)"
 
     @property
     def inputs(self) -> list[str]:
@@ -103,8 +123,9 @@ def from_rows(
     _check_target_varies(target, train.y, "training")
     words = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
     return ReportProblem(
-        source, target, frames.column_names(S) or [], train, test, words, levels, code
-    )
+        source, target, frames.column_names(S) or [], train, test, words, levels, code,
+        tested=tested, n_rows=n,
+    )  # fmt: skip
 
 
 def from_table(
@@ -138,7 +159,7 @@ def from_scan(
     sensitive = check_roles(scan.head(1), target, sensitive)
     n = scan.count_rows()
     tested = np.sort(smallest_hash(seed, 0, n, min(round(HELD_OUT * n), MAX_HELD_OUT)))
-    table = _rows_at(scan, tested)
+    table = rows_at(scan, tested)
     (column,) = frames.columns(frames.take_columns(table, target))
     y, levels = read_target(column)
     _check_target_varies(target, y, "held-out")
@@ -150,7 +171,20 @@ def from_scan(
     test = ReportRows(table.select(inputs), y, table.select(sensitive))
     held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
     code = python_code(reading, target, sensitive, levels, inputs)
-    return ReportProblem(source, target, sensitive, train, test, held_out, levels, code, weight)
+    return ReportProblem(
+        source, target, sensitive, train, test, held_out, levels, code, weight, tested, n,
+        hash_files(scan),
+    )  # fmt: skip
+
+
+def hash_files(scan: Scan) -> str:
+    """Return the hash of the bytes of all files."""
+    state, listing = hashlib.sha256(), scan.files.listing
+    for path in listing.paths:
+        with listing.filesystem.open(path, "rb") as file:
+            while block := file.read(HASHED_BYTES):
+                state.update(block)
+    return f"sha256 {state.hexdigest()} (of the files)"
 
 
 def _inputs(
@@ -165,7 +199,7 @@ def _numbers(column: Scan) -> Array:
     return np.concatenate([frames.to_numpy(chunk.x)[:, 0] for chunk in chunks])
 
 
-def _rows_at(scan: Scan, rows: Any) -> Any:
+def rows_at(scan: Scan, rows: Any) -> Any:
     """Return the rows with the given numbers, sorted, in one pass."""
     parts = []
     for chunk in open_rows(scan).source.chunks(CHUNK_ROWS):

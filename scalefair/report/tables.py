@@ -1,61 +1,84 @@
-"""Tables of the page that are more than their numbers: models, relevance of inputs, settings."""
+"""Tables of the page: models side by side, groups, relevance of inputs, provenance, the record."""
 
 from __future__ import annotations
 
 import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sklearn
-from numpy.typing import NDArray
 
 from scalefair import __version__
-from scalefair._typing import Array
+from scalefair._files import plain
 from scalefair.auditing.result import listed
 from scalefair.data import frames
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.kernels import Product, Sum
-from scalefair.plots import path_points, target_variance
 from scalefair.report.frontier import Frontier
-from scalefair.report.words import fixed, number
+from scalefair.report.numbers import fixed, number, percent, pvalue
+from scalefair.report.position import DEPENDENCE, SHARE, Entry, Position
+from scalefair.report.words import headline
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_FRONT = 12
 FITTED = {
     "alpha_": "alpha", "eta_": "eta", "noise_": "noise", "amplitude_": "amplitude",
     "log_marginal_likelihood_value_": "log evidence",
 }  # fmt: skip
 """What estimators find, and what the page calls it."""
 
+_PERCENT = re.compile(r"(rate|accuracy|share|rising|falling)(_difference)?$")
 
-def front_rows(frontier: Frontier) -> list[dict[str, Any]]:
-    """Some models of the frontier, spread evenly over the shares, the chosen one among them."""
-    # Without cross-validation the models are few, and the chosen one may be beaten by chance.
-    rows = frontier.front if frontier.is_cross_validated else _by_share(frontier.table)
-    if rows.empty:  # every prediction is constant
-        return []
-    chosen = frontier.chosen
-    if frontier.is_cross_validated and chosen is not None and not frontier.is_on_front:
-        both = {str(name): [*rows[name], *chosen[name]] for name in rows}
-        rows = frames.make_frame(both).sort_values("explained_share_cv", kind="stable")
-    is_chosen = np.zeros(len(rows), dtype=bool)
-    if chosen is not None:
-        names = [name for name in ("alpha", "eta") if name in rows]
-        is_chosen = np.all([rows[name] == chosen[name].iloc[0] for name in names], axis=0)
-    points = path_points(rows, target_variance(frontier.table))
-    keep = np.union1d(_spread(points.share, MAX_FRONT), np.flatnonzero(is_chosen))
-    return [
-        {
-            "share": _with_error(100 * points.share[i], 100 * points.share_error[i], 1, " %"),
-            "r2": _with_error(points.r2[i], points.r2_error[i], 3),
-            "alpha": number(float(rows["alpha"].iloc[i])) if "alpha" in rows else None,
-            "eta": number(float(rows["eta"].iloc[i])),
-            "chosen": bool(is_chosen[i]),
-        }
-        for i in keep
-    ]
+
+def write_number(measure: str, x: float) -> str:
+    """Write a number of some measure."""
+    if measure.endswith("pvalue"):
+        return number(x) if np.isnan(x) else pvalue(x, "")
+    if measure.endswith("_ratio"):
+        return fixed(x, 2)
+    if measure in ("r2", "auc", *DEPENDENCE):
+        return fixed(x, 3)
+    if measure in ("changed_decisions", "count"):
+        return fixed(x, 0)
+    return percent(x) if _PERCENT.search(measure) else number(x)
+
+
+def write_interval(entry: Entry) -> str:
+    """Write the ends of the interval of a number, as 1–2 or, where one is negative, −1 to 2."""
+    low, high = (write_number(entry.measure, x) for x in (entry.low, entry.high))
+    return f"{low.removesuffix(' %')}{' to ' if '−' in low + high else '–'}{high}"
+
+
+def comparison(
+    models: Sequence[Position], titles: Mapping[str, str], *, brief: bool = False
+) -> list[tuple[str, str, list[Entry]]]:
+    """Return title, attribute and the numbers of all models, of what any of them has.
+
+    If `brief`, gaps are those between the groups of all attributes together.
+    """
+    attributes = next((one.attributes[::-1] for one in models if one.attributes), [])
+    rows = []
+    for measure, title in titles.items():
+        few = brief and not measure.endswith(SHARE)
+        for attribute in ("", *(attributes[:1] if few else attributes)):
+            entries = [one.get(measure, attribute) for one in models]
+            if not all(np.isnan(entry.value) for entry in entries):
+                rows.append((title, attribute, entries))
+    return rows
+
+
+def quantile_range(positions: Sequence[Position]) -> tuple[float, float]:
+    """Return the interval that holds all quantiles of groups."""
+    quantiles = [q.value for p in positions for a in p.attributes for g in p.groups(a)
+                 for q in p.quantiles(g)]  # fmt: skip
+    known = quantiles or [0.0]
+    low, high = min(known), max(known)
+    return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
 def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
@@ -65,13 +88,13 @@ def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
     """
     if not all(_has_scales_of_inputs(model) for model in (estimator, baseline)):
         return None
-    fair, plain = estimator.relevance(), baseline.relevance()
+    fair, plain_one = estimator.relevance(), baseline.relevance()
     if len(fair) > 1 and fair["length_scale"].nunique() == 1:
         return None
-    fair, plain = fair.set_index("input"), plain.set_index("input")
+    fair, plain_one = fair.set_index("input"), plain_one.set_index("input")
     order = fair["relevance"].sort_values(ascending=False, kind="stable").index
     columns: dict[str, Any] = {"input": [str(name) for name in order]}
-    for name, table in (("before", plain), ("after", fair)):
+    for name, table in (("before", plain_one), ("after", fair)):
         columns[name] = table.loc[order, "length_scale"].to_numpy()
         columns[f"{name}_relevance"] = table.loc[order, "relevance"].to_numpy()
     return frames.make_frame(columns)
@@ -85,45 +108,86 @@ def _has_scales_of_inputs(model: Any) -> bool:
     return kernel.theta.size > 0 and not isinstance(kernel, Sum | Product)
 
 
-def settings(frontier: Frontier) -> list[tuple[str, str]]:
-    """Return what was used, as names and text."""
-    problem = frontier.problem
+def software() -> dict[str, str]:
+    """Return when, and with what, a page is made."""
+    versions = f"scikit-learn {sklearn.__version__}, numpy {np.__version__}"
+    return {
+        "Date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "Software": f"scalefair {__version__}, {versions}, Python {platform.python_version()}",
+    }
+
+
+def settings(frontier: Frontier, given: dict[str, str]) -> dict[str, str]:
+    """Return where the page comes from: what was given, read, left out, fitted, and with what."""
+    problem, estimator = frontier.problem, frontier.estimator
     sees = "may use them as inputs" if problem.sees_sensitive else "does not see them"
     inputs, levels = problem.inputs, ""
     if problem.levels is not None:
         levels = f": “{problem.levels[0]}” read as 0, “{problem.levels[1]}” as 1"
-    values = [(label, vars(frontier.estimator).get(name)) for name, label in FITTED.items()]
-    chosen = ", ".join(f"{label} {number(float(x))}" for label, x in values if x is not None)
-    certificate = vars(frontier.estimator).get("certificate_")
-    rows = f"{problem.train.n_rows:,} to fit, {problem.test.n_rows:,} held out: {problem.held_out}"
-    return [
-        ("Data", problem.source),
-        ("Target", problem.target + levels),
-        ("Sensitive", f"{listed(problem.sensitive)}; the model {sees} when it predicts"),
-        *([("Inputs", f"{len(inputs)}: {', '.join(inputs)}")] if inputs else []),
-        ("Rows", rows),
-        ("Chosen", chosen),
-        *([("Certificate", str(certificate))] if certificate is not None else []),
-        ("Time", f"{number(frontier.seconds)} s"),
-        ("Software", f"scalefair {__version__}, scikit-learn {sklearn.__version__}, "
-                     f"numpy {np.__version__}, Python {platform.python_version()}"),
-        *(("Note", note) for note in frontier.notes),
-    ]  # fmt: skip
+    values = [(label, vars(estimator).get(name)) for name, label in FITTED.items()]
+    fitted = ", ".join(f"{label} {number(float(x))}" for label, x in values if x is not None)
+    n, m, judged = problem.train.n_rows, problem.test.n_rows, len(frontier.judge.y)
+    made = {
+        **given, **software(),
+        "Data": problem.source, "Hash of the data": problem.fingerprint,
+        "Rows": f"{n + m:,} read, {n:,} to fit, {m:,} held out: {problem.held_out}; "
+                f"{m - judged:,} of these left out",
+        "Target": problem.target + levels,
+        "Sensitive": f"{listed(problem.sensitive)}; the model {sees} when it predicts",
+        "Inputs": f"{len(inputs)}: {', '.join(inputs)}" if inputs else "",
+        "Seed": number(estimator.random_state) if isinstance(estimator.random_state, int) else "",
+        "Chosen": fitted, "Time": f"{number(frontier.seconds)} s to fit",
+        "Notes": "; ".join(frontier.notes),
+    }  # fmt: skip
+    return {name: text for name, text in made.items() if text}
 
 
-def _by_share(table: pd.DataFrame) -> pd.DataFrame:
-    known = table[np.isfinite(table["explained_share_test"])]
-    rows: pd.DataFrame = known.sort_values("explained_share_test", kind="stable")
-    return rows.reset_index(drop=True)
+def as_record(frontier: Frontier) -> dict[str, Any]:
+    """Return the result as plain numbers, lists and text, ready for JSON; NaN becomes None."""
+    problem, estimator, choice = frontier.problem, frontier.estimator, frontier.choice
+    certificate, after = vars(estimator).get("certificate_"), frontier.after
+    return dict(plain({
+        "finding": headline(frontier),
+        "data": problem.source,
+        "target": problem.target,
+        "target_levels": problem.levels,
+        "sensitive": list(problem.sensitive),
+        "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
+        "limit": frontier.limit,
+        "estimator": type(estimator).__name__,
+        "chosen": None if choice is None else choice.name,
+        "errors": None if choice is None else choice.errors,
+        "alpha": after.alpha,
+        "eta": after.eta,
+        "cost": _ends(after.get("cost_of_r2")),
+        "before": _scores(frontier.before, frontier.limited),
+        "after": _scores(after, frontier.limited),
+        "certificate": None if certificate is None else asdict(certificate),
+        "notes": list(frontier.notes),
+        "seconds": frontier.seconds,
+    }))  # fmt: skip
 
 
-def _spread(values: Array, count: int) -> NDArray[np.int64]:
-    """Return where sorted values come nearest to `count` equidistant ones, without repeats."""
-    wanted = np.linspace(values[0], values[-1], count)
-    return np.unique(np.abs(values - wanted[:, None]).argmin(axis=1))
+def _scores(position: Position, limited: str) -> dict[str, Any]:
+    names = ("r2", "root_mean_squared_error", "accuracy", "auc")
+    share = _ends(position.get(limited, position.together))
+    return {name: position.get(name).value for name in names} | {"share": share}
 
 
-def _with_error(value: float, error: float, digits: int, unit: str = "") -> str:
-    if not error > 0:
-        return fixed(value, digits) + unit
-    return f"{fixed(value, digits)} ± {fixed(error, digits)}{unit}"
+def _ends(entry: Entry) -> dict[str, float]:
+    return {"value": entry.value, "low": entry.low, "high": entry.high}
+
+
+def twin(frontier: Frontier, provenance: dict[str, str]) -> dict[str, Any]:
+    """Return every number of the page, ready for JSON."""
+    lists: dict[str, Any] = {
+        "calibration": frontier.calibration, "selection_rates": frontier.selection,
+        "scoring_rates": frontier.scoring,
+    }  # fmt: skip
+    tables = {"proxies": frontier.proxies, "contributions": frontier.contributions}
+    return as_record(frontier) | dict(plain({
+        "provenance": provenance,
+        "positions": [r for p in (*frontier.positions, *frontier.others) for r in p.records()],
+        **{name: [x._asdict() for x in lines] for name, lines in lists.items()},
+        **{name: [] if x is None else x.to_dict("records") for name, x in tables.items()},
+    }))  # fmt: skip

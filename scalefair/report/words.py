@@ -1,108 +1,168 @@
-"""Numbers and findings in plain words, and the code that the page shows."""
+"""Findings in plain words, and the code that the page shows."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from sklearn.base import is_classifier
 
-from scalefair._files import plain
 from scalefair.auditing.result import listed
-from scalefair.report.frontier import Frontier, Scores
-from scalefair.report.groups import Interval, group_table
+from scalefair.report.frontier import Frontier
+from scalefair.report.numbers import as_percent, fixed, number, pvalue
+from scalefair.report.position import Entry, Position
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-ABSENT = "–"
 SIGNIFICANT = 0.05
-TITLES = {
-    "hsic_pvalue": "HSIC test of independence, p",
-    "conditional_hsic_pvalue": "The same given the target (equalised odds), p",
-    "normalized_hsic": "Normalised HSIC, 0 to 1",
-    "distance_correlation": "Distance correlation, 0 to 1",
-    "mutual_information": "Mutual information, nats",
-}
-"""Measures of dependence, as the page calls them."""
 
+WORSE = 0.005
+"""A measure between 0 and 1 that grows by more, and by more than 1/√n, got worse."""
 
-def number(x: float) -> str:
-    """Write a number with three significant digits."""
-    if math.isnan(x):
-        return ABSENT
-    if math.isinf(x):
-        return "∞" if x > 0 else "−∞"
-    if x != 0 and not 1e-4 <= abs(x) < 1e9:
-        return f"{x:.2e}".replace("-", "−")
-    return fixed(x, decimals(x))
-
-
-def decimals(scale: float) -> int:
-    """Return how many decimals show three significant digits of numbers of this size."""
-    if not scale or not math.isfinite(scale):
-        return 0
-    return min(max(2 - math.floor(math.log10(abs(scale))), 0), 12)
-
-
-def fixed(x: float, decimals: int) -> str:
-    """Write a number with so many decimals and thousands separators."""
-    if math.isnan(x):
-        return ABSENT
-    text = f"{x:,.{decimals}f}"
-    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
-
-
-def as_percent(x: float) -> str:
-    """Write a share of 1 as a percentage."""
-    if math.isnan(x):
-        return ABSENT
-    return f"{fixed(100 * x, 1).removesuffix('.0')} %"
-
-
-def pvalue(p: float, sign: str = "= ") -> str:
-    """Write a p-value."""
-    return "< 0.001" if p < 0.001 else f"{sign}{fixed(p, 3)}"
+GROWING = (
+    "mutual_information", "normalized_hsic", "distance_correlation", "selection_rate_difference",
+    "true_positive_rate_difference", "false_positive_rate_difference",
+)  # fmt: skip
+"""Measures that a limit may make worse; 0 is best."""
 
 
 def headline(frontier: Frontier) -> str:
-    """Return what fairness costs and what it brings, on the held-out rows, in two sentences."""
-    before, after = frontier.scores()
-    rows = f"{frontier.problem.test.n_rows:,} held-out rows"
-    if math.isnan(after.share.value):
-        return f"{_aim(frontier)}; judged on {rows} the predictions are constant."
-    verdict = f"R² goes from {fixed(before.r2, 3)} to {fixed(after.r2, 3)}"
-    # Ranges of a number explain less than the number itself: that is another share.
-    what = "the share between the groups" if frontier.groups.cut else "the share"
-    shares = f"{what} from {as_percent(before.share.value)} to {as_percent(after.share.value)}"
-    sentence = f"{_aim(frontier)} {_price(frontier)}: on {rows} {verdict} and {shares}"
-    return f"{sentence}{against_limit(after.share, frontier.limit)}."
+    """Return what fairness costs and what it brings, on the held-out rows."""
+    return " ".join(findings(frontier))
+
+
+def findings(frontier: Frontier) -> list[str]:
+    """Return the findings on the chosen model, one sentence each, the main one first."""
+    before, after = frontier.before, frontier.after
+    said = [_main(frontier), decisions(after, before), _sight(frontier)]
+    said.append(_worse(before, after, max(WORSE, len(frontier.judge.y) ** -0.5)))
+    return [sentence for sentence in said if sentence]
+
+
+def _main(frontier: Frontier) -> str:
+    before, after = frontier.before, frontier.after
+    rows = f"on {len(frontier.judge.y):,} held-out rows"
+    share = after.get(frontier.limited, after.together)
+    if after.reason:
+        return f"{_aim(frontier)}; {rows} nothing can be judged: {after.reason}."
+    who = _explains(frontier)
+    if frontier.is_already_met:
+        limit = "" if frontier.limit is None else f", the limit is {as_percent(frontier.limit)}"
+        return (
+            f"Already met: {rows} {who} {as_percent(share.value)} of the variance without any "
+            f"penalty{limit}{against_limit(share, frontier.limit)}."
+        )
+    start = before.get(frontier.limited, before.together)
+    shares = f"the share from {as_percent(start.value)} to {as_percent(share.value)}"
+    if frontier.limit is not None and start.value <= frontier.limit:
+        shares += ", within the limit even without it"
+    return (
+        f"{_aim(frontier)} {price(after, before)}: {rows} {_errors(after, before)} and {shares}"
+        f"{against_limit(share, frontier.limit)}."
+    )
+
+
+def _explains(frontier: Frontier) -> str:
+    names = frontier.problem.sensitive
+    return f"{listed(names)} {'explains' if len(names) == 1 else 'explain'}"
 
 
 def _aim(frontier: Frontier) -> str:
-    names = listed(frontier.problem.sensitive)
-    explain = "explains" if len(frontier.problem.sensitive) == 1 else "explain"
-    kind = "predictions" if frontier.scored is None else "scores"
-    what = f"the share of the variance of the {kind} that {names} {explain}"
+    kind = "predictions" if frontier.limited == "explained_share" else "scores"
+    what = f"the share of the variance of the {kind} that {_explains(frontier)}"
     if frontier.limit is None:
         return f"Reducing {what}"
     return f"Limiting {what} to {as_percent(frontier.limit)}"
 
 
-def _price(frontier: Frontier) -> str:
-    cost = frontier.cost()
-    if np.array_equal(frontier.before, frontier.after):
-        how = "cross-validation finds it so" if frontier.is_cross_validated else "it is met"
-        return f"costs nothing, for {how} without any penalty"
+def _errors(after: Position, before: Position) -> str:
+    measure, name = ("accuracy", "accuracy") if after.has("accuracy") else ("r2", "R²")
+    values = (one.get(measure).value for one in (before, after))
+    start, end = (as_percent(x) if name == "accuracy" else fixed(x, 3) for x in values)
+    return f"{name} goes from {start} to {end}"
+
+
+def price(after: Position, before: Position) -> str:
+    """Return what a limit costs, in units that people know."""
+    lost = after.get("fewer_right_decisions")
+    if not math.isnan(lost.value):
+        points = _points(abs(lost.value) / lost.rows)
+        points = "less than 0.1" if points == "0" else points
+        fewer = f"{abs(lost.value):,.0f} {'person' if abs(lost.value) == 1 else 'people'}"
+        fewer = f"{fewer} in {lost.rows:,}"
+        change = after.get("changed_decisions").value
+        changed = f"{change:,.0f} decisions change{'s' * (change == 1)}"
+        if lost.value <= 0:
+            gained = f", {fewer} more decided rightly" if lost.value else ""
+            return f"costs no accuracy{gained}, and {changed}"
+        return f"costs {points} points of accuracy, {fewer}, and {changed}"
+    cost = after.get("cost_of_r2")
     if math.isnan(cost.value):
-        return "has no price, for the model without the penalty predicts no better than the mean"
+        return "has no price, for the model without a limit predicts no better than the mean"
     part = "no measurable part" if cost.low <= 0 else as_percent(cost.value)
-    return f"costs {part} of R² (95 % interval {as_percent(cost.low)} to {as_percent(cost.high)})"
+    errors = [number(one.get("root_mean_squared_error").value) for one in (before, after)]
+    ends = f"95 % interval {as_percent(cost.low)} to {as_percent(cost.high)}"
+    return f"costs {part} of R² ({ends}; typical error {errors[1]} instead of {errors[0]})"
 
 
-def against_limit(share: Interval, limit: float | None) -> str:
+def decisions(after: Position, before: Position | None = None) -> str:
+    """Return how far the rates of positive decisions differ; "" where there are none."""
+    gap, ratio = (after.get(f"selection_rate_{n}", after.together) for n in ("difference", "ratio"))
+    if math.isnan(gap.value):
+        return ""
+    started = ["", ""]
+    if before is not None and before is not after:
+        starts = [before.get(x.measure, before.together).value for x in (gap, ratio)]
+        if not math.isnan(starts[0]):
+            started = [f" (without a limit {_points(starts[0])})", f" ({fixed(starts[1], 2)})"]
+    return (
+        f"The rate of positive decisions differs by up to {_points(gap.value)} points between the "
+        f"groups of {after.together}{started[0]}; the smallest is {fixed(ratio.value, 2)} times "
+        f"the largest{started[1]}."
+    )
+
+
+def _points(x: float) -> str:
+    return as_percent(x).removesuffix(" %")
+
+
+def _sight(frontier: Frontier) -> str:
+    names = listed(frontier.problem.sensitive)
+    if frontier.problem.sees_sensitive:
+        return f"The model sees {names} when it predicts."
+    return f"The model does not see {names} when it predicts."
+
+
+def _worse(before: Position, after: Position, least: float) -> str:
+    """Return what the limit made worse, and for which attribute most; "" where nothing is."""
+    grown = []
+    for measure in GROWING:
+        pairs = [(after.get(measure, a), before.get(measure, a).value) for a in after.attributes]
+        rises = [(now.value - then, now, then) for now, then in pairs if now.value > then + least]
+        if rises:
+            _, now, then = max(rises)
+            numbers = f"{fixed(now.value, 3)} instead of {fixed(then, 3)}"
+            grown.append(f"{measure.replace('_', ' ')} ({now.attribute}) {numbers}")
+    return f"Worse than without a limit: {listed(grown)}." if grown else ""
+
+
+def position_words(position: Position, frontier: Frontier) -> str:
+    """Return what one position of the slider means, in sentences."""
+    before = frontier.before
+    if position.reason:
+        return f"Nothing can be judged here: {position.reason}."
+    share = position.get(frontier.limited, position.together)
+    ends = f"95 % interval {as_percent(share.low)} to {as_percent(share.high)}"
+    said = f"{_explains(frontier)} {as_percent(share.value)} of the variance ({ends})"
+    said = said[0].upper() + said[1:]
+    if position is not before:
+        said += f". It {price(position, before)}"
+        ups, downs = (position.get(name).value for name in ("rising", "falling"))
+        if position.has("selection_rate"):
+            said += f": {ups:,.0f} become positive, {downs:,.0f} negative"
+        else:
+            said += f". {ups:,.0f} predictions rise, {downs:,.0f} fall"
+    return f"{said}. {decisions(position)}".strip()
+
+
+def against_limit(share: Entry, limit: float | None) -> str:
     """Return how a share on held-out rows compares with the limit; "" where it keeps it."""
     if limit is None or share.value <= limit:
         return ""
@@ -111,10 +171,10 @@ def against_limit(share: Interval, limit: float | None) -> str:
     return f", above the limit (95 % interval {as_percent(share.low)} to {as_percent(share.high)})"
 
 
-def verdict(table: pd.DataFrame | None, names: str) -> str:
-    """Return what the test of the chosen model finds; "" where there is none."""
-    tested = [] if table is None else table.loc[table["measure"] == "hsic_pvalue", "after"].tolist()
-    if not tested or math.isnan(p := tested[0]):
+def verdict(position: Position, names: str) -> str:
+    """Return what the test of independence finds; "" where there is none."""
+    p = position.get("hsic_pvalue", position.together).value
+    if math.isnan(p):
         return ""
     if p >= SIGNIFICANT:
         return (
@@ -123,8 +183,7 @@ def verdict(table: pd.DataFrame | None, names: str) -> str:
         )
     return (
         f"The predictions of the chosen model still depend on {names} in some way (p {pvalue(p)}): "
-        "the penalty equalises means, and equal means are not independence. With many rows the "
-        "test also finds dependence that hardly matters, so read the measures beside it."
+        "equal means are not independence. With many rows the test also finds what hardly matters."
     )
 
 
@@ -146,7 +205,9 @@ def refit_code(frontier: Frontier) -> str:
             "est.path_.table                 # every fit of this page, as a data frame",
             "est.path_.at(unfairness=0.02)   # another limit, without the data",
         ]
-    return "\n".join([*lines, "est.predict(X)                  # never needs S"])
+    sees = estimator.sensitive_columns is not None and not estimator.hide_sensitive
+    needs = "S is among its inputs" if sees else "needs no S"
+    return "\n".join([*lines, f"est.predict(X)                  # {needs}"])
 
 
 def load_code(frontier: Frontier, name: str) -> str:
@@ -157,38 +218,3 @@ def load_code(frontier: Frontier, name: str) -> str:
     method = "predict_proba" if is_classifier(frontier.estimator) else "predict"
     load = f"model = scalefair.load({name!r})"
     return f"import scalefair\n\n{load}\nmodel.{method}(X)   # X: {columns}"
-
-
-def as_record(frontier: Frontier) -> dict[str, Any]:
-    """Return the result as plain numbers, lists and text, ready for JSON; NaN becomes None."""
-    problem, estimator = frontier.problem, frontier.estimator
-    before, after = frontier.scores()
-    groups = group_table(frontier.groups, problem.test.y, frontier.before, frontier.after)
-    certificate = vars(estimator).get("certificate_")
-    record = {
-        "finding": headline(frontier),
-        "data": problem.source,
-        "target": problem.target,
-        "target_levels": problem.levels,
-        "sensitive": list(problem.sensitive),
-        "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
-        "limit": frontier.limit,
-        "estimator": type(estimator).__name__,
-        "chosen": None if frontier.choice is None else frontier.choice.name,
-        "errors": None if frontier.choice is None else frontier.choice.errors,
-        "alpha": frontier.alpha,
-        "eta": estimator.eta_,
-        "cost": frontier.cost()._asdict(),
-        "before": _as_dict(before),
-        "after": _as_dict(after),
-        "groups": groups.to_dict("records"),
-        "independence": [] if frontier.tests is None else frontier.tests.to_dict("records"),
-        "certificate": None if certificate is None else asdict(certificate),
-        "notes": list(frontier.notes),
-        "seconds": frontier.seconds,
-    }
-    return dict(plain(record))
-
-
-def _as_dict(scores: Scores) -> dict[str, Any]:
-    return {**asdict(scores), "share": scores.share._asdict()}

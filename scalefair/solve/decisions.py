@@ -204,10 +204,7 @@ def rows_of_cells(cell: NDArray[np.int64], weight: Array, count: int) -> Array:
 def choose_rule(
     rows: DecisionRows, spec: DecisionSpec, near: DecisionRule | None = None
 ) -> DecisionRule:
-    """Return the rule of most gain within the limit on these rows; it may start `near` another.
-
-    Where none is found, as where rows tie, one that exceeds it little for its gain.
-    """
+    """Return the rule of most gain within the limit, or of least excess for its gain."""
     dual = _Dual(rows, spec)
     tried = list(_tried_prices(dual, near))
     best = min(tried, key=_Tried.cost)

@@ -1,15 +1,118 @@
-"""What came out of a fit: frozen values between the solvers and the estimators."""
+"""What is asked of a fit, what comes out, and how many of its digits rounding has left."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from scipy.linalg import LinAlgError, LinAlgWarning, lapack
+
+from scalefair._linalg import Factor, factorize, row_blocks
 from scalefair._typing import Array, FeatureMap
 from scalefair.kernels import Kernel
 from scalefair.moments import Moments
-from scalefair.solve.diagnostics import Diagnostics
 from scalefair.solve.ridge.system import Solution
+
+MIN_DIGITS = 4.0  # digits below which a fit warns
+MAX_RANKED = 2000  # features up to which the rank is counted: it takes as long as the solution
+ROUNDING = float(np.finfo(np.float64).eps) / 2
+SINGLE = float(np.finfo(np.float32).eps) / 2
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What rounding has left of a solution of (C + αD) β = c.
+
+    Parameters
+    ----------
+    condition : float
+        Condition number κ in the 1-norm (an estimate within a small factor), or of eigenvalues
+        where those are at hand. Where a Cholesky factor solves the system, that of the matrix
+        scaled to a unit diagonal: columns of different units cost no digits there.
+    jitter : float
+        What was added to the diagonal, relative to its mean.
+    rank : int or None
+        Numerical rank of the features' covariance; None where nobody has counted it (more than
+        2,000 features).
+    n_features : int
+        Their number m.
+    digits : float
+        −log₁₀(u κ), u the rounding error of the sums or the jitter, whichever is larger, between 0
+        and 16: so many digits of the coefficients are right. Predictions have more.
+    """
+
+    condition: float
+    jitter: float
+    rank: int | None
+    n_features: int
+    digits: float
+
+
+def diagnose(
+    matrix: Array, gram: Array, *, rounding: float = ROUNDING, scaled: bool = True,
+    factor: Factor | None = None,
+) -> Diagnostics:  # fmt: skip
+    """Return what rounding has left of the solution of a positive definite system.
+
+    `scaled`: the solver stands columns of different scales, as Cholesky's does. `factor` is
+    overwritten.
+    """
+    rank = None
+    # What makes the diagonals 1.
+    diagonals = np.diagonal(gram), np.diagonal(matrix)
+    unit, scale = (1.0 / np.sqrt(np.where(d > 0, d, 1.0)) for d in diagonals)
+    if len(gram) <= MAX_RANKED:
+        *_, count, _ = lapack.dpstrf(unit[:, None] * gram * unit, tol=4 * len(gram) * ROUNDING)
+        rank = int(count)
+    try:
+        factor = factorize(matrix) if factor is None else factor
+    except LinAlgError:
+        return Diagnostics(np.inf, np.inf, rank, len(gram), 0.0)
+    scale = scale if scaled else np.ones(len(matrix))
+    # κ₁ of the scaled matrix, O(m²): its factor is the factor with scaled rows.
+    sums = sum(scale[block] @ np.abs(matrix[block]) for block in row_blocks(matrix))
+    lower = factor.lower
+    lower *= scale[:, None]
+    inverse, failed = lapack.dpocon(lower, float(np.max(sums * scale)), uplo="L")
+    condition = np.inf if failed or not inverse > 0 else 1.0 / float(inverse)
+    return digits_left(condition, rank, len(gram), rounding, factor.jitter)
+
+
+def of_eigenvalues(values: Array, ridge: float, rounding: float = ROUNDING) -> Diagnostics:
+    """Return what rounding leaves of a solution in an eigenbasis, of values + ridge."""
+    largest = float(values.max(initial=0.0))
+    rank = int(np.sum(values > len(values) * 2 * ROUNDING * largest))
+    least = float(values.min(initial=np.inf)) + ridge
+    condition = (largest + ridge) / least if least > 0 else np.inf
+    return digits_left(condition, rank, len(values), rounding)
+
+
+def digits_left(
+    condition: float, rank: int | None, size: int, rounding: float, jitter: float = 0.0
+) -> Diagnostics:
+    """Return the diagnostics with the digits −log₁₀(u κ) that these leave."""
+    error = max(rounding, jitter) * condition
+    digits = 16.0 if error == 0 else float(np.clip(-np.log10(error), 0.0, 16.0))
+    return Diagnostics(float(condition), float(jitter), rank, size, digits)
+
+
+def rounding_of(dtype: str, n_rows: int) -> float:
+    """Relative error of sums over rows: that of one row in float32, averaged over all of them."""
+    single = np.dtype(dtype) == np.float32
+    return SINGLE / np.sqrt(max(n_rows, 1)) if single else ROUNDING
+
+
+def warn_of_few_digits(diagnostics: Diagnostics, name: str) -> None:
+    """Warn of a solution with fewer than four digits."""
+    if diagnostics.digits < MIN_DIGITS:
+        condition, jitter, rank, m, digits = vars(diagnostics).values()
+        warnings.warn(
+            f"{name}: about {digits:.1f} digits of the coefficients are left (condition number "
+            f"{condition:.2g}, jitter {jitter:.2g}, rank {rank} of {m} features); use a larger "
+            "alpha, fewer or rescaled features, or dtype='float64'", LinAlgWarning, stacklevel=4,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +120,7 @@ class RidgeFit:
     """The fit of a squared loss, at the weight η that was used or found."""
 
     solution: Solution
+    alpha: float
     eta: float
     explained_share: float  # in sample; NaN without attributes, and for a constant f
     diagnostics: Diagnostics
@@ -87,3 +191,46 @@ class GPClassifierFit(ProcessFit):
 
     n_passes: int
     evidence: Any
+
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to fit: 1/n ΣV + α|β|² + ηP, with a weight η or a limit that finds it."""
+
+    alpha: float
+    eta: float
+    unfairness: float | None
+    penalty: str = "normalized"
+    eps: float | None = None
+    dtype: str = "float64"  # of the rows, whose rounding error the solution inherits
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessSpec:
+    """The Gaussian process that is wanted, and how its hyperparameters are learnt."""
+
+    eta: float
+    unfairness: float | None = None
+    penalty: str = "normalized"
+    eps: float | None = None
+    noise: float | None = None  # σ²; None: learnt, as the amplitude. Classes have none
+    amplitude: float | None = None
+    noise_bounds: Bounds | None = None
+    amplitude_bounds: Bounds | None = None
+    length_scale_bounds: Bounds | None = None
+    learn_scales: bool = True  # else length scales and landmarks stay where they start
+    n_restarts: int = 0
+    max_iter: int = 100
+    tol: float = 1e-5
+    seed: int = 0
+    inputs: tuple[str, ...] = ()  # names for messages
+
+    def fixed(self, eta: float, amplitude: float, noise: float | None = None) -> ProcessSpec:
+        """Return the same process at a weight, with hyperparameters that were learnt before."""
+        return replace(
+            self, eta=eta, unfairness=None, amplitude=amplitude, noise=noise, learn_scales=False,
+            n_restarts=0,
+        )  # fmt: skip

@@ -218,10 +218,7 @@ def only_a_constant(unfairness: float, alpha: float) -> NotAttainableError:
 def solve_output_under_limit(
     fit: Callable[[float, Any], Any], unfairness: float, unit: float = 1.0
 ) -> tuple[float, Any]:
-    """Return the η and the fit whose share is `unfairness`, or the fit at 0 if that is within it.
-
-    `fit(eta, start)` is a descent from a fit nearby. A limit of 0 is the largest η, in `unit`.
-    """
+    """Return η and the fit whose share is the limit (0: the largest η), or the fit at 0."""
     if unfairness == 0:
         near = fit(float(np.sqrt(MAX_ETA)) * unit, fit(unit, None))
         return MAX_ETA * unit, fit(MAX_ETA * unit, near)

@@ -15,7 +15,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from scalefair import FairGPRegressor
 from scalefair.features.nystroem import MovingNystroem
 from scalefair.maps import Nystroem, RandomFourier
-from scalefair.solve.gp.search import maximise
+from scalefair.solve.gp.evidence import maximise
 from tests import naive
 from tests.errors import named, refused
 from tests.estimators.test_gp import ARD, PENALTIES, given, problem

@@ -16,8 +16,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from scalefair import CrossFit, FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair._hash import balanced_fold
+from scalefair.features.base_model import MAX_GROUPS, ROUNDS, sensitive_model
 from scalefair.features.cross_fit import FOLDS
-from scalefair.features.sensitive_model import MAX_GROUPS, ROUNDS, sensitive_model
 from scalefair.features.trees import Trees
 from tests.errors import refused
 

@@ -8,6 +8,7 @@ import pytest
 
 from scalefair import FairGPRegressor, FairKernelClassifier, FairKernelRidgeCV
 from scalefair.report import make_report
+from scalefair.report.tables import write_number
 from tests.browser import Browser, find_browser
 
 pytestmark = [
@@ -63,19 +64,29 @@ def people(n=300, seed=0):
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="module")
+def frontiers(folder):
     """A report of each kind of model."""
-    folder = tmp_path_factory.mktemp("pages")
     X, y, S = people()
     common = {"unfairness": 0.05, "n_components": 20, "random_state": 0}
     process = FairGPRegressor(length_scale="standardized", max_iter=3, **common)
-    for name, model, target in (
-        ("ridge", FairKernelRidgeCV(**common), y),
-        ("classifier", FairKernelClassifier(**common), np.where(y > 0, "high", "low")),
-        ("process", process, y),
-    ):
-        make_report(model, X, target, sensitive_features=S, out=folder / name, target="pay")
-    return {name: folder / name / "report.html" for name in ("ridge", "classifier", "process")}
+    return {
+        name: make_report(model, X, target, sensitive_features=S, out=folder / name, target="pay")
+        for name, model, target in (
+            ("ridge", FairKernelRidgeCV(**common), y),
+            ("classifier", FairKernelClassifier(**common), np.where(y > 0, "high", "low")),
+            ("process", process, y),
+        )
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(folder, frontiers):
+    return {name: folder / name / "report.html" for name in frontiers}
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +116,16 @@ def test_the_page_renders_without_a_complaint_and_without_a_network(browser, pag
     sizes = browser.ask(
         "[...document.querySelectorAll('figure svg')].map(e => e.getBoundingClientRect().height)"
     )
-    assert len(sizes) == (3 if name == "process" else 2)
+    assert len(sizes) == (2 if name == "process" else 1)
     assert min(sizes) > 100
     assert browser.ask("document.querySelectorAll('svg:not([aria-label])').length") == 0
     titles = browser.ask("[...document.querySelectorAll('h2')].map(e => e.textContent)")
     assert ("What the model looks at" in titles) == (name == "process")
-    assert {"The frontier", "The groups", "Tests of independence", "Load the model"} <= {*titles}
+    assert {"The frontier", "Calibration by group", "Load the model"} <= {*titles}
+    assert browser.ask(
+        "[...document.querySelectorAll('nav a')].every("
+        "a => document.querySelector(a.getAttribute('href')))"
+    )
 
 
 @pytest.mark.parametrize("width", [320, 390])
@@ -143,4 +158,93 @@ def test_it_prints_in_black_on_white_even_from_the_dark(browser, pages):
     assert browser.ask(CONTRASTS)[0][0] >= 4.5
     paper = b64decode(browser.call("Page.printToPDF", printBackground=True)["data"])
     assert paper.startswith(b"%PDF")
-    assert 1 <= paper.count(b"/Type /Page\n") <= 8
+    assert 1 <= paper.count(b"/Type /Page\n") <= 25
+    assert browser.ask(SHOWN) == list(range(len(browser.ask(SHOWN))))  # all of them
+    assert browser.ask("getComputedStyle(document.getElementById('control')).display") == "none"
+
+
+SHOWN = """
+[...document.querySelectorAll(".position")].flatMap((e, i) => e.offsetHeight > 0 ? [i] : [])
+"""
+
+
+def press(browser, key):
+    for kind in ("keyDown", "keyUp"):
+        number = {"ArrowRight": 39, "Home": 36}[key]
+        named = {"key": key, "code": key, "windowsVirtualKeyCode": number}
+        browser.call("Input.dispatchKeyEvent", type=kind, **named)
+
+
+def click(browser, x, y):
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+
+def test_the_slider_moves_everything_by_mouse_and_by_keyboard(browser, pages, frontiers):
+    found, page = frontiers["ridge"], pages["ridge"]
+    browser.open(page)
+    last = len(found.positions) - 1
+    assert browser.ask(SHOWN) == [found.chosen]
+    browser.ask("document.getElementById('slider').scrollIntoView({block: 'center'})")
+    left, top, width, height = browser.ask(
+        "(r => [r.left, r.top, r.width, r.height])"
+        "(document.getElementById('slider').getBoundingClientRect())"
+    )
+    click(browser, left + width - 3, top + height / 2)
+    assert browser.ask(SHOWN) == [last]
+    assert browser.ask("document.getElementById('slider-name').textContent") == "no limit"
+    click(browser, left + 3, top + height / 2)
+    assert browser.ask(SHOWN) == [0]
+    press(browser, "ArrowRight")
+    assert browser.ask(SHOWN) == [1]
+    press(browser, "Home")
+    for i, position in enumerate(found.positions):
+        assert browser.ask(SHOWN) == [i]
+        shown = browser.ask("document.querySelector('.position:not(.away)').innerText")
+        shown = shown.replace("\u00a0", " ")
+        assert browser.ask("document.querySelectorAll('svg .current').length") == 1
+        for attribute in position.attributes:
+            for measure in ("explained_share", "mean_prediction_difference"):
+                entry = position.get(measure, attribute)
+                if measure == "explained_share" or attribute == position.together:
+                    assert write_number(measure, entry.value) in shown
+            for group in position.groups(attribute):
+                assert write_number("mean_prediction", group.value) in shown
+        press(browser, "ArrowRight")
+    browser.ask("location.hash = '#position-0'")
+    assert browser.ask("new Promise(r => setTimeout(() => r(1), 50))") is not None
+    assert browser.ask(SHOWN) == [0]
+    assert browser.complaints == []
+
+
+def test_a_screen_reader_hears_names_and_values(browser, pages):
+    browser.open(pages["classifier"])
+    nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+    (slider,) = [n for n in nodes if n.get("role", {}).get("value") == "slider"]
+    assert slider["name"]["value"].startswith("Limit on the explained share")
+    said = {p["name"]: p["value"].get("value") for p in slider["properties"]}
+    name = browser.ask("document.querySelector('.position:not(.away)').dataset.name")
+    assert said["valuetext"] == name
+    for node in nodes:
+        role = node.get("role", {}).get("value")
+        if role in ("img", "image", "region", "table", "link", "heading", "navigation"):
+            assert node["name"]["value"], node
+
+
+def test_without_a_script_all_positions_are_there(browser, pages, frontiers):
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(pages["ridge"])
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert browser.ask(SHOWN) == list(range(len(frontiers["ridge"].positions)))
+    assert browser.ask("document.getElementById('control').offsetHeight") == 0
+
+
+def test_a_script_that_is_not_ours_does_not_run(browser, pages, tmp_path):
+    page = pages["ridge"].read_text("utf-8")
+    other = page.replace("</footer>", "</footer><script>document.title = 'taken'</script>")
+    (tmp_path / "other.html").write_text(other, "utf-8")
+    browser.open(tmp_path / "other.html")
+    assert browser.ask("document.title") != "taken"
+    assert browser.complaints

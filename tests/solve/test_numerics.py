@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError, LinAlgWarning, hilbert
 from sklearn.base import clone
 
 from scalefair import FairGPRegressor, FairKernelRidge, FairRidge
-from scalefair.solve.diagnostics import Diagnostics, diagnose, of_eigenvalues, rounding_of
+from scalefair.solve.fit import Diagnostics, diagnose, of_eigenvalues, rounding_of
 from tests.errors import refused
 from tests.models import MODELS, fit_within, fitted
 

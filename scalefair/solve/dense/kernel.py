@@ -17,6 +17,7 @@ from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 
 from scalefair._typing import Array, Rows
 from scalefair.errors import check_number
+from scalefair.features.base import Stores
 from scalefair.kernels import Kernel
 from scalefair.kernels.base import LengthScale, as_adjoint, as_output, as_rows
 from scalefair.solve.dense import ridge
@@ -185,7 +186,7 @@ class FairKernel(Kernel):
         return self._shadow(X) @ self.prior.factor.T
 
 
-class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is untyped
+class SklearnFairKernel(Stores, SklearnKernel):  # type: ignore[misc] # scikit-learn is untyped
     """The fair kernel k* of any scikit-learn kernel k, for its GaussianProcessRegressor.
 
     k*(x, z) = k(x, z) − k_X(x)ᵀ (MK + (σ²/η) I)⁻¹ M k_X(z), X the rows of `sensitive`, on which
@@ -230,16 +231,13 @@ class SklearnFairKernel(SklearnKernel):  # type: ignore[misc] # scikit-learn is 
     True
     """
 
+    sensitive: SensitiveRows
+
     def __init__(
         self, kernel: Any, sensitive: SensitiveRows, eta: float = 1.0, noise: float = 1.0, *,
         add_noise: bool = False, noise_bounds: Any = (1e-5, 1e5),
     ) -> None:  # fmt: skip
-        self.kernel = kernel
-        self.sensitive = sensitive
-        self.eta = eta
-        self.noise = noise
-        self.add_noise = add_noise
-        self.noise_bounds = noise_bounds
+        self._store(locals())
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, with those of the kernel inside if `deep`."""

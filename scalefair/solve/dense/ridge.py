@@ -119,10 +119,7 @@ class Spectrum:
 def penalty_spectrum(
     rows: WeightedRows, L: Any, *, eps: float = 1e-6, penalty: str = "normalized"
 ) -> Spectrum:
-    """Positive eigenvalues s (r,) and eigenvectors U (k, r) of the penalty, M = U diag(s) Uᵀ.
-
-    Eigenvalues of L̃ within rounding error of zero count as zero: a large η would punish noise.
-    """
+    """Eigenvalues s (r,) > 0, beyond rounding, and vectors U (k, r) of M = U diag(s) Uᵀ."""
     check_number("eps", eps, 0.0, FINITE)
     if penalty not in ("hsic", "normalized"):
         raise ValueError(
@@ -152,8 +149,8 @@ def fair_dual(
 ) -> DualFit:  # fmt: skip
     """Fair ridge regression in its dual form: (HK + nαI + ηMK) c = Hy, b = mean(y − Kc).
 
-    Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞. With K̃ = HKH, A = K̃ + nαI, M = U
-    diag(s) Uᵀ and F = K̃^½ A^−½ U, Woodbury's identity gives
+    Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞. With K̃ = HKH, A = K̃ + nαI,
+    M = U diag(s) Uᵀ and F = K̃^½ A^−½ U, Woodbury's identity gives
 
         c = A⁻¹(y − Ud),    d = argmin |Fd − z|² + |d/√(ηs)|²,    z = K̃^½ A^−½ y.
 

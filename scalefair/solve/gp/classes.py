@@ -1,7 +1,7 @@
 """The fair Gaussian process of classes: Laplace's approximation at the mode, in weight space.
 
-f = Φβ with the prior β ~ N(0, P⁻¹), P = I/a² + 2nηRRᵀ, and −log p(y|f) = ΣV. The mode minimises J =
-1/n ΣV + α|β|² + η|Rᵀβ|² with 2nα = 1/a². With A = ΦᵀWΦ + P, W = V'',
+f = Φβ with the prior β ~ N(0, P⁻¹), P = I/a² + 2nηRRᵀ, and −log p(y|f) = ΣV. The mode minimises
+J = 1/n ΣV + α|β|² + η|Rᵀβ|² with 2nα = 1/a². With A = ΦᵀWΦ + P, W = V'',
 
     β | y ≈ N(mode, A⁻¹),    log evidence ≈ −ΣV − ½βᵀPβ − ½(log|A| − log|P|)  at the mode.
 
@@ -31,21 +31,17 @@ from scalefair.kernels import Scaled
 from scalefair.losses import Logistic, OneVsRest
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
-from scalefair.solve.diagnostics import of_eigenvalues
-from scalefair.solve.fit import GPClassifierFit, Search
+from scalefair.solve.fit import GPClassifierFit, ProcessSpec, Search, of_eigenvalues
 from scalefair.solve.gp.distribution import LatentDistribution
-from scalefair.solve.gp.evidence import design_at, map_start
+from scalefair.solve.gp.evidence import Box, design_at, map_start, maximise, scale_sentences, search
 from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, largest_eta, log_bounds
-from scalefair.solve.gp.search import Box, maximise, scale_sentences, search
 from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem, penalty_slopes
 from scalefair.solve.newton.descent import Goal, newton
 from scalefair.solve.newton.model import Local, Problem, Weight
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import ProcessSpec
 
 TOL = 1e-13  # of Newton's method: the evidence feels an error of the mode in its first power
 MAX_ITER = 200
-
 # What an amplitude at its lower, and at its upper bound says of the classes
 SIGNAL = (
     "the classes show no signal that these features follow; probabilities are nearly constant",
@@ -198,10 +194,7 @@ def find_mode(
 
 
 class LaplaceEvidence:
-    """The evidence of a feature map; hyperparameters are those of φ, then log a.
-
-    It remembers the last problem and its mode, where the next one starts.
-    """
+    """The evidence as a function of [φ's, log a]; it remembers the last mode, to start from."""
 
     def __init__(self, spec: ProcessSpec, rows: Rows) -> None:
         self.spec, self.rows = spec, rows
@@ -215,12 +208,6 @@ class LaplaceEvidence:
         self.n_passes = 0
         self._last: tuple[Array, Problem] | None = None
         self._mode: Array | None = None
-
-    def silent(self) -> LaplaceEvidence:
-        """Return a copy without progress."""
-        other = copy(self)
-        other.rows = replace(self.rows, progress=Progress())
-        return other
 
     def problem(self, hyper: Array) -> Problem:
         """Return rows, loss and penalty; one pass, unless the last ones had the same φ."""
@@ -307,6 +294,8 @@ def fit_classes(spec: ProcessSpec, rows: Rows) -> GPClassifierFit:
         *at_log_bounds("amplitude", np.log(amplitude), evidence.amplitude_bounds, SIGNAL),
         *scale_sentences(result, evidence.bounds, len(scales), spec.inputs),
     ]
+    silent = copy(evidence)
+    silent.rows = replace(rows, progress=Progress())
     diagnostics = (of_eigenvalues(at.system.values, at.ratio) for at in point.slices)
     return GPClassifierFit(
         distribution=LatentDistribution(phi, point.coef, point.factors, missing), psi=design.psi,
@@ -315,7 +304,7 @@ def fit_classes(spec: ProcessSpec, rows: Rows) -> GPClassifierFit:
         log_evidence=point.log_evidence, share=point.problem.share(point.coef),
         n_rows=moments.n_rows, diagnostics=min(diagnostics, key=lambda score: score.digits),
         search=result, at_bounds=tuple(sentences),
-        phi=phi, moments=moments, n_passes=evidence.n_passes, evidence=evidence.silent(),
+        phi=phi, moments=moments, n_passes=evidence.n_passes, evidence=silent,
     )  # fmt: skip
 
 

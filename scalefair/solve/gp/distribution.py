@@ -1,7 +1,7 @@
 """The distribution of f at new rows: mean, deviation, covariance, draws, class probabilities.
 
-A Nyström map sees the prior variance |φ(x)|² of the kernel's k(x, x). What is missing, r(x) =
-a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the landmarks. It is added to the
+A Nyström map sees the prior variance |φ(x)|² of the kernel's k(x, x). What is missing,
+r(x) = a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the landmarks, added to the
 variance of f, and a²(k − φᵀφ) to the covariance, as in FITC. The penalty looks at φ(x)ᵀβ; the rest
 of f is independent of it and has mean zero, so that the mean stays as fair as it is.
 
@@ -14,7 +14,7 @@ given c = 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -79,10 +79,6 @@ class FeatureDistribution:
         below = np.cumsum(weight[order])
         usual = float(missed[order][np.searchsorted(below, USUAL_SHARE * below[-1])])
         return cls(phi, weights, missing, missing * usual)
-
-    def with_weights(self, weights: GaussianFunction) -> FeatureDistribution:
-        """Return the same with another distribution of β."""
-        return replace(self, weights=weights)
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""

@@ -19,11 +19,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from scalefair.moments import Moments
+from scalefair.solve.fit import Bounds
 from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem
 from scalefair.solve.limit import least_eta, not_on_path
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System
-from scalefair.solve.spec import Bounds
 
 NOISE_BOUNDS = (1e-8, 1e2)  # default bounds of σ², in units of the variance of y
 AMPLITUDE_BOUNDS = (1e-3, 1e3)  # default bounds of a, in units of the standard deviation of y

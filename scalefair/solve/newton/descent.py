@@ -15,19 +15,10 @@ from scalefair._typing import Array
 from scalefair.data.sources.threads import blas_threads_for
 from scalefair.features.design import PREDICT_ROWS
 from scalefair.moments.accumulate import Rows
-from scalefair.solve.fit import LossFit
-from scalefair.solve.limit import (
-    ROUNDED_SHARE,
-    check_attainable,
-    least_eta,
-    not_on_path,
-    only_a_constant,
-    optimum_within,
-    optimum_without,
-)
+from scalefair.solve import limit
+from scalefair.solve.fit import LossFit, Spec
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.output.fit import fit_loss_with_output
-from scalefair.solve.spec import Spec
 
 # Shorter steps whose J a pass sums beside that of the full one; 0 is where it came from
 STEPS = (0.5, 0.2, 0.05, 0.01, 0.0)
@@ -39,7 +30,6 @@ STALLED = (
     ": no step lowers the objective; use a larger alpha, and check the gradient of a loss of "
     "your own"
 )
-
 # Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one
 WIDE = 200
 # Light passes that cost as much as a full one and the few light ones that it leaves to do. More
@@ -65,23 +55,23 @@ class Goal(NamedTuple):
         """Return the minimiser of a model, and the weight there: the least η that meets a limit."""
         if self.unfairness is None:
             return slice_.theta(self.eta), Weight(self.eta)
-        if self.unfairness <= ROUNDED_SHARE and not self.on_path:
+        if self.unfairness <= limit.ROUNDED_SHARE and not self.on_path:
             return self.optimum(slice_)
-        eta = least_eta(slice_, self.unfairness, on_path=self.on_path)
+        eta = limit.least_eta(slice_, self.unfairness, on_path=self.on_path)
         if eta is not None:
             return slice_.theta(eta), Weight(eta)
         if self.on_path:
-            raise not_on_path(slice_, self.unfairness)
+            raise limit.not_on_path(slice_, self.unfairness)
         return self.optimum(slice_)
 
     def optimum(self, slice_: Slice) -> tuple[Array, Weight]:
         """Return the minimiser of a model over all θ within the limit."""
-        limit, model = self.unfairness or 0.0, slice_.quadratic()
-        if limit <= ROUNDED_SHARE:
-            return slice_.unflat(optimum_without(model)[:, 0]), Weight(np.inf, limit)
-        best = optimum_within(model, limit)
+        u, model = self.unfairness or 0.0, slice_.quadratic()
+        if u <= limit.ROUNDED_SHARE:
+            return slice_.unflat(limit.optimum_without(model)[:, 0]), Weight(np.inf, u)
+        best = limit.optimum_within(model, u)
         # The model is ½θᵀAθ − cᵀθ, and a penalty of weight η adds η|Rᵀβ|²: half its Hessian.
-        return slice_.unflat(best.coef[:, 0]), Weight(best.multiplier / 2, limit)
+        return slice_.unflat(best.coef[:, 0]), Weight(best.multiplier / 2, u)
 
 
 class NewtonFit(NamedTuple):
@@ -110,8 +100,8 @@ def newton(
     """
     fit = _Descent(problem, goal, tol, progress).run(warm, max_iter)
     if goal.unfairness is not None and fit.eta > 0 and np.isnan(problem.share(fit.theta)):
-        check_attainable(Slice(problem, fit.local, goal.alpha).quadratic(), goal.unfairness)
-        raise only_a_constant(goal.unfairness, goal.alpha)
+        limit.check_attainable(Slice(problem, fit.local, goal.alpha).quadratic(), goal.unfairness)
+        raise limit.only_a_constant(goal.unfairness, goal.alpha)
     if not fit.converged:
         warnings.warn(
             f"Newton's method stopped after {fit.n_iter} iterations before it converged to "
@@ -177,10 +167,7 @@ class _Descent:
             return theta, self._weight, slice_.decrement(theta, self._weight)
 
     def _limited(self, slice_: Slice) -> tuple[Array, Weight]:
-        """Return the minimiser of a model under a limit, and the weight of the penalty there.
-
-        Where η goes round in circles, or ends above the limit, the optimum within it is the way.
-        """
+        """Return the minimiser under a limit and its weight; the optimum within if η circles."""
         if not self._leaves_path:
             theta, weight = self.goal.step(slice_)
             self._leaves_path = not self.goal.on_path and np.isfinite(weight.eta) and (
@@ -237,7 +224,11 @@ class _Descent:
         """Go on without a new second derivative while the one at hand serves well."""
         before, self._last = self._last, decrement
         patience = PATIENCE[self.problem.cache is not None]
-        slow = seen and _passes_to_go(before, decrement, self.tol) > patience
+        # Passes until the decrement is within `tol`, if each lowers it as the last one did.
+        left = np.inf
+        if 0 < decrement < before:
+            left = np.log(decrement / max(self.tol, 1e-300)) / np.log(before / decrement)
+        slow = seen and left > patience
         after = decrement * (decrement / before) if before > 0 else 0.0
         many = self.n_passes >= ENOUGH and not self._is_small(after, decrement)
         again = (self._light and slow) or many or not local.exact
@@ -278,13 +269,6 @@ class _Descent:
             return None
         self.objective, self._light = float(falls[best]), False
         return self._pass(before + lengths[best] * (theta - before), local)[0]
-
-
-def _passes_to_go(before: float, now: float, tol: float) -> float:
-    """Passes until the decrement is within `tol`, if each lowers it as the last one did."""
-    if not 0 < now < before:
-        return np.inf
-    return max(0.0, float(np.log(now / max(tol, 1e-300)) / np.log(before / now)))
 
 
 def fit_loss(  # noqa: PLR0917

@@ -18,7 +18,7 @@ from scalefair._typing import Array
 from scalefair.data.folds import Folds
 from scalefair.moments import Moments
 from scalefair.moments.curvature import FoldScores, LossSums, loss_sums
-from scalefair.penalties import ShareEstimate, attribute, held_out_shares, worst_of
+from scalefair.penalties import attribute, held_out_shares, worst_of
 from scalefair.solve.limit import least_eta
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.ridge.path import Choice, GridScores, choose
@@ -223,7 +223,7 @@ class LossSearch(GridChoice):
     def listed(self) -> GridScores:
         """Return the scores of the fits in their order, of shape (K, 1, G)."""
         scores = self.scores[_positions(self.alphas, self.etas, self.tried)]
-        return GridScores(scores.mse[:, None], scores.share[:, None], scores.constant)
+        return replace(scores, mse=scores.mse[:, None], share=scores.share[:, None])
 
 
 def _positions(alphas: Array, etas: Array, points: Iterable[Point]) -> tuple[Any, Any]:
@@ -254,15 +254,15 @@ class Trials:
         losses[:, *at] = np.stack([fit.losses for fit in fits], axis=1)
         shares[:, *at] = self.problem.shares(fits)
         constant = None if self.constant is None else self.constant.losses
-        return alphas, etas, GridScores(losses, shares, constant)
+        rows = sum(fold.effective_rows for fold in self.problem.tested)
+        return alphas, etas, GridScores(losses, shares, rows, constant)
 
     def best(self) -> Point:
         """Return the best point so far, constants apart; the fairest where none is in the limit."""
         alphas, etas, scores = self.table()
         choice = choose(replace(scores, constant=None), etas, self.unfairness)
         if choice is None:
-            share = ShareEstimate.of(scores.share)
-            sums = np.nan_to_num(share.value + share.error / 2, nan=np.inf)
+            sums = np.nan_to_num(scores.estimate.bound(self.unfairness or 0.0), nan=np.inf)
             alpha, eta = np.unravel_index(np.argmin(sums), sums.shape)
             choice = Choice(int(alpha), int(eta))
         return Point(float(alphas[choice.alpha]), float(etas[choice.eta]))
@@ -277,10 +277,7 @@ def search_loss(
     problem: FoldProblem, alphas: Array, etas: Array | None, unfairness: float | None,
     *, finer: bool,
 ) -> LossSearch:  # fmt: skip
-    """Return the best point: ridges at the least weight first, then weights around the best ridge.
-
-    That ridge and its neighbours are tried at all weights: one chosen at η = 0 ruins the fair end.
-    """
+    """Return the best point: ridges at the least weight, then weights around the best ridge."""
     search, alphas = Trials(problem, unfairness), np.sort(alphas)
     start = np.inf if unfairness == 0 else 0.0 if etas is None else float(etas.min())
     models = _try_ridges(search, alphas, start)

@@ -18,11 +18,9 @@ from scalefair.features.design import Design
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache
 from scalefair.moments.curvature import Along, RowFrame, loss_sums
-from scalefair.solve.diagnostics import Diagnostics, diagnose, rounding_of
-from scalefair.solve.fit import LossFit
+from scalefair.solve.fit import Diagnostics, LossFit, Spec, diagnose, rounding_of
 from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.ridge.system import Directions, Solution, System, gain, spread
-from scalefair.solve.spec import Spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +308,12 @@ class Slice:
         turn, values = Z @ turn, np.maximum(np.abs(values), 1e-12 * np.abs(values).max())
         d = d - turn @ ((turn.T @ (slope + B @ d)) / values)
         multiplier = float(-(a @ (slope + B @ d)) / (a @ a))
-        return self.unflat(_onto_cone(M, theta + d, a)), Weight(abs(multiplier), weight.limit)
+        # Along a, as little as possible, to where θᵀMθ = 0, if that is anywhere.
+        to = theta + d
+        roots = np.roots([a @ M @ a, 2 * (a @ M @ to), to @ M @ to])
+        real = roots[np.isreal(roots)].real
+        to = to + real[np.argmin(np.abs(real))] * a if len(real) else to
+        return self.unflat(to), Weight(abs(multiplier), weight.limit)
 
     def unflat(self, vector: Array) -> Array:
         """θ of shape (p, k) from all scores in one vector."""
@@ -325,10 +328,3 @@ class Slice:
         if weight.limit is None:
             return curved
         return abs(curved) + 2.0 * abs(problem.punished(self._local.theta[:m], weight))
-
-
-def _onto_cone(M: Array, theta: Array, a: Array) -> Array:
-    """Move θ along a, as little as possible, to where θᵀMθ = 0; leave it where that is nowhere."""
-    roots = np.roots([a @ M @ a, 2 * (a @ M @ theta), theta @ M @ theta])
-    real = roots[np.isreal(roots)].real
-    return theta + real[np.argmin(np.abs(real))] * a if len(real) else theta

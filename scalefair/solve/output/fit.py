@@ -10,21 +10,20 @@ import numpy as np
 import scipy.linalg
 
 from scalefair._typing import Array, Chunk
+from scalefair.features.base_model import MAX_DIRECTIONS
 from scalefair.features.blocks import RidgeCurve
 from scalefair.features.design import Design, chunk_rows
-from scalefair.features.sensitive_model import MAX_DIRECTIONS
 from scalefair.kernels import RBF
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputRows
 from scalefair.penalties import normalized, whitening
-from scalefair.solve.fit import LossFit, RidgeFit
+from scalefair.solve.fit import LossFit, RidgeFit, Spec
 from scalefair.solve.limit import check_attainable, solve_output_under_limit
 from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
 from scalefair.solve.ridge.direct import diagnosed, ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System, rescale, spread
-from scalefair.solve.spec import Spec
 
 
 def output_kernel(kernel: Any) -> OutputKernel:
@@ -104,7 +103,9 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
     coef = rescale(system, result.coef) if limited else result.coef
     share = result.dependence.share
     diagnostics = diagnosed(system, spec)
-    return ridge_fit(system, coef, eta, diagnostics, n_iter=result.n_iter, output_share=share)
+    return ridge_fit(
+        system, coef, spec.alpha, eta, diagnostics, n_iter=result.n_iter, output_share=share
+    )
 
 
 def fit_loss_with_output(

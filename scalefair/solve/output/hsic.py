@@ -244,10 +244,7 @@ def solve_output(
     hessian: Array | None = None, tol: float = TOL, max_iter: int = MAX_ITER,
     progress: Callable[[], Any] = lambda: None,
 ) -> OutputFit:  # fmt: skip
-    """Minimise J by L-BFGS from (coef, intercept); warn where it has not converged.
-
-    Coordinates are chosen anew every so many steps. `unit` is the natural size of J.
-    """
+    """Minimise J, of natural size `unit`, by L-BFGS in coordinates chosen anew at times."""
     if objective.eta == 0:  # the start is the optimum
         return OutputFit(coef, intercept, objective.dependence(coef), 0)
     n_iter, largest, goes_on = 0, np.nan, True

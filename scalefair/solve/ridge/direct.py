@@ -27,12 +27,18 @@ from scalefair.moments.accumulate import Rows
 from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.penalties import DEFAULT_EPS
 from scalefair.solve import limit
-from scalefair.solve.diagnostics import ROUNDING, Diagnostics, diagnose, digits_left, rounding_of
-from scalefair.solve.fit import RidgeFit
+from scalefair.solve.fit import (
+    ROUNDING,
+    Diagnostics,
+    RidgeFit,
+    Spec,
+    diagnose,
+    digits_left,
+    rounding_of,
+)
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, System, best_scale, spread
-from scalefair.solve.spec import Spec
 
 WIDE = 8000  # features from which on the m×m eigenproblem is out of reach
 # Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h
@@ -53,8 +59,8 @@ def fit_ridge(system: System, spec: Spec) -> RidgeFit:
     else:
         rounding = rounding_of(spec.dtype, system.moments.n_rows)
         coef, diagnostics = solve_primal(system, spec.alpha, spec.eta, rounding)
-        return ridge_fit(system, coef, spec.eta, diagnostics)
-    return ridge_fit(system, coef, eta, diagnosed(system, spec))
+        return ridge_fit(system, coef, spec.alpha, spec.eta, diagnostics)
+    return ridge_fit(system, coef, spec.alpha, eta, diagnosed(system, spec))
 
 
 def fit_wide(
@@ -81,16 +87,16 @@ def fit_wide(
     condition = 1.0 + result.largest / spec.alpha
     rounding = rounding_of(spec.dtype, moments.n_rows)
     diagnostics = digits_left(condition, None, len(system.scale), rounding)
-    return moments, ridge_fit(system, coef, eta, diagnostics, n_iter=result.n_iter)
+    return moments, ridge_fit(system, coef, spec.alpha, eta, diagnostics, n_iter=result.n_iter)
 
 
 def ridge_fit(
-    system: System, coef: Array, eta: float, diagnostics: Diagnostics, *,
+    system: System, coef: Array, alpha: float, eta: float, diagnostics: Diagnostics, *,
     n_iter: int | None = None, output_share: float | None = None,
 ) -> RidgeFit:  # fmt: skip
     """Return a fit from its coefficients: the intercept and the share follow."""
     solution, share = system.solution(coef), system.explained_share(coef)
-    return RidgeFit(solution, eta, share, diagnostics, n_iter, output_share)
+    return RidgeFit(solution, alpha, eta, share, diagnostics, n_iter, output_share)
 
 
 def diagnosed(system: System, spec: Spec) -> Diagnostics:

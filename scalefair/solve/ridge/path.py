@@ -140,12 +140,18 @@ class GridScores:
 
     mse: Array  # mean squared error, averaged over the targets; or the mean of another loss
     share: Array  # corrected for chance, not yet floored at 0
+    rows: float = np.inf  # Kish's count of those that judge the shares
     constant: Array | None = None  # error of the best constant (K,); None: no candidate
+
+    @property
+    def estimate(self) -> penalties.ShareEstimate:
+        """The held-out share of every (α, η), shape (A, E)."""
+        return penalties.ShareEstimate.of(self.share, self.rows)
 
     def __getitem__(self, index: Any) -> GridScores:
         """Return the scores of some alphas or etas, of all folds."""
         at = (slice(None), *index)
-        return GridScores(self.mse[at], self.share[at], self.constant)
+        return replace(self, mse=self.mse[at], share=self.share[at])
 
     def beside(self, more: GridScores, order: NDArray[np.int64]) -> GridScores:
         """Return the scores of these and more etas, in this order."""
@@ -153,7 +159,7 @@ class GridScores:
             np.concatenate(both, axis=2)[:, :, order]
             for both in ((self.mse, more.mse), (self.share, more.share))
         )
-        return GridScores(mse, share)
+        return replace(self, mse=mse, share=share)
 
 
 def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments:
@@ -212,7 +218,8 @@ class FoldFits:
         errors, shares = zip(*self._each(score), strict=True)
         shape = (len(self._folds), len(alphas), len(etas))
         worst = np.full(shape, np.nan) if None in shares else penalties.worst_of(shares)
-        return GridScores(np.reshape(errors, shape), worst.reshape(shape))
+        rows = sum(fold.judged.effective_rows for fold in self._folds)
+        return GridScores(np.reshape(errors, shape), worst.reshape(shape), rows)
 
     def coefs(self, alphas: Array, etas: Array) -> list[Array]:
         """β of every (α, η) without each fold, side by side: of shape (m, A·E·t)."""
@@ -270,7 +277,7 @@ def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice 
         # η = ∞ leaves no share, and the corrected share of none is below 0 as often as above.
         allowed = ~np.isnan(scores.share.mean(axis=0)) & np.isinf(etas)
     else:
-        allowed = penalties.ShareEstimate.of(scores.share).is_within(unfairness)
+        allowed = scores.estimate.bound(unfairness) <= unfairness
     if not allowed.any():
         return None
     mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)
@@ -293,6 +300,25 @@ def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     return Choice(int(alpha[eta]), eta)
 
 
+def best_alpha(system: System) -> float:
+    """Return the α of least |y − f|²/n / (1 − 1.4 d/n)² without penalty; d = tr C(C + α)⁻¹.
+
+    Generalised cross-validation, which knows all α from one decomposition. The 1.4 is customary: it
+    undersmooths less where rows are few. Exact fits are told apart by d, not by rounding errors.
+    """
+    alphas, spectrum = default_alphas(system, 57, -8.0)[::-1], Spectrum.of(system, shares=False)
+    moments = system.moments.scored
+    B = np.moveaxis(np.stack([spectrum.at(alpha).ridge_coef for alpha in alphas]), 0, 1)
+    B = B.reshape(len(B), -1)
+    t = system.target.shape[1]
+    variance = penalties.variance_of(moments, system.features, B).reshape(-1, t)
+    errors = squared_errors(system, B, variance, moments).sum(axis=1)
+    errors = np.maximum(errors, 1e-10 * penalties.size_of_block(moments, "y"))
+    freedom = np.sum(spectrum.values / (spectrum.values + alphas[:, None]), axis=1)
+    room = 1 - 1.4 * (freedom + system.fit_intercept) / moments.effective_rows
+    return float(alphas[np.argmin(np.where(room > 0, errors / room**2, np.inf))])
+
+
 def default_etas(system: System, alpha: float, count: int = 25) -> Array:
     """0, a log grid around the strength of the penalty, and ∞."""
     strength = largest_strength(system, alpha)
@@ -300,8 +326,8 @@ def default_etas(system: System, alpha: float, count: int = 25) -> Array:
     return np.concatenate([[0.0], unit * np.logspace(-2, 6, count - 2), [np.inf]])
 
 
-def default_alphas(system: System, count: int = 10) -> Array:
+def default_alphas(system: System, count: int = 10, least: float = -7.0) -> Array:
     """A log grid relative to the total variance of the features, base predictions left out."""
     width = sum(system.moments.blocks[name] for name in system.features if name != "base")
     scale = float(np.trace(system.gram[:width, :width]))
-    return (scale if scale > 0 else 1.0) * np.logspace(-7, 0, count)
+    return (scale if scale > 0 else 1.0) * np.logspace(least, 0, count)

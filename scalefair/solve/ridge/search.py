@@ -12,7 +12,7 @@ import numpy as np
 from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
-from scalefair.penalties import ShareEstimate, chance_of, group_counts
+from scalefair.penalties import MARGIN, NO_SHARE, ShareEstimate, chance_of, group_counts
 from scalefair.solve.ridge.path import Choice, FoldFits, GridScores, choose, outside
 
 REFINE = 16  # how many more etas are tried beside the best one under a limit
@@ -64,8 +64,8 @@ class GridChoice:
     def share(self) -> ShareEstimate:
         """Held-out share of the choice; NaN for a constant, which has none."""
         if self.choice is None:
-            return ShareEstimate(np.asarray(np.nan), np.asarray(np.nan))
-        return ShareEstimate.of(self.scores.share[:, self.choice.alpha, self.choice.eta])
+            return NO_SHARE
+        return self.scores.estimate[self.choice]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +76,6 @@ class SearchResult(GridChoice):
     ratio: float
     fits: FoldFits
     calibration: Calibration = DEFAULT  # where rows lack s
-
-    @property
-    def path_alpha(self) -> int:
-        """Position of the α of a path: that of the choice, or of least error at the largest η."""
-        if self.choice is not None:
-            return self.choice.alpha
-        return int(np.argmin(self.scores.mse.mean(axis=0)[:, int(np.argmax(self.etas))]))
 
 
 def search(
@@ -189,13 +182,11 @@ def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> s
 
 def warn_of_constant(scores: GridScores, unfairness: float) -> None:
     """Warn that the prediction is a constant, and say what stood in the way of another."""
-    shares = ShareEstimate.of(scores.share)
-    sums = shares.value + shares.error / 2
-    least = float(np.nanmin(sums, initial=np.inf))
+    least = float(np.nanmin(scores.estimate.bound(unfairness), initial=np.inf))
     reason = (
         "no fit within the limit errs less on held-out rows than a constant does"
         if least <= unfairness or unfairness == 0
-        else f"the least held-out share, with half its standard error, is {least:.3g}"
+        else f"the least held-out share, with {MARGIN:g} standard errors, is {least:.3g}"
     )
     warnings.warn(
         f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; ask for more "

@@ -1,0 +1,130 @@
+"""Tables for auditors: calibration by group, and the impact ratios of New York's Local Law 144."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scalefair.measures import group_gaps
+from scalefair.report.position import LEVEL
+
+RANGES = (0.2, 0.4, 0.6, 0.8)
+"""Edges between ranges of probabilities."""
+
+
+class Calibration(NamedTuple):
+    """Mean prediction and mean target, with its interval, of a group and range of predictions."""
+
+    attribute: str
+    group: str
+    range: str
+    rows: int
+    predicted: float
+    observed: float
+    low: float
+    high: float
+
+
+def calibration(
+    f: Any, y: Any, pairs: Mapping[str, Any], bins: Mapping[str, Sequence[float]]
+) -> list[Calibration]:
+    """Return what was predicted and what came true, by group and range of the prediction.
+
+    `pairs` are tables by attribute: its column and that of the predictions, both in `bins` where
+    they are numbers.
+    """
+    lines = []
+    for attribute, pair in pairs.items():
+        first, second = map(str, pair.columns)
+        own = {name: bins[name] for name in (first, second) if name in bins}
+        options: dict[str, Any] = {"sensitive_features": pair, "missing": "group", "bins": own}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            frame, truth = (
+                group_gaps(values, quantiles=(), **options)[first, second] for values in (f, y)
+            )
+        rates = truth.estimates
+        came = rates["selection_rate" if "selection_rate" in rates else "mean_prediction"]
+        numbers = (frame.estimates["mean_prediction"].value, came.value, *came.interval(LEVEL))
+        lines += [
+            Calibration(attribute, group, within, int(rows), *map(float, each))
+            for (group, within), rows, *each in zip(
+                frame.levels, frame.counts, *numbers, strict=True
+            )
+        ]
+    return lines
+
+
+class ImpactRatio(NamedTuple):
+    """A line of the tables of Local Law 144: a category, its rate, and that rate over the highest.
+
+    `selected` are positive decisions, or scores above the median of all rows.
+    """
+
+    attribute: str
+    category: str
+    applicants: int
+    selected: int
+    rate: float
+    impact_ratio: float
+
+
+def impact_ratios(
+    y_pred: Any, *, sensitive_features: Any, threshold: float | None = None,
+    bins: Mapping[str, Sequence[float]] | None = None,
+) -> list[ImpactRatio]:  # fmt: skip
+    """Return rates and impact ratios by category and intersection, as New York's Local Law 144.
+
+    Parameters
+    ----------
+    y_pred : array-like, Series, dask collection or Scan of shape (n,)
+        Scores, or decisions 0 and 1.
+    sensitive_features : array-like, frame, dask collection or Scan of shape (n,) or (n, p)
+        Categories, such as sex and race. Rows in which one is missing are not counted.
+    threshold : float, optional
+        Scores from here on are selected. Without it the rate of scores is the scoring rate: the
+        share of scores above the median of all rows; that of decisions is the selection rate.
+    bins : dict of str to list of float, optional
+        Edges that cut numeric attributes into categories.
+
+    Returns
+    -------
+    list of ImpactRatio
+        By attribute, then of their intersections. The impact ratio is the rate over that of the
+        category with the highest; NaN where no row is selected.
+
+    Notes
+    -----
+    The law (6 RCNY § 5-300 f.) sets no threshold for the ratio. An auditor may leave out categories
+    of less than 2 % of the rows; they are in the list.
+
+    Examples
+    --------
+    >>> from scalefair.report import impact_ratios
+    >>> sex = ["f"] * 4 + ["m"] * 4
+    >>> hired = [1, 0, 0, 0, 1, 1, 0, 0]
+    >>> for line in impact_ratios(hired, sensitive_features={"sex": sex}):
+    ...     print(line.category, line.rate, line.impact_ratio)
+    f 0.25 0.5
+    m 0.5 1.0
+    """
+    options: dict[str, Any] = {
+        "sensitive_features": sensitive_features, "bins": bins, "missing": "drop",
+    }  # fmt: skip
+    gaps = group_gaps(y_pred, threshold=threshold, quantiles=(0.5,), **options)
+    if "selection_rate" not in gaps.overall:  # scores
+        above = float(np.nextafter(gaps.overall["quantile_0.5"], np.inf))
+        gaps = group_gaps(y_pred, threshold=above, metrics=["selection_rate"], **options)
+    lines = []
+    for frame in gaps.frames.values():
+        rate = frame.estimates["selection_rate"].value
+        with np.errstate(invalid="ignore"):
+            ratio = rate / rate.max()
+        lines += [
+            ImpactRatio(frame.name, group, int(n), round(float(n * r)), float(r), float(q))
+            for group, n, r, q in zip(frame.groups, frame.counts, rate, ratio, strict=True)
+        ]
+    return lines

@@ -1,0 +1,94 @@
+"""Models that differ from a fitted one in the weight of the penalty alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+
+from scalefair._typing import Array
+from scalefair.estimators import FairGPClassifier, FairGPRegressor
+from scalefair.estimators.loss import LossRegression
+from scalefair.moments.products import CrossMoments
+from scalefair.report.problem import ReportRows
+
+STEPS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+"""Weights about the one that a model has."""
+
+
+def fit_arguments(estimator: Any, part: ReportRows) -> dict[str, Any]:
+    """Return the keywords of `fit`: sensitive attributes are given where no columns are named."""
+    own: dict[str, Any] = {} if part.weight is None else {"sample_weight": part.weight}
+    if estimator.sensitive_columns is None:
+        own["sensitive_features"] = part.sensitive
+    return own
+
+
+def scores(model: Any, X: Any) -> Array | None:
+    """Return the f(x) whose dependence is limited, of shape (n,); None where that is predicted."""
+    if is_classifier(model):
+        return np.asarray(model.decision_function(X), dtype=np.float64).reshape(-1)
+    if isinstance(model, LossRegression):
+        return np.asarray(model.predict_scores(X), dtype=np.float64).reshape(-1)
+    return None
+
+
+def weights_around(eta: float) -> Array:
+    """Return 0, weights about `eta`, and ∞."""
+    unit = eta if 0 < eta < np.inf else 1.0
+    return np.array([0.0, *(unit * step for step in STEPS), np.inf])
+
+
+def relatives(estimator: Any, train: ReportRows) -> dict[float, Any]:
+    """Return fitted models by eta that differ from a fitted one in it alone; itself among them.
+
+    From the stored moments where they are enough (ridge, Gaussian process), else by fitting anew. A
+    Gaussian process without penalty learns hyperparameters of its own.
+    """
+    etas = [float(eta) for eta in weights_around(float(estimator.eta_)) if eta != estimator.eta_]
+    if _output_kernel(estimator) is not None:  # it has no limit of η → ∞
+        etas = [eta for eta in etas if eta < np.inf]
+    models = _at_weights(estimator, train, etas)
+    if isinstance(estimator, FairGPRegressor | FairGPClassifier) and estimator.eta_ != 0:
+        models[0.0] = _refitted(estimator, train, 0.0)
+    return dict(sorted({**models, float(estimator.eta_): estimator}.items()))
+
+
+def _at_weights(estimator: Any, train: ReportRows, etas: list[float]) -> dict[float, Any]:
+    if isinstance(estimator, FairGPRegressor):
+        return {eta: estimator._at(eta) for eta in etas}
+    if has_closed_form_path(estimator):
+        path = estimator.path(etas=etas)
+        return {eta: path.at(eta=eta) for eta in etas}
+    return {eta: _refitted(_settled(estimator), train, eta) for eta in etas}
+
+
+def has_closed_form_path(estimator: Any) -> bool:
+    """Return True if the moments of a fitted estimator give every other weight, without rows.
+
+    They do not with a penalty that is no square of β; and `feature_map="exact"` keeps no moments,
+    an iterative solver not all of them.
+    """
+    if not hasattr(estimator, "solve_from") or not hasattr(estimator, "moments_"):
+        return False
+    quadratic = estimator.penalty != "nocco_output" and _output_kernel(estimator) is None
+    return quadratic and not isinstance(estimator.moments_, CrossMoments)
+
+
+def _output_kernel(estimator: Any) -> Any:
+    return estimator.get_params(deep=False).get("output_kernel")
+
+
+def _settled(estimator: Any) -> Any:
+    """Return an unfitted copy that keeps what a Gaussian process of classes has learnt."""
+    copied = clone(estimator)
+    if isinstance(estimator, FairGPClassifier) and isinstance(estimator.feature_map, str):
+        kernel, amplitude = estimator.kernel_.kernel, estimator.amplitude_
+        copied.set_params(kernel=kernel, amplitude=amplitude, optimizer=None)
+    return copied
+
+
+def _refitted(estimator: Any, train: ReportRows, eta: float) -> Any:
+    fresh = clone(estimator).set_params(eta=eta, unfairness=None)
+    return fresh.fit(train.X, train.y, **fit_arguments(fresh, train))

@@ -1,0 +1,49 @@
+"""alpha="auto" of the ridges: generalised cross-validation, against the matrix written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from scalefair import FairRidge
+
+
+def naive_gcv(Phi, y, alpha, fit_intercept):
+    """|y − Hy|²/(1 − 1.4 tr H/n)², with the n×n matrix H written out."""
+    n = len(y)
+    centred = Phi - Phi.mean(axis=0) if fit_intercept else Phi
+    ridge = n * alpha * np.eye(Phi.shape[1])
+    H = centred @ np.linalg.solve(centred.T @ centred + ridge, centred.T)
+    H += fit_intercept * np.full((n, n), 1 / n)
+    room = 1 - 1.4 * np.trace(H) / n
+    return np.sum((y - H @ y) ** 2) / room**2 if room > 0 else np.inf
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("noise", [3.0, 30.0])
+def test_the_automatic_ridge_has_the_least_generalised_error(noise, fit_intercept):
+    rng = np.random.default_rng(0)
+    Phi = rng.normal(size=(500, 25)) + 1
+    y = Phi[:, :2] + noise * rng.normal(size=(500, 2))
+    s = rng.normal(size=500)
+    model = FairRidge(eta=0.5, fit_intercept=fit_intercept, random_state=0)
+    model.fit(Phi, y, sensitive_features=s)
+    grid = model.alpha_ * np.logspace(-3, 3, 601)
+    errors = [naive_gcv(Phi, y, alpha, fit_intercept) for alpha in grid]
+    # α is one of a grid with eight steps a decade.
+    best = grid[int(np.argmin(errors))]
+    at_most = np.trace(np.cov(Phi.T, bias=True)) if fit_intercept else np.sum(Phi**2) / 500
+    assert abs(np.log10(model.alpha_ / min(best, at_most))) <= 1 / 14
+    given = clone(model).set_params(alpha=model.alpha_).fit(Phi, y, sensitive_features=s)
+    np.testing.assert_allclose(given.coef_, model.coef_, rtol=1e-10)
+
+
+def test_the_automatic_ridge_of_an_exact_fit_does_not_depend_on_rounding():
+    X = np.random.default_rng(0).normal(size=(500, 5))
+    y, s = X @ np.arange(5.0), np.arange(500.0) % 3
+    ridges = [
+        FairRidge(eta=0.0).fit(X[order], y[order], sensitive_features=s[order]).alpha_
+        for order in (np.random.default_rng(k).permutation(500) for k in range(5))
+    ]
+    np.testing.assert_allclose(ridges, ridges[0], rtol=1e-12)
