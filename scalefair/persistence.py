@@ -21,7 +21,7 @@ from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._hash import attributes
 from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
 from scalefair.errors import UnsavableError
 from scalefair.estimators import decisions
 from scalefair.features import base_model, blocks, mixed, trees

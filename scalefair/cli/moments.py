@@ -53,7 +53,7 @@ def moments(
     if start is not None and like is None:
         total = _start(reading, console, start, settings, options)
     elif like is not None and start is None:
-        total = _collect(reading, console, _regression(like), options)
+        total = _collect(reading, console, like, options)
     else:
         raise click.UsageError(
             "give --like MODEL to use the maps of a model, or --start MODEL to fit them on DATA "
@@ -77,22 +77,23 @@ def _start(
     reading: Reading, console: Console, model: Path, settings: ModelOptions, options: dict[str, Any]
 ) -> Any:
     """Fit a model for the others, and return its moments."""
-    from scalefair import save
-
     with reading.open(console) as table:
         roles = find_roles(table, options, settings.hide_sensitive)
         console("fitting")
         plain = settings.plain(roles.sensitive if roles.seen else None)
         choice, roles, _ = fit_model({"kernel": plain}, table, roles, console)
+    from scalefair import save
+
     fitted = choice.model
     fitted.columns_ = roles.stored
     save(fitted, model)
     return fitted.moments_
 
 
-def _collect(reading: Reading, console: Console, model: Any, options: dict[str, Any]) -> Any:
+def _collect(reading: Reading, console: Console, like: Path, options: dict[str, Any]) -> Any:
     """Return the moments of DATA with the maps of a model."""
     with reading.open(console) as given:
+        model = _regression(like)
         table = reading.typed(given, text_columns(model))
         roles = _roles_of(model, table, options)
         console("summing")
@@ -116,7 +117,7 @@ def _roles_of(model: Any, table: Data, options: dict[str, Any]) -> Roles:
 
 
 @click.command(short_help="Add up moments, as if all rows had been one table.")
-@click.argument("parts", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("parts", nargs=-1, required=True, type=_data.WRITTEN_FILE)
 @_data.out_option(default="all.moments", help="The sum.")
 @_data.printing_options
 def merge(*, parts: tuple[Path, ...], out: Path, console: Console) -> None:

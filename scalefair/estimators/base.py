@@ -62,6 +62,11 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
     _one_target: bool
     _base_scale: ClassVar[str] = "probability"  # what the prediction of a base model is turned into
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,

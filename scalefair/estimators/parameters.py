@@ -178,8 +178,8 @@ cv : int, splitter or iterable, default=5
 amplitude : float or "optimize", default="optimize"
     Prior standard deviation a of f without the penalty, for a kernel with k(x, x) = 1.
 optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
-    How hyperparameters are learnt; None keeps length scales at their start. What costs no pass
-    is optimised in any case, unless it is given.
+    Unlike in scikit-learn, None still finds amplitude and noise, unless these are given as
+    numbers, since that costs no pass; it keeps length scales at their start.
 n_restarts : int, default=0
     Number of further searches, from random starts.
 length_scale_bounds : (float, float) or None, default=None

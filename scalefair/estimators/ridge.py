@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair import errors
 from scalefair._config import current_config
@@ -354,6 +355,14 @@ class FairRidge(RidgeBase):
         n_jobs: int | None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
         self._store(locals())
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns of `coef_`: the inputs, encoded, then what joins them."""
+        check_is_fitted(self)
+        design, names = self._design, list(_check_feature_names_in(self, input_features))
+        inputs = names if design.preparation is None else design.preparation.input_names(names)
+        joined = [f"{n}{j}" for n in design.features[1:] for j in range(self.moments_.blocks[n])]
+        return np.array([*inputs, *joined], dtype=object)
 
     def _sees_sensitive(self) -> bool:
         # ĥ(x) depends on intersections of groups, which the columns of X alone cannot undo.

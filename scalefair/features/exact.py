@@ -144,7 +144,7 @@ class OneHot(BaseMap):
             row = int(np.argmin(required))
             raise ValueError(
                 f"the combination {self._name(X[row])!r} in row {row} of X was not seen in fit; "
-                "fit with rows that have it, or use unknown='group'"
+                "fit with rows that have it, or give them a combination that was seen"
             )
         out[...] = 0
         out[np.flatnonzero(known), feature[known]] = 1

@@ -17,7 +17,7 @@ from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_rows
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Sample, StackedSource
 from scalefair.data.sources.base import Change, parts_of
 from scalefair.errors import InputError, located
@@ -224,15 +224,16 @@ def _check_survey(survey: Survey) -> None:
             "control_features are given without sensitive attributes, so there is nothing to "
             "control; pass sensitive_features to fit as well, or leave control_features out"
         )
-    for j, column in enumerate(survey.parts["y"].columns.columns if "y" in survey.parts else ()):
-        spread = column.spread
-        size = spread.high - spread.low or abs(spread.high)
-        # Too large numbers are refused chunk by chunk.
-        if 0 < size < 1 / LARGEST:
-            raise InputError(
-                f"column {j} of y spreads over {size:.3g}, too little to square",
-                f"rescale y, to at least {1 / LARGEST:g}", column=column.name, where="y",
-            )  # fmt: skip
+    for part, name in (("y", "y"), ("s", "the sensitive attributes")):
+        columns = survey.parts[part].columns.columns if part in survey.parts else ()
+        for j, column in enumerate(columns):
+            size = column.spread.high - column.spread.low or abs(column.spread.high)
+            # Too large numbers are refused chunk by chunk.
+            if 0 < size < 1 / LARGEST:
+                raise InputError(
+                    f"column {j} of {name} spreads over {size:.3g}, too little to square",
+                    f"rescale it, to at least {1 / LARGEST:g}", column=column.name, where=part,
+                )  # fmt: skip
 
 
 def _with_encoders(preparation: Preparation, survey: Survey, partial: bool) -> Preparation:
@@ -258,7 +259,8 @@ def _warn_of_codes(rows: FitRows, preparation: Preparation, survey: Survey) -> N
     statistics, columns = survey.parts["s"].columns, preparation.sensitive_columns
     if columns is not None and not (rows.is_table or is_stream(rows.x)):
         # scikit-learn's checks have made floats of them.
-        statistics = sensitive_statistics(frames.take_columns(frames.as_table(rows.x), columns))
+        x = rows.x if frames.is_sparse(rows.x) else frames.as_table(rows.x)
+        statistics = sensitive_statistics(frames.take_columns(x, columns))
     if message := numbers_or_codes(statistics.columns, statistics.n_rows):
         warnings.warn(message, UserWarning, stacklevel=2)
 

@@ -17,7 +17,7 @@ from scalefair.data.columns import ColumnStatistics
 from scalefair.data.frames import Column, Kind
 from scalefair.data.sources import ChunkSource, Scan, is_dask
 from scalefair.data.survey import Values
-from scalefair.errors import CannotJudgeError
+from scalefair.errors import CannotJudgeError, InputError
 
 MAX_LEVELS = 1000
 """A category with more levels is an identifier: nobody can judge so many groups."""
@@ -211,10 +211,11 @@ def read_attributes(
                 f"sensitive column {column.name!r} is missing in every row: drop it"
             )
         if column.n_missing and missing == "error":
-            raise ValueError(
-                f"sensitive column {column.name!r} is missing in {column.n_missing} rows; say what "
-                "that means: missing='group' makes them a group, missing='drop' leaves them out"
-            )
+            raise InputError(
+                f"sensitive column {column.name!r} is missing in {column.n_missing} rows",
+                "say missing='group' to make them a group, or missing='drop' to leave them out",
+                column=column.name,
+            )  # fmt: skip
         gap = (MISSING_LEVEL,) * bool(column.n_missing and missing == "group")
         edges, spread = bins.get(column.name), column.spread
         one = {*column.levels} if column.kind == "categorical" else {spread.low, spread.high}
@@ -265,7 +266,8 @@ def _read_numbers(
     if gap:
         raise CannotJudgeError(
             f"sensitive column {name!r} is continuous and missing in {column.n_missing} rows, "
-            "which missing='group' cannot make a group of; use missing='drop', or bins"
+            "which cannot be made a group",
+            "say missing='drop', or give bins",
         )
     return Attribute(name, kind)
 
