@@ -81,6 +81,7 @@ class FunctionSpace:
     basis: Array  # U (q, r)
     values: Array  # Λ > 0
     ridged: Array  # ρ: 0 along functions of groups, which need no ridge, else 1
+    noise: Array  # variance of rows of ψ: Λ, unless they are probabilities of groups
 
     @classmethod
     def of(cls, moments: Moments, *, literal: bool = False) -> FunctionSpace:
@@ -91,8 +92,12 @@ class FunctionSpace:
         C = root[:, None] * partial_covariance(moments, name, name) * root
         if ridged.all() or not ridged.any():
             basis, values = _range(C, CUTOFF[name])
-            flags = np.full(len(values), float(ridged.any()))
-            return cls(name, root[:, None] * basis, values, flags)
+            flags, basis = np.full(len(values), float(ridged.any())), root[:, None] * basis
+            if not moments.is_expected:
+                return cls(name, basis, values, flags, values)
+            at = moments.span(name)
+            noise = np.sum(basis * (moments.scatter[np.ix_(at, at)] @ basis), axis=0)
+            return cls(name, basis, values, flags, noise / moments.weight)
         # Groups beside numbers: these are what the groups, which have no ridge, leave of them.
         groups, numbers = np.flatnonzero(~ridged), np.flatnonzero(ridged)
         first, own = _range(C[np.ix_(groups, groups)], CUTOFF[name])
@@ -102,10 +107,8 @@ class FunctionSpace:
         basis = np.zeros((len(C), len(own) + len(left)))
         basis[groups, : len(own)], basis[numbers, len(own) :] = first, second
         basis[groups, len(own) :] = -onto @ second
-        values = np.concatenate([own, left])
-        return cls(
-            name, root[:, None] * basis, values, np.repeat([0.0, 1.0], [len(own), len(left)])
-        )
+        values, flags = np.concatenate([own, left]), np.repeat([0.0, 1.0], [len(own), len(left)])
+        return cls(name, root[:, None] * basis, values, flags, values)
 
     def ridge(self, eps: float) -> Array:
         """Λ + ερ."""
@@ -113,7 +116,7 @@ class FunctionSpace:
 
     def freedom(self, eps: float) -> float:
         """tr[C(C + εκ)⁻¹], the degrees of freedom of g."""
-        return float(np.sum(self.values / self.ridge(eps)))
+        return float(np.sum(self.noise / self.ridge(eps)))
 
 
 def _range(C: Array, cutoff: float) -> tuple[Array, Array]:
@@ -134,7 +137,7 @@ def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArr
             scale[columns] = variance[columns].sum()
         elif kind == "cell" and not literal:
             scale[columns] = square[columns].sum()
-        elif kind == "groups" and not literal:
+        elif kind in ("groups", "expected") and not literal:
             scale[columns], ridged[columns] = square[columns], False
     return np.where(variance > ROUNDING * square, scale, 0.0), ridged
 
@@ -278,7 +281,7 @@ def group_counts(moments: Moments) -> Array:
     rows = square * moments.effective_rows
     counts: list[Array] = [np.zeros(0)]
     for kind, columns in moments.units.get("psi", ()):
-        if kind == "groups":
+        if kind in ("groups", "expected"):
             counts.append(rows[columns])
         elif kind == "cell":
             counts.append(rows[columns].sum(keepdims=True))

@@ -23,12 +23,15 @@ from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
 from scalefair.data.preparation import Preparation
 from scalefair.errors import UnsavableError
-from scalefair.estimators import decisions
+from scalefair.estimators import decisions, parties
+from scalefair.estimators.certified import Candidates, Judgement
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.base_model import SensitiveModels
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
+from scalefair.features.exact import ExpectedGroups
 from scalefair.features.partial import PartialEncoder, Propensity
+from scalefair.measures.bounds import ShareDistribution
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
@@ -49,7 +52,7 @@ CLASSES: dict[str, type] = {
         solved_decisions.DecisionRule, solved_decisions.DecisionRates,
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
-        Certificate,
+        Certificate, parties.PartyMaps, parties.PartyMoments, Candidates, Judgement,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV, estimators.LossPathCV,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
@@ -64,6 +67,7 @@ CLASSES: dict[str, type] = {
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
+        ExpectedGroups, ShareDistribution,
         maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
@@ -187,9 +191,8 @@ class _ModelWriter:
         if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
             raise UnsavableError(
                 f"{where} is an array of {array.dtype}, which cannot be saved",
-                "convert it to numbers or text",
-                where=where,
-            )
+                "convert it to numbers or text", where=where,
+            )  # fmt: skip
         name = str(len(self.arrays))
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         # The memory order is kept: BLAS rounds differently for the other one.

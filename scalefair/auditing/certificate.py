@@ -152,6 +152,8 @@ class Claim:
 def check_calibration(moments: Moments) -> None:
     """Raise ValueError if rows are too few to certify anything."""
     rows, counts = moments.effective_rows, group_counts(moments)
+    if moments.is_expected:
+        raise InputError("probabilities certify nothing", "certify on rows that know their group")
     if rows < LEAST_ROWS:
         raise InputError(
             f"{rows:.0f} rows are too few to certify anything, at least {LEAST_ROWS} are needed",

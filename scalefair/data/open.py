@@ -17,6 +17,7 @@ import numpy as np
 
 from scalefair._typing import WithColumns
 from scalefair.data import frames
+from scalefair.data.probabilities import GroupProbabilities
 from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, FileSource, Scan, is_dask
 from scalefair.data.sources.base import ARGUMENTS, finite_columns, weights
 from scalefair.errors import InputError, located
@@ -70,6 +71,8 @@ def table_of(name: str, part: Any) -> Any:
         return part
     if is_dask(part):
         return _two_dimensional(part)
+    if isinstance(part, GroupProbabilities):
+        raise InputError(f"{name} are probabilities of groups", "give the groups", where=name)
     if isinstance(part, Mapping):
         return frames.make_frame(part)
     part = part.toarray() if frames.is_sparse(part) else part

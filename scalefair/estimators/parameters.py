@@ -346,8 +346,8 @@ def check_partial(estimator: Any, *, controlled: bool) -> None:
     }  # fmt: skip
     for what in (what for what, is_asked in asked.items() if is_asked):
         raise InputError(
-            f"{what} needs y and s in every row, which missing_labels='partial' and "
-            "sensitive_data do without",
+            f"{what} needs y and s in every row, which missing_labels='partial', "
+            "sensitive_data and probabilities of groups do without",
             "use FairRidge, FairKernelRidge or FairKernelRidgeCV with other parameters, where "
             "a model that may not see s does not need it to predict", where=what,
         )  # fmt: skip

@@ -21,7 +21,7 @@ from scalefair.estimators.base import FairEstimator, check_control, feature_ridg
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
-from scalefair.features.exact import Identity
+from scalefair.features.exact import ExpectedGroups, Identity
 from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
@@ -177,7 +177,9 @@ class RidgeBase(Regression):
         """Return the attributes of a fit."""
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         coef, intercept = fit.solution
-        steps = {} if fit.n_iter is None else {"n_iter_": fit.n_iter}
+        steps: dict[str, Any] = {} if fit.n_iter is None else {"n_iter_": fit.n_iter}
+        if isinstance(design.psi, ExpectedGroups) and not design.psi.n_known:
+            steps["explained_share_lower_bound_"] = fit.explained_share
         nonlinear = {} if fit.output_share is None else {"output_share_": fit.output_share}
         return {
             "coef_": coef[:, 0] if one_target else coef.T,

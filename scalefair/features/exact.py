@@ -46,6 +46,13 @@ class Identity(OneToOneFeatureMixin, BaseMap):
         return lambda X, out: np.copyto(out, X, casting="unsafe")
 
 
+class ExpectedGroups(Identity):
+    """ψ = E[one-hot of the group | row], of rows of probabilities; see `group_probabilities`."""
+
+    def __init__(self, groups: tuple[str, ...] = (), n_known: int = 0) -> None:
+        self.groups, self.n_known = groups, n_known
+
+
 class OneHot(BaseMap):
     """One indicator per intersection of categories: φ(s)ᵀφ(t) = 1[s = t] over all columns at once.
 

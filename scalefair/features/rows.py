@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.preparation import Preparation
+from scalefair.data.probabilities import GroupProbabilities
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
 from scalefair.data.sources.base import parts_of
 from scalefair.errors import CLASSES_REMEDY, InputError
@@ -57,6 +58,7 @@ class FitRows(NamedTuple):
     partial: bool = False  # rows may lack s or y
     lacks_y: bool = False  # some do lack y
     second: ChunkSource | None = None  # of (x, s), another table
+    probable: GroupProbabilities | None = None  # what s was given as
 
 
 def open_fit_rows(
@@ -72,6 +74,9 @@ def open_fit_rows(
             f"sensitive_features={given.s!r} is a {type(given.s).__name__}; give an array, Series "
             "or frame with one row for each row of X, or name columns of X in sensitive_columns"
         )
+    probable = given.s if isinstance(given.s, GroupProbabilities) else None
+    if probable is not None and "missing_labels" in vars(estimator):  # a ridge
+        given = replace(given, s=np.asarray(probable))
     partial = vars(estimator).get("missing_labels") == "partial" or isinstance(given, TwoTables)
     flags = None
     if partial and given.y is not None:
@@ -89,7 +94,7 @@ def open_fit_rows(
     return FitRows(
         source, first.x, None if names is None else list(names), estimator.n_features_in_,
         is_table, one_target, first.s is not None, first.c is not None, partial, flags is not None,
-        second,
+        second, probable,
     )  # fmt: skip
 
 

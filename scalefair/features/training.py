@@ -25,7 +25,7 @@ from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
 from scalefair.features.design import Block, Design
-from scalefair.features.exact import Identity, OneHot
+from scalefair.features.exact import ExpectedGroups, Identity, OneHot
 from scalefair.features.fourier import RandomFourier
 from scalefair.features.landmarks import fitted_kernel
 from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
@@ -104,6 +104,9 @@ class Training:
 def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Training:
     """Make the first pass over the rows; with `single`, inputs are to be float32."""
     preparation, source = Preparation(), rows.source
+    if (table := rows.probable) is not None:
+        psi = ExpectedGroups(table.groups, table.n_known).fit(table)
+        spec = replace(spec, sensitive_kernel=psi)
     if spec.sensitive_columns is not None:
         preparation = _sensitive_columns(rows, spec)
         source = source.then(preparation.split)
@@ -357,6 +360,8 @@ def _known_rows(training: Training) -> tuple[Chunk | None, Propensity | None]:
 def group_names(design: Design) -> list[str]:
     """Return the names of the groups of categories that ψ tells apart, in its order."""
     psi: Any = design.psi
+    if isinstance(psi, ExpectedGroups):
+        return list(psi.groups)
     encoder = None if design.preparation is None else design.preparation.sensitive_encoder
     if encoder is None:
         return []
