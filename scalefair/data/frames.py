@@ -176,7 +176,7 @@ def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
     frame = from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
         return nw.to_native(frame[rows])
-    return (X if is_sparse(X) else as_array(X))[rows]
+    return (X.tocsr() if is_sparse(X) else as_array(X))[rows]
 
 
 def stack_rows(tables: Sequence[Any]) -> Any:
@@ -397,4 +397,4 @@ def _at(X: Any, positions: list[int]) -> Any:
     frame = from_native(X)
     if isinstance(frame, nw.DataFrame):
         return nw.to_native(frame[:, positions])
-    return (X if is_sparse(X) else as_array(X))[:, positions]
+    return (X.tocsr() if is_sparse(X) else as_array(X))[:, positions]

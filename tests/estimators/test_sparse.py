@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_matrix, csr_array, random_array
+from scipy.sparse import coo_array, csc_matrix, csr_array, dia_array, random_array
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -59,7 +59,8 @@ def test_the_model_is_that_of_the_dense_rows(name):
     np.testing.assert_allclose(sparse, dense.predict(X), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [csr_array, csc_matrix, coo_array])
+@pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")  # of many diagonals
+@pytest.mark.parametrize("kind", [csr_array, csc_matrix, coo_array, dia_array])
 @pytest.mark.parametrize("hide", [False, True])
 def test_sensitive_columns_in_any_format(kind, hide):
     X, y, _ = rows()
