@@ -146,11 +146,6 @@ def make_fair(
         s = frames.take_columns(X, columns) if apart is None else apart
     tested = hold_out(_groups(s), y if classes else np.zeros(len(y)), test_size, seed)
     test = np.flatnonzero(tested)
-    if not tested.any():
-        raise ValueError(
-            f"test_size={test_size!r} of {len(y)} rows leaves no two rows of any group to judge "
-            "by; give a larger test_size, more rows, or merged levels"
-        )
     options = {
         "base_estimator": model, "unfairness": unfairness, "random_state": seed,
         "sensitive_columns": columns, "hide_sensitive": hide_sensitive and columns is not None,
@@ -230,6 +225,11 @@ def hold_out(groups: Any, classes: Any, part: float, seed: int) -> NDArray[np.bo
         chosen = order[np.diff(steps) > 0]
         if 2 <= len(chosen) < len(rows):
             tested[chosen] = True
+    if not tested.any():
+        raise ValueError(
+            f"test_size={part!r} of {len(groups)} rows leaves no two rows of any group to judge "
+            "by; give a larger test_size, more rows, or merged levels"
+        )
     return tested
 
 

@@ -22,6 +22,7 @@ LIMITS = {
     "scores": "explained share", "output": "explained share of the distribution of the predictions",
     "means": "largest difference between groups in mean prediction",
     "decisions": "largest difference between groups in the rate of positive decisions",
+    "odds": "largest difference between groups in the rate of positive decisions at equal targets",
 }  # fmt: skip
 """What a limit may be on, and what it is called."""
 
