@@ -152,13 +152,12 @@ def limit_gap(
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
     points = [*_fair_points(estimator, X), *_limit_points(estimator, chunk.s, best, candidates, y)]
-    columns: dict[str, Any] = {
+    table = frames.make_frame({
         "curve": [point.curve for point in points],
         "parameter": [point.parameter for point in points],
         "share": [_share_of(point, chunk.s) for point in points],
         "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
-    }
-    table = frames.make_frame(columns)
+    })  # fmt: skip
     return LimitGap(table, _mean_excess(table), best)
 
 

@@ -257,15 +257,6 @@ def difference_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
     )
 
 
-def ratio_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
-    """Return what the smallest ratio between groups is."""
-    largest, smallest = (frame.groups[i] for i in frame.extremes(metric) or ())
-    return (
-        f"{metric_words(metric)} for {smallest} is {gap.value:.2f} times that for {largest} "
-        f"({100 * frame.confidence:.3g} % interval {gap.low:.2f} to {gap.high:.2f})"
-    )
-
-
 def _number(x: float) -> str:
     """Four digits, or all of a large number: pay is 42,740, not 4.274e+04."""
     return f"{x:,.0f}" if 1e4 <= abs(x) < 1e9 else f"{x:.4g}"
@@ -291,7 +282,13 @@ def _gap_rows(model: str, frame: GroupFrame) -> list[tuple[Any, ...]]:
         gaps.append((f"{metric}_difference", gap, difference_words(frame, metric, gap)))
         # A ratio of biases means nothing: they may have either sign.
         if metric != "bias" and relative.value >= 0:
-            gaps.append((f"{metric}_ratio", relative, ratio_words(frame, metric, relative)))
+            largest, smallest = (frame.groups[i] for i in frame.extremes(metric) or ())
+            words = (
+                f"{metric_words(metric)} for {smallest} is {relative.value:.2f} times that for "
+                f"{largest} ({100 * frame.confidence:.3g} % interval {relative.low:.2f} to "
+                f"{relative.high:.2f})"
+            )
+            gaps.append((f"{metric}_ratio", relative, words))
     if set(ODDS) <= set(frame.estimates):
         # Two gaps at once: each at half the error.
         pairs = [frame.gap(metric, 1 - (1 - frame.confidence) / 2) for metric in ODDS]
