@@ -231,10 +231,9 @@ class CountedGroups:
 
     def statistics(self, grouping: Sequence[int]) -> GroupStatistics:
         """Return the statistics of the groups of some attributes."""
-        for crossing, cells in zip(self.surveyed.plan.crossings, self.crossed, strict=True):
-            if set(grouping) <= set(crossing):
-                return cells.groups([crossing.index(j) for j in grouping])  # type: ignore[no-any-return]
-        raise KeyError(grouping)
+        crossings = zip(self.surveyed.plan.crossings, self.crossed, strict=True)
+        crossing, cells = next(pair for pair in crossings if set(grouping) <= set(pair[0]))
+        return cells.groups([crossing.index(j) for j in grouping])  # type: ignore[no-any-return]
 
     def estimates(self, model: int, grouping: Sequence[int]) -> dict[str, Estimate]:
         """Return the metrics of one model in the groups of some attributes."""
