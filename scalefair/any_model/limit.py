@@ -158,7 +158,11 @@ def limit_gap(
         "share": [_share_of(point, chunk.s) for point in points],
         "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
     })  # fmt: skip
-    return LimitGap(table, _mean_excess(table), best)
+    spans = table.groupby("curve")["share"].agg(["min", "max"])
+    low, high = float(spans["min"].max()), float(spans["max"].min())
+    shares = np.linspace(low, max(high, low), POINTS)
+    model, limit = (_along(table, curve, shares) for curve in ("model", "limit"))
+    return LimitGap(table, float(np.mean(model / limit - 1.0)), best)
 
 
 def _check_estimator(estimator: Any, y: Any) -> None:
@@ -271,11 +275,3 @@ def _along(table: pd.DataFrame, curve: str, shares: Array) -> Array:
     """Least error so far, from small shares to large ones, interpolated."""
     rows = table[table["curve"] == curve].sort_values("share")
     return np.interp(shares, rows["share"], np.minimum.accumulate(rows["rmse"]))
-
-
-def _mean_excess(table: pd.DataFrame) -> float:
-    spans = table.groupby("curve")["share"].agg(["min", "max"])
-    low, high = float(spans["min"].max()), float(spans["max"].min())
-    shares = np.linspace(low, max(high, low), POINTS)
-    model, limit = (_along(table, curve, shares) for curve in ("model", "limit"))
-    return float(np.mean(model / limit - 1.0))

@@ -175,15 +175,6 @@ def load_adult(
     )
 
 
-def _read_crime(description: str) -> pd.DataFrame:
-    """Return the 122 predictive columns and the target, named by the attribute lines."""
-    lines = description.splitlines()
-    names = [line.split()[1] for line in lines if line.startswith("@attribute")]
-    text = StringIO(_read_shipped("communities.data"))
-    table = pd.read_csv(text, names=names, na_values=["?"])
-    return table.drop(columns=NOT_PREDICTIVE).astype("float64")
-
-
 def load_communities_crime(
     *, missing: Literal["drop", "keep", "paper"] = "drop", as_frame: bool = True
 ) -> Bunch:
@@ -231,7 +222,11 @@ def load_communities_crime(
     check_choice("missing", missing, ("drop", "keep", "paper"))
     check_flag("as_frame", as_frame)
     description = _read_shipped("communities.names")
-    table = _read_crime(description)
+    lines = description.splitlines()
+    names = [line.split()[1] for line in lines if line.startswith("@attribute")]
+    text = StringIO(_read_shipped("communities.data"))
+    table = pd.read_csv(text, names=names, na_values=["?"])
+    table = table.drop(columns=NOT_PREDICTIVE).astype("float64")
     if missing == "drop":
         table = table.dropna(axis="columns")
     elif missing == "paper":
