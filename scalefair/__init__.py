@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from scalefair._config import config_context, get_config, set_config
     from scalefair.any_model import limit_gap, make_fair
     from scalefair.auditing import Audit, Certificate, audit, certify
+    from scalefair.data.probabilities import group_probabilities
     from scalefair.data.sources import BatchSource, scan_csv, scan_parquet
     from scalefair.errors import NotCertifiedError
     from scalefair.estimators import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         SklearnFairKernel,
     )
     from scalefair.estimators.decisions import Decisions
+    from scalefair.estimators.parties import PartyMaps
     from scalefair.exporting import to_onnx
     from scalefair.features.cross_fit import CrossFit
     from scalefair.measures.explanation import explain_share
@@ -56,6 +58,7 @@ __all__ = [
     "LossPathCV",
     "Moments",
     "NotCertifiedError",
+    "PartyMaps",
     "SensitiveRows",
     "SklearnFairKernel",
     "audit",
@@ -63,6 +66,7 @@ __all__ = [
     "config_context",
     "explain_share",
     "get_config",
+    "group_probabilities",
     "limit_gap",
     "load",
     "make_fair",
@@ -83,6 +87,8 @@ _HOMES = {
     "Decisions": "scalefair.estimators.decisions",
     "FairKernel": "scalefair.solve.dense.kernel",
     "Moments": "scalefair.moments",
+    "PartyMaps": "scalefair.estimators.parties",
+    "group_probabilities": "scalefair.data.probabilities",
     "SensitiveRows": "scalefair.solve.dense.kernel",
     "audit": "scalefair.auditing",
     "certify": "scalefair.auditing",

@@ -155,10 +155,9 @@ def _header(path: Any, file: BinaryIO) -> bytes:
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(LARGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
         raise InputError(
-            f"{path} is damaged or no scalefair file",
-            "give one that scalefair wrote",
+            f"{path} is damaged or no scalefair file", "give one that scalefair wrote",
             where=str(path),
-        )
+        )  # fmt: skip
     return file.read(length)
 
 

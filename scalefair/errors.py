@@ -47,12 +47,12 @@ class CellError(InputError):
     """A cell of a csv file that is not of the type of its column."""
 
 
-class DelimiterError(InputError):
-    """A csv file whose cells another character separates: `delimiter`."""
+class CsvOptionError(InputError):
+    """A csv file that can be read with another `value` of an `option`."""
 
-    def __init__(self, what: str, delimiter: str = "", *, where: str = "") -> None:
-        super().__init__(what, f"give delimiter={delimiter!r}" if delimiter else "", where=where)
-        self.delimiter = delimiter
+    def __init__(self, what: str, option: str, value: str, **about: str) -> None:
+        super().__init__(what, f"give {option}={value!r}", **about)
+        self.option, self.value = option, value
 
 
 class UnsavableError(InputError):
@@ -85,9 +85,8 @@ class NotCertifiedError(InputError):
         )
         super().__init__(
             f"{what} is not certified to be at most {limit:g} with confidence {confidence:g}: "
-            f"{needs}",
-            f"ask for {least:.3g} or more, give more rows, or fit a fairer model",
-        )
+            f"{needs}", f"ask for {least:.3g} or more, give more rows, or fit a fairer model",
+        )  # fmt: skip
         self.limit, self.confidence, self.least_limit, self.rows = limit, confidence, least, rows
 
 
@@ -249,7 +248,5 @@ def check_finite(
     raise InputError(
         f"{name} has {int((~good[:, column]).sum())} value(s) in column "
         f"{column if names is None else repr(which)} that are {wrong}",
-        "fill them in or rescale them, or leave those rows out",
-        column=which,
-        where=name,
-    )
+        "fill them in or rescale them, or leave those rows out", column=which, where=name,
+    )  # fmt: skip

@@ -4,14 +4,13 @@ Where the moments hold a control υ(c), each is conditional on it: ψ gives way 
 and every covariance to what the control leaves, C_ab·υ = C_ab − C_aυ (C_υ + ε₀I)⁻¹ C_υb. A partial
 covariance with ψ itself would pool the levels of c, and opposite signs would cancel.
 
-And the explained share, which users set a limit on: one definition for every estimator, measure
-and report.
+And the explained share: one definition for every estimator, measure and report.
 
     θ(f) = Cov(f, g) / Var f,    g the best function of s in the span of ψ
 
 For groups that is the between-group share of the variance. For numbers g is a ridge fit, with εκ
 on its coefficients (κ: `features.mixed.units_of`), and Cov(f, g) is meant, never Var g. The ε of a
-penalty plays no part: measured with it, a large ε would hide what it leaves unpunished.
+penalty plays no part: measured with it, a large ε would hide what it leaves.
 
 - In sample there is no correction for chance, and ε is 1e-6 for numbers, none for groups.
 - Held out, with r the share on rows that did not fit f, and t = tr[C(C + εκ)⁻¹]/(n − 1) what
@@ -82,6 +81,7 @@ class FunctionSpace:
     basis: Array  # U (q, r)
     values: Array  # Λ > 0
     ridged: Array  # ρ: 0 along functions of groups, which need no ridge, else 1
+    noise: Array  # variance of rows of ψ: Λ, unless they are probabilities of groups
 
     @classmethod
     def of(cls, moments: Moments, *, literal: bool = False) -> FunctionSpace:
@@ -92,8 +92,12 @@ class FunctionSpace:
         C = root[:, None] * partial_covariance(moments, name, name) * root
         if ridged.all() or not ridged.any():
             basis, values = _range(C, CUTOFF[name])
-            flags = np.full(len(values), float(ridged.any()))
-            return cls(name, root[:, None] * basis, values, flags)
+            flags, basis = np.full(len(values), float(ridged.any())), root[:, None] * basis
+            if not moments.is_expected:
+                return cls(name, basis, values, flags, values)
+            at = moments.span(name)
+            noise = np.sum(basis * (moments.scatter[np.ix_(at, at)] @ basis), axis=0)
+            return cls(name, basis, values, flags, noise / moments.weight)
         # Groups beside numbers: these are what the groups, which have no ridge, leave of them.
         groups, numbers = np.flatnonzero(~ridged), np.flatnonzero(ridged)
         first, own = _range(C[np.ix_(groups, groups)], CUTOFF[name])
@@ -103,10 +107,8 @@ class FunctionSpace:
         basis = np.zeros((len(C), len(own) + len(left)))
         basis[groups, : len(own)], basis[numbers, len(own) :] = first, second
         basis[groups, len(own) :] = -onto @ second
-        values = np.concatenate([own, left])
-        return cls(
-            name, root[:, None] * basis, values, np.repeat([0.0, 1.0], [len(own), len(left)])
-        )
+        values, flags = np.concatenate([own, left]), np.repeat([0.0, 1.0], [len(own), len(left)])
+        return cls(name, root[:, None] * basis, values, flags, values)
 
     def ridge(self, eps: float) -> Array:
         """Λ + ερ."""
@@ -114,7 +116,7 @@ class FunctionSpace:
 
     def freedom(self, eps: float) -> float:
         """tr[C(C + εκ)⁻¹], the degrees of freedom of g."""
-        return float(np.sum(self.values / self.ridge(eps)))
+        return float(np.sum(self.noise / self.ridge(eps)))
 
 
 def _range(C: Array, cutoff: float) -> tuple[Array, Array]:
@@ -135,7 +137,7 @@ def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArr
             scale[columns] = variance[columns].sum()
         elif kind == "cell" and not literal:
             scale[columns] = square[columns].sum()
-        elif kind == "groups" and not literal:
+        elif kind in ("groups", "expected") and not literal:
             scale[columns], ridged[columns] = square[columns], False
     return np.where(variance > ROUNDING * square, scale, 0.0), ridged
 
@@ -279,7 +281,7 @@ def group_counts(moments: Moments) -> Array:
     rows = square * moments.effective_rows
     counts: list[Array] = [np.zeros(0)]
     for kind, columns in moments.units.get("psi", ()):
-        if kind == "groups":
+        if kind in ("groups", "expected"):
             counts.append(rows[columns])
         elif kind == "cell":
             counts.append(rows[columns].sum(keepdims=True))

@@ -21,14 +21,17 @@ from scalefair import _files, estimators, kernels, losses, maps
 from scalefair._hash import attributes
 from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
 from scalefair.errors import UnsavableError
-from scalefair.estimators import decisions
+from scalefair.estimators import decisions, parties
+from scalefair.estimators.certified import Candidates, Judgement
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.base_model import SensitiveModels
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
+from scalefair.features.exact import ExpectedGroups
 from scalefair.features.partial import PartialEncoder, Propensity
+from scalefair.measures.bounds import ShareDistribution
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
@@ -49,7 +52,7 @@ CLASSES: dict[str, type] = {
         solved_decisions.DecisionRule, solved_decisions.DecisionRates,
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
-        Certificate,
+        Certificate, parties.PartyMaps, parties.PartyMoments, Candidates, Judgement,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV, estimators.LossPathCV,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,
@@ -64,6 +67,7 @@ CLASSES: dict[str, type] = {
         columns.LevelCode, columns.NumberCode,
         columns.Spread, columns.ColumnStatistics, columns.TableStatistics,
         maps.RandomFourier, maps.Nystroem, maps.Identity, maps.OneHot, maps.ProductMap,
+        ExpectedGroups, ShareDistribution,
         maps.ConcatMap, maps.LeafMap, maps.TransformerMap, mixed.Crossed,
         kernels.RBF, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Categorical,
         kernels.Product, kernels.Sum, kernels.Scaled,
@@ -87,22 +91,22 @@ SKIPPED = {
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator (or map, encoder, path, moments) to one file, all or nothing.
+    """Write a fitted estimator (or map, encoder, path, moments) to one file, or raise an error.
 
     Parameters
     ----------
     model : object of scalefair
-        Predictions after :func:`load` are equal to the bit. Requests of metadata
-        (`set_fit_request`) are not kept.
+        Predictions after :func:`load` are identical. Metadata requests (`set_fit_request`) are not
+        saved.
     path : path
         One file; replaced only once the new one is complete, with the permissions of the old one.
 
     Raises
     ------
     UnsavableError (a ValueError)
-        If it holds something that is no number, text, array or object of scalefair: a RandomState,
-        a splitter, a feature map of the user's own. To store such an object is to store code; the
-        error names where it is. joblib and skops do that (`skops_types`).
+        If it contains anything but numbers, text, arrays and objects of scalefair, such as a
+        RandomState, a splitter or a feature map of your own: that would mean saving code. The error
+        says where it is. joblib and skops can save it (`skops_types`).
 
     Notes
     -----
@@ -121,7 +125,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read what :func:`save` wrote. No code runs, only ValueError or OSError are raised.
 
     Classes and attributes are those of scalefair, shapes are checked, and no path is taken from the
-    file. What it predicts is up to whoever wrote it: load models of people you trust.
+    file. What a model predicts is up to whoever wrote it: load models from people you trust.
     """
     arrays, values = _files.read(path, "model")
     try:
@@ -187,9 +191,8 @@ class _ModelWriter:
         if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
             raise UnsavableError(
                 f"{where} is an array of {array.dtype}, which cannot be saved",
-                "convert it to numbers or text",
-                where=where,
-            )
+                "convert it to numbers or text", where=where,
+            )  # fmt: skip
         name = str(len(self.arrays))
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         # The memory order is kept: BLAS rounds differently for the other one.

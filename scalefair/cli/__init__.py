@@ -9,8 +9,11 @@ from scalefair.cli._console import OneLineErrors
 __all__ = ["main"]
 
 
-@click.group(cls=OneLineErrors, invoke_without_command=True)
-@click.version_option(__version__, prog_name="scalefair")
+@click.group(
+    cls=OneLineErrors, invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+@click.version_option(__version__, "-V", "--version", prog_name="scalefair")
 @click.pass_context
 def main(context: click.Context) -> None:
     """Predictions that do not depend on sensitive attributes.
@@ -23,17 +26,15 @@ def main(context: click.Context) -> None:
     scalefair explain pay.scalefair pay.csv             which columns carry what is left
     scalefair certify pay.scalefair new.csv --sensitive sex --unfairness 0.05
 
-    Every command has --help with examples. DATA is a parquet or csv file, a folder or pattern of
-    them, or a URL; it need not fit in memory.
+    Every command has --help with examples. DATA is a parquet, csv or tsv file, a folder or pattern
+    of them, a URL, or - for standard input; it need not fit in memory.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-for _command in (
-    frontier.frontier, fit.fit, predict.predict, audit.audit_command, audit.explain_command,
-    audit.certify_command,
-):  # fmt: skip
-    main.add_command(_command)
-main.add_command(moments.moments)
-main.add_command(moments.merge)
+main.add_below(
+    "Commands", frontier.frontier, fit.fit, predict.predict, audit.audit_command,
+    audit.explain_command, audit.certify_command,
+)  # fmt: skip
+main.add_below("Statistics of parts that never meet", moments.moments, moments.merge)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -13,30 +14,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from threading import Lock
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import click
 
 from scalefair.errors import (
     CellError,
-    DelimiterError,
+    CsvOptionError,
     InputError,
     LostWorkersError,
     NotCertifiedError,
     UselessColumnError,
 )
 
-INTERRUPTED, BROKEN_PIPE = 130, 141
-"""Exit codes as a shell gives them for the signals."""
-
-NOT_CERTIFIED = 3
-"""Exit code of a limit that is not certified."""
-
+INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes as a shell gives them for the signals
+NOT_CERTIFIED = 3  # exit code of a limit that is not certified
 BAD_INPUT = (ValueError, OSError, ImportError, MemoryError, LostWorkersError)
 REPORT_PACKAGES = ("matplotlib", "jinja2", "markupsafe")
-CLEAR = "\r\033[K\033[?25h"
-"""Takes a progress bar away, and gives the cursor back that it hid."""
-
+CLEAR = "\r\033[K\033[?25h"  # takes a progress bar away, and gives the cursor back that it hid
 _SPACE, _PATH = "make room, or write elsewhere", "check the path"
 _PERMISSION = "check its permissions, or give another path"
 REMEDIES = {
@@ -165,6 +160,14 @@ def noting_warnings(console: Console) -> Iterator[list[str]]:
 class OneLineErrors(click.Group):
     """A group of commands whose errors are one line on stderr; exit code 2 for bad input."""
 
+    headings: ClassVar[dict[str, list[str]]] = {}
+
+    def add_below(self, heading: str, *commands: click.Command) -> None:
+        """Add commands, which the help shows below a heading."""
+        for command in commands:
+            self.add_command(command)
+        self.headings[heading] = [str(command.name) for command in commands]
+
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, **options: Any
     ) -> Any:
@@ -190,6 +193,12 @@ class OneLineErrors(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Name the commands in the order of their use, not of the alphabet."""
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the commands below their headings."""
+        for heading, names in self.headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([(n, self.commands[n].get_short_help_str(70)) for n in names])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command and flush what it printed, while an error can still be shown."""
@@ -254,7 +263,8 @@ def _option_for(error: InputError) -> str:
         return "leave it out of --sensitive"
     if isinstance(error, CellError):
         return f"repair the cell, or read it as text with --text {shlex.quote(error.column)}"
-    if isinstance(error, DelimiterError):
-        tab = error.delimiter == "\t"
-        return f"give --delimiter {'$' if tab else ''}{error.delimiter!r}"
+    if "missing='" in error.remedy:  # a parameter and an option of the same name
+        return re.sub(r"missing='(\w+)'", r"--missing \1", error.remedy)
+    if isinstance(error, CsvOptionError):
+        return f"give --{error.option} {'$' if error.value == chr(9) else ''}{error.value!r}"
     return ""

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial, reduce, wraps
 from pathlib import Path
-from typing import Any
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
 
 import click
 from click.shell_completion import CompletionItem
 
-from scalefair.cli._console import Console
+from scalefair.cli._console import Console, noting_warnings
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
 ADULT = "the built-in Adult census data"
 ADULT_TARGET, ADULT_SENSITIVE = "income", ("sex", "race")
-MAX_NUMBER_CLASSES = 2
-"""A column of numbers is one of classes if it has no more different ones."""
-
+MAX_NUMBER_CLASSES = 2  # a column of numbers is one of classes if it has no more different ones
+# First rows, by which identifiers are known, and how many of them that takes at least
 HEAD_ROWS, MIN_HEAD_ROWS = 4096, 20
-"""First rows, by which identifiers are known, and how many of them that takes at least."""
-
 CHUNK_ROWS = 2**16
 
 
@@ -54,13 +54,7 @@ class Data:
 
     def find(self, argument: str, names: Sequence[str]) -> list[str]:
         """Return columns that exist: "a,b" is two unless a column has just that name."""
-        from scalefair.data.frames import resolve_columns
-        from scalefair.errors import located
-
-        columns = list(dict.fromkeys(split_names(names, self.columns)))
-        with located(argument):
-            resolve_columns(columns, self.columns, len(self.columns))
-        return columns
+        return find_columns(argument, names, self.columns)
 
     def find_one(self, argument: str, name: str | None) -> str | None:
         """Return a column that exists; None stays None."""
@@ -116,21 +110,28 @@ class Data:
             shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
             raise InputError(
                 f"{argument}: column {name!r} has the levels {shown}",
-                "name the one that counts as positive with --positive",
-                column=name,
-            )
+                "name the one that counts as positive with --positive", column=name,
+            )  # fmt: skip
         return (np.concatenate(parts) == levels[positive]).astype(np.int8)
 
-    def identifiers(self, names: Sequence[str]) -> list[str]:
-        """Return the columns of text that are different in each of the first rows."""
+    def useless(self, names: Sequence[str]) -> dict[str, str]:
+        """Return why columns are of no use: text that differs in all first rows, or no value."""
         from scalefair.data import frames
 
-        text = [name for name in names if self.kind(name) == "categorical"]
-        if not text:
-            return []
-        first = next(iter(self.chunks(text, [], HEAD_ROWS)))
-        levels = {column.name: len(column.codes()[1]) for column in frames.columns(first.x)}
-        return [name for name, n in levels.items() if n == first.n_rows >= MIN_HEAD_ROWS]
+        reasons: dict[str, str] = {}
+        if not names:
+            return reasons
+        first = next(iter(self.chunks(names, [], HEAD_ROWS)))
+        for column in frames.columns(first.x):
+            texts = len(column.codes()[1]) if column.kind == "categorical" else 0
+            if texts == first.n_rows >= MIN_HEAD_ROWS:
+                what = f"column {column.name!r} is different in every row, an identifier"
+                reasons[column.name] = what
+            elif column.missing().all():  # perhaps in all other rows, too
+                tables = (chunk.x for chunk in self.chunks([column.name], [], CHUNK_ROWS))
+                if all(frames.columns(table)[0].missing().all() for table in tables):
+                    reasons[column.name] = f"column {column.name!r} has no value in any row"
+        return reasons
 
     def is_classes(self, target: str) -> bool:
         """Return True if a column holds classes: text, booleans, or two numbers."""
@@ -146,12 +147,27 @@ class Data:
             what = f"--target: column {target!r} holds {kind} values; expected numbers or classes"
             raise InputError(what, column=target, where="--target")
         numbers: set[float] = set()
+        n_rows = 0
         for chunk in self.chunks([target], [], CHUNK_ROWS):
             values = frames.to_numpy(chunk.x)[:, 0]
             numbers.update(values[~np.isnan(values)].tolist())
+            n_rows += chunk.n_rows
             if len(numbers) > MAX_NUMBER_CLASSES:
                 return False
+        if n_rows < 2:
+            raise InputError(f"{self.name}: the table has one row", "give at least two")
         return True
+
+
+def find_columns(argument: str, names: Sequence[str], available: Sequence[str]) -> list[str]:
+    """Return the columns that an option names; ValueError for those that do not exist."""
+    from scalefair.data.frames import resolve_columns
+    from scalefair.errors import located
+
+    columns = list(dict.fromkeys(split_names(names, available)))
+    with located(argument):
+        resolve_columns(columns, available, len(available))
+    return columns
 
 
 def split_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
@@ -166,50 +182,77 @@ class Reading:
 
     data: str | None
     text: tuple[str, ...] = ()
-    delimiter: str = ","
+    delimiter: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
     scheduler: str | None = None
+
+    @property
+    def csv_options(self) -> dict[str, Any]:
+        """How a csv is read, where that is not the default."""
+        given = {"delimiter": self.delimiter, "decimal": self.decimal, "encoding": self.encoding}
+        return {name: v for name, v in given.items() if v not in (None, ".", "utf-8")}
 
     @contextmanager
     def open(self, console: Console, subset: str = "train") -> Iterator[Data]:
         """Open the table for a while, on a cluster if a scheduler is named."""
+        if self.data in (None, "-") and self.scheduler is not None:
+            raise click.UsageError("--scheduler needs DATA: name files that the workers can read")
         with ExitStack() as stack:
-            client = None
-            if self.scheduler is not None:
-                from scalefair.data.sources import connect
-
-                client = stack.enter_context(connect(self.scheduler))
-                if not client.nthreads():
-                    raise ConnectionError(
-                        f"the dask scheduler at {self.scheduler} has no workers; start some"
-                    )
             console(f"reading {self.data or 'the Adult census data'}")
-            if self.data is None and client is not None:
-                raise click.UsageError(
-                    "--scheduler needs DATA, files that the workers can read: name them"
-                )
-            yield replace(self.table(subset), client=client)
+            reading = self
+            if self.data == "-":  # several passes are made
+                reading = replace(self, data=stack.enter_context(_spooled(sys.stdin.buffer)))
+            with noting_warnings(console):
+                table = reading.table(subset)
+            yield replace(table, client=self._client(stack))
+
+    def _client(self, stack: ExitStack) -> Any:
+        if self.scheduler is None:
+            return None
+        from scalefair.data.sources import connect
+
+        client = stack.enter_context(connect(self.scheduler))
+        if not client.nthreads():
+            raise ConnectionError(
+                f"dask's scheduler at {self.scheduler} has no workers; start some"
+            )
+        return client
 
     def table(self, subset: Any = "train") -> Data:
         """Return the table that DATA means; Adult has its target as the column income."""
         if self.data is not None:
-            return self.typed(Data(self.data, self._scan({})))
+            return Data(self.data, self._scan(self.data))
         from scalefair.datasets import load_adult
 
         adult = load_adult(subset=subset)
         names = [adult.target_names[i] for i in adult.target]
         return Data(ADULT, adult.data.assign(**{ADULT_TARGET: names}))
 
-    def typed(self, table: Data, names: Sequence[str] = ()) -> Data:
-        """Return the same csv with the columns of --text and `names`, if there, read as text."""
+    def typed(self, table: Data, names: Sequence[str]) -> Data:
+        """Return the same csv with the columns `names`, if there, read as text."""
         if table.is_built_in or not table.table.is_csv:
             return table
-        text = table.find("--text", [*self.text, *(n for n in names if n in table.columns)])
-        return replace(table, table=self._scan(dict.fromkeys(text, "string"))) if text else table
+        return replace(table, table=self._scan(table.name, names))
 
-    def _scan(self, types: dict[str, str]) -> Any:
+    def _scan(self, path: str, names: Sequence[str] = ()) -> Any:
         from scalefair.data.sources.files import scan_files
 
-        return scan_files(str(self.data), delimiter=self.delimiter, column_types=types)
+        def types(header: list[str]) -> dict[str, str]:
+            text = find_columns("--text", self.text, header)
+            return dict.fromkeys([*text, *(name for name in names if name in header)], "string")
+
+        return scan_files(path, column_types=types, **self.csv_options)
+
+
+@contextmanager
+def _spooled(stream: BinaryIO) -> Iterator[str]:
+    """Give the path of a file with what a stream holds, for as long as it is needed."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "standard-input"
+        with path.open("wb") as file:
+            copyfileobj(stream, file)
+        yield str(path)
 
 
 def complete_columns(
@@ -272,7 +315,27 @@ sensitive_option = columns_option(
 )
 drop_option = columns_option("--drop", "Columns to leave out.")
 weight_option = column_option("--weight", "Column of row weights: 2 counts as the row twice.")
-unfairness_option = partial(click.option, "--unfairness", type=click.FloatRange(0, 1))
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.3
+    """A number from 0 to `largest`, or a percentage: 0.05 or 5%."""
+
+    name = "share"
+
+    def __init__(self, largest: float = 1.0) -> None:
+        self.largest = largest
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the number."""
+        text = str(value)
+        number: float = click.FLOAT(text.removesuffix("%"), param, ctx)
+        number = number / 100 if text.endswith("%") else number
+        if not 0 <= number <= self.largest:
+            self.fail(f"{text} is not between 0 and {self.largest:g}; give 0.05 or 5%", param, ctx)
+        return number
+
+
+unfairness_option = partial(click.option, "--unfairness", type=Share())
 UNFAIRNESS = (
     "Largest share of the variance of the predictions that the sensitive columns may explain."
 )
@@ -280,14 +343,13 @@ seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True
 )
 components_option = click.option(
-    "--components",
-    type=click.IntRange(1),
-    default=500,
-    show_default=True,
+    "--components", type=click.IntRange(1), default=500, show_default=True,
     help="Number of kernel features: more are slower and more accurate.",
-)
+)  # fmt: skip
 out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
-model_file_option = partial(click.option, type=click.Path(path_type=Path))
+# A file that another command wrote: looked for before anything heavy is loaded
+WRITTEN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+model_file_option = partial(click.option, type=WRITTEN_FILE)
 
 
 def in_help_order(*options: Decorator) -> Decorator:
@@ -302,8 +364,10 @@ def reading_options(command: Command) -> Command:
     @in_help_order(
         columns_option("--text", "Columns of a csv to read as text, such as codes of digits."),
         click.option(
-            "--delimiter", metavar="C", default=",", show_default=True, help="Of cells in a csv."
+            "--delimiter", metavar="C", help="Of cells in a csv.  [default: , or a tab in .tsv]"
         ),
+        click.option("--decimal", metavar="C", default=".", help="Of numbers in a csv, . or ,"),
+        click.option("--encoding", default="utf-8", help="Of a csv, such as latin-1."),
         click.option(
             "--scheduler",
             metavar="ADDRESS",
@@ -311,8 +375,9 @@ def reading_options(command: Command) -> Command:
         ),
     )
     @wraps(command)
-    def run(*, data: Any, text: Any, delimiter: str, scheduler: Any, **options: Any) -> Any:
-        return command(reading=Reading(data, text, delimiter, scheduler), **options)
+    def run(**options: Any) -> Any:
+        own = {field.name: options.pop(field.name) for field in fields(Reading)}
+        return command(reading=Reading(**own), **options)
 
     return run
 

@@ -15,12 +15,9 @@ TREES = "boosted trees"
 KERNELS: dict[str, Any] = {"Gaussian kernel": {}, "Laplace kernel": {"kernel": "laplace"}}
 
 kind_option = click.option(
-    "--kind",
-    type=click.Choice(["auto", "regression", "classification"]),
-    default="auto",
-    show_default=True,
-    help="auto: classes are text, booleans or two numbers.",
-)
+    "--kind", type=click.Choice(["auto", "regression", "classification"]), default="auto",
+    show_default=True, help="auto: classes are text, booleans or two numbers.",
+)  # fmt: skip
 limit_options = _data.in_help_order(
     _data.unfairness_option(help=f"{_data.UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
     click.option(
@@ -119,10 +116,9 @@ class ModelOptions:
     def candidates(self, columns: list[str] | None, *, classes: bool) -> dict[str, Any]:
         """Return the estimators to choose from by name, not fitted."""
         plain = self.alpha is not None or self.eta is not None or self.model == "gp"
-        if self.confidence is not None and (classes or plain):
+        if self.confidence is not None and plain:
             raise click.UsageError(
-                "--confidence certifies a limit on numbers; leave out --eta, --alpha and --model "
-                "gp, or give --kind regression"
+                "--confidence certifies a limit: leave out --eta, --alpha and --model gp"
             )
         if self.model == "gp":
             return {"Gaussian process": self._process(columns, classes=classes)}

@@ -32,19 +32,15 @@ ERRORS = (
 @_data.sensitive_option
 @_data.column_option("--truth", "Column of what was to be predicted: numbers, 0 and 1, or levels.")
 @click.option(
-    "--positive",
-    metavar="LEVEL",
+    "--positive", metavar="LEVEL",
     help="The level of --truth that counts as 1.  [default: the second of two]",
-)
+)  # fmt: skip
 @_data.weight_option
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @click.option(
-    "--missing",
-    type=click.Choice(["error", "drop", "group"]),
-    default="error",
-    show_default=True,
+    "--missing", type=click.Choice(["error", "drop", "group"]), default="error", show_default=True,
     help="Rows in which a sensitive column is missing: refused, left out, or a group.",
-)
+)  # fmt: skip
 @_data.seed_option
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
 @click.option(
@@ -82,8 +78,6 @@ def _audit(
     positive: str | None, weight: str | None, seed: int, full: bool, html: Path | None,
     origin: dict[str, str], **options: Any,
 ) -> None:  # fmt: skip
-    from scalefair import audit
-
     if not sensitive:
         raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
     models = table.find("--prediction", prediction or ("prediction",))
@@ -91,19 +85,17 @@ def _audit(
     y, w = table.find_one("--truth", truth), table.find_one("--weight", weight)
     _check_not_text(table, models)
     labels = None if y is None else table.codes("--truth", y, positive)
+    from scalefair import audit
+
     console("judging")
     rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
     if labels is None and y is not None:
         labels = rows[y]
     with noting_warnings(console):
         result = audit(
-            rows[models],
-            sensitive_features=rows[attributes],
-            y_true=labels,
-            sample_weight=None if w is None else rows[w],
-            random_state=seed,
-            **options,
-        )
+            rows[models], sensitive_features=rows[attributes], y_true=labels,
+            sample_weight=None if w is None else rows[w], random_state=seed, **options,
+        )  # fmt: skip
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if y is not None:
@@ -201,7 +193,7 @@ def explain_command(subject: str, *, reading: Reading, console: Console, **optio
     from scalefair.data.sources.files import CSV_ENDINGS, PARQUET_ENDINGS
 
     path, tables = Path(subject), (*CSV_ENDINGS, *PARQUET_ENDINGS)
-    is_table = path.is_dir() or "://" in subject or "*" in subject
+    is_table = subject == "-" or path.is_dir() or "://" in subject or "*" in subject
     if not (is_table or path.name.lower().endswith(tables)):
         _explain_saved(path, reading, console, **options)
         return
@@ -244,13 +236,12 @@ def _explain_table(
     table: Data, console: Console, *,
     sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None,
 ) -> None:  # fmt: skip
-    from scalefair import proxies
-
     if not sensitive:
         raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
     attributes, w = table.find("--sensitive", sensitive), table.find_one("--weight", weight)
     gone = {*attributes, *table.find("--drop", drop), w}
     columns = [name for name in table.columns if name not in gone]
+    from scalefair import proxies
 
     def work(useless: list[str]) -> Any:
         inputs = [name for name in columns if name not in useless]
@@ -277,23 +268,22 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 
 
 @click.command("certify", short_help="Certify that a MODEL keeps a limit, on rows it has not seen.")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=_data.WRITTEN_FILE)
 @_data.sensitive_option
-@_data.unfairness_option(default=0.05, show_default=True, help="The limit.")
+@_data.unfairness_option(
+    type=_data.Share(float("inf")), default=0.05, show_default=True,
+    help="The limit; of means in their unit.",
+)  # fmt: skip
 @click.option(
-    "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.95,
+    "--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95,
     show_default=True,
     help="A model beyond the limit passes with at most the remaining probability.",
-)
+)  # fmt: skip
 @click.option(
-    "--limit-on",
-    type=click.Choice(["scores", "output", "means", "decisions"]),
-    default="scores",
+    "--limit-on", type=click.Choice(["scores", "output", "means", "decisions"]), default="scores",
     show_default=True,
     help="Explained share, that of the whole distribution, or a gap between groups.",
-)
+)  # fmt: skip
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @_data.weight_option
 @_data.seed_option
@@ -312,10 +302,10 @@ def certify_command(
     scalefair certify pay.scalefair new.parquet --sensitive sex,race --unfairness 0.05
     scalefair certify pay.scalefair new.csv --sensitive sex --limit-on means --unfairness 200
     """
-    from scalefair import NotCertifiedError, load
-
-    fitted = load(model)
     with reading.open(console, "test") as given:
+        from scalefair import NotCertifiedError, load
+
+        fitted = load(model)
         try:
             certificate = _certified(fitted, reading, given, console, **options)
         except NotCertifiedError as error:

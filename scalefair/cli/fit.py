@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,8 +93,8 @@ def without_useless(
     """
     from scalefair.errors import UselessColumnError
 
-    dropped = data.identifiers(names)
-    notes = [f"column {n!r} is different in every row: an identifier, left out" for n in dropped]
+    useless = data.useless(names)
+    dropped, notes = list(useless), [f"{reason}: left out" for reason in useless.values()]
     for note in notes:
         console.note(note)
     while True:
@@ -119,9 +120,8 @@ def fit_model(
         with noting_warnings(console) as warned:
             choice = choose_model(
                 candidates,
-                lambda one: one.set_callbacks(FitProgress(console)).fit(*columns, **own),
-                console,
-            )
+                lambda one: one.set_callbacks(FitProgress(console)).fit(*columns, **own), console,
+            )  # fmt: skip
         return choice, rest, warned
 
     optional = [name for name in roles.inputs if name not in roles.sensitive]
@@ -159,8 +159,6 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     scalefair fit s3://bucket/pay/ --target pay --sensitive sex --scheduler tcp://10.0.0.1:8786
     scalefair fit --from-moments all.moments --like site1.scalefair --out final.scalefair
     """
-    from scalefair import save
-
     moments, like = options.pop("from_moments"), options.pop("like")
     settings = ModelOptions.taken_from(options)
     if (moments is None) != (like is None) or (moments and reading.data):
@@ -175,6 +173,8 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
         classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
         candidates = settings.candidates(roles.sensitive if roles.seen else None, classes=classes)
         choice, roles, notes = fit_model(candidates, table, roles, console)
+    from scalefair import save
+
     model = choice.model
     model.columns_ = roles.stored
     save(model, out)
@@ -196,14 +196,11 @@ def describe(model: Any) -> dict[str, Any]:
     has_held_out = hasattr(model, "explained_share_cv_")
     record: dict[str, Any] = {
         "kind": "classification" if is_classifier(model) else "regression",
-        "estimator": type(model).__name__,
-        "rows": model.n_samples_seen_,
-        "components": int(model.moments_.blocks["phi"]),
-        "limit": model.unfairness,
-        "alpha": vars(model).get("alpha_"),
-        "eta": model.eta_,
+        "estimator": type(model).__name__, "rows": model.n_samples_seen_,
+        "components": int(model.moments_.blocks["phi"]), "limit": model.unfairness,
+        "alpha": vars(model).get("alpha_"), "eta": model.eta_,
         "explained_share": model.explained_share_,
-    }
+    }  # fmt: skip
     if has_held_out:
         record |= {
             "explained_share_cv": model.explained_share_cv_,
@@ -228,12 +225,14 @@ def words(out: Path, record: dict[str, Any]) -> str:
     share = record["explained_share_cv" if held_out else "explained_share"]
     what = "scores" if record["kind"] == "classification" else "predictions"
     verb = "explain" if len(record["sensitive"]) > 1 else "explains"
-    parts = [
-        f"{record['kind']} of {record['target']}, {record['rows']:,} rows",
+    explained = (
         f"{listed(record['sensitive'])} {verb} {percent(share)} of the variance of the {what}"
         + (" on held-out folds" if held_out else " on these rows")
-        + ("" if record["limit"] is None else f" (limit {percent(record['limit'])})"),
-    ]
+    )
+    if isnan(share):
+        explained = f"the {what} are constant, of which nothing explains a share"
+    limit = "" if record["limit"] is None else f" (limit {percent(record['limit'])})"
+    parts = [f"{record['kind']} of {record['target']}, {record['rows']:,} rows", explained + limit]
     if "certificate" in record:
         certificate = record["certificate"]
         parts.append(

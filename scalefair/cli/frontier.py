@@ -22,8 +22,7 @@ from scalefair.cli.fit import Roles, find_roles, without_useless
 if TYPE_CHECKING:
     from scalefair.report import ReportProblem
 
-LARGE_BYTES, LARGE_CELLS = 2**30, 10**8
-"""From here on a table is not read into memory."""
+LARGE_BYTES, LARGE_CELLS = 2**30, 10**8  # from here on a table is not read into memory
 
 page_options = _data.in_help_order(
     click.option("--owner", metavar="NAME", help="Who answers for the model; for the page."),
@@ -79,8 +78,6 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     With --hide-sensitive the same model is fitted once more with the sensitive columns visible, to
     stand beside.
     """
-    from scalefair.report import as_record, headline, write_report
-
     if reading.data is None and options["target"] is not None:
         raise click.UsageError("--target belongs to DATA: name a parquet or csv file before it")
     settings = ModelOptions.taken_from(options)
@@ -94,6 +91,8 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
             return _result(table, reading, rest, settings, options, console)
 
         result, _ = without_useless(table, optional, work, console)
+    from scalefair.report import as_record, headline, write_report
+
     console("writing the report")
     problem = result.problem
     stored = {"target": problem.target, "sensitive": list(problem.sensitive)}
@@ -196,7 +195,7 @@ def _is_large(scan: Any) -> bool:
 def _python_of(reading: Reading, table: Data, left_out: list[str]) -> str:
     """Return Python that opens the same columns again."""
     data, text = table.name, split_names(reading.text, table.columns)
-    options = f", delimiter={reading.delimiter!r}" * (reading.delimiter != ",")
+    options = "".join(f", {name}={value!r}" for name, value in reading.csv_options.items())
     if text:
         options += f", column_types={dict.fromkeys(text, 'string')!r}"
     kind = f"csv({data!r}{options})" if table.table.is_csv else f"parquet({data!r})"
@@ -215,13 +214,10 @@ def _adult_problem(roles: Roles) -> ReportProblem:
         X, y = adult.data[roles.inputs], adult.target.astype(float)
         parts.append(ReportRows(X, y, adult.data[sensitive], weight))
     return ReportProblem(
-        source="Adult census data of 1994, built in",
-        target="income above 50,000 dollars",
-        sensitive=sensitive,
-        train=parts[0],
-        test=parts[1],
+        source="Adult census data of 1994, built in", target="income above 50,000 dollars",
+        sensitive=sensitive, train=parts[0], test=parts[1],
         held_out="the test rows that come with the data",
         code="from scalefair.datasets import load_adult\n\nadult = load_adult()\n"
         f"data = adult.data\nX, y, S = data[{roles.inputs!r}], adult.target, data[{sensitive!r}]",
         weight=roles.weight,
-    )
+    )  # fmt: skip

@@ -21,6 +21,7 @@ from scalefair.cli.predict import text_columns
 @click.option(
     "--start", type=OutPath(), help="Fit maps on DATA, and write that model for the others."
 )
+@click.option("--cross", is_flag=True, help="Without target, for a party that sent its PartyMaps.")
 @_data.target_option
 @_data.sensitive_option
 @limit_options
@@ -31,8 +32,8 @@ from scalefair.cli.predict import text_columns
 @_data.reading_options
 @_data.printing_options
 def moments(
-    *, like: Path | None, start: Path | None, out: Path, reading: Reading, console: Console,
-    **options: Any,
+    *, like: Path | None, start: Path | None, cross: bool, out: Path, reading: Reading,
+    console: Console, **options: Any,
 ) -> None:  # fmt: skip
     """Sum up DATA: the statistics from which every fit follows, without its rows.
 
@@ -50,10 +51,13 @@ def moments(
     landmarks; with --map fourier or linear it does not.
     """
     settings = ModelOptions.taken_from(options)
+    if cross and like is not None:
+        _collect_cross(reading, console, like, out, options)
+        return
     if start is not None and like is None:
         total = _start(reading, console, start, settings, options)
     elif like is not None and start is None:
-        total = _collect(reading, console, _regression(like), options)
+        total = _collect(reading, console, like, options)
     else:
         raise click.UsageError(
             "give --like MODEL to use the maps of a model, or --start MODEL to fit them on DATA "
@@ -77,28 +81,47 @@ def _start(
     reading: Reading, console: Console, model: Path, settings: ModelOptions, options: dict[str, Any]
 ) -> Any:
     """Fit a model for the others, and return its moments."""
-    from scalefair import save
-
     with reading.open(console) as table:
         roles = find_roles(table, options, settings.hide_sensitive)
         console("fitting")
         plain = settings.plain(roles.sensitive if roles.seen else None)
         choice, roles, _ = fit_model({"kernel": plain}, table, roles, console)
+    from scalefair import save
+
     fitted = choice.model
     fitted.columns_ = roles.stored
     save(fitted, model)
     return fitted.moments_
 
 
-def _collect(reading: Reading, console: Console, model: Any, options: dict[str, Any]) -> Any:
+def _collect_cross(
+    reading: Reading, console: Console, like: Path, out: Path, options: dict[str, Any]
+) -> None:
+    """Write the moments of the inputs and sensitive columns of DATA."""
+    from scalefair import PartyMaps, load, save
+
+    maps = load(like)
+    if not isinstance(maps, PartyMaps):
+        raise ValueError(f"{like} holds a {type(maps).__name__}, --cross needs PartyMaps")
+    own = options | {"target": maps.model.feature_names_in_[0]}  # any column
+    parts = _collect(reading, console, like, own, maps)
+    save(parts, out)
+    rows = sum(fold.n_rows for fold in parts.folds)
+    console.result({"moments": out, "rows": rows}, f"{out}: moments of {rows:,} rows")
+
+
+def _collect(
+    reading: Reading, console: Console, like: Path, options: dict[str, Any], maps: Any = None
+) -> Any:
     """Return the moments of DATA with the maps of a model."""
     with reading.open(console) as given:
+        model = _regression(like) if maps is None else maps.model
         table = reading.typed(given, text_columns(model))
         roles = _roles_of(model, table, options)
         console("summing")
         columns, own = roles.arguments(table.selection(roles.all))
         with noting_warnings(console):
-            return model.collect(*columns, **own)
+            return maps.moments(columns[0], **own) if maps else model.collect(*columns, **own)
 
 
 def _roles_of(model: Any, table: Data, options: dict[str, Any]) -> Roles:
@@ -116,7 +139,7 @@ def _roles_of(model: Any, table: Data, options: dict[str, Any]) -> Roles:
 
 
 @click.command(short_help="Add up moments, as if all rows had been one table.")
-@click.argument("parts", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("parts", nargs=-1, required=True, type=_data.WRITTEN_FILE)
 @_data.out_option(default="all.moments", help="The sum.")
 @_data.printing_options
 def merge(*, parts: tuple[Path, ...], out: Path, console: Console) -> None:

@@ -14,9 +14,7 @@ from scalefair.cli import _data
 from scalefair.cli._console import Console
 from scalefair.cli._data import Data, Reading
 
-ROWS = 2**15
-"""Rows in memory at once."""
-
+ROWS = 2**15  # rows in memory at once
 STDOUT = Path("-")
 
 
@@ -65,17 +63,21 @@ def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
 
 
 @click.command(short_help="Predict the rows of DATA with a fitted MODEL.")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=_data.WRITTEN_FILE)
 @_data.columns_option("--keep", "Columns of DATA to pass on, such as an identifier; 'all' for all.")
 @_data.out_option(
-    default="predictions.parquet",
-    help="A .parquet, .csv or .csv.gz file; - writes csv to stdout.",
+    default="predictions.parquet", help="A .parquet, .csv or .csv.gz file; - writes csv to stdout."
 )
+@click.option(
+    "--escape-formulas", is_flag=True,
+    help="Put ' before text that a spreadsheet would run, such as =1+1, for csv from strangers.",
+)  # fmt: skip
 @_data.reading_options
 @_data.printing_options
 def predict(
-    model: Path, keep: tuple[str, ...], out: Path, reading: Reading, console: Console
-) -> None:
+    *, model: Path, keep: tuple[str, ...], out: Path, escape_formulas: bool, reading: Reading,
+    console: Console,
+) -> None:  # fmt: skip
     """Predict the rows of DATA with a MODEL that `scalefair fit` wrote.
 
     The column prediction is the number predicted, or the most likely class; classes have a column
@@ -86,21 +88,23 @@ def predict(
     scalefair predict pay.scalefair new.parquet --out predictions.parquet --keep id,sex
     scalefair predict pay.scalefair new.csv --out - | head
     """
-    from scalefair import load
-    from scalefair.data.sources.files import check_ending, write_csv, write_tables
+    from scalefair.data.sources.files import check_ending, without_formulas, write_csv, write_tables
 
     if out != STDOUT:
         check_ending(out)
     elif console.as_json:
         raise click.UsageError("--out - writes the predictions to stdout; leave out --json")
-    fitted = load(model)
     with reading.open(console, "test") as given:
+        from scalefair import load
+
+        fitted = load(model)
         table = reading.typed(given, text_columns(fitted))
         check_inputs(table, fitted)
         every = list(keep) == ["all"] and "all" not in table.columns
         predictor = TablePredictor(fitted, table.columns if every else table.find("--keep", keep))
         console("predicting")
         parts = with_progress(tables(predictor, table), table.n_rows, console)
+        parts = map(without_formulas, parts) if escape_formulas else parts
         rows = write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)
     record = {
         "predictions": out, "model": model, "data": table.name, "rows": rows,
@@ -153,9 +157,8 @@ def text_columns(model: Any) -> list[str]:
             f"a {type(model).__name__} is no model of named columns; make one with scalefair fit"
         )
     encoder, sensitive = (
-        model._design.preparation.encoder,
-        model._design.preparation.sensitive_encoder,
-    )
+        model._design.preparation.encoder, model._design.preparation.sensitive_encoder,
+    )  # fmt: skip
     kinds = [] if encoder is None else [(code.name, code.kind) for code in encoder.columns_]
     if sensitive is not None:
         kinds += zip(sensitive.names_, sensitive.kinds_, strict=True)

@@ -17,18 +17,6 @@ from scalefair.data.survey import (
 )
 
 __all__ = [
-    "MAX_LEVELS_OF_NUMBERS",
-    "SURVEY_ROWS",
-    "Look",
-    "Numbers",
-    "OpenedRows",
-    "PartSurvey",
-    "Sums",
-    "Survey",
-    "Together",
-    "in_memory",
-    "is_stream",
-    "open_rows",
-    "survey_rows",
-    "table_of",
-]
+    "MAX_LEVELS_OF_NUMBERS", "SURVEY_ROWS", "Look", "Numbers", "OpenedRows", "PartSurvey", "Sums",
+    "Survey", "Together", "in_memory", "is_stream", "open_rows", "survey_rows", "table_of",
+]  # fmt: skip

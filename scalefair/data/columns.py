@@ -12,27 +12,21 @@ from numpy.typing import NDArray
 
 from scalefair._typing import LARGEST, Array, Rows
 from scalefair.data import frames
-from scalefair.data.frames import Column, Kind, kinds_differ
-from scalefair.errors import InputError, UselessColumnError, check_finite
+from scalefair.data.frames import Column, Kind
+from scalefair.errors import InputError, UselessColumnError
 
+# A column with more levels is an identifier, and would fill the memory of a long fold
 MAX_LEVELS = 1_000_000
-"""A column with more levels is an identifier, and would fill the memory of a long fold."""
 
-MAX_CODES = 20
-"""Whole numbers with more levels are no codes of groups."""
+MAX_CODES = 20  # whole numbers with more levels are no codes of groups
 
-MissingRule = Literal["column", "default", "error"]
-"""A missing value is marked in a column of its own, becomes the mean or an unknown level, or is
-refused."""
+# A missing value is marked in a column of its own, or becomes the mean or an unknown level
+MissingRule = Literal["column", "default"]
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Weight, mean = shift + offset, scatter Σw(x − mean)² and range of numbers; mergeable.
-
-    `shift` is one of the values: differences from it keep their digits where the mean is a
-    million times the deviation. `Spread()` is the neutral element.
-    """
+    """Weight, mean = shift + offset, scatter Σw(x − mean)² and range of numbers; mergeable."""
 
     weight: float = 0.0
     shift: float = 0.0
@@ -114,26 +108,25 @@ class ColumnStatistics:
         if self.name != other.name:
             raise InputError(
                 f"columns differ between chunks: {self.name!r} in one and {other.name!r} at the "
-                "same place in another",
-                "give every chunk the same columns in the same order",
+                "same place in another", "give every chunk the same columns in the same order",
                 column=other.name,
-            )
+            )  # fmt: skip
         if self.kind != other.kind and "empty" not in (self.kind, other.kind):
-            raise kinds_differ(self.name, self.kind, other.kind)
+            raise InputError(
+                f"column {self.name!r} is {self.kind} in some rows and {other.kind} in others",
+                "convert it, or name its type where the data is read", column=self.name,
+            )  # fmt: skip
         names, weights = [*self.levels, *other.levels], [*self.levels.values()]
         codes = None
         if self.codes is not None and other.codes is not None:
             both = tuple(sorted({*self.codes, *other.codes}))
             codes = both if len(both) <= MAX_CODES else None
         return ColumnStatistics(
-            self.name,
-            other.kind if self.kind == "empty" else self.kind,
+            self.name, other.kind if self.kind == "empty" else self.kind,
             self.spread + other.spread,
             _sum_by_level(self.name, names, [*weights, *other.levels.values()]),
-            self.missing + other.missing,
-            self.n_missing + other.n_missing,
-            codes,
-        )
+            self.missing + other.missing, self.n_missing + other.n_missing, codes,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +152,16 @@ class TableStatistics:
 
 
 def table_statistics(X: Any, weight: Any = None, prefix: str = "x") -> TableStatistics:
-    """Return what an encoder must know of the rows of `X`, an array or frame of shape (n, d).
+    """Return what an encoder must know of the rows of `X`, an array or frame of shape (n, d)."""
+    from sklearn.utils.validation import _check_sample_weight  # late: a header needs none of it
 
-    Rows of weight zero count for nothing, except that their levels are known to a
-    `SensitiveEncoder`, which could not code them otherwise.
-    """
     table = frames.as_table(X)
-    w = _check_weight(weight, frames.n_rows(table))
+    rows = np.empty((frames.n_rows(table), 1))
+    w = np.ones(len(rows))
+    if weight is not None and len(rows):
+        w = _check_sample_weight(
+            weight, rows, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=True
+        )
     each = tuple(ColumnStatistics.of(column, w) for column in frames.columns(table, prefix))
     return TableStatistics(each, float(w.sum()), w.size, frames.column_names(table) is not None)
 
@@ -204,8 +200,6 @@ class NumberCode:
         x = column.floats(largest=LARGEST)
         absent = np.isnan(x)
         x = (x - self.center) / self.scale
-        if self.missing == "error" and absent.any():
-            raise missing_refused(self.name, int(absent.sum()))
         x[absent] = self.fill
         out[:, 0] = x
         if self.missing == "column":
@@ -220,25 +214,20 @@ class LevelCode:
     levels: tuple[str, ...]
     pooled: tuple[str, ...]
     missing: MissingRule
-    unknown: Literal["infrequent", "error"]
-    drop_binary: bool
     kind: Kind = "categorical"
 
     def outputs(self, name: str) -> list[str]:
-        """Return the names of the columns written; of two only the second, if `drop_binary`."""
+        """Return the names of the columns written; of two only the second."""
         pooled, missing = bool(self.pooled), self.missing == "column"
         slots = [*self.levels, *["infrequent"] * pooled, *["missing"] * missing]
         named = [f"{name}_{slot}" for slot in slots]
-        return named[1:] if self.drop_binary and len(named) == 2 else named
+        return named[1:] if len(named) == 2 else named
 
     def write(self, column: Column, out: Rows) -> None:
         """Write a column of n rows into `out`, zeros of shape (n, number of outputs)."""
         codes, present = column.codes()
-        n_missing = int((codes < 0).sum())
-        if self.missing == "error" and n_missing:
-            raise missing_refused(self.name, n_missing)
-        slot = self._slots_of(present, n_missing > 0)[codes]
-        if self.drop_binary and self._n_slots() == 2:
+        slot = self._slots_of(present)[codes]
+        if self._n_slots() == 2:
             out[:, 0] = slot == 1
         else:
             rows = np.flatnonzero(slot >= 0)
@@ -247,16 +236,12 @@ class LevelCode:
     def _n_slots(self) -> int:
         return len(self.levels) + bool(self.pooled) + (self.missing == "column")
 
-    def _slots_of(self, present: list[str], any_missing: bool) -> NDArray[np.int64]:
+    def _slots_of(self, present: list[str]) -> NDArray[np.int64]:
         """Return the slot of each level; the last entry, where code -1 points, is missing."""
         known = {level: i for i, level in enumerate(self.levels)}
         known |= dict.fromkeys(self.pooled, len(self.levels))
         other = len(self.levels) if self.pooled else -1
         missing = self._n_slots() - 1 if self.missing == "column" else other
-        strange = [level for level in present if level not in known]
-        strange += ["missing value"] * (any_missing and self.missing == "default")
-        if strange and self.unknown == "error":
-            raise unknown_level(self.name, strange[0], self.levels)
         return np.array([*(known.get(level, other) for level in present), missing])
 
 
@@ -265,10 +250,8 @@ def constant_column(role: str, column: ColumnStatistics, levels: list[str]) -> U
     low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
     return UselessColumnError(
         f"{role} column {column.name!r} is {levels[0] if levels else low!r} in every row of "
-        "positive weight, so nothing can depend on it",
-        "drop it",
-        column=column.name,
-    )
+        "positive weight, so nothing can depend on it", "drop it", column=column.name,
+    )  # fmt: skip
 
 
 def missing_values(role: str, name: str, kind: Kind, count: int) -> InputError:
@@ -284,19 +267,9 @@ def nobody_knows(role: str, name: str, n_rows: int) -> UselessColumnError:
     """Return the error for an attribute that no row has."""
     return UselessColumnError(
         f"{role} column {name!r} is missing in all {n_rows} rows, so nobody knows what must not "
-        "matter",
-        "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
+        "matter", "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
         column=name,
-    )
-
-
-def missing_refused(name: str, count: int) -> InputError:
-    """Return the error of missing="error" where values are missing."""
-    return InputError(
-        f"column {name!r} has {count} missing value(s) (NaN or null) and missing='error'",
-        "fill them in, or use missing='indicator'",
-        column=name,
-    )
+    )  # fmt: skip
 
 
 def unknown_level(name: str, level: str, levels: Iterable[str]) -> InputError:
@@ -305,24 +278,8 @@ def unknown_level(name: str, level: str, levels: Iterable[str]) -> InputError:
     shown = ", ".join(listed[:10]) + (", ..." if len(listed) > 10 else "")
     return InputError(
         f"column {name!r} has the value {level!r}, which was not seen in fit; expected one of "
-        f"{shown}",
-        "correct it, or fit on rows that have it",
-        column=name,
-    )
-
-
-def _check_weight(weight: Any, n: int) -> Array:
-    if weight is None:
-        return np.ones(n)
-    w = np.asarray(weight, dtype=np.float64)
-    if w.ndim == 0:
-        return np.full(n, float(w))
-    if w.shape != (n,):
-        raise ValueError(f"sample_weight has shape {w.shape}; expected ({n},), one per row")
-    if (w < 0).any():
-        raise ValueError("sample_weight must not be negative; set such rows to 0")
-    check_finite("sample_weight", w)
-    return w
+        f"{shown}", "correct it, or fit on rows that have it", column=name,
+    )  # fmt: skip
 
 
 def _sum_by_level(column: str, levels: Iterable[str], weights: Iterable[float]) -> dict[str, float]:
@@ -332,7 +289,6 @@ def _sum_by_level(column: str, levels: Iterable[str], weights: Iterable[float]) 
     if len(total) > MAX_LEVELS:
         raise InputError(
             f"column {column!r} has more than {MAX_LEVELS:,} levels: it looks like an identifier",
-            "drop it, or convert it if it holds numbers",
-            column=column,
-        )
+            "drop it, or convert it if it holds numbers", column=column,
+        )  # fmt: skip
     return total

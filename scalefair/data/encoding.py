@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from scalefair._typing import LARGEST, Array
@@ -30,7 +30,6 @@ from scalefair.data.columns import (
     NumberCode,
     TableStatistics,
     constant_column,
-    missing_refused,
     missing_values,
     sensitive_statistics,
     table_statistics,
@@ -39,8 +38,8 @@ from scalefair.data.columns import (
 from scalefair.data.frames import Column, Kind
 from scalefair.errors import InputError, UselessColumnError
 
+# Whole numbers that fewer rows share, on average, are hardly codes of groups
 MIN_ROWS_PER_CODE = 10
-"""Whole numbers that fewer rows share, on average, are hardly codes of groups."""
 
 NUMBERS_OR_CODES = "numbers or codes?"
 
@@ -66,78 +65,54 @@ class _ColumnEncoder(TransformerMixin, BaseEstimator):
             self.feature_names_in_ = np.array(names, dtype=object)
         return names
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        kinds = tags.input_tags
+        kinds.string = kinds.categorical = kinds.sparse = True
+        return tags
+
 
 class TableEncoder(_ColumnEncoder):
     """Turn a table of mixed columns into a matrix of numbers.
 
     Numbers and dates (days since 1970) become (x − mean) / deviation, weighted; constant columns
     become 0. Booleans are 0 and 1. Text and categories are one-hot, levels in sorted order.
+    A level not seen in fit is read as the pooled level or, where there is none, as all zeros (in a
+    binary column, which is written as one column, that is its first level). A missing number
+    becomes the mean, with an indicator column if any was missing in fit; a missing level is a level
+    of its own if seen in fit, otherwise an unknown one. A column without any value is left out,
+    with a warning.
 
     Parameters
     ----------
-    numeric : {"standardize", "passthrough"}
-        Whether numbers and dates are scaled.
     min_frequency : float
         Levels with less than this share of the weight are pooled into one level, "infrequent".
-    unknown : {"infrequent", "error"}
-        A level not seen in fit is read as the pooled level or, where there is none, as all zeros
-        (in a binary column that is its first level); or it is a ValueError.
-    missing : {"indicator", "error"}
-        A missing number becomes the mean, with an indicator column if any was missing in fit; a
-        missing level is a level of its own if seen in fit, otherwise an unknown one. "error":
-        any missing value is a ValueError.
     max_levels : int
         At most this many levels of a column are kept, the most frequent, the others are pooled.
-    drop_binary : bool
-        Write columns of two levels as one column, 1 for the second level.
     keep : sequence of str or int
         Columns, by name or position, of which no level is pooled: the sensitive ones.
-    dtype : dtype
-        float64 or float32.
 
     Attributes
     ----------
     columns_ : tuple of NumberCode and LevelCode
         How each column is written.
-    pooled_ : dict of str to tuple of str
-        Pooled levels, by column.
-    capped_ : list of str
-        Columns in which `max_levels` pooled levels that `min_frequency` would have kept.
     n_features_in_, feature_names_in_, n_features_out_
         Columns in, their names if they have any, and columns out.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "numeric": [StrOptions({"standardize", "passthrough"})],
         "min_frequency": [Interval(Real, 0, 1, closed="left")],
-        "unknown": [StrOptions({"infrequent", "error"})],
-        "missing": [StrOptions({"indicator", "error"})],
         "max_levels": [Interval(Integral, 1, None, closed="left")],
-        "drop_binary": ["boolean"],
         "keep": [str, Integral, "array-like"],
-        "dtype": "no_validation",
     }
 
     def __init__(
-        self,
-        numeric: Literal["standardize", "passthrough"] = "standardize",
-        *,
-        min_frequency: float = 0.002,
-        unknown: Literal["infrequent", "error"] = "infrequent",
-        missing: Literal["indicator", "error"] = "indicator",
-        max_levels: int = 1000,
-        drop_binary: bool = True,
+        self, min_frequency: float = 0.002, *, max_levels: int = 1000,
         keep: Iterable[str | int] = (),
-        dtype: DTypeLike = np.float64,
-    ) -> None:
-        self.numeric = numeric
+    ) -> None:  # fmt: skip
         self.min_frequency = min_frequency
-        self.unknown = unknown
-        self.missing = missing
         self.max_levels = max_levels
-        self.drop_binary = drop_binary
         self.keep = keep
-        self.dtype = dtype
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002
         """Learn means, deviations and levels of `X`, of shape (n, d); `y` is ignored."""
@@ -146,17 +121,15 @@ class TableEncoder(_ColumnEncoder):
     def finish(self, statistics: TableStatistics) -> Self:
         """Become fitted from the (summed) `table_statistics` of the rows."""
         self._validate_params()
-        if np.dtype(self.dtype) not in (np.dtype(np.float64), np.dtype(np.float32)):
-            raise ValueError(f"dtype={self.dtype!r}: expected float64 or float32")
         names = self._set_columns(statistics)
         whole = set(frames.resolve_columns(self.keep, names, len(names)))
-        self.pooled_: dict[str, tuple[str, ...]] = {}
-        self.capped_: list[str] = []
         self.columns_ = tuple(
             self._code(column, statistics.weight, j in whole)
             for j, column in enumerate(statistics.columns)
         )
         self.n_features_out_ = sum(len(code.outputs("")) for code in self.columns_)
+        if not self.n_features_out_:
+            raise ValueError(f"no column of {names} has a value in any row of positive weight")
         return self
 
     def transform(self, X: Any) -> Any:
@@ -164,7 +137,12 @@ class TableEncoder(_ColumnEncoder):
         check_is_fitted(self)
         table = frames.as_table(X)
         validate_data(self, table, reset=False, skip_check_array=True)
-        out = np.zeros((frames.n_rows(table), self.n_features_out_), dtype=self.dtype)
+        return self.encode(table)
+
+    def encode(self, X: Any) -> Array:
+        """Return the encoded rows of a table whose columns are known to be those of fit."""
+        table = frames.as_table(X)
+        out = np.zeros((frames.n_rows(table), self.n_features_out_))
         stop = 0
         for column, code in zip(frames.columns(table), self.columns_, strict=True):
             start, stop = stop, stop + len(code.outputs(""))
@@ -180,29 +158,22 @@ class TableEncoder(_ColumnEncoder):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing == "indicator"
-        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = True
         return tags
 
     def _code(self, column: ColumnStatistics, total: float, keep: bool) -> NumberCode | LevelCode:
         if not (column.spread.weight or any(column.levels.values())):
-            raise UselessColumnError(
-                f"column {column.name!r} has no value in any row of positive weight",
-                "drop it",
-                column=column.name,
-            )
-        if self.missing == "error" and column.n_missing:
-            raise missing_refused(column.name, column.n_missing)
-        rule: MissingRule = "error" if self.missing == "error" else "default"
-        if column.missing:
-            rule = "column"
+            message = f"column {column.name!r} has no value in any row of positive weight: left out"
+            warnings.warn(message, stacklevel=2)
+            return LevelCode(column.name, (), (), "default", "empty")
+        rule: MissingRule = "column" if column.missing else "default"
         if column.kind == "categorical":
             return self._level_code(column, total, keep, rule)
         return self._number_code(column, rule)
 
     def _number_code(self, column: ColumnStatistics, rule: MissingRule) -> NumberCode:
         spread = column.spread
-        if self.numeric == "passthrough" or column.kind == "boolean":
+        if column.kind == "boolean":
             return NumberCode(column.name, column.kind, 0.0, 1.0, spread.mean, rule)
         if not math.isfinite(spread.scatter):
             what = f"column {column.name!r} is too large to square"
@@ -215,26 +186,22 @@ class TableEncoder(_ColumnEncoder):
         self, column: ColumnStatistics, total: float, keep: bool, rule: MissingRule
     ) -> LevelCode:
         share = {level: w / total for level, w in column.levels.items() if w > 0}
-        levels = sorted(share) if keep else self._frequent(column.name, share)
+        levels = sorted(share) if keep else self._frequent(share)
         pooled = tuple(sorted(share.keys() - set(levels)))
         if not levels and rule != "column":
             raise UselessColumnError(
-                f"column {column.name!r} has {len(share)} levels and none reaches "
-                f"min_frequency={self.min_frequency}: it looks like an identifier",
-                "drop it, lower min_frequency, or name it in keep",
+                f"column {column.name!r} has {len(share)} levels, each in less than "
+                f"{self.min_frequency:.1%} of the rows: it looks like an identifier",
+                "drop it, group its levels, or convert it if it holds numbers or dates",
                 column=column.name,
             )
-        if pooled:
-            self.pooled_[column.name] = pooled
-        return LevelCode(column.name, tuple(levels), pooled, rule, self.unknown, self.drop_binary)
+        return LevelCode(column.name, tuple(levels), pooled, rule)
 
-    def _frequent(self, name: str, share: dict[str, float]) -> list[str]:
+    def _frequent(self, share: dict[str, float]) -> list[str]:
         # Rounded, so that the order in which chunks were summed cannot decide a tie.
         rounded = {level: round(value, 12) for level, value in share.items()}
         least = self.min_frequency * (1 - 1e-9)
         frequent = [level for level, value in rounded.items() if value >= least]
-        if len(frequent) > self.max_levels:
-            self.capped_.append(name)
         by_weight = sorted(frequent, key=lambda level: (-rounded[level], level))
         return sorted(by_weight[: self.max_levels])
 
@@ -342,11 +309,6 @@ class SensitiveEncoder(_ColumnEncoder):
             )
             for row in rows
         ]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.categorical = True
-        return tags
 
 
 class ControlEncoder(SensitiveEncoder):

@@ -34,11 +34,7 @@ ALL_ROWS = Folds(1, None)
 
 
 def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:
-    """Return the folds, and whether some rows are in none of them and always train.
-
-    `cv` is a splitter, an iterable of (train, test), or a number of random folds (`balanced_fold`).
-    X and y are for splitters; ranges of the right length where rows are not in memory.
-    """
+    """Return the folds of a splitter, of splits or of a count, and whether rows always train."""
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         count = int(cv)
         if count < 2:

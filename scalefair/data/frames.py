@@ -1,8 +1,7 @@
 """Tables in and out: numpy, pandas, polars and pyarrow behind one face.
 
-A *table* is either a numeric 2-D numpy array or a narwhals data frame; `as_table` makes one of
-whatever the user passed. A list of lists with text in it, or an object array, is a frame without
-names. pandas is imported only where a column needs it.
+A *table* is a numeric 2-D array or a narwhals data frame; `as_table` makes one of whatever the user
+passed. Text in lists or object arrays makes frames without names.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.stable.v2.dependencies import is_into_dataframe, is_pandas_like_series
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import issparse
+from scipy.sparse import issparse, vstack
 
 from scalefair._typing import Array, Shaped
 from scalefair.errors import InputError
@@ -30,12 +29,10 @@ Kind = Literal["numeric", "boolean", "datetime", "categorical", "empty"]
 _NUMBERS = "biuf"
 _MICROSECONDS_PER_DAY = 86_400e6
 _OBJECT_KINDS: dict[str, Kind] = {
-    "string": "categorical",
-    "empty": "empty",
-    "boolean": "boolean",
+    "string": "categorical", "empty": "empty", "boolean": "boolean",
     **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "numeric"),
     **dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
-}
+}  # fmt: skip
 """By what pandas infers of the objects in a column."""
 
 
@@ -48,16 +45,10 @@ class Column:
     values: Any  # as stored: an array or a narwhals Series
 
     def floats(self, *, largest: float = np.inf) -> Array:
-        """Return the values as float64, NaN where missing; datetimes as days since 1970 (UTC).
-
-        Raise InputError for text, and for numbers beyond `largest`.
-        """
+        """Return float64, NaN where missing; dates as days since 1970 (UTC), durations as days."""
         if self.kind == "categorical":
-            raise InputError(
-                f"column {self.name!r} is categorical and cannot be read as numbers",
-                "encode it (scalefair.data.encoding.TableEncoder) or drop it",
-                column=self.name,
-            )
+            what = f"column {self.name!r} is categorical and cannot be read as numbers"
+            raise InputError(what, "encode or drop it", column=self.name)
         if isinstance(self.values, np.ndarray):
             x = self.values.astype(np.float64, copy=False)
         elif self.kind == "empty":
@@ -67,10 +58,8 @@ class Column:
         if largest < np.inf and (count := int(np.sum(np.abs(x) > largest))) > 0:
             raise InputError(
                 f"column {self.name!r} contains infinity or numbers beyond {largest:g} ({count} "
-                "rows)",
-                "rescale or clip them, or set them to missing",
-                column=self.name,
-            )
+                "rows)", "rescale or clip them, or set them to missing", column=self.name,
+            )  # fmt: skip
         return x
 
     def missing(self) -> NDArray[np.bool_]:
@@ -78,12 +67,13 @@ class Column:
         return self.codes()[0] < 0 if self.kind == "categorical" else np.isnan(self.floats())
 
     def expect(self, kind: Kind) -> Column:
-        """Return the column if it holds `kind` or nothing; ValueError otherwise."""
-        if self.kind in (kind, "empty"):
+        """Return the column if it holds `kind`, as in fit, or nothing; ValueError otherwise."""
+        if self.kind == kind or "empty" in (kind, self.kind):
             return self
         if self.missing().all():
             return Column(self.name, "empty", self.values)
-        raise kinds_differ(self.name, kind, self.kind)
+        what = f"column {self.name!r} is {self.kind}, but was {kind} in fit"
+        raise InputError(what, f"convert it, or fit where it is {self.kind}", column=self.name)
 
     def codes(self) -> tuple[NDArray[np.int64], list[str]]:
         """Return (codes, levels): row i holds the text levels[codes[i]]; 1.0 is "1", -1 missing."""
@@ -103,16 +93,12 @@ class Column:
             encoded = (array.cast(array.type.value_type) if typed else array).dictionary_encode()
             codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             levels = encoded.dictionary.to_pylist()
-        return codes.astype(np.int64, copy=False), level_names(levels)
-
-
-def kinds_differ(name: str, kind: Kind, other: Kind) -> InputError:
-    """Return the error for a column that holds two kinds of values."""
-    return InputError(
-        f"column {name!r} is {kind} in some rows and {other} in others; expected one kind",
-        "convert it, or name its type where the data is read",
-        column=name,
-    )
+        names = level_names(levels)
+        if len(set(names)) < len(names):
+            same = next(name for name in names if names.count(name) > 1)
+            what = f"column {self.name!r} has {same} as a number and as text, which read alike"
+            raise InputError(what, "convert it, as by .astype(str)", column=self.name)
+        return codes.astype(np.int64, copy=False), names
 
 
 def as_table(X: Any, *, one_column: bool = False) -> Any:
@@ -140,7 +126,7 @@ def columns(X: Any, prefix: str = "x") -> list[Column]:
     if isinstance(table, np.ndarray):
         kind: Kind = "boolean" if table.dtype.kind == "b" else "numeric"
         return [Column(name, kind, table[:, j]) for j, name in enumerate(names)]
-    series = list(table.iter_columns())
+    series = [_plain(series) for series in table.iter_columns()]
     return [Column(n, _column_kind(n, s), s) for n, s in zip(names, series, strict=True)]
 
 
@@ -160,6 +146,11 @@ def column_kinds(X: Any, prefix: str = "x") -> dict[str, Kind]:
 def is_all_numeric(X: Any) -> bool:
     """Return True if every column is numeric or boolean and nothing is missing."""
     return all(c.kind in ("numeric", "boolean") and not c.missing().any() for c in columns(X))
+
+
+def is_sparse(X: Any) -> bool:
+    """Return True if `X` is one of scipy's sparse arrays or matrices."""
+    return bool(issparse(X))
 
 
 def n_rows(X: Any) -> int:
@@ -185,7 +176,7 @@ def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
     frame = from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
         return nw.to_native(frame[rows])
-    return as_array(X)[rows]
+    return (X.tocsr() if is_sparse(X) else as_array(X))[rows]
 
 
 def stack_rows(tables: Sequence[Any]) -> Any:
@@ -193,6 +184,8 @@ def stack_rows(tables: Sequence[Any]) -> Any:
     frames = [f.to_frame() if isinstance(f, nw.Series) else f for f in map(from_native, tables)]
     if isinstance(frames[0], nw.DataFrame):
         return nw.to_native(nw.concat(_with_same_levels(frames), how="vertical"))
+    if is_sparse(tables[0]):
+        return vstack(tables, format="csr")
     return np.concatenate([as_array(table) for table in tables])
 
 
@@ -275,8 +268,8 @@ def from_native(X: Any) -> Any:
 
 def as_array(X: Any) -> NDArray[Any]:
     """Return lists, arrow arrays and the like as an array: text and numbers in one as objects."""
-    if issparse(X):
-        raise TypeError(f"sparse input ({type(X).__name__}) is not supported: pass X.toarray()")
+    if is_sparse(X):
+        return X.toarray()  # type: ignore[no-any-return]
     array = np.asarray(X)
     # numpy turns [["a", 1.0]] into text; the number must stay a number.
     return np.array(X, dtype=object) if array.dtype.kind in "US" and array is not X else array
@@ -302,11 +295,23 @@ def _from_array(array: NDArray[Any], one_column: bool) -> Any:
     return nw.from_native(pd.DataFrame(content, copy=False))
 
 
+def _plain(series: nw.Series[Any]) -> nw.Series[Any]:
+    """Return a column in a type that narwhals knows: periods as their first day, nothing sparse."""
+    native: Any = series.to_native()
+    if series.dtype != nw.Unknown or not is_pandas_like_series(native):
+        return series
+    if str(native.dtype).startswith("Sparse"):
+        native = native.sparse.to_dense()
+    elif str(native.dtype).startswith("period"):
+        native = native.dt.to_timestamp()
+    return nw.from_native(native, series_only=True)
+
+
 def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
-    dtype = series.dtype
-    if getattr(series.to_native(), "dtype", None) == np.dtype(object):
+    dtype, native = series.dtype, series.to_native()
+    if getattr(native, "dtype", None) == np.dtype(object):
         return _object_kind(name, series)
-    if dtype.is_numeric():
+    if dtype.is_numeric() or dtype == nw.Duration:
         return "numeric"
     if dtype == nw.Boolean:
         return "boolean"
@@ -316,16 +321,15 @@ def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
         return "categorical"
     if series.null_count() == len(series):
         return "empty"
-    raise unknown_type(name, dtype)
+    raise unknown_type(name, native.dtype if is_pandas_like_series(native) else dtype)
 
 
 def unknown_type(name: str, dtype: Any) -> InputError:
     """Return the error for a column of structs, lists and the like."""
     return InputError(
         f"column {name!r} has values of type {dtype}; expected numbers, booleans, dates or text",
-        "convert or drop it",
-        column=name,
-    )
+        "convert or drop it", column=name,
+    )  # fmt: skip
 
 
 def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
@@ -334,18 +338,16 @@ def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
     inferred = pd.api.types.infer_dtype(series.to_native(), skipna=True)
     if inferred not in _OBJECT_KINDS:
         raise InputError(
-            f"column {name!r} mixes types ({inferred}); expected only numbers, only booleans, only "
-            "dates or only text",
-            "convert it, for instance with .astype(str)",
+            f"column {name!r} holds objects of type {inferred}; expected only numbers, only "
+            "booleans, only dates or only text", "convert it, for instance with .astype(str)",
             column=name,
-        )
+        )  # fmt: skip
     return _OBJECT_KINDS[inferred]
 
 
 def level_names(levels: Iterable[Any]) -> list[str]:
     """Return levels as text; 1.0 is "1"."""
-    whole = ((v, isinstance(v, float) and v.is_integer()) for v in levels)
-    return [str(int(v) if w else v) for v, w in whole]
+    return [str(int(v) if isinstance(v, float) and v.is_integer() else v) for v in levels]
 
 
 def _series_floats(series: nw.Series[Any], kind: Kind) -> Array:
@@ -358,6 +360,8 @@ def _series_floats(series: nw.Series[Any], kind: Kind) -> Array:
 
             series = nw.from_native(pd.to_datetime(native, utc=True), series_only=True)
         series, units = series.dt.timestamp("us"), _MICROSECONDS_PER_DAY
+    elif series.dtype == nw.Duration:
+        series, units = series.dt.total_microseconds(), _MICROSECONDS_PER_DAY
     elif is_objects:
         numbers = native.where(native.notna(), np.nan).astype("float64")
         series = nw.from_native(numbers, series_only=True)
@@ -393,4 +397,4 @@ def _at(X: Any, positions: list[int]) -> Any:
     frame = from_native(X)
     if isinstance(frame, nw.DataFrame):
         return nw.to_native(frame[:, positions])
-    return as_array(X)[:, positions]
+    return (X.tocsr() if is_sparse(X) else as_array(X))[:, positions]

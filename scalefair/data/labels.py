@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_y
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.sources import BatchSource, ChunkSource, Scan, is_dask
+from scalefair.errors import InputError
 
 
 class Coded(NamedTuple):
@@ -24,16 +25,25 @@ class Coded(NamedTuple):
     classes: NDArray[Any]  # the labels, sorted
     numbers: Array  # what stands for each in y
     y: Any  # of shape (n,); None where the numbers come with the batches of X
+    n_rows: int  # that count
+
+
+# A column with more labels, or another one in each of so many rows, is not one of classes
+MAX_CLASSES, MIN_DISTINCT = 1000, 10
 
 
 @dataclass(frozen=True)
 class LabelSet:
-    """The labels that occur; `+` joins two sets."""
+    """The labels that occur in `n_rows` rows; `+` joins two sets."""
 
     values: frozenset[Any] = frozenset()
+    n_rows: int = 0
 
     def __add__(self, other: LabelSet) -> LabelSet:
-        return LabelSet(self.values | other.values)
+        joined = LabelSet(self.values | other.values, self.n_rows + other.n_rows)
+        if len(joined.values) > MAX_CLASSES:  # which would fill the memory of a long pass
+            raise too_many_classes(f"more than {MAX_CLASSES:,} classes")
+        return joined
 
     def classes(self) -> NDArray[Any]:
         """Return them sorted: whole numbers as integers, text as text."""
@@ -56,8 +66,8 @@ class LabelReader:
         codes, levels = label_codes(self._of(chunk))
         if chunk.weight is not None:
             codes = codes[np.asarray(chunk.weight) > 0]
-        present = np.unique(codes)
-        self._labels = self._labels + LabelSet(frozenset(levels[code] for code in present))
+        present = frozenset(levels[code] for code in np.unique(codes))
+        self._labels = self._labels + LabelSet(present, len(codes))
 
     def result(self) -> LabelSet:
         """Return the labels of all rows seen."""
@@ -87,14 +97,11 @@ def _missing(count: int) -> str:
 
 
 def code_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Coded | None:
-    """Find the classes of the rows that count, and return the labels as numbers; None for None.
-
-    Labels in a dask collection become a dask array that is computed when needed. Text in a file
-    is read once and stored as two bytes a row.
-    """
+    """Return the labels of the rows that count as numbers, lazily in dask; None for None."""
     if isinstance(X, BatchSource):
-        classes = X.fold(partial(LabelReader, attrgetter("y")), SURVEY_ROWS).classes()
-        return Coded(classes, classes.astype(np.float64), None)
+        labels = X.fold(partial(LabelReader, attrgetter("y")), SURVEY_ROWS)
+        classes = labels.classes()
+        return Coded(classes, classes.astype(np.float64), None, labels.n_rows)
     if y is None:
         return None
     if is_stream(X) and (is_dask(y) or isinstance(y, Scan)):
@@ -107,26 +114,28 @@ def _in_memory(estimator: Any, y: Any, sample_weight: Any) -> Coded:
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     weight = None if sample_weight is None else np.asarray(sample_weight)
-    counted = np.arange(len(classes))
+    counted, n_rows = np.arange(len(classes)), len(codes)
     # Bad weights are refused later.
     if weight is not None and weight.shape == codes.shape and (weight > 0).any():
-        counted = np.unique(codes[weight > 0])
+        counted, n_rows = np.unique(codes[weight > 0]), int((weight > 0).sum())
     if len(counted) < len(classes):
         classes = classes[counted]
         codes = np.minimum(np.searchsorted(counted, codes), len(counted) - 1)
-    return Coded(classes, np.arange(len(classes), dtype=np.float64), codes.astype(np.float64))
+    numbers = np.arange(len(classes), dtype=np.float64)
+    return Coded(classes, numbers, codes.astype(np.float64), n_rows)
 
 
 def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
     weight = in_memory(sample_weight, scans=False) if isinstance(y, Scan) else sample_weight
     source = open_rows(y, weight=weight, names={"x": "y"}, n_threads=n_threads).source
-    classes = source.fold(partial(LabelReader, attrgetter("x")), SURVEY_ROWS).classes()
+    labels = source.fold(partial(LabelReader, attrgetter("x")), SURVEY_ROWS)
+    classes = labels.classes()
     if isinstance(y, Scan) and classes.dtype.kind != "U":
-        return Coded(classes, classes.astype(np.float64), y)
+        return Coded(classes, classes.astype(np.float64), y, labels.n_rows)
     codes = numbered(source, classes)
     if isinstance(y, Scan):
         codes = codes.astype(np.int16)
-    return Coded(classes, np.arange(len(classes), dtype=np.float64), codes)
+    return Coded(classes, np.arange(len(classes), dtype=np.float64), codes, labels.n_rows)
 
 
 def known_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array]:
@@ -189,13 +198,22 @@ def _taken(codes: Array, classes: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(classes[codes.astype(np.intp)])
 
 
-def check_classes(classes: NDArray[Any]) -> None:
-    """Raise ValueError if there is but one class."""
+def check_classes(coded: Coded) -> None:
+    """Raise ValueError if there is but one class, or another one in each row."""
+    classes = coded.classes
     if len(classes) < 2:
         only = f"one class only ({classes.tolist()[0]!r})" if len(classes) else "no class"
         raise ValueError(
             f"y has {only} in rows of positive weight; give rows of at least two classes"
         )
+    if len(classes) > MAX_CLASSES or len(classes) == coded.n_rows >= MIN_DISTINCT:
+        raise too_many_classes(f"{len(classes):,} classes in {coded.n_rows:,} rows")
+
+
+def too_many_classes(what: str) -> InputError:
+    """Return the error for labels that are none."""
+    remedy = "numbers are for a regressor, such as FairKernelRidge; identifiers cannot be predicted"
+    return InputError(f"y has {what}", remedy, where="y")
 
 
 def class_weights(class_weight: Any, classes: NDArray[Any], share: Array) -> Array:

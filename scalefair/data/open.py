@@ -1,4 +1,4 @@
-"""The opener: whatever users pass, as one source of chunks, and how these become numbers.
+"""The opener: whatever users pass, as one source of chunks.
 
 Containers are arrays, lists, frames and Series of any library, scans of files, dask collections,
 and batches that a program hands over. The kind of `x` decides: where it is in memory everything
@@ -9,26 +9,18 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
-from scalefair._hash import digest
-from scalefair._typing import LARGEST_SINGLE, Chunk, WithColumns
+from scalefair._typing import WithColumns
 from scalefair.data import frames
-from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder
-from scalefair.data.sources import (
-    ArraySource,
-    ChunkSource,
-    DaskSource,
-    FileSource,
-    Scan,
-    is_dask,
-)
+from scalefair.data.probabilities import GroupProbabilities
+from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, FileSource, Scan, is_dask
 from scalefair.data.sources.base import ARGUMENTS, finite_columns, weights
-from scalefair.errors import InputError, check_finite, located
+from scalefair.errors import InputError, located
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,20 +37,10 @@ def is_stream(part: Any) -> bool:
 
 
 def open_rows(
-    x: Any,
-    s: Any = None,
-    y: Any = None,
-    weight: Any = None,
-    c: Any = None,
-    *,
-    names: Mapping[str, str] = ARGUMENTS,
-    n_threads: int | None = None,
+    x: Any, s: Any = None, y: Any = None, weight: Any = None, c: Any = None, *,
+    names: Mapping[str, str] = ARGUMENTS, n_threads: int | None = None,
 ) -> OpenedRows:  # fmt: skip
-    """Return rows as one source of chunks, their lengths compared where they are known.
-
-    A source of chunks as `x` brings all parts itself. `names` are what the user calls the parts,
-    for errors; `n_threads` chunks are in flight at once, None: one per core that BLAS may use.
-    """
+    """Return rows as one source of chunks; `names` are what users call the parts, for errors."""
     names = {**ARGUMENTS, **names}
     given = dict(zip(ARGUMENTS, (x, s, y, weight, c), strict=True))
     if isinstance(x, ChunkSource):
@@ -68,7 +50,13 @@ def open_rows(
                 f"{', '.join(beside)} must be None: the chunks of a {type(x).__name__} bring them"
             )
         return OpenedRows(x, in_memory=False)
-    tables = {part: table_of(names[part], value) for part, value in given.items()}
+    # Sparse inputs stay so: their chunks become dense one by one.
+    tables = {
+        part: value.tocsr()
+        if part == "x" and frames.is_sparse(value)
+        else table_of(names[part], value)
+        for part, value in given.items()
+    }
     if tables["x"] is None:
         raise ValueError(f"{names['x']}=None; expected one row for each prediction or target")
     if is_stream(x):
@@ -83,8 +71,11 @@ def table_of(name: str, part: Any) -> Any:
         return part
     if is_dask(part):
         return _two_dimensional(part)
+    if isinstance(part, GroupProbabilities):
+        raise InputError(f"{name} are probabilities of groups", "give the groups", where=name)
     if isinstance(part, Mapping):
         return frames.make_frame(part)
+    part = part.toarray() if frames.is_sparse(part) else part
     if isinstance(part, str) or not hasattr(part, "__len__") or np.shape(part) == ():
         raise TypeError(
             f"{name}={part!r} is a {type(part).__name__}; give an array, a Series, a frame, a scan "
@@ -116,11 +107,11 @@ def in_memory(part: Any, *, scans: bool = True) -> Any:
 def _memory(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ArraySource:
-    n = len(tables["x"])
+    n = frames.n_rows(tables["x"])
     for part, table in tables.items():
-        if table is not None and len(table) != n:
+        if table is not None and frames.n_rows(table) != n:
             raise ValueError(
-                f"{names[part]} has {len(table)} rows but {names['x']} has {n}; give "
+                f"{names[part]} has {frames.n_rows(table)} rows but {names['x']} has {n}; give "
                 "one row each, in the same order"
             )
     if not n:
@@ -151,75 +142,3 @@ def _stream(
         raise InputError(what, where=names["weight"])
     flat = weight[weight.columns[0]] if isinstance(weight, WithColumns) else weight[:, 0]
     return DaskSource(x, s, y, flat, c)
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """What happens to a chunk before the feature maps see it.
-
-    Without `encoder` X is numeric and used as given.
-    """
-
-    encoder: TableEncoder | None = None
-    sensitive_encoder: SensitiveEncoder | None = None
-    sensitive_columns: list[int] | None = None  # columns of X that are the attributes
-    hide_sensitive: bool = False  # from the inputs
-    control_encoder: ControlEncoder | None = None
-    single: bool = False  # feature rows are float32, in which squares overflow
-
-    @property
-    def key(self) -> str:
-        """Fingerprints of the encodings and of the columns they are applied to."""
-        columns = f"{self.sensitive_columns} hidden={self.hide_sensitive}"
-        encoder, sensitive = (
-            "none" if part is None else digest(part)
-            for part in (self.encoder, self.sensitive_encoder)
-        )
-        control = "" if self.control_encoder is None else f";control={digest(self.control_encoder)}"
-        return f"encoding={encoder};sensitive={sensitive};columns={columns}{control}"
-
-    def split(self, chunk: Chunk) -> Chunk:
-        """Take the sensitive attributes from the columns of x, and hide them if so asked."""
-        if self.sensitive_columns is None:
-            return chunk
-        s = frames.take_columns(chunk.x, self.sensitive_columns)
-        x = chunk.x
-        if self.hide_sensitive:
-            x = frames.drop_columns(x, self.sensitive_columns)
-        return replace(chunk, x=x, s=s)
-
-    def encode(self, chunk: Chunk) -> Chunk:
-        """Turn x, s and c of a split chunk into numbers; an error says where they come from."""
-        x, s, c = chunk.x, chunk.s, chunk.c
-        with located(chunk.where):
-            if self.encoder is not None:
-                x = np.asarray(self.encoder.transform(x))
-            else:
-                names = frames.column_names(x)
-                x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else frames.to_numpy(x)
-                # Rows of a stream, or next to hidden columns, nobody has looked at yet.
-                check_finite("X", x, names=names)
-            if self.single:
-                check_finite("dtype='float32': X", x, LARGEST_SINGLE)
-            if s is not None:
-                s = None if self.sensitive_encoder is None else self.sensitive_encoder.transform(s)
-            if c is not None:
-                c = None if self.control_encoder is None else self.control_encoder.transform(c)
-        return replace(chunk, x=x, s=s, c=c)
-
-    def input_names(self, names: list[str]) -> list[str]:
-        """Return the names of the inputs as the maps see them: encoded, none that is hidden."""
-        if self.encoder is not None:
-            return [str(name) for name in self.encoder.get_feature_names_out()]
-        hidden = set(self.sensitive_columns or []) if self.hide_sensitive else set()
-        return [name for i, name in enumerate(names) if i not in hidden]
-
-    def input_columns(self, names: list[str]) -> list[tuple[str, slice]]:
-        """Return the columns of X that the maps see, and which inputs each was encoded to."""
-        shown = self.input_names(names)
-        widths = [1] * len(shown)
-        if self.encoder is not None:
-            shown = [code.name for code in self.encoder.columns_]
-            widths = [len(code.outputs("")) for code in self.encoder.columns_]
-        stops = np.cumsum(widths)
-        return [(n, slice(b - w, b)) for n, w, b in zip(shown, widths, stops, strict=True)]

@@ -18,17 +18,12 @@ from scalefair.data.sources import ChunkSource, Sample
 from scalefair.data.sources.base import ARGUMENTS, parts_of
 from scalefair.errors import check_finite, located
 
-MAX_LEVELS_OF_NUMBERS = 8
-"""Numbers with at most this many values may be levels of groups."""
+MAX_LEVELS_OF_NUMBERS = 8  # numbers with at most this many values may be levels of groups
+MAX_COMBINATIONS = 2**22  # combinations of levels beyond which a table of them all is too large
+SURVEY_ROWS = 65536  # rows per chunk where no features are computed
 
-MAX_COMBINATIONS = 2**22
-"""Combinations of levels beyond which a table of them all is too large."""
-
-SURVEY_ROWS = 65536
-"""Rows per chunk where no features are computed."""
-
+# The values of a column of numbers; None where there are too many, or nobody asked
 Values = frozenset[float] | None
-"""The values of a column of numbers; None where there are too many, or nobody asked."""
 
 
 class Look(NamedTuple):
@@ -186,14 +181,10 @@ class Survey:
         if self.parts and other.parts:
             parts = {part: self.parts[part] + other.parts[part] for part in self.parts}
         return Survey(
-            self.n_rows + other.n_rows,
-            self.n_present + other.n_present,
-            self.n_missing + other.n_missing,
-            self.weight + other.weight,
-            max(self.heaviest, other.heaviest),
-            self.sample + other.sample,
-            parts,
-        )
+            self.n_rows + other.n_rows, self.n_present + other.n_present,
+            self.n_missing + other.n_missing, self.weight + other.weight,
+            max(self.heaviest, other.heaviest), self.sample + other.sample, parts,
+        )  # fmt: skip
 
 
 @dataclass(eq=False)

@@ -210,11 +210,7 @@ def make_biased_income(
     else:
         table = made_rows(partial(_rows, key=key), n_rows, check_count("chunks", chunks))
     return Bunch(
-        data=table[FEATURES],
-        target=table["log_pay"],
-        sensitive_features=table[SENSITIVE],
-        fair_target=table["fair_log_pay"],
-        feature_names=list(FEATURES),
-        target_names=["log_pay"],
+        data=table[FEATURES], target=table["log_pay"], sensitive_features=table[SENSITIVE],
+        fair_target=table["fair_log_pay"], feature_names=list(FEATURES), target_names=["log_pay"],
         DESCR=getdoc(make_biased_income),
-    )
+    )  # fmt: skip

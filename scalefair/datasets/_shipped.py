@@ -239,10 +239,7 @@ def load_communities_crime(
     table = table.reset_index(drop=True)
     data = table.drop(columns=TARGET)
     return Bunch(
-        data=_as_container(data, as_frame),
-        target=table[TARGET].to_numpy(),
-        sensitive_features=_as_container(data[RACE], as_frame),
-        feature_names=list(data.columns),
-        target_names=[TARGET],
-        DESCR=description,
-    )
+        data=_as_container(data, as_frame), target=table[TARGET].to_numpy(),
+        sensitive_features=_as_container(data[RACE], as_frame), feature_names=list(data.columns),
+        target_names=[TARGET], DESCR=description,
+    )  # fmt: skip

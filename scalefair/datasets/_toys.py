@@ -74,13 +74,10 @@ def make_toy1(
     fair = np.sign((x1 - z) * x3) * np.abs(x2)
     return Bunch(
         data=np.column_stack([x1, x2, x3]),
-        target=fair + 2 * bias * (x3 > 0) - bias + noise * error,
-        sensitive_features=x3[:, None],
-        fair_target=fair,
-        feature_names=["x1", "x2", "x3"],
-        target_names=["y"],
+        target=fair + 2 * bias * (x3 > 0) - bias + noise * error, sensitive_features=x3[:, None],
+        fair_target=fair, feature_names=["x1", "x2", "x3"], target_names=["y"],
         DESCR=getdoc(make_toy1),
-    )
+    )  # fmt: skip
 
 
 def make_toy2(
@@ -150,11 +147,7 @@ def make_toy2(
     mean_log = np.log(sensitive_scale) - (np.euler_gamma + np.log(2)) / 2
     mean = mean_log**2 + np.pi**2 / 8 + sensitive_scale**2
     return Bunch(
-        data=np.column_stack([s, x]),
-        target=x**2 + s**2 + noise * error,
-        sensitive_features=s[:, None],
-        fair_target=x**2 - log_s**2 + mean,
-        feature_names=["s", "x"],
-        target_names=["y"],
-        DESCR=getdoc(make_toy2),
-    )
+        data=np.column_stack([s, x]), target=x**2 + s**2 + noise * error,
+        sensitive_features=s[:, None], fair_target=x**2 - log_s**2 + mean, feature_names=["s", "x"],
+        target_names=["y"], DESCR=getdoc(make_toy2),
+    )  # fmt: skip

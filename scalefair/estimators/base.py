@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,6 +63,11 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
     _one_target: bool
     _base_scale: ClassVar[str] = "probability"  # what the prediction of a base model is turned into
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
@@ -78,17 +84,18 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         y : array-like of shape (n,) or (n, t)
             Targets; columns of the same scan, if X is one.
         sensitive_features : array, Series or frame of shape (n,) or (n, p), optional
-            Sensitive attributes: numbers, categories or both. Needed unless `sensitive_columns`
-            names them or `eta` is 0. `predict` does not need them.
+            Sensitive attributes: numbers, categories or both; for ridges
+            :func:`scalefair.group_probabilities`, too. Needed unless `sensitive_columns` names them
+            or `eta` is 0. `predict` does not need them.
         sample_weight : array-like of shape (n,), optional
             Weight 2 equals the row twice, in the error and in the penalty.
         control_features : array, Series or frame of shape (n,) or (n, r), optional
             Legitimate factors: only the dependence on the sensitive attributes that remains at
-            each level of them is punished. The target itself asks for equalised odds in
+            each level of them is penalised. The target itself asks for equalised odds in
             expectation. `predict` does not need them.
         sensitive_data : pair (X2, S2), optional
-            Another table, with the columns of X and the sensitive attributes of its rows, whose
-            targets nobody need know; then no row of X need have attributes. For ridges.
+            Another table with the columns of X, and the sensitive attributes of its rows. It needs
+            no targets, and X then needs no attributes. For ridges.
 
         Returns
         -------
@@ -151,8 +158,11 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
         base = self.base_estimator
         rows = rows or open_fit_rows(checked, given, keeps_frames=base is not None)
-        if rows.partial:
+        if rows.partial or rows.probable is not None:
             check_partial(self, controlled=rows.has_control)
+        if rows.probable is not None and not rows.probable.n_known and self.unfairness is not None:
+            what = f"unfairness={self.unfairness:g} limits a lower bound of the share"
+            warnings.warn(f"{what}; give group_probabilities the groups of some rows", stacklevel=2)
         given_apart = rows.has_sensitive or rows.second is not None
         if not given_apart and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(errors.MISSING_SENSITIVE)

@@ -8,12 +8,13 @@ the first that fails: no correction for looking at many is needed. All before it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from inspect import signature
 from numbers import Integral
 from operator import add
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,6 @@ from scalefair.features.exact import Identity
 from scalefair.features.rows import FitRows, open_fit_rows
 from scalefair.features.training import Training, group_names
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, share_distributions
-from scalefair.moments import Moments
 from scalefair.moments.accumulate import MomentAccumulator, Rows, sign
 from scalefair.penalties import check_known, size_of_block
 from scalefair.solve.limit import path_etas
@@ -123,22 +123,14 @@ class Part:
         return rows._replace(source=own)
 
 
-def only(folds: Folds, count: int) -> Folds:
-    """Return the first so many folds: rows of others always train and are not judged."""
-    return folds if folds.count == count else Folds(count, partial(_among, folds, count))
-
-
-def _among(folds: Folds, count: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    fold = folds.of_rows(numbers)
-    return np.where(fold < count, fold, -1)
-
-
-class Candidates(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Candidates:
     """Coefficients of E predictors of t outputs, of shape (m, E·t), for each fold of rows."""
 
-    coefs: Sequence[Array]
-    folds: Folds
+    coefs: tuple[Array, ...]
     outputs: int
+    size: float  # a variance far below is rounding
+    key: str = ""  # of the maps
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +139,7 @@ class _Judged:
 
     design: Design
     candidates: Candidates
+    folds: Folds
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return the chunk with predictions for x, 0 where the weight is; y plays no part."""
@@ -155,7 +148,7 @@ class _Judged:
             known = ~np.isnan(chunk.s).any(axis=1)
             chunk = replace(chunk, weight=np.where(known, weight, 0.0))
         numbers = np.arange(chunk.row, chunk.row + chunk.n_rows)
-        fold = self.candidates.folds.of_rows(numbers)
+        fold = self.folds.of_rows(numbers)
         if chunk.weight is not None:
             fold = np.where(np.asarray(chunk.weight) > 0, fold, -1)
         F = np.zeros((chunk.n_rows, self.candidates.coefs[0].shape[1]))
@@ -167,11 +160,15 @@ class _Judged:
         return replace(chunk, x=F, y=np.zeros((chunk.n_rows, 1)), h=None)
 
 
-class Judgement(NamedTuple):
-    """Distributions of the shares of all candidates, for each ε, and the moments of the rows."""
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Distributions of the shares of all candidates, for each ε, and what is said of the rows."""
 
-    distributions: list[ShareDistribution]
-    moments: Moments
+    distributions: tuple[ShareDistribution, ...]
+    n_rows: int
+    functions: str  # of s, in words
+    moments: str  # their fingerprint
+    candidates: str  # their fingerprint
 
     def probability(self, limit: float) -> Array:
         """Return the largest over ε of P(θ̂ ≤ observed) at the limit; NaN for constants."""
@@ -180,18 +177,16 @@ class Judgement(NamedTuple):
         return np.asarray(np.max(each, axis=0) + shares[0])
 
 
-def judge(source: ChunkSource, design: Design, candidates: Candidates, size: float) -> Judgement:
+def judge(source: ChunkSource, design: Design, folds: Folds, candidates: Candidates) -> Judgement:
     """Return the shares of all candidates on rows that did not fit them, by one pass."""
-    width = candidates.coefs[0].shape[1]
     beside = tuple(block for block in design.beside if not block.is_feature)
-    phi = Identity().fit(np.zeros((2, width)))
+    phi = Identity().fit(np.zeros((2, candidates.coefs[0].shape[1])))
     narrow = Design(phi, design.psi, whiten_rows=True, beside=beside)
-    folds = candidates.folds
     start: list[tuple[Any, Any]] = [
-        (_same, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
-        (_same, partial(Sampler, ERROR_ROWS, 0)),
+        (copy, partial(MomentAccumulator, narrow, folds, PASS_ROWS)),
+        (copy, partial(Sampler, ERROR_ROWS, 0)),
     ]
-    judged = source.then(_Judged(design, candidates))
+    judged = source.then(_Judged(design, candidates, folds))
     sums, sample = judged.fold(partial(Together, start), PASS_ROWS)
     moments = sign(narrow, sums)
     total = reduce(add, moments)
@@ -202,14 +197,12 @@ def judge(source: ChunkSource, design: Design, candidates: Candidates, size: flo
         chunk = sample.chunk.take(np.flatnonzero(fold == k))
         rows = {"phi": chunk.x} | {name: np.asarray(narrow.rows_of(name, chunk)) for name in names}
         weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-        outputs = candidates.outputs
+        outputs, size = candidates.outputs, candidates.size
         parts.append(share_distributions(own, rows, weight, outputs=outputs, size=size))
     each = list(zip(*parts, strict=True))
-    return Judgement([pooled(some) if len(some) > 1 else some[0] for some in each], total)
-
-
-def _same(chunk: Chunk) -> Chunk:
-    return chunk
+    found = tuple(pooled(some) if len(some) > 1 else some[0] for some in each)
+    said = functions_of(total), digest([total.offset, total.scatter]), digest(candidates)
+    return Judgement(found, total.n_rows, *said)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,53 +234,54 @@ class JudgedPath:
 
     def certificate(self, claim: Claim, model: Any) -> Certificate:
         """Return the certificate of the chosen model, now that it is fitted."""
-        at, moments = np.array([self.choose(claim)]), self.judgement.moments
-        one = [found[at] for found in self.judgement.distributions]
+        at, judged = np.array([self.choose(claim)]), self.judgement
+        one = [found[at] for found in judged.distributions]
         return claim.certificate(
-            self.method, moments.n_rows, max(float(part.share[0]) for part in one),
-            max(float(part.upper(claim.confidence)[0]) for part in one), functions_of(moments),
-            fingerprint(model), digest([moments.offset, moments.scatter]),
+            self.method, judged.n_rows, max(float(part.share[0]) for part in one),
+            max(float(part.upper(claim.confidence)[0]) for part in one), judged.functions,
+            fingerprint(model), judged.moments,
         )  # fmt: skip
 
 
+Judges = Callable[[Candidates], Judgement]
+
+
 def judge_path(
-    limit: float, result: SearchResult, system: System, design: Design, source: ChunkSource,
-    *, folds: Folds | None,
-) -> JudgedPath:  # fmt: skip
-    """Judge the path at the α that a search has chosen; without `folds` the rows fitted nothing."""
+    limit: float, result: SearchResult, system: System, judges: Judges, *, split: bool
+) -> JudgedPath:
+    """Judge the path at the α that a search has chosen; with `split` the rows fitted nothing."""
     at_largest = result.scores.mse.mean(axis=0)[:, int(np.argmax(result.etas))]
     chosen = int(np.argmin(at_largest)) if result.choice is None else result.choice.alpha
     alphas = result.alphas[[chosen]]
     path = Spectrum.of(system).at(float(alphas[0]))
     etas = path_etas(path, limit)
     coef = side_by_side(system, path.coef(etas)[None], etas, rescaled=True)
-    coefs = [coef] if folds is None else result.fits.coefs(alphas, etas)
-    candidates = Candidates(coefs, folds or ALL_ROWS, system.target.shape[1])
-    judgement = judge(source, design, candidates, size_of_block(system.moments, "y"))
+    coefs = (coef,) if split else tuple(result.fits.coefs(alphas, etas))
+    size, outputs = size_of_block(system.moments, "y"), system.target.shape[1]
+    judgement = judges(Candidates(coefs, outputs, size, system.moments.key))
     scores = result.fits.score(alphas, etas[::-1])
     on_path = replace(result, alphas=alphas, etas=etas[::-1], scores=scores, choice=None)
     errors = scores.mse.mean(axis=0)[0, ::-1]
     choices = [Choice(0, at) for at in reversed(range(len(etas)))]
-    return JudgedPath("cross" if folds else "split", on_path, choices, judgement, coef, errors)
+    return JudgedPath("split" if split else "cross", on_path, choices, judgement, coef, errors)
 
 
 def judge_fits(
-    limit: float, result: LossSearch, problem: FoldProblem, design: Design, source: ChunkSource,
-    *, folds: Folds | None,
-) -> JudgedPath:  # fmt: skip
+    limit: float, result: LossSearch, problem: FoldProblem, judges: Judges, *, split: bool
+) -> JudgedPath:
     """Judge the fits of a general loss at the best ridge; as `judge_path`."""
     result, alpha = _with_fairer_fits(problem, result, limit)
     points = sorted((point for point in result.tried if point.alpha == alpha), reverse=True)
     fits, m = [result.tried[point] for point in points], len(problem.whole.system.ridge)
-    parts = [-1] if folds is None else range(len(problem.tested))
-    coefs = [np.hstack([fit.theta[k][:m] for fit in fits]) for k in parts]
-    candidates = Candidates(coefs, folds or ALL_ROWS, problem.whole.loss.n_scores)
-    judgement = judge(source, design, candidates, size_of_block(problem.whole.system.moments, "y"))
+    parts = [-1] if split else range(len(problem.tested))
+    coefs = tuple(np.hstack([fit.theta[k][:m] for fit in fits]) for k in parts)
+    size, outputs = size_of_block(problem.whole.system.moments, "y"), problem.whole.loss.n_scores
+    judgement = judges(Candidates(coefs, outputs, size))
     row = int(np.searchsorted(result.alphas, alpha))
     choices = [Choice(row, int(np.searchsorted(result.etas, point.eta))) for point in points]
     coef = np.hstack([fit.theta[-1][:m] for fit in fits])
     errors = np.array([fit.losses.mean() for fit in fits])
-    return JudgedPath("cross" if folds else "split", result, choices, judgement, coef, errors)
+    return JudgedPath("split" if split else "cross", result, choices, judgement, coef, errors)
 
 
 def _with_fairer_fits(
@@ -391,9 +385,11 @@ class CrossValidated(OnFolds):
         training = super()._train(checked, given, dtype, part.of(rows))
         return replace(training, calibrating=calibrating)
 
-    def _judging(self, training: Training, design: Design) -> tuple[ChunkSource, Folds | None]:
-        """Return the rows that judge a path, and the folds of them; None: they fitted nothing."""
+    def _judging(self, training: Training, design: Design, candidates: Candidates) -> Judgement:
+        """Return the shares of candidates on rows that calibrate, or on those outside their fit."""
         if training.calibrating is not None:
-            return design.numbers(training.calibrating, sensitive=True), None
+            source = design.numbers(training.calibrating, sensitive=True)
+            return judge(source, design, ALL_ROWS, candidates)
         folds, some_always_train = self._folds(training)
-        return training.source, only(folds, folds.count - some_always_train)
+        tested = replace(folds, count=folds.count - some_always_train)  # the last one is not judged
+        return judge(training.source, design, tested, candidates)

@@ -41,7 +41,7 @@ class Classification(ClassifierMixin, LossBase):
         if coded is None:
             self._train(checked, given, dtype)  # raises ValueError: y is missing
             raise ValueError("y is None; give the class labels of the rows")
-        labels.check_classes(coded.classes)
+        labels.check_classes(coded)
         training = self._train(checked, replace(given, y=coded.y), dtype)
         loss = self._loss_of(coded.classes)
         as_targets = labels.OneHotLabels(coded.numbers, one_hot=loss.n_targets > 1)

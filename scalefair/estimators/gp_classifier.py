@@ -122,7 +122,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         if coded is None:
             self._train(checked, given_rows, "float64")  # raises ValueError: y is missing
             raise ValueError("y is None; give the class labels of the rows")
-        check_classes(coded.classes)
+        check_classes(coded)
         training = self._train(checked, replace(given_rows, y=coded.y), "float64")
         inputs = training.preparation.input_names(list(_check_feature_names_in(checked)))
         k = len(coded.classes)
@@ -171,12 +171,12 @@ class FairGPClassifier(ClassifierMixin, Process):
         ----------
         @ X
         return_std : bool
-            Join the standard deviation of f.
+            Also return the standard deviation of f.
 
         Returns
         -------
         mean : array of shape (k,) or (k, number of classes)
-            A dask array, not yet computed, for a dask collection; so is the deviation.
+            A lazy dask array for a dask collection; so is the standard deviation.
         std : array of the same shape, with `return_std`
         """
         check_is_fitted(self)
@@ -209,6 +209,11 @@ class FairGPClassifier(ClassifierMixin, Process):
         """
         check_is_fitted(self)
         return self._predicted(X, self._distribution.probabilities)
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of :meth:`predict_proba`; −∞ where a probability is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row.

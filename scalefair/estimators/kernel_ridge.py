@@ -1,4 +1,4 @@
-"""Fair kernel ridge regression, also with cross-validated alpha and eta, in one pass."""
+"""Fair kernel ridge regression, also with cross-validated alpha and eta, from sums over rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from scalefair._typing import Array, Chunk
 from scalefair.data.sources.threads import blas_threads_for
 from scalefair.errors import FINITE, JOINED_RIDGE, TINY, check_alpha, check_grid
 from scalefair.estimators.base import feature_ridges, learnt, names_of_columns
-from scalefair.estimators.certified import CrossValidated, JudgedPath, judge_path
+from scalefair.estimators.certified import CrossValidated, JudgedPath, Judges, judge_path
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath
 from scalefair.estimators.ridge import Regression, RidgeBase
 from scalefair.features.design import Design
 from scalefair.features.mixed import for_new_rows
-from scalefair.features.training import Training, learn_design
+from scalefair.features.training import learn_design
 from scalefair.moments import Moments
 from scalefair.solve.fit import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
@@ -43,7 +43,7 @@ class FairKernelRidge(RidgeBase):
 
     Minimises 1/n |y − b − Φβ|² + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where |Rᵀβ|² measures the
     dependence between the predictions and the sensitive attributes. Only sums over rows are
-    needed, so the fit is one pass over data of any length.
+    needed, so memory does not grow with their number.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class FairKernelRidge(RidgeBase):
 
 @described
 class FairKernelRidgeCV(CrossValidated, Regression):
-    """Fair kernel ridge regression that chooses alpha and eta by cross-validation, in one pass.
+    """Fair kernel ridge regression that chooses alpha and eta by cross-validation.
 
     The statistics are kept per fold, so that every (alpha, eta) is fitted on the other folds and
     scored on each without looking at the data again. The final fit is on all rows.
@@ -211,25 +211,31 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         design = learn_design(training, dtype=config.dtype, sees_sensitive=self._sees_sensitive())
         rows = self._rows(training.source, design, training.survey.n_rows, self._least_alpha())
         _, moments = self._fold_moments(rows, training, checkpoint=config.checkpoint)
+        known = names_of_columns(checked) | learnt(training, design)
+        known["_one_target"] = training.one_target
+        return self._choose(design, moments, known, partial(self._judging, training, design))
+
+    def _choose(
+        self, design: Design, moments: FoldedMoments, known: dict[str, Any], judges: Judges
+    ) -> dict[str, Any]:
+        """Return what a fit sets, from moments and what is known of the design."""
         result = self._search(design, moments)
         moments = replace(moments, total=moments.total.calibrated(result.calibration))
-        judge = partial(self._judged, result, design, moments, training)
+        judge = partial(self._judged, result, design, moments, judges)
         result, certificate = self._certified(result, judge)
-        known = names_of_columns(checked) | learnt(training, design)
-        ridge = self._ridge_at(result, design, known | {"_one_target": training.one_target})
+        ridge = self._ridge_at(result, design, known)
         self._refit(ridge, moments.total, constant=result.choice is None)
         path = FairPath(ridge, result.alphas, result.etas, result.scores)
         chosen = self._attributes(ridge) | self._held_out(result, "mse", path) | certificate(ridge)
         return chosen | {"eps_": result.eps, "ridge_ratio_": result.ratio}
 
     def _judged(
-        self, result: SearchResult, design: Design, moments: FoldedMoments, training: Training,
+        self, result: SearchResult, design: Design, moments: FoldedMoments, judges: Judges,
         limit: float,
     ) -> JudgedPath:  # fmt: skip
         options = self._options(design, moments.total, result.ratio, result.eps)
         system = System.build(moments.total, **options)
-        source, folds = self._judging(training, design)
-        return judge_path(limit, result, system, design, source, folds=folds)
+        return judge_path(limit, result, system, judges, split=self.guarantee == "split")
 
     def _options(
         self, design: Design, moments: Moments, ratio: float, eps: float | None

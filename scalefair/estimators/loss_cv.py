@@ -188,8 +188,8 @@ class LossCV(CrossValidated, LossBase):
         self, result: LossSearch, problem: FoldProblem, design: Design, training: Training,
         limit: float,
     ) -> JudgedPath:  # fmt: skip
-        source, folds = self._judging(training, design)
-        return judge_fits(limit, result, problem, design, source, folds=folds)
+        judges = partial(self._judging, training, design)
+        return judge_fits(limit, result, problem, judges, split=self.guarantee == "split")
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
         """Return the system of some rows, with the ridges of all."""
@@ -319,8 +319,8 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     """Fair kernel regression with any loss that chooses alpha and eta by cross-validation.
 
     As :class:`FairKernelRegressor`, with the ridge and the weight of the penalty chosen as
-    :class:`FairKernelClassifierCV` does. For the squared loss :class:`FairKernelRidgeCV` needs one
-    pass.
+    :class:`FairKernelClassifierCV` does. For the squared loss :class:`FairKernelRidgeCV` has a
+    closed form.
 
     Parameters
     ----------

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair import errors
 from scalefair._config import current_config
@@ -20,7 +21,7 @@ from scalefair.estimators.base import FairEstimator, check_control, feature_ridg
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
-from scalefair.features.exact import Identity
+from scalefair.features.exact import ExpectedGroups, Identity
 from scalefair.features.training import Training
 from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
@@ -176,7 +177,9 @@ class RidgeBase(Regression):
         """Return the attributes of a fit."""
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         coef, intercept = fit.solution
-        steps = {} if fit.n_iter is None else {"n_iter_": fit.n_iter}
+        steps: dict[str, Any] = {} if fit.n_iter is None else {"n_iter_": fit.n_iter}
+        if isinstance(design.psi, ExpectedGroups) and not design.psi.n_known:
+            steps["explained_share_lower_bound_"] = fit.explained_share
         nonlinear = {} if fit.output_share is None else {"output_share_": fit.output_share}
         return {
             "coef_": coef[:, 0] if one_target else coef.T,
@@ -354,6 +357,14 @@ class FairRidge(RidgeBase):
         n_jobs: int | None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
         self._store(locals())
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns of `coef_`: the inputs, encoded, then what joins them."""
+        check_is_fitted(self)
+        design, names = self._design, list(_check_feature_names_in(self, input_features))
+        inputs = names if design.preparation is None else design.preparation.input_names(names)
+        joined = [f"{n}{j}" for n in design.features[1:] for j in range(self.moments_.blocks[n])]
+        return np.array([*inputs, *joined], dtype=object)
 
     def _sees_sensitive(self) -> bool:
         # ĥ(x) depends on intersections of groups, which the columns of X alone cannot undo.

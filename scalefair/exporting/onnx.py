@@ -30,13 +30,13 @@ MISSING = "<missing>"
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
-    """Export a fitted predictor: encoding, features and linear part; the sensitive data stay home.
+    """Export a fitted predictor to ONNX: encoding, features, linear part and link.
 
     Parameters
     ----------
     model : fitted estimator of scalefair
     path : path, optional
-        Where to write it, all or nothing.
+        File to write.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
         Numbers are float64. Its input is ``X`` of shape (rows, d); or, for a model that was fitted
         on a frame with text or categories, one input of shape (rows, 1) for each column, by its
         name: text as strings (``"<missing>"`` where there is none), numbers and booleans as float64
-        (NaN where there is none), dates as days since 1970.
+        (NaN where there is none), dates as days since 1970, durations as days.
         Outputs: ``prediction``; of classifiers ``label``, ``scores`` and ``probabilities``; of
         :class:`FairGPClassifier` ``scores``, the means of f.
 

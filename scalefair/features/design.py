@@ -17,7 +17,7 @@ import numpy as np
 
 from scalefair._hash import digest
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
 from scalefair.data.sources import ChunkSource
 from scalefair.data.sources.base import cut_chunk
 from scalefair.features.base import n_features, row_filler, whitened
@@ -27,8 +27,6 @@ from scalefair.features.transformer import LeafMap
 
 CODED_ROWS = 8192  # rows per chunk where rows are named by codes, and never written out
 PREDICT_ROWS = 512  # rows whose features the cache holds
-# Rows per chunk that is encoded, or given to a base model: every call costs milliseconds
-TABLE_ROWS = 8192
 
 
 def chunk_rows(width: int, dtype: Any) -> int:
@@ -111,8 +109,14 @@ class Design:
     @property
     def chunk_rows(self) -> int:
         """Rows per chunk, by default."""
-        coded = isinstance(self.phi, LeafMap)
-        return CODED_ROWS if coded else chunk_rows(self.blocks["phi"], self.dtype)
+        if isinstance(self.phi, LeafMap):
+            return CODED_ROWS
+        return chunk_rows(max(self.blocks["phi"], self._n_inputs), self.dtype)
+
+    @property
+    def _n_inputs(self) -> int:
+        """Columns that φ sees; 1 where a map of the user's own does not say."""
+        return int(vars(self.phi).get("n_features_in_", 1))
 
     @property
     def key(self) -> str:
@@ -179,7 +183,8 @@ class Design:
         source = self.numbers(given)
         encoded = self.preparation is not None and self.preparation.encoder is not None
         if encoded or any(block.is_feature for block in self.beside):
-            return source.map(partial(in_blocks, start), TABLE_ROWS)
+            rows = max(PREDICT_ROWS, chunk_rows(self._n_inputs, np.float64))
+            return source.map(partial(in_blocks, start), rows)
         return source.map(start, PREDICT_ROWS)
 
 

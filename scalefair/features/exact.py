@@ -46,6 +46,13 @@ class Identity(OneToOneFeatureMixin, BaseMap):
         return lambda X, out: np.copyto(out, X, casting="unsafe")
 
 
+class ExpectedGroups(Identity):
+    """ψ = E[one-hot of the group | row], of rows of probabilities; see `group_probabilities`."""
+
+    def __init__(self, groups: tuple[str, ...] = (), n_known: int = 0) -> None:
+        self.groups, self.n_known = groups, n_known
+
+
 class OneHot(BaseMap):
     """One indicator per intersection of categories: φ(s)ᵀφ(t) = 1[s = t] over all columns at once.
 
@@ -144,7 +151,7 @@ class OneHot(BaseMap):
             row = int(np.argmin(required))
             raise ValueError(
                 f"the combination {self._name(X[row])!r} in row {row} of X was not seen in fit; "
-                "fit with rows that have it, or use unknown='group'"
+                "fit with rows that have it, or give them a combination that was seen"
             )
         out[...] = 0
         out[np.flatnonzero(known), feature[known]] = 1

@@ -15,7 +15,7 @@ from scalefair._hash import distinct
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array, FeatureMap
 from scalefair.features.base import LengthScaleMap, is_fitted_map, n_features, whitened
-from scalefair.features.exact import Identity, OneHot
+from scalefair.features.exact import ExpectedGroups, Identity, OneHot
 from scalefair.features.landmarks import (
     choose_landmarks,
     distinct_rows,
@@ -31,7 +31,7 @@ SAMPLE_ROWS = 2000  # least number of rows that length scales and landmarks are 
 EXACT_CUTOFF = 1e-13  # rank cut-off where every row is a landmark
 CROSSED = 4  # columns of a product of maps at most, in units of the landmarks asked for
 LEAST_DIRECTIONS = 5  # of the numbers within each group, however many groups there are
-KINDS = ("groups", "kernel", "cell", "columns", "map")
+KINDS = ("groups", "expected", "kernel", "cell", "columns", "map")
 Unit = tuple[str, NDArray[np.int64]]  # A kind, and the columns of that kind that share a unit
 Units = tuple[Unit, ...]
 
@@ -234,8 +234,8 @@ def all_columns(kind: str, width: int) -> Units:
 
 
 def _kind_of(feature_map: Any) -> str:
-    if isinstance(feature_map, OneHot):
-        return "groups"
+    if isinstance(feature_map, OneHot | ExpectedGroups):
+        return "groups" if isinstance(feature_map, OneHot) else "expected"
     if isinstance(feature_map, Identity):
         return "columns"
     scaled = isinstance(feature_map, LengthScaleMap)

@@ -20,7 +20,8 @@ from sklearn.utils.validation import (
 
 from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
+from scalefair.data.probabilities import GroupProbabilities
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
 from scalefair.data.sources.base import parts_of
 from scalefair.errors import CLASSES_REMEDY, InputError
@@ -39,6 +40,7 @@ class TwoTables(Chunk):
 if TYPE_CHECKING:
     from scalefair.features.training import Training
 
+FLOATS = [np.float64, np.float32]
 MAX_ENCODED_BYTES = 2**28  # encoded rows that are held rather than encoded anew for every pass
 
 
@@ -56,6 +58,7 @@ class FitRows(NamedTuple):
     partial: bool = False  # rows may lack s or y
     lacks_y: bool = False  # some do lack y
     second: ChunkSource | None = None  # of (x, s), another table
+    probable: GroupProbabilities | None = None  # what s was given as
 
 
 def open_fit_rows(
@@ -71,6 +74,9 @@ def open_fit_rows(
             f"sensitive_features={given.s!r} is a {type(given.s).__name__}; give an array, Series "
             "or frame with one row for each row of X, or name columns of X in sensitive_columns"
         )
+    probable = given.s if isinstance(given.s, GroupProbabilities) else None
+    if probable is not None and "missing_labels" in vars(estimator):  # a ridge
+        given = replace(given, s=np.asarray(probable))
     partial = vars(estimator).get("missing_labels") == "partial" or isinstance(given, TwoTables)
     flags = None
     if partial and given.y is not None:
@@ -88,7 +94,7 @@ def open_fit_rows(
     return FitRows(
         source, first.x, None if names is None else list(names), estimator.n_features_in_,
         is_table, one_target, first.s is not None, first.c is not None, partial, flags is not None,
-        second,
+        second, probable,
     )  # fmt: skip
 
 
@@ -122,7 +128,7 @@ def _open_second(estimator: Any, given: TwoTables, is_table: bool) -> ChunkSourc
     elif is_table:
         validate_data(estimator, X, skip_check_array=True, reset=False)
     else:
-        X = validate_data(estimator, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        X = validate_data(estimator, X, accept_sparse="csr", dtype=FLOATS, order="C", reset=False)
     names = {"x": "sensitive_data[0]", "s": "sensitive_data[1]"}
     return open_rows(X, s, names=names, n_threads=estimator.n_jobs).source
 
@@ -246,9 +252,9 @@ def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> 
         X = frames.drop_columns(X, hidden) if hidden else X
         validate_data(estimator, X, skip_check_array=True, reset=False)
     else:
-        X = np.delete(X, hidden, axis=1) if hidden else X
+        X = frames.drop_columns(X, hidden) if hidden else X
         X = validate_data(
-            estimator, X, dtype=[np.float64, np.float32], order="C", reset=False,
+            estimator, X, accept_sparse="csr", dtype=FLOATS, order="C", reset=False,
             ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
         )  # fmt: skip
     if beside:
@@ -329,7 +335,7 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
             raise ValueError(f"X has {len(y)} sample(s), at least 2 are needed to fit")
     else:
         X, y = validate_data(
-            estimator, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True,
+            estimator, X, y, accept_sparse="csr", dtype=FLOATS, order="C", multi_output=True,
             y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1,
             ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
         )  # fmt: skip

@@ -17,7 +17,7 @@ from scalefair._typing import LARGEST, Array, Chunk, FeatureMap
 from scalefair.data import Look, Survey, frames, is_stream, open_rows, survey_rows
 from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Sample, StackedSource
 from scalefair.data.sources.base import Change, parts_of
 from scalefair.errors import InputError, located
@@ -25,7 +25,7 @@ from scalefair.features.base import is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
 from scalefair.features.design import Block, Design
-from scalefair.features.exact import Identity, OneHot
+from scalefair.features.exact import ExpectedGroups, Identity, OneHot
 from scalefair.features.fourier import RandomFourier
 from scalefair.features.landmarks import fitted_kernel
 from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
@@ -104,6 +104,9 @@ class Training:
 def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Training:
     """Make the first pass over the rows; with `single`, inputs are to be float32."""
     preparation, source = Preparation(), rows.source
+    if (table := rows.probable) is not None:
+        psi = ExpectedGroups(table.groups, table.n_known).fit(table)
+        spec = replace(spec, sensitive_kernel=psi)
     if spec.sensitive_columns is not None:
         preparation = _sensitive_columns(rows, spec)
         source = source.then(preparation.split)
@@ -224,15 +227,16 @@ def _check_survey(survey: Survey) -> None:
             "control_features are given without sensitive attributes, so there is nothing to "
             "control; pass sensitive_features to fit as well, or leave control_features out"
         )
-    for j, column in enumerate(survey.parts["y"].columns.columns if "y" in survey.parts else ()):
-        spread = column.spread
-        size = spread.high - spread.low or abs(spread.high)
-        # Too large numbers are refused chunk by chunk.
-        if 0 < size < 1 / LARGEST:
-            raise InputError(
-                f"column {j} of y spreads over {size:.3g}, too little to square",
-                f"rescale y, to at least {1 / LARGEST:g}", column=column.name, where="y",
-            )  # fmt: skip
+    for part, name in (("y", "y"), ("s", "the sensitive attributes")):
+        columns = survey.parts[part].columns.columns if part in survey.parts else ()
+        for j, column in enumerate(columns):
+            size = column.spread.high - column.spread.low or abs(column.spread.high)
+            # Too large numbers are refused chunk by chunk.
+            if 0 < size < 1 / LARGEST:
+                raise InputError(
+                    f"column {j} of {name} spreads over {size:.3g}, too little to square",
+                    f"rescale it, to at least {1 / LARGEST:g}", column=column.name, where=part,
+                )  # fmt: skip
 
 
 def _with_encoders(preparation: Preparation, survey: Survey, partial: bool) -> Preparation:
@@ -258,7 +262,8 @@ def _warn_of_codes(rows: FitRows, preparation: Preparation, survey: Survey) -> N
     statistics, columns = survey.parts["s"].columns, preparation.sensitive_columns
     if columns is not None and not (rows.is_table or is_stream(rows.x)):
         # scikit-learn's checks have made floats of them.
-        statistics = sensitive_statistics(frames.take_columns(frames.as_table(rows.x), columns))
+        x = rows.x if frames.is_sparse(rows.x) else frames.as_table(rows.x)
+        statistics = sensitive_statistics(frames.take_columns(x, columns))
     if message := numbers_or_codes(statistics.columns, statistics.n_rows):
         warnings.warn(message, UserWarning, stacklevel=2)
 
@@ -355,6 +360,8 @@ def _known_rows(training: Training) -> tuple[Chunk | None, Propensity | None]:
 def group_names(design: Design) -> list[str]:
     """Return the names of the groups of categories that ψ tells apart, in its order."""
     psi: Any = design.psi
+    if isinstance(psi, ExpectedGroups):
+        return list(psi.groups)
     encoder = None if design.preparation is None else design.preparation.sensitive_encoder
     if encoder is None:
         return []

@@ -12,9 +12,11 @@ import numpy as np
 
 from scalefair._hash import balanced_fold
 from scalefair._typing import Array
+from scalefair.data.probabilities import GroupProbabilities
 from scalefair.errors import check_count
 from scalefair.features import Identity, OneHot
 from scalefair.features.base import seed_of, whitened
+from scalefair.features.exact import ExpectedGroups
 from scalefair.features.mixed import mixed_map
 from scalefair.measures._features import ColumnsBeside, FeaturePair
 from scalefair.measures._pair import TooFineError, UndefinedError, check_kernel, open_pair
@@ -47,7 +49,8 @@ def explained_share(
     f : array-like, Series, frame, Scan or dask collection of shape (n,) or (n, t)
         Predictions, as numbers; of several columns the explained variances are added up.
     s : the same, of shape (n,) or (n, p)
-        Sensitive attributes: one or many columns, numbers, categories or both.
+        Sensitive attributes: one or many columns, numbers, categories or both; or
+        :func:`scalefair.group_probabilities`, with which the share is a lower bound or corrected.
     kernel : str, Kernel or feature map, default="auto"
         Which functions g(s) are tried; "auto", as in the estimators: all functions of the
         intersections of categories, smooth ones of numbers (Gaussian kernel of standardised
@@ -133,6 +136,8 @@ def open_share(
     f: Any, s: Any, weight: Any, *, kernel: Any, length_scale: Any, size: int, random_state: Any
 ) -> FeaturePair:
     """Open predictions and attributes, and fit the map of the attributes."""
+    if isinstance(s, GroupProbabilities):
+        kernel, s = ExpectedGroups(s.groups, s.n_known).fit(s), np.asarray(s)
     seed, kernel = seed_of(random_state), check_kernel("kernel", kernel)
     pair = open_pair(
         f, s, weight, names=("f", "s"), random_state=seed, least=4,

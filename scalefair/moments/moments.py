@@ -123,8 +123,7 @@ class Moments:
             )
         unsigned = any(part.weight == 0 and not part.key for part in (self, other))
         if self.key != other.key and not unsigned:
-            mine, others = (set(key.split(";")) for key in (self.key, other.key))
-            differ = sorted({part.split("=")[0] for part in mine ^ others})
+            differ = differences(self.key, other.key)
             raise InputError(
                 f"cannot add moments made with different settings: {', '.join(differ)} differ "
                 f"(keys {self.key!r} and {other.key!r})",
@@ -136,6 +135,11 @@ class Moments:
         starts = dict(zip(self.blocks, np.cumsum([0, *self.blocks.values()]), strict=False))
         spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
         return np.concatenate(spans)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether ψ has expectations of the indicators of groups, given what is known of a row."""
+        return any(kind == "expected" for kind, _ in self.units.get("psi", ()))
 
     @property
     def judged(self) -> Moments:
@@ -176,6 +180,9 @@ class Moments:
 
     def covariance(self, rows: str | tuple[str, ...], columns: str | tuple[str, ...]) -> Array:
         """Return the centred covariance of two (groups of) blocks, divided by n."""
+        if rows == columns == "psi" and self.is_expected:  # of the groups, not of the rows
+            pi = self.mean("psi")
+            return np.diag(pi) - np.outer(pi, pi)
         at = [self.span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
         return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
 
@@ -332,6 +339,11 @@ class CrossMoments(Moments):
         )
         blocks = {**self.blocks, "phi": matrix.shape[1]}
         return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
+
+
+def differences(key: str, other: str) -> list[str]:
+    """Return the names of what two keys differ in."""
+    return sorted({part.split("=")[0] for part in {*key.split(";")} ^ {*other.split(";")}})
 
 
 def _times(left: Array, matrix: Array | None) -> Array:

@@ -168,7 +168,9 @@ def optimum_within(quadratic: Quadratic, unfairness: float) -> Optimum:
     least = float(np.log(LEAST_GAP))
     over = excess(least)
     if over <= 0:
-        gap = float(np.exp(brentq(excess, least, 0.0, xtol=1e-14, rtol=1e-15)))
+        # At α = 0 rounding may put the optimum without the limit within it.
+        free = excess(0.0) <= 0
+        gap = 1.0 if free else float(np.exp(brentq(excess, least, 0.0, xtol=1e-14, rtol=1e-15)))
         return Optimum(basis @ fit(gap), (gap - 1) / float(nu[0]))
     at = fit(LEAST_GAP)
     first = at[0]

@@ -342,3 +342,27 @@ def test_certificates_have_exit_codes(tmp_path):
     for more in (["--sensitive", "gender"], ["--confidence", 1.5], ["--unfairness", 0]):
         assert call(*certify, *more).exit_code == 2
     assert "--confidence" in refuse(*fit, "--eta", 1)
+
+
+def test_certificates_of_classes(tmp_path):
+    table = people(1500)
+    table.assign(pay=table["pay"] > table["pay"].median()).to_csv(tmp_path / "t.csv", index=False)
+    own = ["--target", "pay", "--sensitive", "sex", *SMALL, "--model", "kernel"]
+    given = ["fit", tmp_path / "t.csv", *own, "--confidence", 0.9, "--out", tmp_path / "m"]
+    record = json.loads(succeed(*given, "--unfairness", "20%", "--json"))
+    assert (record["kind"], record["certificate"]["confidence"]) == ("classification", 0.9)
+    assert record["certificate"]["upper_bound"] <= 0.2
+    assert scalefair.load(tmp_path / "m").certificate_.limit == 0.2
+    assert call(*given, "--unfairness", 0.0001).exit_code == 3
+
+
+def test_missing_attributes_are_answered_by_an_option(folder):
+    table = people(200).assign(prediction=np.linspace(0, 1, 200))
+    table.to_parquet(folder / "gaps.parquet")
+    for column, words in (("job", ["--missing group", "--missing drop"]), ("hours", ["--missing"])):
+        message = refuse("audit", folder / "gaps.parquet", "--sensitive", column)
+        assert all(word in message for word in words)
+        assert "missing='" not in message
+    own = ["audit", folder / "gaps.parquet", "--sensitive", "hours", "--missing", "group"]
+    assert "--missing drop" in refuse(*own)
+    assert "job" in succeed(*own[:3], "job", "--missing", "group")

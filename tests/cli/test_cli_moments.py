@@ -112,3 +112,26 @@ def test_moments_hold_no_rows(folder):
     pay = pd.read_csv(folder / "b.csv")["pay"].to_numpy()
     numbers = np.concatenate([moments.shift + moments.offset, moments.scatter.ravel()])
     assert not np.isclose(numbers[:, None], pay, rtol=1e-12, atol=0).any()
+
+
+def test_another_party_sums_up_inputs_and_sensitive_columns(tmp_path):
+    """One folder holds the pay, the other the sex of the same people."""
+    rows = people(400, 0).drop(columns=["id"])
+    a, b = houses = [tmp_path / "a", tmp_path / "b"]
+    for house, absent in zip(houses, ("sex", "pay"), strict=True):
+        house.mkdir()
+        rows.drop(columns=absent).to_csv(house / "rows.csv", index=False)
+    scan = scalefair.scan_csv(a / "rows.csv")
+    X = scan.drop(["w", "pay"])
+    joint = scalefair.FairKernelRidgeCV(n_components=30, unfairness=0.1, random_state=0)
+    maps, ours = scalefair.PartyMaps.fit(joint, X, scan["pay"], sample_weight=scan["w"])
+    scalefair.save(maps, b / "maps")
+    own = ["--sensitive", "sex", "--weight", "w", "--out", a / "b.moments"]
+    assert "400 rows" in succeed("moments", b / "rows.csv", "--cross", "--like", b / "maps", *own)
+    found = maps.solve(ours, scalefair.load(a / "b.moments"))
+    joint.fit(X, scan["pay"], sensitive_features=rows[["sex"]], sample_weight=scan["w"])
+    np.testing.assert_allclose(found.predict(X), joint.predict(X), rtol=1e-10)
+    scalefair.save(joint, a / "model.scalefair")
+    line = refuse("moments", b / "rows.csv", "--cross", "--like", a / "model.scalefair", *own)
+    assert "FairKernelRidgeCV" in line
+    assert "PartyMaps" in line

@@ -8,7 +8,7 @@ import pytest
 
 from scalefair.cli import main
 from scalefair.cli._console import remedied
-from scalefair.errors import CellError, DelimiterError, InputError, UselessColumnError
+from scalefair.errors import CellError, CsvOptionError, InputError, UselessColumnError
 from tests.cli_tools import people, refuse, succeed
 
 FIT = ["--target", "pay", "--sensitive", "sex"]
@@ -37,7 +37,10 @@ def folder(tmp_path_factory):
         ("fit nowhere.csv --target pay --sensitive sex", "no such file or folder; check the path"),
         ("fit none*.parquet --target pay --sensitive sex", "the pattern matches no file"),
         ("fit broken.parquet --target pay --sensitive sex", "cannot be read as a complete parquet"),
-        ("fit notes.txt --target pay --sensitive sex", "its name does not end with .csv"),
+        (
+            "fit notes.txt --target pay --sensitive sex",
+            "cannot be read as a csv file with a header",
+        ),
         ("fit header.csv --target a --sensitive b", "no rows; give a file with data"),
         ("fit file --target a --sensitive b", "the file is empty"),
         ("fit empty --target a --sensitive b", "the folder holds no .parquet file"),
@@ -67,8 +70,12 @@ def folder(tmp_path_factory):
         ),
         ("fit d.csv --target pay --sensitive sex --out no/m", "there is no folder"),
         ("fit d.csv --target pay --sensitive sex --out /dev/null", "/dev/null is no regular file"),
-        ("fit --scheduler tcp://127.0.0.1:9 --out x", "no dask scheduler answered"),
-        ("predict nowhere.scalefair d.csv", "nowhere.scalefair: No such file or directory; check"),
+        ("fit --scheduler tcp://127.0.0.1:9 --out x", "--scheduler needs DATA"),
+        (
+            "fit d.csv --target pay --sensitive sex --scheduler tcp://127.0.0.1:9",
+            "no dask scheduler answered",
+        ),
+        ("predict nowhere.scalefair d.csv", "'nowhere.scalefair' does not exist"),
         ("predict notes.txt d.csv", "notes.txt is damaged or no scalefair file"),
         ("predict d.csv d.csv", "damaged or no scalefair file; give one that scalefair wrote"),
         ("predict m.scalefair nowhere.csv", "no such file or folder"),
@@ -91,9 +98,9 @@ def folder(tmp_path_factory):
         ("explain m.scalefair d.csv --sensitive sex", "for DATA alone"),
         ("explain notes.txt", "notes.txt is damaged or no scalefair file"),
         ("explain", "Missing argument"),
-        ("moments d.csv --like nowhere", "No such file or directory"),
+        ("moments d.csv --like nowhere", "'nowhere' does not exist"),
         ("moments d.csv --like m.scalefair --target payy", "did you mean 'pay'?"),
-        ("merge nowhere.moments", "No such file or directory"),
+        ("merge nowhere.moments", "'nowhere.moments' does not exist"),
         ("merge", "Missing argument 'PARTS...'"),
         ("frontier d.csv --target pay --sensitive sex --drop idd", "did you mean 'id'?"),
         ("frontier d.csv --target pay --sensitive sex --colour red", "No such option"),
@@ -148,7 +155,7 @@ def test_errors_of_the_system_name_the_file_and_the_remedy():
             "x is empty; leave it out of --sensitive",
         ),
         (CellError("a text", "column_types", column="a b"), "read it as text with --text 'a b'"),
-        (DelimiterError("one cell", ";"), "one cell; give --delimiter ';'"),
+        (CsvOptionError("one cell", "delimiter", ";"), "one cell; give --delimiter ';'"),
     ],
 )
 def test_remedies_are_options_not_arguments_of_python(error, words):

@@ -74,7 +74,7 @@ def test_kinds_are_those_of_the_whole_table(tmp_path):
     table = readable(50)
     write_parts(tmp_path, table, [50])
     data = scan_csv(tmp_path)
-    whole = pa.csv.read_csv(tmp_path / "part.0.csv", convert_options=csv.convert_options())
+    whole = pa.csv.read_csv(tmp_path / "part.0.csv", convert_options=data.files._convert_options())
     assert data.kinds == scan_kinds(tmp_path, whole)
     assert plain(data.head(50)) == plain(whole)
 

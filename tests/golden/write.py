@@ -51,8 +51,41 @@ def certificate():
     )  # fmt: skip
 
 
+def party(what):
+    """What two parties exchange."""
+    own = {
+        "feature_map": "linear",
+        "unfairness": 0.5,
+        "confidence": 0.8,
+        "guarantee": "cross",
+        "cv": 2,
+    }
+    model = scalefair.FairKernelRidgeCV(**own, random_state=0)
+    maps, ours = scalefair.PartyMaps.fit(model, numbers(), target("linear"))
+    s = groups()["sex"]
+    theirs = maps.moments(numbers(), sensitive_features=s)
+    asked = maps.candidates(ours, theirs)
+    if what == "judgement":
+        return maps.judge(asked, numbers(), sensitive_features=s)
+    return {"maps": maps, "moments": theirs, "candidates": asked}[what]
+
+
+def probable():
+    table = scalefair.group_probabilities(
+        np.tile([[0.7, 0.3], [0.2, 0.8]], (len(numbers()) // 2, 1))
+    )
+    return scalefair.FairRidge(eta=1.0, random_state=0).fit(
+        numbers()[: len(table)], target("linear")[: len(table)], sensitive_features=table
+    )
+
+
 OTHERS = {
     "certificate": certificate,
+    "probable": probable,
+    **{
+        f"party_{what}": partial(party, what)
+        for what in ("maps", "moments", "candidates", "judgement")
+    },
     "path": lambda: fitted("nystroem").path(etas=[0.0, 1.0, np.inf]),
     "loss_path": loss_path,
     "encoding": lambda: TableEncoder().fit(pay().data),

@@ -18,7 +18,7 @@ NAMES = {
     FairKernelClassifierCV FairKernelRegressorCV
         FairGPRegressor FairGPClassifier FairPath LossPath Moments audit save load scan_parquet
         scan_csv BatchSource make_fair limit_gap to_onnx CrossFit config_context set_config
-        get_config explain_share proxies Decisions""",
+        get_config explain_share proxies Decisions PartyMaps group_probabilities""",
     "maps": "RandomFourier Nystroem Identity OneHot ConcatMap ProductMap LeafMap TransformerMap",
     "kernels": "RBF Laplace Matern Linear Categorical",
     "measures": """hsic nocco explained_share mutual_information group_gaps hsic_test

@@ -51,7 +51,7 @@ CASES = {
     "continuous": ({"sensitive_features": FRAME["age"]}, ["'age'", "continuous"]),
     "continuous and missing": (
         {"sensitive_features": FRAME["age"].where(FRAME.index > 4), "missing": "group"},
-        ["'age'", "5 rows", "missing='group'"],
+        ["'age'", "5 rows", "missing='drop'"],
     ),
     "threshold metric": ({"metrics": "selection_rate"}, ["'selection_rate'", "threshold="]),
     "error rate of scores": ({"metrics": ["accuracy"]}, ["'accuracy'", "threshold="]),

@@ -20,7 +20,7 @@ from scalefair import (
     scan_parquet,
 )
 from scalefair.data.encoding import SensitiveEncoder
-from scalefair.data.open import Preparation
+from scalefair.data.preparation import Preparation
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.maps import Identity

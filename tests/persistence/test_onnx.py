@@ -6,6 +6,7 @@ import builtins
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeRegressor
 
@@ -161,3 +162,34 @@ def test_without_onnx_the_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "onnx", raising=False)
     with refused("scalefair[onnx]", error=ImportError):
         scalefair.to_onnx(fitted("nystroem"))
+
+
+def test_dates_and_durations_are_days_as_documented():
+    """Days since 1970, whole or not, with NaN for none: the graph gets numbers, not dates."""
+    X, y, s = dated_rows()
+    model = FairRidge(unfairness=0.5).fit(X, y, sensitive_features=s)
+    graph = scalefair.to_onnx(model)
+    session = onnxruntime.InferenceSession(
+        graph.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    epoch, day = pd.Timestamp("1970-01-01"), pd.Timedelta(days=1)
+    given = {
+        "hired": ((X["hired"] - epoch) / day).to_numpy(float)[:, None],
+        "wait": (X["wait"] / day).to_numpy(float)[:, None],
+        "job": X["job"].to_numpy(object)[:, None],
+    }
+    (said,) = session.run(["prediction"], given)
+    np.testing.assert_allclose(said.ravel(), model.predict(X), rtol=1e-9)
+    assert "days since 1970" in scalefair.to_onnx.__doc__
+
+
+def dated_rows(n=80):
+    rng = np.random.default_rng(0)
+    hours = rng.integers(0, 99_999, n)
+    X = pd.DataFrame({
+        "hired": pd.Timestamp("2001-02-03") + pd.to_timedelta(hours, unit="h"),
+        "wait": pd.to_timedelta(rng.integers(0, 500, n), unit="h"),
+        "job": rng.choice(["cook", "clerk", "judge"], n),
+    })  # fmt: skip
+    X.loc[3, ["hired", "wait"]] = pd.NaT
+    return X, hours / 1e4 + rng.normal(size=n), rng.choice(["f", "m"], n)

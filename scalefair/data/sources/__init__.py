@@ -8,18 +8,6 @@ from scalefair.data.sources.files import FileSource, Scan, scan_csv, scan_parque
 from scalefair.data.sources.stacked import StackedSource
 
 __all__ = [
-    "ArraySource",
-    "BatchSource",
-    "ChunkSource",
-    "DaskSource",
-    "FileSource",
-    "Sample",
-    "Sampler",
-    "Scan",
-    "StackedSource",
-    "connect",
-    "is_dask",
-    "made_rows",
-    "scan_csv",
-    "scan_parquet",
-]
+    "ArraySource", "BatchSource", "ChunkSource", "DaskSource", "FileSource", "Sample", "Sampler",
+    "Scan", "StackedSource", "connect", "is_dask", "made_rows", "scan_csv", "scan_parquet",
+]  # fmt: skip

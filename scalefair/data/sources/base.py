@@ -28,17 +28,12 @@ from scalefair.errors import CLASSES_REMEDY, InputError
 
 Change = Callable[[Chunk], Chunk]
 ARGUMENTS = {
-    "x": "X",
-    "s": "sensitive_features",
-    "y": "y",
-    "weight": "sample_weight",
+    "x": "X", "s": "sensitive_features", "y": "y", "weight": "sample_weight",
     "c": "control_features",
-}
+}  # fmt: skip
 """What users call the parts of a chunk, in errors."""
 
-SAMPLE_CHUNK = 65536
-"""Rows per chunk where a pass only draws a sample."""
-
+SAMPLE_CHUNK = 65536  # rows per chunk where a pass only draws a sample
 T = TypeVar("T")
 
 
@@ -46,7 +41,7 @@ class ChunkSource(ABC):
     """Rows that are read chunk by chunk, in order."""
 
     n_threads: int | None = None
-    """Chunks in flight at once; None: one per core that BLAS may use."""
+    """Number of chunks read at once; None means one per core that BLAS may use."""
 
     _changes: tuple[Change, ...] = ()
 
@@ -282,11 +277,7 @@ class Sampler:
 
 @dataclass(eq=False)
 class ArraySource(ChunkSource):
-    """Rows in arrays or frames of equal length.
-
-    Inputs x, sensitive attributes s, targets y and control features c are of shape (n, ·), weights
-    of shape (n,); all but x may be None.
-    """
+    """Rows in arrays or frames (n, ·), weights (n,); all but x may be None."""
 
     x: Any
     s: Any = None
@@ -351,11 +342,9 @@ def weights(weight: Any, where: str, row: int) -> Array | None:
         first = row + int(np.argmax(values < 0))
         raise InputError(
             f"{where}: sample_weight is negative ({values.min():g}, first in row {first}); "
-            "expected weights of at least 0",
-            "set such rows to 0",
-            column="sample_weight",
+            "expected weights of at least 0", "set such rows to 0", column="sample_weight",
             where=where,
-        )
+        )  # fmt: skip
     return values[:, 0]
 
 
@@ -380,9 +369,7 @@ def finite_columns(part: Any, name: str, where: str, row: int) -> Array:
             first = row + int(np.argmin(good))
             raise InputError(
                 f"{where}: column {shown!r} is missing or infinite in {int((~good).sum())} rows "
-                f"(first in row {first} of the data); expected finite numbers",
-                "drop such rows",
-                column=shown,
-                where=where,
-            )
+                f"(first in row {first} of the data); expected finite numbers", "drop such rows",
+                column=shown, where=where,
+            )  # fmt: skip
     return out

@@ -16,13 +16,7 @@ import numpy as np
 
 from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data.sources.base import SAMPLE_CHUNK, ChunkSource, Sampler
-from scalefair.data.sources.dask_parts import (
-    Part,
-    Span,
-    delayed_partitions,
-    first_column,
-    spans,
-)
+from scalefair.data.sources.dask_parts import Part, Span, delayed_partitions, first_column, spans
 from scalefair.data.sources.dask_tasks import (
     DIMENSIONS,
     Block,
@@ -45,15 +39,14 @@ from scalefair.data.sources.dask_tasks import (
     watching,
 )
 
+# Tasks per thread of the cluster where there are rows enough: a slow worker can take fewer
 TASKS_PER_THREAD = 3
-"""Tasks per thread of the cluster where there are rows enough: a slow worker can take fewer."""
 
 LEAST_ROWS, MOST_ROWS = 2**14, 2**17
 """Rows of a task. A row costs m² operations and a result is m² numbers to move, whatever m is: with
 fewer than 2¹⁴ rows the moving shows. A task holds its rows at once: no more than 2¹⁷ are joined."""
 
-FAN_IN = 8
-"""Results that one task of the reduction adds up."""
+FAN_IN = 8  # results that one task of the reduction adds up
 
 
 def connect(address: str, *, timeout: float = 10.0, security: Any = None) -> Any:
@@ -87,17 +80,10 @@ class DaskSource(ChunkSource):
     """
 
     def __init__(
-        self,
-        x: Any,
-        s: Any = None,
-        y: Any = None,
-        weight: Any = None,
-        c: Any = None,
-        *,
-        client: Any = None,
-        rows_per_task: int | None = None,
+        self, x: Any, s: Any = None, y: Any = None, weight: Any = None, c: Any = None, *,
+        client: Any = None, rows_per_task: int | None = None,
         progress: Callable[[int, int], Any] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if rows_per_task is not None and rows_per_task < 1:
             raise ValueError(f"rows_per_task={rows_per_task}: expected at least 1, or None")
         self.client, self.rows_per_task, self.progress = client, rows_per_task, progress
@@ -200,12 +186,9 @@ class DaskSource(ChunkSource):
         return blocks, *pieces
 
     def map(
-        self,
-        start: Callable[[], Callable[[Chunk], Array]],
-        rows: int,
-        *,
+        self, start: Callable[[], Callable[[Chunk], Array]], rows: int, *,
         shape: tuple[int, ...] | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Return function(chunk) of all chunks, stacked in row order: a dask array, not computed.
 
         It has the partitions of `x`, also if that is a data frame. Where dask does not know their

@@ -15,16 +15,12 @@ from scalefair.data import frames
 from scalefair.data.sources.base import ARGUMENTS
 from scalefair.data.sources.dask_tasks import DIMENSIONS, Delay, cut_rows
 
+# Rows of one task: (partition of x, first row, end) in global row numbers
 Span = list[tuple[int, int, int]]
-"""Rows of one task: (partition of x, first row, end) in global row numbers."""
 
 
 def spans(lengths: Sequence[int], split: int, join: int) -> list[Span]:
-    """Return the rows of each task, all of them in order; without rows one task of none.
-
-    Partitions longer than `split` are cut into equal pieces no longer than that; consecutive pieces
-    are joined while they have at most `join` rows together.
-    """
+    """Return the rows of each task in order: partitions cut to `split` rows, joined to `join`."""
     result: list[Span] = []
     left = 0
     for i, (length, stop) in enumerate(zip(lengths, accumulate(lengths), strict=True)):

@@ -34,9 +34,7 @@ Block = tuple[int, int | None, str, dict[str, int]]
 """Rows of one partition: the first row's number, how many (None: unknown), where, and the number
 of pieces in which each part of them comes."""
 
-IN_FLIGHT = 2
-"""Pieces per thread of the cluster that are read ahead of the one that is waited for."""
-
+IN_FLIGHT = 2  # pieces per thread of the cluster that are read ahead of the one that is waited for
 DIMENSIONS = {"x": (2,), "s": (1, 2), "y": (1, 2), "weight": (1,), "c": (1, 2)}
 _GRAPH_SIZE = "distributed.admin.large-graph-warning-threshold"
 _LOST = (
@@ -64,11 +62,7 @@ def delays(kind: str) -> Delay:
 
 
 class Shared:
-    """A value that is pickled once, and unpickled once in each process when it is first used.
-
-    Feature maps of many megabytes travel as bytes: the scheduler never builds them. Anything that
-    cloudpickle can pickle will do; within one process nothing is pickled.
-    """
+    """A value that is pickled once, and unpickled once in each process when it is first used."""
 
     def __init__(self, value: Any) -> None:
         self._value, self._pickled, self._lock = value, b"", Lock()

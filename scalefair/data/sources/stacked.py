@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
-from scalefair._typing import Accumulator, Array, Chunk
+from scalefair._typing import Accumulator, Chunk
 from scalefair.data.sources.base import Change, ChunkSource
 
 SECOND = 2**40
@@ -51,10 +51,6 @@ class StackedSource(ChunkSource):
         behind = max(first_row - SECOND, 0)
         for part, row in self.second.rounds(start, rows, chunks, behind):
             yield part, SECOND + row
-
-    def map(self, start: Callable[[], Callable[[Chunk], Array]], rows: int) -> Array:
-        """Refuse: nothing is predicted for two tables at once."""
-        raise NotImplementedError("predictions are made for one table at a time")
 
 
 def _numbered(chunk: Chunk) -> Chunk:

@@ -21,13 +21,12 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
+# Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps
 _STACK_BYTES = 3 * 2**22
-"""Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps."""
+# Columns up to which a matrix is decomposed by one thread: more would wait for each other
 SMALL = 2000
-"""Columns up to which a matrix is decomposed by one thread: more would wait for each other."""
 
-TINY = 32
-"""Columns up to which BLAS starts no threads, so that nothing need be said to it."""
+TINY = 32  # columns up to which BLAS starts no threads, so that nothing need be said to it
 
 _lock = Lock()
 _users: set[object] = set()
@@ -40,11 +39,7 @@ def _controller() -> Any:
 
 
 def available_threads() -> int:
-    """Cores this process may use, and no more than BLAS may.
-
-    joblib, dask and careful users limit BLAS where several fits share the machine; the number of
-    chunk threads follows the same limit instead of asking for one more setting.
-    """
+    """Cores this process may use, and no more than BLAS may: joblib and dask limit that."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every operating system
@@ -91,11 +86,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread while at least one caller is inside.
-
-    The limit is global to the process. Callers are noted, so that two fits in two threads do not
-    restore each other's limit.
-    """
+    """Hold BLAS to one thread, in the whole process, while at least one caller is inside."""
     global _keeper  # noqa: PLW0603
     user = object()
     try:
@@ -135,11 +126,7 @@ def _leave(user: object) -> None:
 
 
 def run_threads(work: Callable[[int], T], threads: int, stop: Event) -> list[T]:
-    """Return [work(0), …, work(threads − 1)], each in a thread of its own.
-
-    `stop` is set as soon as one of them fails or the user interrupts; workers that look at it then
-    end early instead of finishing their rows.
-    """
+    """Return [work(0), …] of as many threads; `stop` is set if one fails or the user interrupts."""
     if threads == 1:
         return [work(0)]
     begin, abandoned = Event(), Event()

@@ -184,7 +184,9 @@ def warn_of_constant(scores: GridScores, unfairness: float) -> None:
     """Warn that the prediction is a constant, and say what stood in the way of another."""
     least = float(np.nanmin(scores.estimate.bound(unfairness), initial=np.inf))
     reason = (
-        "no fit within the limit errs less on held-out rows than a constant does"
+        "every fit does, as where y is constant"
+        if np.isinf(least)
+        else "no fit within the limit errs less on held-out rows than a constant does"
         if least <= unfairness or unfairness == 0
         else f"the least held-out share, with {MARGIN:g} standard errors, is {least:.3g}"
     )

@@ -16,24 +16,13 @@ from scalefair.data.sources.files.tables import (
     beside,
     check_ending,
     to_pandas,
+    without_formulas,
     write_csv,
     write_tables,
 )
 
 __all__ = [
-    "CSV_ENDINGS",
-    "PARQUET_ENDINGS",
-    "FileSource",
-    "Piece",
-    "Scan",
-    "beside",
-    "check_ending",
-    "pieces_of",
-    "read_piece",
-    "scan_csv",
-    "scan_files",
-    "scan_parquet",
-    "to_pandas",
-    "write_csv",
-    "write_tables",
-]
+    "CSV_ENDINGS", "PARQUET_ENDINGS", "FileSource", "Piece", "Scan", "beside", "check_ending",
+    "pieces_of", "read_piece", "scan_csv", "scan_files", "scan_parquet", "to_pandas",
+    "without_formulas", "write_csv", "write_tables",
+]  # fmt: skip

@@ -90,7 +90,8 @@ class Files(ABC):
                 if name not in keys:
                     raise missing_column(where, name)
         types = {name: self._key_types.get(name) or self._type(name) for name in columns}
-        return pa.schema(list(types.items()))
+        views = {pa.string_view(): pa.string()}  # which few functions of pyarrow know
+        return pa.schema([(name, views.get(dtype, dtype)) for name, dtype in types.items()])
 
     def kinds(self, columns: Sequence[str]) -> dict[str, Kind]:
         """Return what the columns hold."""
@@ -166,10 +167,8 @@ def missing_column(where: str, name: str) -> InputError:
     """Return the error for a file that lacks a column of the others."""
     return InputError(
         f"{where}: column {name!r} is missing, which other files have",
-        "give files with the same columns, or leave it out",
-        column=name,
-        where=where,
-    )
+        "give files with the same columns, or leave it out", column=name, where=where,
+    )  # fmt: skip
 
 
 def changed(where: str) -> OSError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from scalefair.data.frames import resolve_columns
@@ -23,22 +26,20 @@ from scalefair.data.sources.files.base import (
     no_rows,
 )
 from scalefair.data.sources.files.paths import Listing
-from scalefair.errors import CellError, DelimiterError, InputError
+from scalefair.errors import CellError, CsvOptionError, InputError
 
-CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
+# Types of some columns, or a function of the header that returns them
+ColumnTypes = Mapping[str, Any] | Callable[[list[str]], Mapping[str, Any]]
 
-_BLOCK = 2**20
-"""Bytes read at once; pyarrow reads about 32 blocks ahead."""
+_PACKED = (".gz", ".bz2", ".zst")
+CSV_ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv") for packed in ("", *_PACKED))
 
-_DELIMITERS = (",", ";", "\t", "|")
-"""What tables are written with."""
+_BLOCK = 2**20  # bytes read at once; pyarrow reads about 32 blocks ahead
+_DELIMITERS = (",", ";", "\t", "|")  # what tables are written with
+# How files of spreadsheet programs begin, new and old
+_SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 
-
-def convert_options(**options: Any) -> pa.csv.ConvertOptions:
-    """Return how cells are read: without quotes an empty one, NA, NaN or null is missing."""
-    return pa.csv.ConvertOptions(
-        strings_can_be_null=True, quoted_strings_can_be_null=False, **options
-    )
+_NUMBER, _WITH_COMMA = (rf"^\s*[-+]?\d+({mark}\d+)?([eE][-+]?\d+)?\s*$" for mark in (r"\.", ","))
 
 
 class CsvFiles(Files):
@@ -46,25 +47,38 @@ class CsvFiles(Files):
 
     expected = "a csv file with a header and the same cells in every line"
 
-    def __init__(self, listing: Listing, column_types: Mapping[str, Any], delimiter: str) -> None:
+    def __init__(
+        self, listing: Listing, column_types: ColumnTypes, delimiter: str | None,
+        decimal: str = ".", encoding: str = "utf-8",
+    ) -> None:  # fmt: skip
         super().__init__(listing)
-        self._given = {name: _data_type(name, given) for name, given in column_types.items()}
-        self.delimiter = delimiter
+        tab = ".tsv" in listing.paths[0].lower().rpartition("/")[2]
+        self.delimiter = delimiter or ("\t" if tab else ",")
+        self.decimal, self.encoding = decimal, encoding
         self._counted: int | None = None
         self._headers: dict[int, list[str]] = {}
-        if len(delimiter) != 1:
-            raise ValueError(f"delimiter={delimiter!r}; expected one character, for instance ';'")
-        resolve_columns(column_types, self.names, len(self.names))
+        for option, value in (("delimiter", self.delimiter), ("decimal", decimal)):
+            if len(value) != 1:
+                raise ValueError(f"{option}={value!r}; expected one character, for instance ';'")
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            remedy = "give 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
+            raise InputError(f"encoding={encoding!r} is unknown", remedy) from None
+        header = self._header(0)
+        types = column_types(header) if callable(column_types) else column_types
+        resolve_columns(types, header, len(header))
+        self._given = {name: _data_type(name, given) for name, given in types.items()}
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What two of them have in common if they read the same rows."""
-        return *super().key, tuple(self._given.items()), self.delimiter
+        return *super().key, tuple(self._given.items()), self.delimiter, self.decimal
 
     @property
     def names(self) -> list[str]:
         """Names of the columns in the first file."""
-        return list(self._types)
+        return [name for name in self._types if not _is_row_number(name)]
 
     @property
     def n_rows(self) -> int | None:
@@ -76,31 +90,65 @@ class CsvFiles(Files):
         """Types of the first block of the first file that has rows, which hold for all others."""
         first: list[str] | None = None
         for number, where in enumerate(self.listing.names):
-            self._check_delimiter(number)
+            first = first or self._header(number)
             with content_errors(where, self.expected), self._open(number, True) as reader:
-                names = check_unique(where, reader.schema.names)
-                first = first or names
-                if any(batch.num_rows for batch in reader):
-                    fields = [f for f in reader.schema if f.name not in self._given]
-                    types = {f.name: _lasting_type(where, f) for f in fields} | self._given
-                    return {name: types.get(name, pa.null()) for name in first}
+                batch = next((batch for batch in reader if batch.num_rows), None)
+            if batch is not None:
+                fields = [f for f in batch.schema if f.name not in self._given]
+                types = {f.name: self._lasting_type(where, f, batch) for f in fields}
+                return {name: (types | self._given).get(name, pa.null()) for name in first}
         raise ValueError(no_rows(self.listing.names))
 
-    def _check_delimiter(self, number: int) -> None:
-        """Raise ValueError if a header is one cell only because another delimiter separates it."""
+    def _check_head(self, number: int) -> None:
+        """Raise InputError if the first bytes are no text, or need other options."""
         path, fs = self.listing.paths[number], arrow_filesystem(self.listing.filesystem)
-        with (
-            content_errors(self.listing.names[number], self.expected),
-            fs.open_input_stream(path) as file,
-        ):
-            header = file.read(_BLOCK).partition(b"\n")[0].decode(errors="replace")
+        where = self.listing.names[number]
+        with content_errors(where, self.expected), fs.open_input_stream(path) as file:
+            head = file.read(_BLOCK)
+        if not head.strip():
+            raise InputError(f"{where}: the file is empty", "give one with a header", where=where)
+        if head.startswith(_SPREADSHEETS):
+            remedy = "save it as csv, or read it in Python with pandas.read_excel"
+            raise InputError(f"{where}: a spreadsheet, not csv or parquet", remedy, where=where)
+        header = head.decode(self.encoding, errors="replace").partition("\n")[0]
+        if "\0" in header:
+            if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise CsvOptionError(f"{where}: it is UTF-16", "encoding", "utf-16", where=where)
+            remedy = "give a parquet file, a folder of them or a csv file"
+            raise InputError(f"{where}: neither parquet nor text", remedy, where=where)
         others = [mark for mark in _DELIMITERS if mark in header]
         if others and self.delimiter not in header:
-            where = self.listing.names[number]
-            raise DelimiterError(
-                f"{where}: its header has no {self.delimiter!r} but {others[0]!r} between names",
-                others[0],
-                where=where,
+            what = f"{where}: its header has no {self.delimiter!r} but {others[0]!r} between names"
+            raise CsvOptionError(what, "delimiter", others[0], where=where)
+
+    def _lasting_type(self, where: str, field: pa.Field, batch: pa.RecordBatch) -> pa.DataType:
+        """Return the type for all rows: whole numbers at first may be followed by others."""
+        if _is_row_number(field.name):
+            warnings.warn(f"{where}: column {field.name!r}, an index: left out", stacklevel=2)
+        elif pa.types.is_binary(field.type):  # which pyarrow reads without a word
+            what = f"{where}: column {field.name!r} is not {self.encoding.upper()}"
+            raise CsvOptionError(what, "encoding", "latin-1", column=field.name, where=where)
+        elif pa.types.is_string(field.type):
+            self._check_text(where, field.name, batch[field.name].drop_null())
+        return pa.float64() if pa.types.is_integer(field.type) else field.type
+
+    def _check_text(self, where: str, name: str, cells: pa.Array) -> None:
+        """Refuse text that is numbers with another decimal mark; warn where most is numbers."""
+        own, other = (_NUMBER, _WITH_COMMA) if self.decimal == "." else (_WITH_COMMA, _NUMBER)
+        numbers, others = (pc.match_substring_regex(cells, p) for p in (own, other))
+        known, most = pc.sum(numbers).as_py() or 0, 0.9 * len(cells)
+        marked = cells.filter(pc.and_not(others, numbers))
+        if len(marked) and pc.sum(pc.or_(numbers, others)).as_py() >= most:
+            mark = "," if self.decimal == "." else "."
+            cell = f"{marked[0].as_py()!r}, decimals unless {mark!r} marks thousands"
+            what = f"{where}: column {name!r} has {cell}"
+            raise CsvOptionError(what, "decimal", mark, column=name, where=where)
+        if len(cells) / 2 < known < len(cells):
+            odd = cells.filter(pc.invert(numbers))[0].as_py()
+            warnings.warn(
+                f"{where}: column {name!r}: {known:,} of {len(cells):,} cells in the first rows "
+                f"are numbers; read as text because of {odd!r}: mend or empty such cells",
+                stacklevel=2,
             )
 
     def _type(self, column: str) -> pa.DataType:
@@ -110,14 +158,22 @@ class CsvFiles(Files):
     def _parse_options(self) -> pa.csv.ParseOptions:
         return pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
 
+    def _convert_options(self, **options: Any) -> pa.csv.ConvertOptions:
+        """Return how cells are read: without quotes an empty one, NA, NaN or null is missing."""
+        return pa.csv.ConvertOptions(
+            strings_can_be_null=True, quoted_strings_can_be_null=False,
+            decimal_point=self.decimal, **options,
+        )  # fmt: skip
+
     def _open(self, number: int, parallel: bool, **options: Any) -> pa.csv.CSVStreamingReader:
         path, fs = self.listing.paths[number], arrow_filesystem(self.listing.filesystem)
         return pa.csv.open_csv(
             fs.open_input_stream(path),
-            read_options=pa.csv.ReadOptions(block_size=_BLOCK, use_threads=parallel),
-            parse_options=self._parse_options,
-            convert_options=convert_options(**options),
-        )
+            read_options=pa.csv.ReadOptions(
+                block_size=_BLOCK, use_threads=parallel, encoding=self.encoding
+            ),
+            parse_options=self._parse_options, convert_options=self._convert_options(**options),
+        )  # fmt: skip
 
     def tables(self, *args: Any, **options: Any) -> Iterator[tuple[str, pa.Table]]:
         """Yield (file, rows) as parquet files do, and remember how many there were."""
@@ -151,14 +207,19 @@ class CsvFiles(Files):
         """Return the bytes at which pieces begin, and the end; a compressed file is one piece."""
         path = self.listing.paths[number]
         total = int(self.listing.filesystem.size(path))
-        count = max(1, total // size) if path.lower().endswith(".csv") else 1
+        count = max(1, total // size) if self._has_plain_lines(path) else 1
         return [total * k // count for k in range(count + 1)]
+
+    def _has_plain_lines(self, path: str) -> bool:
+        """Return True if lines end at bytes: neither compressed nor of wide characters."""
+        wide = self.encoding.lower().startswith(("utf-16", "utf16", "utf-32", "utf32"))
+        return not wide and not path.lower().endswith(_PACKED)
 
     def _read_piece(self, piece: Piece, columns: list[str]) -> pa.Table:
         path, fs = self.listing.paths[piece.file], self.listing.filesystem
         header = self._header(piece.file)
         with fs.open(path, "rb", compression="infer") as file:
-            plain = path.lower().endswith(".csv")
+            plain = self._has_plain_lines(path)
             content = _lines_between(file, piece.first, piece.stop) if plain else file.read()
         types = {name: self._types[name] for name in columns}
         if not content:
@@ -166,10 +227,13 @@ class CsvFiles(Files):
         return pa.csv.read_csv(
             BytesIO(content),
             read_options=pa.csv.ReadOptions(
-                column_names=header, skip_rows=int(piece.first == 0), use_threads=False
+                column_names=header,
+                skip_rows=int(piece.first == 0),
+                use_threads=False,
+                encoding=self.encoding,
             ),
             parse_options=self._parse_options,
-            convert_options=convert_options(column_types=types, include_columns=columns),
+            convert_options=self._convert_options(column_types=types, include_columns=columns),
         )
 
     def _named_error(self, number: int, columns: list[str], error: str) -> InputError | None:
@@ -185,25 +249,22 @@ class CsvFiles(Files):
         return CellError(
             f"{where}: column {name!r}: {reason}; its type was guessed from the first rows",
             f"repair the cell, or name the type as column_types={{{name!r}: 'string'}}",
-            column=name,
-            where=where,
-        )
+            column=name, where=where,
+        )  # fmt: skip
 
     def _header(self, number: int) -> list[str]:
         """Return the names of the columns of a file, each of them once."""
         if number not in self._headers:
-            with self._open(number, False) as reader:
-                names = check_unique(self.listing.names[number], reader.schema.names)
-            self._headers[number] = names
+            self._check_head(number)
+            where = self.listing.names[number]
+            with content_errors(where, self.expected), self._open(number, False) as reader:
+                self._headers[number] = check_unique(where, reader.schema.names)
         return self._headers[number]
 
 
-def _lasting_type(where: str, field: pa.Field) -> pa.DataType:
-    """Return the type for all rows: whole numbers at first may be followed by others."""
-    if pa.types.is_binary(field.type):  # which pyarrow reads without a word
-        what = f"{where}: column {field.name!r} is not UTF-8"
-        raise InputError(what, "convert the file to UTF-8", column=field.name, where=where)
-    return pa.float64() if pa.types.is_integer(field.type) else field.type
+def _is_row_number(name: str) -> bool:
+    """Return True if a column is the index that pandas writes without a name, or reads back."""
+    return name in ("", "Unnamed: 0")
 
 
 def _data_type(name: str, given: Any) -> pa.DataType:
@@ -215,9 +276,8 @@ def _data_type(name: str, given: Any) -> pa.DataType:
         raise InputError(
             f"column_types={{{name!r}: {given!r}}}: unknown type",
             "give 'string', 'float64', 'bool', 'date32', 'timestamp[s]' or a pyarrow type",
-            column=name,
-            where="column_types",
-        ) from error
+            column=name, where="column_types",
+        ) from error  # fmt: skip
 
 
 def _lines_between(file: Any, first: int, stop: int) -> bytes:

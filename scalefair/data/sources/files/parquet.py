@@ -26,8 +26,8 @@ from scalefair.errors import InputError
 
 PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
 
+# Bytes read at once of each column: a request to a remote store must be worth its latency
 _BUFFER, _REMOTE_BUFFER = 2**20, 2**23
-"""Bytes read at once of each column: a request to a remote store must be worth its latency."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,9 @@ class ParquetFiles(Files):
         fs = self.listing.filesystem
         size = _BUFFER if isinstance(fs, LocalFileSystem) else _REMOTE_BUFFER
         return pa.parquet.ParquetFile(
-            self.listing.paths[number],
-            filesystem=arrow_filesystem(fs),
-            buffer_size=size,
+            self.listing.paths[number], filesystem=arrow_filesystem(fs), buffer_size=size,
             pre_buffer=False,
-        )
+        )  # fmt: skip
 
     def _footer(self, number: int) -> Footer:
         where = self.listing.names[number]
@@ -155,11 +153,8 @@ def _common_field(field: pa.Field, other: pa.Field, where: str) -> pa.Field:
         raise InputError(
             f"{where}: column {field.name!r} has the type {other.type}, in the files before "
             f"{field.type}; expected a folder of parquet files with the same columns in the same "
-            "types",
-            "convert it, or leave it out",
-            column=field.name,
-            where=where,
-        )
+            "types", "convert it, or leave it out", column=field.name, where=where,
+        )  # fmt: skip
     zone = None if all(zones) else "UTC"
     common = {"numeric": pa.float64(), "categorical": pa.string()}
     return pa.field(field.name, common.get(kind, pa.timestamp("us", zone)))

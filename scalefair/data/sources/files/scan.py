@@ -18,8 +18,8 @@ from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, ParquetFiles
 from scalefair.data.sources.files.paths import PathOrPaths, find_files
 from scalefair.errors import CLASSES_REMEDY, InputError
 
+# Rows of parquet and bytes of csv from which on a piece is long enough
 PIECE_ROWS, PIECE_BYTES = 2**17, 2**25
-"""Rows of parquet and bytes of csv from which on a piece is long enough."""
 
 Chosen = str | int | Iterable[str | int]
 
@@ -159,18 +159,16 @@ def scan_parquet(
 
 
 def scan_csv(
-    path: PathOrPaths,
-    *,
-    columns: Chosen | None = None,
-    column_types: Mapping[str, Any] | None = None,
-    delimiter: str = ",",
-    filesystem: Any = None,
-) -> Scan:
+    path: PathOrPaths, *, columns: Chosen | None = None,
+    column_types: Mapping[str, Any] | None = None, delimiter: str | None = None, decimal: str = ".",
+    encoding: str = "utf-8", filesystem: Any = None,
+) -> Scan:  # fmt: skip
     """Open csv files with a header, compressed or not, reading only their first rows.
 
     The first rows decide the type of each column for all rows of all files, whole numbers being
     read as float64. A later cell that does not fit is a ValueError. An empty cell, NA, NaN or null
-    without quotes is a missing value.
+    without quotes is a missing value. A first column without a name, as pandas writes its index,
+    is left out with a warning; so is said which cell makes text of a column of numbers.
 
     Parameters
     ----------
@@ -179,9 +177,13 @@ def scan_csv(
     columns : str or list of str, optional
         Columns to keep; by default all.
     column_types : dict of str to str or pyarrow type, optional
-        Types that the first rows would not tell: ``{"zip": "string"}``.
-    delimiter : str
-        What separates cells.
+        Types that the first rows would not show: ``{"zip": "string"}``.
+    delimiter : str, optional
+        What separates cells; by default a comma, in files named .tsv a tab.
+    decimal : str
+        What separates the decimals of a number.
+    encoding : str
+        Of the text, for instance "latin-1" or "utf-16".
     filesystem : fsspec or pyarrow filesystem, optional
         Where the path leads; by default as its URL says.
 
@@ -190,31 +192,20 @@ def scan_csv(
     Scan
     """
     listing = find_files(path, filesystem, CSV_ENDINGS)
-    return _scan_of(CsvFiles(listing, column_types or {}, delimiter), columns)
+    return _scan_of(CsvFiles(listing, column_types or {}, delimiter, decimal, encoding), columns)
 
 
 def scan_files(path: PathOrPaths, **options: Any) -> Scan:
     """Open parquet or csv files, whichever the path means; `options` are those of `scan_csv`.
 
-    The endings decide, and where there is none that is known the first bytes. Beside parquet in a
-    folder csv does not count.
+    An ending or the first bytes of parquet decide. Beside parquet in a folder csv does not count.
     """
     listing = find_files(path, None, (*PARQUET_ENDINGS, *CSV_ENDINGS))
-    files = [file.lower() for file in listing.paths]
-    if any(file.endswith(PARQUET_ENDINGS) for file in files):
-        return scan_parquet(path)
-    if all(file.endswith(CSV_ENDINGS) for file in files):
-        return scan_csv(path, **options)
     with listing.filesystem.open(listing.paths[0]) as file:
-        head = file.read(4)
-    if head != b"PAR1":
-        what = "not a parquet file, and its name does not end with .csv"
-        raise InputError(
-            f"{listing.names[0]}: {what if head else 'the file is empty'}",
-            "give a parquet file, a folder of them or a csv file",
-            where=listing.names[0],
-        )
-    return scan_parquet(path)
+        binary = file.read(4) == b"PAR1"
+    if binary or any(file.lower().endswith(PARQUET_ENDINGS) for file in listing.paths):
+        return scan_parquet(path)
+    return scan_csv(path, **options)
 
 
 def _scan_of(files: Files, columns: Chosen | None) -> Scan:
@@ -230,16 +221,9 @@ class FileSource(ChunkSource):
     """
 
     def __init__(
-        self,
-        x: Scan,
-        s: Any = None,
-        y: Any = None,
-        weight: Any = None,
-        c: Any = None,
-        *,
-        names: Mapping[str, str] = ARGUMENTS,
-        n_threads: int | None = None,
-    ) -> None:
+        self, x: Scan, s: Any = None, y: Any = None, weight: Any = None, c: Any = None, *,
+        names: Mapping[str, str] = ARGUMENTS, n_threads: int | None = None,
+    ) -> None:  # fmt: skip
         self.n_threads = n_threads
         if not isinstance(x, Scan):
             raise TypeError(f"X is a {type(x).__name__}; expected a Scan (scalefair.scan_parquet)")
@@ -315,11 +299,7 @@ class FileSource(ChunkSource):
 
 
 def pieces_of(scan: Scan, *, rows: int = PIECE_ROWS, size: int = PIECE_BYTES) -> list[Piece]:
-    """Return the pieces of the files of a scan, in the order of their rows.
-
-    Row groups of parquet are not cut. A compressed csv is one piece; in others a line break inside
-    quotes is taken for the end of a row.
-    """
+    """Return the pieces of the files of a scan in order; quoted line breaks of csv end a row."""
     return scan.files.pieces(rows, size)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from gzip import GzipFile
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from scalefair._files import replacing
 from scalefair.data import frames
 from scalefair.data.sources.files.csv import CSV_ENDINGS
 from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, is_index
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how text begins that spreadsheets run
 
 
 def beside(frame: Any, columns: Mapping[str, Any]) -> pa.Table:
@@ -74,11 +77,26 @@ def check_ending(path: Path) -> str:
     raise ValueError(f"{path}: expected a name that ends with .parquet, .csv or .csv.gz")
 
 
+def without_formulas(table: pa.Table) -> pa.Table:
+    """Return the table with ' before text, names too, that spreadsheets would run."""
+    for j, field in enumerate(table.schema):
+        name, column = field.name, table.column(j)
+        name = f"'{name}" if name.startswith(FORMULAS) else name
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            column = pc.replace_substring_regex(
+                column, rf"^([{re.escape(''.join(FORMULAS))}])", r"'\1"
+            )
+        table = table.set_column(j, name, column)
+    return table
+
+
 def write_tables(path: Path, tables: Iterable[pa.Table]) -> int:
     """Write tables with the same columns one below the other; return the number of rows.
 
     The rows go to a temporary file beside `path`, which takes its place once it is complete.
     """
+    from scalefair._files import replacing  # late: with it comes scikit-learn
+
     kind = check_ending(path)
     with replacing(path) as file:
         return _write(file, tables, kind, compressed=path.name.lower().endswith(".gz"))
