@@ -115,12 +115,9 @@ class Part:
         source = rows.source
         if not isinstance(source, ArraySource):
             return rows._replace(source=source.then(self))
-        # Base models take weights from the source itself.
+        # Samples and base models take weights from the source itself.
         weight = self(Chunk(source.x, weight=source.weight)).weight
-        own = ArraySource(
-            source.x, source.s, source.y, weight, source.c, n_threads=source.n_threads
-        )
-        return rows._replace(source=own)
+        return rows._replace(source=replace(source, weight=weight))
 
 
 @dataclass(frozen=True, eq=False)

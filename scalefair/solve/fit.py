@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, LinAlgWarning, lapack
 
-from scalefair._linalg import Factor, factorize, row_blocks
+from scalefair._linalg import BLOCK_ROWS, Factor, factorize
 from scalefair._typing import Array, FeatureMap
 from scalefair.kernels import Kernel
 from scalefair.moments import Moments
@@ -72,7 +72,9 @@ def diagnose(
         return Diagnostics(np.inf, np.inf, rank, len(gram), 0.0)
     scale = scale if scaled else np.ones(len(matrix))
     # κ₁ of the scaled matrix, O(m²): its factor is the factor with scaled rows.
-    sums = sum(scale[block] @ np.abs(matrix[block]) for block in row_blocks(matrix))
+    starts = range(0, len(matrix), BLOCK_ROWS)
+    blocks = [slice(start, start + BLOCK_ROWS) for start in starts]
+    sums = sum(scale[block] @ np.abs(matrix[block]) for block in blocks)
     lower = factor.lower
     lower *= scale[:, None]
     inverse, failed = lapack.dpocon(lower, float(np.max(sums * scale)), uplo="L")

@@ -13,7 +13,6 @@ given c = 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -193,21 +192,6 @@ def mean_and_deviation(distribution: Distribution, x: Array, *, include_noise: b
     variance, noise = distribution.variances(x)
     total = variance + noise if include_noise else variance
     return np.column_stack([distribution.mean(x), np.sqrt(total)])
-
-
-@dataclass(frozen=True, eq=False)
-class OnChunks:
-    """Makes the function of chunks that predictions run, for ``source.map``."""
-
-    function: Callable[[Array], Array]
-
-    def __call__(self) -> Callable[[Chunk], Array]:
-        """Return the function of chunks."""
-        return self.run
-
-    def run(self, chunk: Chunk) -> Array:
-        """Return the function of the rows of a chunk."""
-        return self.function(chunk.x)
 
 
 def positive_part(matrix: Array) -> Array:
