@@ -223,7 +223,7 @@ class RidgeBase(Regression):
         self._check_has_moments("solve_from")
         self._check_parameters()
         self.moments_.check_same_rows(moments)
-        moments = moments.as_in(self.moments_)
+        moments = moments.calibrated(self.moments_.calibration)
         return self._take(moments, self._solve(self._design, moments))
 
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:

@@ -95,10 +95,8 @@ class FeatureDistribution:
         """Return var f and what the noise adds to it, both of shape (k,)."""
         x = np.asarray(x, dtype=np.float64)
         Phi = whitened(self.phi, x)
-        missed, noise = self._missed(x, Phi), self.weights.noise
-        inside = self._share * np.minimum(missed, self.contained)
-        excess = np.maximum(missed - self.contained, 0.0)
-        return self.weights.variance(Phi) + inside + excess, noise - inside
+        inside, excess = self._rest(self._missed(x, Phi))
+        return self.weights.variance(Phi) + inside + excess, self.weights.noise - inside
 
     def covariance(self, x: Array) -> Array:
         """Return cov f, shape (k, k)."""
@@ -108,18 +106,18 @@ class FeatureDistribution:
         if self.missing:
             kernel: Any = self.phi.kernel_  # type: ignore[attr-defined]
             missed = self._missed(x, Phi)
-            reported = self._share * np.minimum(missed, self.contained)
-            reported += np.maximum(missed - self.contained, 0.0)
             # Correlated as the kernel says, with the variances that are reported.
+            reported = sum(self._rest(missed))
             root = np.sqrt(self.missing * reported / np.where(missed > 0, missed, 1.0))
             rest = positive_part(kernel(x) - Phi @ Phi.T)
             covariance = covariance + root[:, None] * rest * root
         return covariance
 
-    @property
-    def _share(self) -> float:
-        """κ."""
-        return min(1.0, self.weights.noise / self.contained) if self.contained else 1.0
+    def _rest(self, missed: Array) -> tuple[Array, Array]:
+        """κ min(r, c), which the noise contains, and (r − c)₊."""
+        share = min(1.0, self.weights.noise / self.contained) if self.contained else 1.0
+        inside = share * np.minimum(missed, self.contained)
+        return inside, np.maximum(missed - self.contained, 0.0)
 
     def _missed(self, x: Array, Phi: Rows) -> Array:
         return self.missing * residual(self.phi, x, Phi) if self.missing else np.zeros(len(x))

@@ -157,23 +157,28 @@ class GridScores:
         return replace(self, mse=mse, share=share)
 
 
-def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments:
-    """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
-    rest = [] if always is None else [always]
-    return reduce(add, [*folds[:k], *folds[k + 1 :], *rest])
+@dataclass(frozen=True, eq=False)
+class FoldedMoments:
+    """Moments of each fold, of the rows that always train, and of all rows."""
+
+    folds: Sequence[Moments]
+    always: Moments | None
+    total: Moments
+
+    def outside(self, k: int) -> Moments:
+        """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
+        rest = [] if self.always is None else [self.always]
+        return reduce(add, [*self.folds[:k], *self.folds[k + 1 :], *rest])
 
 
 class FoldFits:
     """The systems without each fold, decomposed once; `rescaled`: β ← aβ, as under a limit."""
 
-    def __init__(
-        self, folds: Sequence[Moments], always: Moments | None = None, *, rescaled: bool = False,
-        **system: Any
-    ) -> None:  # fmt: skip
-        self._folds, self._rescaled = folds, rescaled
+    def __init__(self, moments: FoldedMoments, *, rescaled: bool = False, **system: Any) -> None:
+        self._folds, self._rescaled = moments.folds, rescaled
 
         def decompose(k: int) -> tuple[System, Spectrum]:
-            built = System.build(outside(folds, always, k), **system)
+            built = System.build(moments.outside(k), **system)
             return built, Spectrum.of(built, shares=False)
 
         self._systems, self._spectra = zip(*self._each(decompose), strict=True)
