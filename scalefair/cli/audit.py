@@ -52,7 +52,7 @@ ERRORS = (
 @_data.reading_options
 @_data.printing_options
 def audit_command(*, reading: Reading, console: Console, **options: Any) -> None:
-    """Judge how far predictions depend on the sensitive columns.
+    """Measure how far predictions depend on the sensitive columns.
 
     DATA has one row per person, with the predictions of any model in a column. Without DATA the
     incomes of the built-in Adult census data are judged, as if they were decisions.
@@ -177,13 +177,13 @@ def _decisions(data: Data) -> Data:
 @_data.reading_options
 @_data.printing_options
 def explain_command(subject: str, *, reading: Reading, console: Console, **options: Any) -> None:
-    """Show which columns carry the explained share, or give the sensitive columns away.
+    """Show which columns carry the explained share, or reveal the sensitive columns.
 
-    Of a MODEL that `scalefair fit` wrote: how much each of its inputs contributes to the share of
+    For a MODEL that `scalefair fit` wrote: how much each of its inputs contributes to the share of
     the variance of its predictions that the sensitive columns explain in DATA, without and with
     the limit, with standard errors. A linear model needs no DATA.
 
-    Of DATA alone: how much of each sensitive column every other column tells, by linear and by
+    For DATA alone: how much every other column reveals of each sensitive column, by linear and
     smooth functions of it, with 95 % intervals.
 
     \b
@@ -277,7 +277,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 @click.option(
     "--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95,
     show_default=True,
-    help="A model beyond the limit passes with at most the remaining probability.",
+    help="Probability that a model beyond the limit is refused.",
 )  # fmt: skip
 @click.option(
     "--limit-on", type=click.Choice(["scores", "output", "means", "decisions"]), default="scores",
