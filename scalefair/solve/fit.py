@@ -176,23 +176,22 @@ class ProcessFit:
     at_bounds: tuple[str, ...]  # what ran to a bound, and what that means
     phi: FeatureMap | None  # the dense process has no features and no moments
     moments: Moments | None
+    evidence: Any  # for other hyperparameters; it knows where the rows are
 
 
 @dataclass(frozen=True, eq=False)
 class GPFit(ProcessFit):
-    """A regression; `evidence` is for other hyperparameters, and knows where the rows are."""
+    """A regression."""
 
     noise: float
     coef: Array  # mean of β, or the dual coefficients of the dense process
-    evidence: Any
 
 
 @dataclass(frozen=True, eq=False)
 class GPClassifierFit(ProcessFit):
-    """A classification; `evidence` is for other hyperparameters, as in `GPFit`."""
+    """A classification."""
 
     n_passes: int
-    evidence: Any
 
 
 Bounds = tuple[float, float]

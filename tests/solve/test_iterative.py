@@ -263,10 +263,10 @@ class TestCost:
             self.streamed,
             1e-5,
             sketch=self.streamed.sketch(30),
-            progress=lambda i, residual: calls.append((i, residual)),
+            progress=lambda: calls.append(1),
         )
-        assert [i for i, _ in calls] == list(range(1, fit.n_iter + 1))
-        assert calls[-1][1] <= 1e-9 < calls[0][1]
+        assert len(calls) == fit.n_iter > 1
+        assert fit.residual <= 1e-9
 
     def test_passes(self, monkeypatch):
         """One pass an iteration, and one for the true residual."""

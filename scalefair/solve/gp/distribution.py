@@ -138,20 +138,16 @@ class LatentDistribution:
 
     def mean_and_variance(self, x: Array) -> Array:
         """Return E f and var f side by side, shape (rows, 2k)."""
-        return np.hstack(self.both(x))
-
-    def both(self, x: Array) -> tuple[Array, Array]:
-        """Return E f and var f, shape (rows, k) each."""
         x = np.asarray(x, dtype=np.float64)
         Phi = whitened(self.phi, x)
         variance = np.stack([np.sum((Phi @ F) ** 2, axis=1) for F in self.factors], axis=1)
         if self.missing:
             variance += self.missing * residual(self.phi, x, Phi)[:, None]
-        return Phi @ self.coef, variance
+        return np.hstack([Phi @ self.coef, variance])
 
     def probabilities(self, x: Array) -> Array:
         """Return the probabilities of the classes, averaged over f; shape (rows, classes)."""
-        mean, variance = self.both(x)
+        mean, variance = np.hsplit(self.mean_and_variance(x), 2)
         if mean.shape[1] == 1:
             # Each by itself: 1 − p would lose the digits of a small probability.
             return averaged_probability(np.hstack([-mean, mean]), np.hstack([variance] * 2))

@@ -81,7 +81,7 @@ def fit_wide(
         features=rows.design.features, ridge=ridge(moments),
     )  # fmt: skip
     with rows.progress.steps("iterations") as step:
-        result = solve_iterative(system, spec.alpha, seed=seed, progress=lambda *_: step())
+        result = solve_iterative(system, spec.alpha, seed=seed, progress=step)
     if spec.unfairness is None:
         coef, eta = result.slice.coef(np.array([spec.eta]))[0], spec.eta
     else:
