@@ -18,7 +18,7 @@ from scalefair.cli.frontier import page_options, provenance
 from scalefair.cli.predict import check_inputs, text_columns
 from scalefair.errors import InputError
 
-ERRORS = (
+ERROR_GAPS = (
     "true_positive_rate_difference", "false_positive_rate_difference",
     "root_mean_squared_error_difference", "bias_difference",
 )  # fmt: skip
@@ -99,7 +99,7 @@ def _audit(
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if y is not None:
-        summary += "\n" + "\n".join(_errors(result))
+        summary += "\n" + "\n".join(_error_lines(result))
     if html is not None:
         console("writing the page")
         _write_page(result, html, table, rows, attributes, labels, options["threshold"], origin)
@@ -109,11 +109,11 @@ def _audit(
     console.result({**record, "seconds": console.seconds}, summary)
 
 
-def _errors(result: Any) -> Iterator[str]:
+def _error_lines(result: Any) -> Iterator[str]:
     """Yield how far the errors of each model differ between groups, a line an attribute."""
-    table = result.table[result.table["measure"].isin(ERRORS)]
+    table = result.table[result.table["measure"].isin(ERROR_GAPS)]
     for (model, attribute), rows in table.groupby(["model", "attribute"], sort=False):
-        decided = rows["measure"].isin(ERRORS[:2])
+        decided = rows["measure"].isin(ERROR_GAPS[:2])
         words = "; ".join(rows["words"][decided] if decided.any() else rows["words"])
         yield f"- {f'{model}, ' * (len(result.models) > 1)}{attribute}: {words}."
 

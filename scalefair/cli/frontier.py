@@ -107,7 +107,7 @@ def _result(  # noqa: PLR0917
     console: Console,
 ) -> Any:  # fmt: skip
     """Return the frontier, and beside it other models: those given, and one that sees s."""
-    from scalefair.report import beside, fit_frontier
+    from scalefair.report import fit_frontier, with_model
 
     problem, kind = _problem(table, reading, roles, settings.seed), options["kind"]
     classes = kind == "classification" or (kind == "auto" and problem.is_binary)
@@ -121,11 +121,11 @@ def _result(  # noqa: PLR0917
         wide = replace(roles, inputs=[*roles.inputs, *roles.sensitive])
         own = next(iter(named)) if result.choice is None else result.choice.name
         same = settings.candidates(roles.sensitive, classes=classes)[own]
-        others.append(_visible(same, _problem(table, reading, wide, settings.seed)))
-    return reduce(lambda made, other: beside(made, *other), others, result)
+        others.append(_seeing_model(same, _problem(table, reading, wide, settings.seed)))
+    return reduce(lambda made, other: with_model(made, *other), others, result)
 
 
-def _visible(estimator: Any, problem: ReportProblem) -> tuple[str, Any, Any]:
+def _seeing_model(estimator: Any, problem: ReportProblem) -> tuple[str, Any, Any]:
     """Return what a model predicts that sees the sensitive columns."""
     from scalefair.plots.figures import predicted
     from scalefair.report.relatives import scores
