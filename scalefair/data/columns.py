@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefair._typing import LARGEST, Array, Rows
 from scalefair.data import frames
@@ -90,7 +89,7 @@ class ColumnStatistics:
             level, names = column.codes()
             absent = level < 0
             sums = np.bincount(level[~absent], weight[~absent], len(names))
-            levels = _sum_by_level(column.name, names, sums)
+            levels = dict(zip(names, sums.tolist(), strict=True))
         else:
             x = column.floats(largest=LARGEST)
             absent = np.isnan(x)
@@ -226,32 +225,18 @@ class LevelCode:
     def write(self, column: Column, out: Rows) -> None:
         """Write a column of n rows into `out`, zeros of shape (n, number of outputs)."""
         codes, present = column.codes()
-        slot = self._slots_of(present)[codes]
-        if self._n_slots() == 2:
+        known = {level: i for i, level in enumerate(self.levels)}
+        known |= dict.fromkeys(self.pooled, len(self.levels))
+        other = len(self.levels) if self.pooled else -1
+        n_slots = len(self.levels) + bool(self.pooled) + (self.missing == "column")
+        missing = n_slots - 1 if self.missing == "column" else other
+        # The last one is that of code −1, a missing value.
+        slot = np.array([*(known.get(level, other) for level in present), missing])[codes]
+        if n_slots == 2:
             out[:, 0] = slot == 1
         else:
             rows = np.flatnonzero(slot >= 0)
             out[rows, slot[rows]] = 1.0
-
-    def _n_slots(self) -> int:
-        return len(self.levels) + bool(self.pooled) + (self.missing == "column")
-
-    def _slots_of(self, present: list[str]) -> NDArray[np.int64]:
-        """Return the slot of each level; the last entry, where code -1 points, is missing."""
-        known = {level: i for i, level in enumerate(self.levels)}
-        known |= dict.fromkeys(self.pooled, len(self.levels))
-        other = len(self.levels) if self.pooled else -1
-        missing = self._n_slots() - 1 if self.missing == "column" else other
-        return np.array([*(known.get(level, other) for level in present), missing])
-
-
-def constant_column(role: str, column: ColumnStatistics, levels: list[str]) -> UselessColumnError:
-    """Return the error for an attribute with one value."""
-    low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
-    return UselessColumnError(
-        f"{role} column {column.name!r} is {levels[0] if levels else low!r} in every row of "
-        "positive weight, so nothing can depend on it", "drop it", column=column.name,
-    )  # fmt: skip
 
 
 def missing_values(role: str, name: str, kind: Kind, count: int) -> InputError:
@@ -269,16 +254,6 @@ def nobody_knows(role: str, name: str, n_rows: int) -> UselessColumnError:
         f"{role} column {name!r} is missing in all {n_rows} rows, so nobody knows what must not "
         "matter", "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
         column=name,
-    )  # fmt: skip
-
-
-def unknown_level(name: str, level: str, levels: Iterable[str]) -> InputError:
-    """Return the error for a level that fit did not see."""
-    listed = list(levels)
-    shown = ", ".join(listed[:10]) + (", ..." if len(listed) > 10 else "")
-    return InputError(
-        f"column {name!r} has the value {level!r}, which was not seen in fit; expected one of "
-        f"{shown}", "correct it, or fit on rows that have it", column=name,
     )  # fmt: skip
 
 

@@ -107,17 +107,17 @@ def in_memory(part: Any, *, scans: bool = True) -> Any:
 def _memory(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ArraySource:
-    n = frames.n_rows(tables["x"])
+    n = tables["x"].shape[0]
     for part, table in tables.items():
-        if table is not None and frames.n_rows(table) != n:
+        if table is not None and table.shape[0] != n:
             raise ValueError(
-                f"{names[part]} has {frames.n_rows(table)} rows but {names['x']} has {n}; give "
+                f"{names[part]} has {table.shape[0]} rows but {names['x']} has {n}; give "
                 "one row each, in the same order"
             )
     if not n:
         raise ValueError(f"{names['x']} has no rows; expected at least two")
     y = None if tables["y"] is None else finite_columns(tables["y"], "y", names["y"], 0)
-    weight = None if tables["weight"] is None else weights(tables["weight"], "in memory", 0)
+    weight = weights(tables["weight"], "in memory", 0)
     # As given: models of the user see these rows.
     x, s, c = (nw.to_native(tables[part], pass_through=True) for part in "xsc")
     return ArraySource(x, s, y, weight, c, n_threads=n_threads)

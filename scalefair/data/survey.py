@@ -118,9 +118,7 @@ def _first_of_groups(
     """First rows of the combinations of categories."""
     bins = look.bins or {}
     codes = [
-        _binned(column, bins[column.name])
-        if column.name in bins and column.kind != "categorical"
-        else column.codes()[0]
+        _codes_of(column, bins.get(column.name))
         for column, few in zip(columns, values, strict=True)
         if look.every
         or few is not None
@@ -140,7 +138,9 @@ def _first_of_groups(
     return take_rows(table, np.sort(first[first >= 0]))
 
 
-def _binned(column: Column, edges: Sequence[float]) -> NDArray[np.int64]:
+def _codes_of(column: Column, edges: Sequence[float] | None) -> NDArray[np.int64]:
+    if edges is None or column.kind == "categorical":
+        return column.codes()[0]
     x = column.floats()
     return np.where(np.isnan(x), -1, np.searchsorted(np.asarray(edges, np.float64), x, side="left"))
 

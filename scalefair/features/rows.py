@@ -155,11 +155,12 @@ def _open_memory(
     estimator: Any, given: Chunk, keeps_frames: bool, before: Design | None
 ) -> tuple[ChunkSource, Chunk, bool, bool]:
     """Return the source, the rows as given, and whether x is a table and y has one dimension."""
-    _refuse_lazy(given.x)
+    frame = frames.from_native(given.x)
+    if isinstance(frame, nw.LazyFrame):
+        frames.as_table(frame)  # raises TypeError
     if before is None:
-        is_table = is_into_dataframe(given.x) and (
-            keeps_frames or not frames.is_all_numeric(given.x)
-        )
+        is_frame = isinstance(frame, nw.DataFrame)
+        is_table = is_frame and (keeps_frames or not frames.is_all_numeric(frame))
     else:
         is_table = _keeps_container(before, given.x)
     X, y = _validated(estimator, given.x, _read(given.y), table=is_table, reset=before is None)
@@ -246,7 +247,8 @@ def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> 
         source = open_rows(X, **beside, n_threads=estimator.n_jobs).source
         _check_columns(estimator, first, hidden, reset=False)
         return source.then(partial(_drop, hidden)) if hidden else source
-    _refuse_lazy(X)
+    if isinstance(frames.from_native(X), nw.LazyFrame):
+        frames.as_table(X)  # raises TypeError
     if _keeps_container(design, X):
         X = X if isinstance(X, Shaped) else np.array(X, dtype=object)
         X = frames.drop_columns(X, hidden) if hidden else X
@@ -317,11 +319,6 @@ def _check_columns(estimator: Any, X: Any, hidden: Sequence[int] = (), *, reset:
 def _column_names(X: Any) -> list[str] | None:
     lazy = is_stream(X) and isinstance(X, WithColumns)
     return list(X.columns) if lazy else frames.column_names(X)
-
-
-def _refuse_lazy(X: Any) -> None:
-    if isinstance(frames.from_native(X), nw.LazyFrame):
-        frames.as_table(X)  # raises TypeError
 
 
 def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:

@@ -97,7 +97,7 @@ class Training:
         encoders = {"s": self.preparation.sensitive_encoder, "c": self.preparation.control_encoder}
         if part not in self.survey.parts or self.survey.parts[part].groups is None:
             return None
-        groups = np.asarray(encoders[part].transform(self.survey.parts[part].groups))  # type: ignore[union-attr]
+        groups = np.asarray(encoders[part].encode(self.survey.parts[part].groups))  # type: ignore[union-attr]
         return groups[~lacks(groups)] if self.partial else groups
 
 
