@@ -70,7 +70,10 @@ def table_of(name: str, part: Any) -> Any:
     if part is None or isinstance(part, Scan):
         return part
     if is_dask(part):
-        return _two_dimensional(part)
+        # What is no table, such as a bag, DaskSource refuses.
+        if getattr(part, "ndim", 0) != 1:
+            return part
+        return part.to_frame() if hasattr(part, "to_frame") else part[:, None]
     if isinstance(part, GroupProbabilities):
         raise InputError(f"{name} are probabilities of groups", "give the groups", where=name)
     if isinstance(part, Mapping):
@@ -88,13 +91,6 @@ def table_of(name: str, part: Any) -> Any:
             f"{name} has no columns (shape {table.shape})", "give at least one", where=name
         )
     return table
-
-
-def _two_dimensional(part: Any) -> Any:
-    # What is no table, such as a bag, DaskSource refuses.
-    if getattr(part, "ndim", 0) != 1:
-        return part
-    return part.to_frame() if hasattr(part, "to_frame") else part[:, None]
 
 
 def in_memory(part: Any, *, scans: bool = True) -> Any:
@@ -116,7 +112,7 @@ def _memory(
             )
     if not n:
         raise ValueError(f"{names['x']} has no rows; expected at least two")
-    y = None if tables["y"] is None else finite_columns(tables["y"], "y", names["y"], 0)
+    y = finite_columns(tables["y"], "y", names["y"], 0)
     weight = weights(tables["weight"], "in memory", 0)
     # As given: models of the user see these rows.
     x, s, c = (nw.to_native(tables[part], pass_through=True) for part in "xsc")

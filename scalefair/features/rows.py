@@ -100,7 +100,7 @@ def open_fit_rows(
 
 def _without_missing_targets(given: Chunk) -> tuple[Chunk, Any]:
     """Return the rows with 0 for missing targets, and which rows these are; None where none are."""
-    y = _read(given.y)
+    y = _read(given.y) if is_stream(given.y) else given.y
     columns = frames.columns(frames.as_table(y, one_column=True), "y")
     if any(column.kind == "categorical" for column in columns):
         return replace(given, y=y), None  # refused where y is checked
@@ -163,12 +163,12 @@ def _open_memory(
         is_table = is_frame and (keeps_frames or not frames.is_all_numeric(frame))
     else:
         is_table = _keeps_container(before, given.x)
-    X, y = _validated(estimator, given.x, _read(given.y), table=is_table, reset=before is None)
-    weight = given.weight
+    y, weight = (_read(part) if is_stream(part) else part for part in (given.y, given.weight))
+    X, y = _validated(estimator, given.x, y, table=is_table, reset=before is None)
     if weight is not None:
         like = np.empty((frames.n_rows(X), 1))
         weight = _check_sample_weight(
-            _read(weight), like, dtype=np.float64, ensure_non_negative=True,
+            weight, like, dtype=np.float64, ensure_non_negative=True,
             allow_all_zero_weights=True,
         )  # fmt: skip
     source = open_rows(X, given.s, y, weight, given.c, n_threads=estimator.n_jobs).source
@@ -225,9 +225,7 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
 
 
 def _read(part: Any) -> Any:
-    """Return targets or weights in memory; a column of a scan has one dimension."""
-    if not is_stream(part):
-        return part
+    """Return targets or weights of a stream in memory; a column of a scan has one dimension."""
     table = in_memory(part)
     is_column = isinstance(part, Scan) and len(part.columns) == 1
     return frames.to_numpy(table)[:, 0] if is_column else table
@@ -323,7 +321,12 @@ def _column_names(X: Any) -> list[str] | None:
 
 def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:
     """Return X and y, checked; a table that will be encoded keeps its container."""
-    y = _numeric(y)
+    if y is not None and (values := np.asarray(y)).dtype.kind in "OUS":
+        try:
+            y = values.astype(np.float64)
+        except (TypeError, ValueError):
+            what = f"y has values that are no numbers, such as {values.tolist()[0]!r}"
+            raise InputError(what, CLASSES_REMEDY, where="y") from None
     if table:
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
@@ -337,18 +340,6 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
             ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
         )  # fmt: skip
     return X, np.asarray(y, dtype=np.float64)
-
-
-def _numeric(y: Any) -> Any:
-    """Return the targets; text that is no number is a ValueError."""
-    values = np.asarray(y) if y is not None else None
-    if values is None or values.dtype.kind not in "OUS":
-        return y
-    try:
-        return values.astype(np.float64)
-    except (TypeError, ValueError):
-        what = f"y has values that are no numbers, such as {values.tolist()[0]!r}"
-        raise InputError(what, CLASSES_REMEDY, where="y") from None
 
 
 def encoded_once(training: Training) -> Training:

@@ -12,8 +12,9 @@ from scalefair.data.sources.base import (
     ARGUMENTS,
     ChunkSource,
     cut_chunk,
+    finite_columns,
     parts_of,
-    targets,
+    regrouped,
     weights,
 )
 
@@ -49,8 +50,12 @@ class BatchSource(ChunkSource):
 
     def _read(self, rows: int) -> Iterator[Chunk]:
         count = 0
-        for where, chunk in _regrouped(self._checked(), rows):
-            y, weight = targets(chunk.y, where, count), weights(chunk.weight, where, count)
+        for batches in regrouped(self._checked(), rows, _cut, _length):
+            where, chunk = _stacked(batches)
+            y, weight = (
+                finite_columns(chunk.y, "y", where, count),
+                weights(chunk.weight, where, count),
+            )
             yield replace(chunk, y=y, weight=weight, row=count, where=where)
             count += chunk.n_rows
         self._check_count(count)
@@ -138,22 +143,12 @@ def _layout(part: Any) -> str:
     return f"{type(part).__name__} with {width if names is None else names}"
 
 
-def _regrouped(batches: Iterable[tuple[int, Chunk]], rows: int) -> Iterator[tuple[str, Chunk]]:
-    """Yield ("batch 3" or "batches 3 to 5", chunk) of `rows` rows, the last of them fewer."""
-    pending: list[tuple[int, Chunk]] = []
-    left = rows
-    for number, chunk in batches:
-        start = 0
-        while start < chunk.n_rows:
-            stop = min(start + left, chunk.n_rows)
-            pending.append((number, cut_chunk(chunk, start, stop)))
-            left -= stop - start
-            start = stop
-            if left == 0:
-                yield _stacked(pending)
-                pending, left = [], rows
-    if pending:
-        yield _stacked(pending)
+def _cut(batch: tuple[int, Chunk], start: int, stop: int) -> tuple[int, Chunk]:
+    return batch[0], cut_chunk(batch[1], start, stop)
+
+
+def _length(batch: tuple[int, Chunk]) -> int:
+    return batch[1].n_rows
 
 
 def _stacked(batches: list[tuple[int, Chunk]]) -> tuple[str, Chunk]:

@@ -45,7 +45,13 @@ class Part:
         if not (self.in_dask or isinstance(value, Shaped)):
             value = frames.as_array(value)
         self.name = ARGUMENTS[name]
-        _check_dimensions(self.name, value, DIMENSIONS[name])
+        ndim = len(value.shape) if isinstance(value, Shaped) else 0
+        if ndim not in DIMENSIONS[name]:
+            allowed = " or ".join(map(str, DIMENSIONS[name]))
+            raise ValueError(
+                f"{self.name} has {ndim} dimensions ({type(value).__name__}); expected {allowed}: "
+                "a dask array, data frame or series, or one in memory"
+            )
         self.value = _in_rows(self.name, value) if self.in_dask else value
         self.partitions: list[Any] = []
         self.lengths = _known_lengths(self.value) if self.in_dask else [frames.n_rows(value)]
@@ -123,16 +129,6 @@ def first_column(collection: Any) -> Any:
 
 def _is_array(collection: Any) -> bool:
     return hasattr(type(collection), "rechunk")
-
-
-def _check_dimensions(name: str, value: Any, expected: tuple[int, ...]) -> None:
-    ndim = len(value.shape) if isinstance(value, Shaped) else 0
-    if ndim not in expected:
-        allowed = " or ".join(map(str, expected))
-        raise ValueError(
-            f"{name} has {ndim} dimensions ({type(value).__name__}); expected {allowed}: a dask "
-            "array, data frame or series, or one in memory"
-        )
 
 
 def _in_rows(name: str, collection: Any) -> Any:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk, WithColumns
 from scalefair.data import frames
-from scalefair.data.sources.base import ArraySource, Change, targets, weights
+from scalefair.data.sources.base import ArraySource, Change, finite_columns, weights
 from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import LostWorkersError
 
@@ -64,8 +64,8 @@ def delays(kind: str) -> Delay:
 class Shared:
     """A value that is pickled once, and unpickled once in each process when it is first used."""
 
-    def __init__(self, value: Any) -> None:
-        self._value, self._pickled, self._lock = value, b"", Lock()
+    def __init__(self, value: Any, pickled: bytes = b"") -> None:
+        self._value, self._pickled, self._lock = value, pickled, Lock()
 
     @property
     def pickled(self) -> bytes:
@@ -88,14 +88,8 @@ class Shared:
         """Return itself: as the value of a task it stays in each worker's memory."""
         return self
 
-    @classmethod
-    def _from_bytes(cls, pickled: bytes) -> Shared:
-        shared = cls(None)
-        shared._pickled = pickled
-        return shared
-
     def __reduce__(self) -> Any:
-        return self._from_bytes, (self.pickled,)
+        return Shared, (None, self.pickled)
 
 
 @dataclass(frozen=True)
@@ -135,7 +129,7 @@ def assembled(blocks: list[Block], pieces: Sequence[Any]) -> Iterator[Chunk]:
             parts[name] = rows[0] if len(rows) == 1 else frames.stack_rows(rows)
             _check_count(parts[name], count, where)
         x, s, y, weight, c = parts.values()
-        y, weight = targets(y, where, row), weights(weight, where, row)
+        y, weight = finite_columns(y, "y", where, row), weights(weight, where, row)
         yield Chunk(x, _as_columns(s), y, weight, row, where, _as_columns(c))
 
 
