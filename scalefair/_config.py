@@ -75,9 +75,9 @@ def set_config(**settings: Any) -> None:
 def config_context(**settings: Any) -> Iterator[None]:
     """Change settings for the fits in a ``with`` block.
 
-    Predictions are made as the model was fitted, whatever the settings are by then. Threads and
-    processes that somebody else starts, such as those of a grid search with `n_jobs`, do not see
-    the block: :func:`set_config` is for all threads of a process.
+    Predictions use the settings that the model was fitted with. Threads and processes started by
+    others, such as those of a grid search with `n_jobs`, do not see the block: :func:`set_config`
+    is for all threads of a process.
 
     Parameters
     ----------
@@ -85,14 +85,14 @@ def config_context(**settings: Any) -> Iterator[None]:
         Precision of the feature rows; sums over rows are float64 in any case. Gaussian processes
         use float64.
     chunk_rows : int or None, default=None
-        Rows per chunk; None chooses them so that the rows in flight fit the cache.
+        Rows per chunk; None chooses them so that the chunks being read fit the cache.
     solver : {"auto", "direct", "iterative"}, default="auto"
         How :class:`FairKernelRidge` is solved: from m×m moments, or by conjugate gradients over
         the rows, which "auto" takes from 8,000 features on.
     checkpoint : path or None, default=None
-        File that keeps the sums of a long fit of a ridge, written every minute. A fit that crashed
-        goes on from it, with the same data, parameters and an int as `random_state`; rows that
-        were counted and have changed since are a ValueError.
+        File for the sums of a long ridge fit, written every minute. A fit that crashed continues
+        from it, with the same data, parameters and an int as `random_state`; if rows that were
+        counted have changed since, it raises ValueError.
 
     Examples
     --------

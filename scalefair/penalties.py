@@ -4,14 +4,13 @@ Where the moments hold a control υ(c), each is conditional on it: ψ gives way 
 and every covariance to what the control leaves, C_ab·υ = C_ab − C_aυ (C_υ + ε₀I)⁻¹ C_υb. A partial
 covariance with ψ itself would pool the levels of c, and opposite signs would cancel.
 
-And the explained share, which users set a limit on: one definition for every estimator, measure
-and report.
+And the explained share: one definition for every estimator, measure and report.
 
     θ(f) = Cov(f, g) / Var f,    g the best function of s in the span of ψ
 
 For groups that is the between-group share of the variance. For numbers g is a ridge fit, with εκ
 on its coefficients (κ: `features.mixed.units_of`), and Cov(f, g) is meant, never Var g. The ε of a
-penalty plays no part: measured with it, a large ε would hide what it leaves unpunished.
+penalty plays no part: measured with it, a large ε would hide what it leaves.
 
 - In sample there is no correction for chance, and ε is 1e-6 for numbers, none for groups.
 - Held out, with r the share on rows that did not fit f, and t = tr[C(C + εκ)⁻¹]/(n − 1) what

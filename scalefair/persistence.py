@@ -91,22 +91,22 @@ SKIPPED = {
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator (or map, encoder, path, moments) to one file, all or nothing.
+    """Write a fitted estimator (or map, encoder, path, moments) to one file, or raise an error.
 
     Parameters
     ----------
     model : object of scalefair
-        Predictions after :func:`load` are equal to the bit. Requests of metadata
-        (`set_fit_request`) are not kept.
+        Predictions after :func:`load` are identical. Metadata requests (`set_fit_request`) are not
+        saved.
     path : path
         One file; replaced only once the new one is complete, with the permissions of the old one.
 
     Raises
     ------
     UnsavableError (a ValueError)
-        If it holds something that is no number, text, array or object of scalefair: a RandomState,
-        a splitter, a feature map of the user's own. To store such an object is to store code; the
-        error names where it is. joblib and skops do that (`skops_types`).
+        If it contains anything but numbers, text, arrays and objects of scalefair, such as a
+        RandomState, a splitter or a feature map of your own: that would mean saving code. The error
+        says where it is. joblib and skops can save it (`skops_types`).
 
     Notes
     -----
@@ -125,7 +125,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read what :func:`save` wrote. No code runs, only ValueError or OSError are raised.
 
     Classes and attributes are those of scalefair, shapes are checked, and no path is taken from the
-    file. What it predicts is up to whoever wrote it: load models of people you trust.
+    file. What a model predicts is up to whoever wrote it: load models from people you trust.
     """
     arrays, values = _files.read(path, "model")
     try:

@@ -1,9 +1,9 @@
 """
-Auditing boosted trees, and mending them
-========================================
+Auditing boosted trees, and making them fair
+============================================
 
-Someone hands over a model. It was trained without sex and race, so, they say, it cannot
-discriminate. An audit needs nothing but its predictions.
+Someone hands you a model. It was trained without sex and race, so it cannot discriminate, they say.
+An audit needs nothing but its predictions.
 """
 
 # %%
@@ -32,8 +32,8 @@ probability = trees.predict_proba(test.data.drop(columns=HIDDEN))[:, 1]
 # %%
 # The audit
 # ---------
-# Shares of variance, gaps between groups with intervals that hold for all pairs at once, in plain
-# words.
+# Shares of variance, and gaps between groups with intervals that hold for all pairs at once, in
+# plain words.
 
 result = scalefair.audit(
     probability,
@@ -45,15 +45,16 @@ result = scalefair.audit(
 print(result)
 
 # %%
-# Rates of positive decisions, with 95 % intervals: the trees never saw the column, and yet know it.
+# Rates of positive decisions, with 95 % intervals. The trees never saw the column, and yet their
+# decisions differ by it.
 
 _ = result.plot("selection_rate")
 
 # %%
-# Mending it
-# ----------
-# The prediction of the trees joins the features of a fair classifier, cross-fitted. Neither model
-# uses sex or race to predict; sex is needed for the fit alone.
+# Making it fair
+# --------------
+# The cross-fitted prediction of the trees becomes a feature of a fair classifier. Neither model
+# uses sex or race to predict; sex is needed only for the fit.
 
 made = scalefair.make_fair(
     HistGradientBoostingClassifier(max_iter=60 if QUICK else 100, random_state=0),
@@ -83,7 +84,7 @@ _ = both.plot("selection_rate")
 print(both.overall[["model", "accuracy", "selection_rate"]].round(3))
 
 # %%
-# The limit is on scores, and decisions follow them only roughly: look at the rates above before
-# promising anything about them. :doc:`/beyond_the_mean` has what to ask for instead.
+# The limit is on scores, and decisions follow them only roughly: look at the rates above before you
+# promise anything about them. :doc:`/decisions` has a limit on the decisions themselves.
 
 # sphinx_gallery_thumbnail_number = 2

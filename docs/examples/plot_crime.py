@@ -3,8 +3,8 @@ Crime and the racial make-up of a community
 ===========================================
 
 Sensitive attributes need not be groups. Here they are four *numbers*: the shares of black, white,
-Asian and Hispanic people in 1,994 communities of the USA. Cutting them into bins would throw away
-most of what they say, and would let a model hide behind the bins.
+Asian and Hispanic people in 1,994 communities of the USA. Cutting them into bins would throw
+away most of their information, and let a model differ freely within each bin.
 
 The data are UCI's Communities and Crime, shipped with scalefair. The target is violent crimes per
 head, scaled to [0, 1] by the donor. Recorded crime is not crime: it depends on where police look.
@@ -65,9 +65,9 @@ table = pd.DataFrame(
 print(table.round(3))
 
 # %%
-# The price is high here, because race and recorded crime are tightly bound in these data. A low
-# p-value beside a low share means that the *means* no longer depend much on the shares of races,
-# and the *spread* still does.
+# The cost is high here, because race and recorded crime are closely linked in these data. A low
+# p-value beside a low share means that the *means* hardly depend on the shares of races any more,
+# while the *spread* still does.
 
 import matplotlib.pyplot as plt
 

@@ -1,16 +1,15 @@
 """
-Pay gap: income in the American Community Survey
-================================================
+Pay gap: income in two surveys
+==============================
 
-A model of pay learns the gaps that are in its table. This page asks three things. How much of what
-the model says do gender, race and age explain? Does it help to leave these columns out? What does
-it cost to limit their share?
+A model of pay learns the gaps that are in its table. This page asks three questions. How much of
+the model's predictions do gender, race and age explain? Does it help to leave these columns out?
+What does it cost to limit their share?
 
 The table is the American Community Survey of 2018: log income of workers in the USA. It is not
 shipped with scalefair: the environment variable ``SCALEFAIR_DATA`` names a folder with
-``acs_income_2018_regression/``. Where that is absent, a **made-up pay table** stands in
-(:func:`scalefair.datasets.make_biased_income`). The first line of output says which of them was
-used.
+``acs_income_2018_regression/``. Without it, the **Adult** census table is used instead, which is
+shipped: income above 50,000 dollars, as 0 or 1. The first line of output says which of them it was.
 """
 
 # %%
@@ -24,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scalefair.datasets import make_biased_income
+from scalefair.datasets import load_adult
 
 QUICK = os.environ.get("SCALEFAIR_QUICK") == "1"
 ROWS = 6_000 if QUICK else 100_000
@@ -51,20 +50,23 @@ def read_table():
     if path.exists():
         print(f"Real data: {ROWS:,} workers of the American Community Survey 2018")
         return read_acs(path)
-    print(f"Made-up data, as SCALEFAIR_DATA has no {path.name}: {ROWS:,} rows")
-    pay = make_biased_income(ROWS, random_state=0)
-    return pay.data, pay.target, list(pay.sensitive_features)
+    adult = load_adult()
+    rows = np.random.default_rng(0).permutation(len(adult.data))[:ROWS]
+    print(f"SCALEFAIR_DATA has no {path.name}: {len(rows):,} people of the Adult census table")
+    table = adult.data.iloc[rows].reset_index(drop=True)
+    table["race"] = pooled(table["race"], ["White", "Black"])
+    return table, adult.target[rows], ["sex", "race", "age"]
 
 
 X, y, sensitive = read_table()
-train, test = np.arange(ROWS) % 2 == 0, np.arange(ROWS) % 2 == 1
+train, test = np.arange(len(X)) % 2 == 0, np.arange(len(X)) % 2 == 1
 s_test = X.loc[test, sensitive]
 
 # %%
 # Leaving the columns out
 # -----------------------
-# The usual first thought. But the other columns know something about gender, race and age, and put
-# a part of the gap back.
+# The usual first thought. But the other columns reveal something about gender, race and age, and
+# bring a part of the gap back.
 
 from scalefair import FairKernelRidgeCV
 from scalefair.measures import explained_share
@@ -74,14 +76,14 @@ blind = FairKernelRidgeCV(etas=[0.0], **settings)
 blind.fit(X[train].drop(columns=sensitive), y[train])
 without = blind.predict(X[test].drop(columns=sensitive))
 in_pay = explained_share(y[test], s_test)
-print(f"{', '.join(sensitive)} explain {in_pay:.1%} of the variance of log pay itself,")
-print(f"and {explained_share(without, s_test):.1%} of the predictions of a model that lacks them.")
+print(f"{', '.join(sensitive)} explain {in_pay:.1%} of the variance of pay itself,")
+print(f"and {explained_share(without, s_test):.1%} of the predictions of a model without them.")
 
 # %%
-# The whole trade-off, from one pass
-# ----------------------------------
+# The whole trade-off, from one fit
+# ---------------------------------
 # Each grey point is a model, judged on rows that it was not fitted on. The line joins those that no
-# other beats in both respects. The diamond is the best one below the limit. The limit is ours to
+# other beats in both respects. The diamond is the best one within the limit. The limit is ours to
 # choose: here a tenth of the share that the columns have in pay itself.
 
 from scalefair.plots import FairPathDisplay, GroupDistributionDisplay
@@ -93,9 +95,9 @@ _ = FairPathDisplay.from_estimator(fair)
 # %%
 # On the other half of the rows
 # -----------------------------
-# Shares and accuracy of three models on rows that none of them has seen. With the columns left out
-# the share is whatever the others happen to know. With a limit it is what was asked for, up to the
-# error of a sample.
+# Share and accuracy of three models on rows that none of them has seen. With the columns left out
+# the share is whatever the other columns happen to reveal. With a limit it is what was asked for,
+# up to sampling error.
 
 before = fair.path_.at(alpha=fair.alpha_, eta=0.0).predict(X[test])
 after = fair.predict(X[test])
@@ -115,7 +117,7 @@ print(pd.DataFrame(rows).T.round(3))
 
 # %%
 # Predictions by group, without a limit and with it: the short thick strokes are the means. The
-# limit is on the means. The spread may still differ between groups; :doc:`/guide/promises` tells
+# limit is on the means. The spread may still differ between groups; :doc:`/guide/promises` explains
 # what that means for decisions.
 
 _ = GroupDistributionDisplay.from_predictions(s_test[sensitive[0]], before, after)

@@ -3,18 +3,18 @@ Ten million rows on a laptop
 ============================
 
 The exact kernel method needs a matrix of n × n: for ten million rows 800 terabytes. scalefair needs
-sums over rows, so it can take them batch by batch and forget them. This page makes a pay table of
-ten million rows, 100,000 at a time, and fits the whole accuracy–fairness frontier, cross-validated,
-without ever holding more than a few batches.
+sums over rows, so it can read them batch by batch and forget them. This page makes a pay table of
+ten million rows, 100,000 at a time, and fits the whole cross-validated frontier without ever
+holding more than a few batches.
 
 With ``SCALEFAIR_QUICK=1`` the table has 300,000 rows; the output says how many there were.
 """
 
 # %%
-# A table that is never there
-# ---------------------------
-# A function that returns its batches anew each time is all that is needed: files, a database or a
-# generator, as here.
+# A table that is never in memory
+# -------------------------------
+# All it takes is a function that returns the batches afresh each time it is called: from files, a
+# database or a generator, as here.
 
 import os
 from time import perf_counter
@@ -35,8 +35,8 @@ def batches():
 # %%
 # Two passes
 # ----------
-# The first learns categories, scales and landmarks, the second sums up. Everything else comes from
-# the sums.
+# The first learns categories, scales and landmarks, the second computes the sums. Everything else
+# comes from the sums.
 
 
 def peak_memory():
@@ -60,16 +60,16 @@ print(f"held-out share {model.explained_share_cv_:.4f}, limit 0.01")
 # On two cores, with nothing else on the machine, the full run took 43 s and 163 MB more than
 # before the fit: ten million rows, 200 features, 25 weights times 10 ridges, five folds.
 #
-# So many rows leave little doubt: the standard errors of the frontier are smaller than its points.
+# With so many rows little is left to chance: the standard errors of the frontier are smaller than
+# its points.
 
 _ = model.path_.plot()
 
 # %%
 # Was it right?
 # -------------
-# In this table the fair pay of everyone is known: it is what the biased target would be without the
-# bias. New rows show that the fair model, fitted on biased pay alone, comes closer to it than an
-# ordinary fit.
+# In this table everyone's fair pay is known: the target without the bias. New rows show that the
+# fair model, although fitted to biased pay, comes closer to it than an ordinary fit.
 
 import numpy as np
 import pandas as pd

@@ -89,29 +89,29 @@ def make_fair(
 ) -> FairModel:  # fmt: skip
     """Make a model fair in one call, and audit it before and after on rows held out.
 
-    The cross-fitted prediction of the model joins the features of a :class:`FairKernelRidgeCV`, or
+    The cross-fitted prediction of the model becomes a feature of a :class:`FairKernelRidgeCV`, or
     :class:`FairKernelClassifierCV` if it is a classifier, under a limit on the explained share.
 
     Parameters
     ----------
     model : estimator or "trees"
-        Any scikit-learn regressor, classifier or pipeline, or boosted trees. One that is fitted
-        already is used as it is, with a warning.
+        Any scikit-learn regressor, classifier or pipeline, or boosted trees. A fitted model is used
+        as it is, with a warning.
     X : array or frame of shape (n, d)
         Inputs as the model takes them, in memory.
     y : array-like of shape (n,)
         Targets, or labels of two classes.
     sensitive_features : names or positions of columns of X, or array, Series or frame of n rows
-        Where they are columns of X, the fair model may use them, which costs least accuracy.
+        If they are columns of X, the fair model may use them, which costs the least accuracy.
     unfairness : float, default=0.05
         Largest share of the variance of the predictions that the sensitive attributes may explain.
     hide_sensitive : bool, default=False
-        Whether neither model may use those columns.
+        If True, neither model uses those columns to predict.
     test_size : float, default=0.25
-        Share of the rows of each group, and of each class in it, that are held out for the audits;
-        of a group too small for two such rows none is.
+        Fraction of the rows of each group, and of each class in it, held out for the audits;
+        none of a group that is too small for two such rows.
     refit : bool, default=False
-        Whether the final model is fitted on all rows, once the audits are made.
+        Whether to fit the final model on all rows after the audits.
     random_state : int, RandomState or None, default=None
         Seed.
     **parameters
@@ -146,11 +146,6 @@ def make_fair(
         s = frames.take_columns(X, columns) if apart is None else apart
     tested = hold_out(_groups(s), y if classes else np.zeros(len(y)), test_size, seed)
     test = np.flatnonzero(tested)
-    if not tested.any():
-        raise ValueError(
-            f"test_size={test_size!r} of {len(y)} rows leaves no two rows of any group to judge "
-            "by; give a larger test_size, more rows, or merged levels"
-        )
     options = {
         "base_estimator": model, "unfairness": unfairness, "random_state": seed,
         "sensitive_columns": columns, "hide_sensitive": hide_sensitive and columns is not None,
@@ -230,6 +225,11 @@ def hold_out(groups: Any, classes: Any, part: float, seed: int) -> NDArray[np.bo
         chosen = order[np.diff(steps) > 0]
         if 2 <= len(chosen) < len(rows):
             tested[chosen] = True
+    if not tested.any():
+        raise ValueError(
+            f"test_size={part!r} of {len(groups)} rows leaves no two rows of any group to judge "
+            "by; give a larger test_size, more rows, or merged levels"
+        )
     return tested
 
 

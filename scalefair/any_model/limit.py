@@ -122,7 +122,7 @@ class LimitGap:
 def limit_gap(
     estimator: Any, X: Any, y: Any, *, sensitive_features: Any = None, h: Any = None
 ) -> LimitGap:
-    """Compare the frontier of a fitted estimator with the known limit, on held-out rows.
+    """Compare the frontier of a fitted estimator with the known optimum, on held-out rows.
 
     Parameters
     ----------
@@ -131,10 +131,10 @@ def limit_gap(
     X, y : array or frame of shape (n, d), array of shape (n,)
         Rows that neither the estimator nor its base model has seen, in memory.
     sensitive_features : array, Series or frame, optional
-        As in `fit`; not needed where the estimator has `sensitive_columns`.
+        As in `fit`; not needed if the estimator has `sensitive_columns`.
     h : array of shape (n,), optional
         Another prediction of y on these rows; the best of it, the base model and the estimator at
-        eta = 0 makes the limit.
+        eta = 0 defines the optimum.
 
     Returns
     -------
@@ -143,8 +143,7 @@ def limit_gap(
     Warns
     -----
     UserWarning
-        Where the base model errs on these rows less than half as much as on rows that it has not
-        seen.
+        If the error of the base model on these rows is less than half that on rows it has not seen.
     """
     _check_estimator(estimator, y)
     y, rows = np.asarray(y, dtype=np.float64), X if isinstance(X, Shaped) else np.asarray(X)

@@ -22,6 +22,7 @@ LIMITS = {
     "scores": "explained share", "output": "explained share of the distribution of the predictions",
     "means": "largest difference between groups in mean prediction",
     "decisions": "largest difference between groups in the rate of positive decisions",
+    "odds": "largest difference between groups in the rate of positive decisions at equal targets",
 }  # fmt: skip
 """What a limit may be on, and what it is called."""
 
@@ -44,7 +45,7 @@ CROSS_ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class Certificate:
-    """A limit that a model keeps on the population, with a stated probability.
+    """A limit that a model keeps in the population, with a stated probability.
 
     Attributes
     ----------
@@ -53,14 +54,14 @@ class Certificate:
     limit_on, method : str
         As in :func:`certify`; "new rows" (by it), "split" or "cross" (by an estimator).
     rows : int
-        Rows that calibrated.
+        Number of calibration rows.
     estimate, upper_bound : float
-        Estimate without bias on those rows, and its upper confidence bound: the least limit that
+        Unbiased estimate on those rows, and its upper confidence bound: the smallest limit that
         would have been certified.
     functions, assumptions : str, tuple of str
-        Functions of the sensitive attributes that it is about, and assumptions in words.
+        Functions of the sensitive attributes that it covers, and assumptions in words.
     model, moments : str
-        Fingerprints of the model, and of the statistics of the rows that calibrated.
+        Fingerprints of the model, and of the statistics of the calibration rows.
     version, date : str
         Of scalefair, and when it was made (UTC).
     """

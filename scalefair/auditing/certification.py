@@ -19,23 +19,29 @@ from scalefair.auditing.certificate import (
     functions_of,
     predicts,
 )
-from scalefair.data import is_stream, open_rows
+from scalefair.data import frames, is_stream, open_rows
 from scalefair.errors import InputError, NotCertifiedError
+from scalefair.features.base import whitened
 from scalefair.features.base_model import container
+from scalefair.features.training import learn_design, open_inputs
 from scalefair.measures._pair import UndefinedError
-from scalefair.measures.group_metrics import difference
-from scalefair.measures.groups import group_gaps
+from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, share_distributions
+from scalefair.measures.group_metrics import Mean, difference
+from scalefair.measures.groups import GroupFrame, group_gaps
 from scalefair.measures.share import distributions_of_rows, open_share
-from scalefair.moments import Moments
+from scalefair.moments import Moments, accumulate
 from scalefair.moments.output_features import OutputKernel, OutputMap
 from scalefair.penalties import variance_of
+
+GIVEN = "given "
+"""Before the names of control features, and of targets, among those of the attributes."""
 
 
 def certify(
     model: Any, X: Any = None, *, sensitive_features: Any, unfairness: float,
-    confidence: float = 0.95, limit_on: str = "scores", sample_weight: Any = None,
-    threshold: float | None = None, sensitive_kernel: Any = "auto",
-    n_sensitive_components: int = 100, random_state: int = 0,
+    confidence: float = 0.95, limit_on: str = "scores", y_true: Any = None,
+    control_features: Any = None, sample_weight: Any = None, threshold: float | None = None,
+    sensitive_kernel: Any = "auto", n_sensitive_components: int = 100, random_state: int = 0,
 ) -> Certificate:  # fmt: skip
     """Certify that a model keeps a limit on the population, from rows that it has not seen.
 
@@ -51,9 +57,15 @@ def certify(
         The limit; for "means" in units of the predictions.
     confidence : float in (0, 1), default=0.95
         A model beyond the limit is certified with at most the remaining probability.
-    limit_on : {"scores", "output", "means", "decisions"}, default="scores"
+    limit_on : {"scores", "output", "means", "decisions", "odds"}, default="scores"
         The explained share of the scores; that of their whole distribution (`output_share_`); the
-        largest difference between groups in mean prediction; or in the rate of positive decisions.
+        largest difference between groups in mean prediction; in the rate of positive decisions; or
+        in that rate at every value of the target (equalised odds).
+    y_true : array-like of shape (n,), optional
+        Targets of the same rows, for "odds": classes.
+    control_features : as `sensitive_features`, optional
+        What predictions may depend on: shares are those of what it leaves of the predictions, and
+        groups are compared at each of its levels (categories, or numbers of few values).
     sample_weight : array-like of shape (n,), optional
         Relative; rows are counted by Kish's (Σw)²/Σw².
     threshold : float, optional
@@ -91,30 +103,19 @@ def certify(
     True
     """
     claim = Claim.of(unfairness, confidence, limit_on)
-    f, s, weight = _opened(model, X, sensitive_features, sample_weight, limit_on)
-    if limit_on in ("means", "decisions"):
-        return _certify_gap(claim, model, f, s, weight, threshold)
+    given = Chunk(X, sensitive_features, _targets(y_true, limit_on), sample_weight)
+    given = _opened(model, replace(given, c=control_features), limit_on)
+    if limit_on not in ("scores", "output"):
+        return _certify_gap(claim, model, given, threshold)
     try:
-        features = open_share(
-            f, s, weight, kernel=sensitive_kernel, length_scale="median",
-            size=n_sensitive_components, random_state=random_state,
-        )  # fmt: skip
+        maps = sensitive_kernel, n_sensitive_components, random_state
+        moments, found = _distributions(given, *maps, output=limit_on == "output")
     except UndefinedError as error:
         raise InputError(f"nothing can be certified: {error}") from error
-    if limit_on == "output":
-        (moments,) = features.moments()
-        deviation = np.sqrt(np.diagonal(moments.covariance("phi", "phi")))
-        features = replace(features, phi=OutputMap(OutputKernel.gaussian(), deviation))
-    (moments,) = features.moments()
     check_calibration(moments)
-    if _has_seen(model, moments):
-        raise InputError(
-            f"X holds the {moments.n_rows:,} rows that the model was fitted on: their number, and "
-            "mean and variance of its predictions on them, are the same",
-            "give rows that it has not seen",
-        )
-    found = distributions_of_rows(features, moments)
-    if any(one.probability(claim.limit)[0] > 1 - claim.confidence for one in found):
+    if limit_on == "scores":
+        _check_new(model, moments.n_rows, np.diagonal(moments.covariance("phi", "phi")))
+    if not all(one.probability(claim.limit)[0] <= 1 - claim.confidence for one in found):
         raise claim.error(found)
     return claim.certificate(
         "new rows", moments.n_rows, max(float(one.share[0]) for one in found),
@@ -123,21 +124,70 @@ def certify(
     )  # fmt: skip
 
 
-def _opened(model: Any, X: Any, s: Any, weight: Any, limit_on: str) -> tuple[Any, Any, Any]:
-    """Return predictions, attributes and weights; one source of all, of rows not in memory."""
+def _targets(y_true: Any, limit_on: str) -> Any:
+    """Return targets for "odds", classes of rows in memory as numbers; None for other limits."""
+    if (y_true is None) == (limit_on == "odds"):
+        raise TypeError(
+            f"limit_on={limit_on!r} {'needs' if y_true is None else 'takes no'} y_true; give "
+            "targets with limit_on='odds', and only there"
+        )
+    if y_true is None or is_stream(y_true):
+        return y_true
+    return np.unique(np.asarray(y_true), return_inverse=True)[1]
+
+
+def _opened(model: Any, given: Chunk, limit_on: str) -> Chunk:
+    """Put predictions in the place of X; one source of all, of rows not in memory."""
     if not predicts(model):
-        if X is not None:
+        if given.x is not None:
             raise TypeError(
                 f"model is a {type(model).__name__} that cannot predict, and X is given; give a "
                 "fitted model and X, or predictions alone"
             )
-        return model, s, weight
-    if X is None:
+        return replace(given, x=model)
+    if given.x is None:
         raise TypeError("X=None; give the inputs of rows that the model has not seen")
     predict = Predict(model, limit_on)
-    if not is_stream(X):
-        return predict.scores(X), s, weight
-    return open_rows(X, s, weight=weight).source.then(predict), None, None
+    if not is_stream(given.x):
+        return replace(given, x=predict.scores(given.x))
+    parts = (given.x, given.s, given.y, given.weight, given.c)
+    return Chunk(open_rows(*parts).source.then(predict), None)
+
+
+def _distributions(
+    given: Chunk, kernel: Any, size: int, seed: int, *, output: bool
+) -> tuple[Moments, list[ShareDistribution]]:
+    """Return the moments of [f, ψ, control] and the distributions of the share."""
+    controlled = given.c is not None
+    if given.s is None and is_stream(given.x):
+        controlled = next(given.x.chunks(1)).c is not None
+    if not controlled:
+        features: Any = open_share(
+            given.x, given.s, given.weight, kernel=kernel, length_scale="median", size=size,
+            random_state=seed,
+        )  # fmt: skip
+        if output:
+            features = replace(features, phi=_output_map(*features.moments()))
+        (moments,) = features.moments()
+        return moments, distributions_of_rows(features, moments)
+    training = open_inputs(given, {"x": "model"})
+    maps = {"sensitive_kernel": kernel, "n_sensitive_components": size, "random_state": seed}
+    training = replace(training, spec=replace(training.spec, **maps))
+    design = learn_design(training, dtype="float64", sees_sensitive=False)
+    if output:
+        design = replace(design, phi=_output_map(*accumulate(training.source, design)))
+    (moments,) = accumulate(training.source, design)
+    chunk = training.source.sample(ERROR_ROWS, seed)
+    names = [name for name in design.blocks if name not in ("phi", "y")]
+    rows = {name: np.asarray(design.rows_of(name, chunk), np.float64) for name in names}
+    rows["phi"] = whitened(design.phi, chunk.x)
+    weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+    return moments, share_distributions(moments, rows, weight, outputs=moments.blocks["phi"])
+
+
+def _output_map(moments: Moments) -> OutputMap:
+    deviation = np.sqrt(np.diagonal(moments.covariance("phi", "phi")))
+    return OutputMap(OutputKernel.gaussian(), deviation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,11 +205,11 @@ class Predict:
         """Return what the limit is about, for some inputs."""
         model, x = self.model, container(X)
         labels = getattr(model, "classes_", None)
-        if labels is not None and self.limit_on == "decisions":
+        if labels is not None and self.limit_on in ("decisions", "odds"):
             if len(labels) != 2:
                 raise ValueError(
-                    f"limit_on='decisions' needs two classes, the model has {len(labels)}; certify "
-                    "one class against the others, as predictions 0 and 1"
+                    f"limit_on={self.limit_on!r} needs two classes, the model has {len(labels)}; "
+                    "certify one class against the others, as predictions 0 and 1"
                 )
             return np.asarray(np.asarray(model.predict(x)) == labels[1], dtype=np.float64)
         if labels is not None and callable(getattr(model, "decision_function", None)):
@@ -171,53 +221,42 @@ class Predict:
         return np.asarray(predict(x), dtype=np.float64)
 
 
-def _has_seen(model: Any, moments: Moments) -> bool:
-    """Return True if the rows are those of the fit: as many, and f has the same mean and variance.
-
-    Of the fit's own moments they are b + mean(Φ)β and βᵀCβ.
-    """
+def _check_new(model: Any, n_rows: int, variance: Array) -> None:
+    """Raise InputError if the rows are those of the fit: as many, and Var f = βᵀCβ is the same."""
     own, design = (getattr(model, name, None) for name in ("moments_", "_design"))
-    if not isinstance(own, Moments) or design is None or own.n_rows != moments.n_rows:
-        return False
+    if not isinstance(own, Moments) or design is None or own.n_rows != n_rows:
+        return
     coef = np.atleast_2d(model.coef_).T
-    if coef.shape[1] != moments.blocks["phi"]:
-        return False
-    mean = own.mean(*design.features) @ coef + model.intercept_
-    variance = variance_of(own, design.features, coef)
-    found = np.diagonal(moments.covariance("phi", "phi"))
-    return bool(
-        np.allclose(variance, found, rtol=1e-6)
-        and np.allclose(mean, moments.mean("phi"), atol=1e-6 * float(np.sqrt(variance.max())))
-    )
+    if coef.shape[1] != len(variance) or len(coef) != len(own.mean(*design.features)):
+        return
+    if np.allclose(variance_of(own, design.features, coef), variance, rtol=1e-6, atol=0.0):
+        raise InputError(
+            f"X holds the {n_rows:,} rows that the model was fitted on: their number, and the "
+            "variance of its predictions on them, are the same",
+            "give rows that it has not seen",
+        )
 
 
-def _certify_gap(  # noqa: PLR0917
-    claim: Claim, model: Any, f: Any, s: Any, weight: Any, threshold: float | None
-) -> Certificate:
+def _certify_gap(claim: Claim, model: Any, given: Chunk, threshold: float | None) -> Certificate:
     """Certify the largest gap between groups: every pair must be within the limit.
 
     All must pass, so that each may be tested at the level of the whole.
     """
-    metric = {"means": "mean_prediction", "decisions": "selection_rate"}[claim.limit_on]
-    gaps = group_gaps(
-        f, sensitive_features=s, sample_weight=weight, threshold=threshold, metrics=[metric]
-    )
+    metric = "mean_prediction" if claim.limit_on == "means" else "selection_rate"
+    parts = (given.x, given.s, given.y, given.weight, given.c)
+    source = open_rows(*parts, names={"x": "model"}).source.then(_with_controls)
+    gaps = group_gaps(source, sensitive_features=None, threshold=threshold, metrics=[metric])
     frame = list(gaps.frames.values())[-1]
-    rows = int(frame.counts.sum())
+    rows, total = int(frame.counts.sum()), frame.totals[metric]
     if rows < LEAST_ROWS or frame.counts.min() < 2:
         raise InputError(
             f"{rows} rows in groups of at least {frame.counts.min()} are too few to certify "
             f"anything, at least {LEAST_ROWS} and 2 are needed",
             "merge rare groups, or give more rows",
         )
-
-    def bound(confidence: float) -> float:
-        # `difference` divides what is left of the level among all pairs, and both ends.
-        pairs = len(frame.counts) * (len(frame.counts) - 1) // 2
-        level = 1 - 2 * (1 - confidence) * pairs
-        return float(difference(frame.estimates[metric], level, frame.comparable).high)
-
-    estimate, upper = float(np.ptp(frame.estimates[metric].value)), bound(claim.confidence)
+    if isinstance(total, Mean):
+        _check_new(model, rows, total.variance)
+    estimate, upper = _largest_gap(frame, metric, next(source.chunks(1)), claim.confidence)
     if not upper <= claim.limit:
         # Half of what the bound adds needs four times the rows.
         left = claim.limit - estimate
@@ -229,3 +268,45 @@ def _certify_gap(  # noqa: PLR0917
         "new rows", rows, estimate, upper, f"means of the {len(frame.counts)} groups of "
         f"{frame.name}", fingerprint(model), digest(frame.estimates[metric].value),
     )  # fmt: skip
+
+
+def _with_controls(chunk: Chunk) -> Chunk:
+    """Put control features and targets beside the attributes, under names that tell them apart."""
+    if chunk.c is None and chunk.y is None:
+        return chunk
+    table: dict[str, Any] = {}
+    for name, part in (("s", chunk.s), ("c", chunk.c), ("y", chunk.y)):
+        if part is None:
+            continue
+        for column in frames.columns(frames.as_table(part, one_column=True), name):
+            codes, levels = column.codes()
+            texts = np.array([*levels, None], dtype=object)[codes]
+            numbers = column.kind != "categorical"
+            table[GIVEN * (name != "s") + column.name] = column.floats() if numbers else texts
+    return replace(chunk, s=frames.make_frame(table), y=None, c=None)
+
+
+def _largest_gap(
+    frame: GroupFrame, metric: str, first: Chunk, confidence: float
+) -> tuple[float, float]:
+    """Return the largest gap between groups at equal controls, and its upper bound."""
+    asked = [c.name for c in frames.columns(frames.as_table(first.s, one_column=True), "s")]
+    for name in asked:
+        if name.startswith(GIVEN) and name not in frame.attributes:
+            raise InputError(
+                f"{name.removeprefix(GIVEN)!r} has too many values to compare groups at each",
+                "cut it into a few levels",
+            )
+    at = [j for j, name in enumerate(frame.attributes) if name.startswith(GIVEN)]
+    keys = [tuple(levels[j] for j in at) for levels in frame.levels]
+    found = []
+    for key in dict.fromkeys(keys):
+        used = np.array([other == key for other in keys])
+        # `difference` divides what is left of the level among all pairs, and both ends.
+        pairs = int(used.sum() * (used.sum() - 1) // 2)
+        level = 1 - 2 * (1 - confidence) * pairs
+        gap = difference(frame.estimates[metric], level, used)
+        found += [(gap.value, gap.high)] * bool(pairs)
+    if not found:
+        raise InputError("no two groups have rows at an equal control", "give a coarser control")
+    return max(value for value, _ in found), max(high for _, high in found)

@@ -43,7 +43,7 @@ MARGIN = 0.5  # standard errors that a gap on held-out rows stays below the limi
 
 @dataclass(frozen=True)
 class Decisions:
-    """Which decisions are limited: ``limit_on=Decisions(...)`` where a word does not say enough.
+    """Which decisions are limited, in detail: ``limit_on=Decisions(...)``.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ class Decisions:
     threshold : float, optional
         For regressions: the decision is whether the target exceeds this number.
     top : float in (0, 1), optional
-        For regressions: the decision is to be among this share of all rows, those ranked highest.
+        For regressions: the decision is to be in this fraction of all rows, those ranked highest.
     randomized : bool, default=False
-        Whether rows near a threshold may be decided by chance. Odds can then be met that no
-        thresholds meet. Chance is a hash of the scores: the same row always gets the same answer,
-        but rows that are nearly the same need not.
+        Whether rows near a threshold may be decided at random, which meets odds that no thresholds
+        meet. Randomness is a hash of the scores: the same row always gets the same answer, but rows
+        that are nearly the same need not.
 
     Examples
     --------

@@ -184,22 +184,22 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         self, X: Any, return_std: bool = False, return_cov: bool = False,
         include_noise: bool = False,
     ) -> Any:  # fmt: skip
-        """Return the mean of f, and the deviation or covariance if so asked.
+        """Return the mean of f and, if asked for, its standard deviation or covariance.
 
         Parameters
         ----------
         @ X
         return_std : bool
-            Join the standard deviation of f.
+            Also return the standard deviation of f.
         return_cov : bool
-            Join the covariance of f between the rows, which is then held in memory.
+            Also return the covariance of f between the rows, which must fit in memory.
         include_noise : bool
             Of new observations y instead of f.
 
         Returns
         -------
         mean : array of shape (k,) or (k, t)
-            A dask array, not yet computed, for a dask collection; so is the deviation.
+            A lazy dask array for a dask collection; so is the standard deviation.
         std : array of shape (k,) or (k, t), with `return_std`
         cov : array of shape (k, k) or (k, k, t), with `return_cov`
         """

@@ -170,7 +170,7 @@ class Process(OnFolds):
         }
 
     def relevance(self) -> Any:
-        """Return the length scales by input, and what the kernel sees of each.
+        """Return the length scale and the relevance of each input.
 
         Returns
         -------
@@ -199,7 +199,7 @@ class Process(OnFolds):
         Parameters
         ----------
         theta : array of the shape of `theta_`, optional
-            Hyperparameters in the order of `theta_`, which is the default. `eta_` is held.
+            Hyperparameters in the order of `theta_`, which is the default. `eta_` stays as it is.
         eval_gradient : bool
             Return the gradient in theta, too.
 

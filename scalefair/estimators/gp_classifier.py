@@ -171,12 +171,12 @@ class FairGPClassifier(ClassifierMixin, Process):
         ----------
         @ X
         return_std : bool
-            Join the standard deviation of f.
+            Also return the standard deviation of f.
 
         Returns
         -------
         mean : array of shape (k,) or (k, number of classes)
-            A dask array, not yet computed, for a dask collection; so is the deviation.
+            A lazy dask array for a dask collection; so is the standard deviation.
         std : array of the same shape, with `return_std`
         """
         check_is_fitted(self)

@@ -1,4 +1,4 @@
-"""Fair kernel ridge regression, also with cross-validated alpha and eta, in one pass."""
+"""Fair kernel ridge regression, also with cross-validated alpha and eta, from sums over rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FairKernelRidge(RidgeBase):
 
     Minimises 1/n |y − b − Φβ|² + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where |Rᵀβ|² measures the
     dependence between the predictions and the sensitive attributes. Only sums over rows are
-    needed, so the fit is one pass over data of any length.
+    needed, so memory does not grow with their number.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class FairKernelRidge(RidgeBase):
 
 @described
 class FairKernelRidgeCV(CrossValidated, Regression):
-    """Fair kernel ridge regression that chooses alpha and eta by cross-validation, in one pass.
+    """Fair kernel ridge regression that chooses alpha and eta by cross-validation.
 
     The statistics are kept per fold, so that every (alpha, eta) is fitted on the other folds and
     scored on each without looking at the data again. The final fit is on all rows.

@@ -61,28 +61,28 @@ VALID: dict[str, Any] = {
 }
 TEXT = """
 loss : {"logistic", "multinomial"} or loss, default="logistic"
-    V. "logistic" means the multinomial loss where there are more than two classes. An object of
-    `scalefair.losses` is told classes as 0 and 1, or as one-hot rows.
+    V. "logistic" means the multinomial loss if there are more than two classes. An object of
+    `scalefair.losses` gets classes as 0 and 1, or as one-hot rows.
 class_weight : None, "balanced" or dict, default=None
-    How often each class counts in the loss; "balanced": all classes equally often. The penalty
-    and the explained share are about the rows as they are.
+    Weight of each class in the loss; "balanced" gives all classes the same total. The penalty
+    and the explained share use the rows as they are.
 feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
-    φ. "exact" has every row as a landmark (for a ridge with a weight and for Gaussian process
-    regression it is the dense n×n solution), for validation and small n.
+    Features φ(x) of the inputs. "exact" takes every row as a landmark (for a ridge with a weight
+    and for Gaussian process regression, the dense n×n solution): for validation and small n.
 kernel : str or kernel, default="rbf"
     "rbf", "laplace", "matern12", "matern32", "matern52", "linear", or a kernel object.
 length_scale : float, array of shape (d,) or "median", default="median"
     Length scale of the kernel, one per input for ARD.
 n_components : int, default=500
-    Number of features m. Cost grows with its square.
+    Number of features m. Cost grows with its square; accuracy usually levels off at about 500.
 sensitive_kernel : str or kernel, default="auto"
-    Kernel on the sensitive attributes. "auto": categories are crossed and one-hot, numbers
-    standardised with a Gaussian kernel, both together their product.
+    Kernel on the sensitive attributes. "auto": indicators of the crossed categories, a Gaussian
+    kernel on standardised numbers, and their product if there are both.
 sensitive_length_scale : float, array or "median", default="median"
-    Its length scale.
+    Length scale of that kernel.
 n_sensitive_components : int, default=100
-    Nyström features for sensitive attributes that are not categories. Where these are crossed
-    with groups, ψ has at most four times as many columns, but at least five for each group.
+    Number of Nyström features of numeric attributes. If they are crossed with groups, ψ has at
+    most four times as many columns, but at least five for each group.
 alpha : float, "auto" or dict, default="auto"
     Ridge α per row: scikit-learn's `KernelRidge` has nα, `LogisticRegression` has C = 1/(2nα),
     `PoissonRegressor` and `GammaRegressor` have 2α. "auto" is, for the ridges, the one of
@@ -90,75 +90,74 @@ alpha : float, "auto" or dict, default="auto"
     losses, for fewer than 400 rows, and where there are no m×m moments it is 1/n, but at most 1e-3
     and at least 1e-7, times half the mean curvature of the loss at the best constant: 1 for the
     squared loss, p(1 − p)/2 for two classes. A dict gives one per block of features,
-    ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``: of φ(x), of ψ(s) and of ĥ(x), the last in units
-    of its variance. A number is that of φ; the others get 1e-3 of it.
+    ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``, for φ(x), ψ(s) and ĥ(x), the last relative to
+    its variance. A single number is that of φ, and the others get 1e-3 of it.
 eta : float or None, default=None
-    Weight of the penalty; 0 is an ordinary fit, ``inf`` the limit in which the penalised
-    dependence is gone. None means 1 unless `unfairness` is given.
+    Weight of the penalty. 0 is an ordinary fit; ``inf`` removes the penalised dependence. None
+    means 1 unless `unfairness` is given.
 unfairness : float in [0, 1] or None, default=None
     Limit on the explained share: the share of the variance of f that the sensitive attributes
-    explain. Finds eta itself. It is met on the training rows.
+    explain. It is met on the training rows; eta is found for you.
 limit_on : {"scores", "decisions", "odds"} or Decisions, default="scores"
     What `unfairness` limits. "scores": the explained share. "decisions": the largest difference
     between groups in the rate of a decision (fairlearn's demographic parity difference); "odds":
     that among rows of the same class (true and false positive rates). The scores are then fitted
-    with the weight `eta`, 0 by default, and decided with thresholds that depend on the group, or
-    on what the inputs tell of it where it is hidden. A regression names its threshold or its
-    ranks by :class:`Decisions`.
+    with the weight `eta`, 0 by default, and decisions use thresholds that depend on the group or,
+    if it is hidden, on what the inputs say about it. For a regression, give the threshold or the
+    fraction to select as :class:`Decisions`.
 penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
-    What is punished: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
-    the prediction itself, the share that s explains. A share has no units, so that the eta of
-    the last has those of the variance of y: y·c needs eta·c².
+    What is penalised: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
+    the prediction itself, the share that s explains. A share has no units, so the eta of the last
+    has those of the variance of y: y·c needs eta·c².
 eps : float or None, default=None
-    Regularisation ε of the normalised penalties. None: none for groups, 1e-6 for numbers, in
-    units of their kernel or variance. The explained share is measured without it. For
-    "nocco_output" it is added to the variance of f too, times the variance of y.
+    Regularisation ε of the normalised penalties. None means none for groups, and 1e-6 for numbers,
+    relative to their kernel or variance. The explained share does not depend on it. For
+    "nocco_output" it is also added to the variance of f, times the variance of y.
 output_kernel : None, "rbf" or RBF, default=None
-    None: the penalty sees the mean of f given s. "rbf": it sees all of the distribution of f, by
-    Gaussian kernels of one and of a quarter of its standard deviation; or of the length scale
-    given, in that unit. Has no closed form: L-BFGS, each step a pass over rows that are held in
-    memory up to 1 GB. `unfairness` then limits `output_share_`.
+    None: the penalty is on the mean of f given s. "rbf": on the whole distribution of f, through
+    Gaussian kernels with length scales of one and of a quarter of its standard deviation, or the
+    one you give, in that unit. It has no closed form: every step of L-BFGS is a pass over rows,
+    kept in memory up to 1 GB. `unfairness` then limits `output_share_`.
 base_estimator : estimator, "trees", CrossFit or None, default=None
-    Another model, whose prediction ĥ(x) joins the features: any scikit-learn regressor,
-    classifier (its probabilities, or log-odds in a classifier) or pipeline; "trees": boosted
-    trees with settings for most tables, categories as categories. It sees X as given,
+    Another model, whose prediction ĥ(x) becomes a feature: any scikit-learn regressor, classifier
+    (its probabilities, or log odds in a classifier) or pipeline; "trees" are boosted trees with
+    settings that suit most tables, with categories as categories. It sees X as you pass it,
     without the columns that `hide_sensitive` hides. Training rows get the prediction of a copy
-    that was fitted without their fold; `predict` uses one that was fitted on all rows. A model
-    that is fitted already is used as it is, with a warning; wrapped in scikit-learn's
-    `FrozenEstimator` it stays so in copies, as a grid search makes them. :class:`CrossFit` says
-    how it is fitted.
+    fitted without their fold; `predict` uses one fitted on all rows. A fitted model is used as it
+    is, with a warning; wrap it in scikit-learn's `FrozenEstimator` to keep the fit in copies, such
+    as those of a grid search. :class:`CrossFit` sets how it is fitted.
 fit_intercept : bool, default=True
-    Whether to fit b, which is not penalised.
+    Whether to fit an intercept b, which is not penalised.
 sensitive_columns : list of str or int, optional
     Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
     The model sees them, and ψ(s) joins φ(x).
 hide_sensitive : bool, default=False
-    Whether the model may not use those columns.
+    If True, the model does not use those columns to predict.
 missing_labels : {"error", "partial"}, default="error"
-    What happens to rows that lack y or a sensitive attribute (NaN, null). "partial": the error
-    uses all rows that know y, the penalty all that know s and what these tell of the others; the
-    share is judged on the rows that know s. Rows that lack both are left out.
+    What to do with rows that lack y or a sensitive attribute (NaN, null). "partial": the error
+    uses all rows with y, the penalty all rows with s and what they say about the others; the
+    share is judged on the rows with s. Rows that lack both are left out.
 tol : float, default=1e-10
-    Decrease of the objective that is not worth a pass over the rows, relative to half the mean
+    Stop when a pass over the rows would decrease the objective by less, relative to half the mean
     curvature of the loss at the start times the square of the unit of f: the standard deviation
     of y (Huber: at most its δ; quantile: at most 20 widths), or 1 for losses with a logarithmic
     link and for classes.
 max_iter : int, default=50
-    Most Newton steps; a ConvergenceWarning says so if they are not enough.
+    Largest number of Newton steps; a ConvergenceWarning says if they were not enough.
 n_jobs : int or None, default=None
-    Chunks in flight at once, each in a thread; None: one per core that BLAS may use.
+    Number of threads, each with a chunk of rows; None means one per core that BLAS may use.
 random_state : int, RandomState or None, default=None
-    Seed for samples, landmarks, frequencies and restarts.
+    Seed of samples, landmarks, frequencies and restarts.
 [gp] length_scale : float, array of shape (d,), "median" or "standardized", default="median"
     Where the search starts. One number stays one number. One per input is ARD; "standardized"
-    starts it from the median heuristic for standardised inputs. A `Nystroem` object as
-    `feature_map` needs ``whitening="cholesky"`` where length scales are learnt.
+    starts ARD from the median heuristic for standardised inputs. A `Nystroem` object as
+    `feature_map` needs ``whitening="cholesky"`` if length scales are learnt.
 [gp] max_iter : int, default=100
-    Iterations of each search.
+    Largest number of iterations of each search.
 [gp] tol : float, default=1e-5
-    A search has converged where no slope of the log evidence per row is above it.
+    A search has converged if no slope of the log evidence per row exceeds it.
 [gp] penalty : {"normalized", "hsic"}, default="normalized"
-    What is punished.
+    What is penalised: the variance of f that s explains, or HSIC.
 [gp] sensitive_columns : list of str or int, optional
     Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
     The kernel sees them as inputs.
@@ -172,67 +171,67 @@ cv : int, splitter or iterable, default=5
     Limit on the explained share: the share of the variance of f that the sensitive attributes
     explain, on held-out folds.
 [gp] cv : int, splitter, iterable or None, default=None
-    None: the limit is met on the training rows. Folds, as a number or anything that splits the rows
-    into disjoint test sets: on these, at the hyperparameters that were learnt; the mean over the
-    folds and ¾ of its standard error are within it. Without a limit it plays no part. Sets
+    None: the limit is met on the training rows. A number of folds, or anything that splits the rows
+    into disjoint test sets: it is met on these, at the learnt hyperparameters; the mean over the
+    folds plus ¾ of its standard error is at most the limit. Has no effect without a limit. Sets
     `explained_share_cv_`, `explained_share_cv_error_` and `cv_results_`.
 amplitude : float or "optimize", default="optimize"
-    Prior standard deviation a of f before fairness, for a kernel with k(x, x) = 1.
+    Prior standard deviation a of f without the penalty, for a kernel with k(x, x) = 1.
 optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
     Unlike in scikit-learn, None still finds amplitude and noise, unless these are given as
     numbers, since that costs no pass; it keeps length scales at their start.
 n_restarts : int, default=0
-    Further searches, from random starts.
+    Number of further searches, from random starts.
 length_scale_bounds : (float, float) or None, default=None
     None: 1e-3 to 1e3 times the start.
 
 X : array, data frame, dask collection, scan or batches of shape (k, d)
-    Inputs as in `fit`; the sensitive attributes are not needed.
+    Inputs as in `fit`; sensitive attributes are needed only if they are columns of X.
 classes_ : array of shape (k,)
     The labels, sorted.
 coef_ : array of shape (1, m) or (k, m)
-    β; for more than two classes one row each, which add up to zero.
+    β; for more than two classes one row each, and the rows add up to zero.
 loss_ : loss
-    V, class weights included.
+    The loss V, with class weights.
 intercept_ : float or array
-    b.
+    The intercept b.
 alpha_ : float
-    The ridge of φ that was used.
+    The ridge of φ.
 eta_ : float
-    The weight that was used or found.
+    The weight of the penalty, given or found.
 explained_share_ : float
-    Explained share of f on the training rows; NaN where there is none.
+    Explained share of f on the training rows; NaN for a constant prediction.
 decisions_ : FairDecisions
-    With a limit on decisions: `gap` and `gap_error`, what they are, `table`, the rates of each
-    group before and after, and how probabilities are calibrated there; held out in classes named
-    CV, else in sample. `predict_proba` is not changed by it.
+    With a limit on decisions: the `gap` and its standard error `gap_error`, and a `table` with the
+    rates and the calibration of each group, before and after; held out in classes named CV, in
+    sample otherwise. `predict_proba` is not affected.
 explained_share_cv_ : float
-    Held-out share: mean over the folds, corrected for chance, floored at 0. For numeric
-    attributes the largest over three ridges of the function of s, a little too large. NaN for a
-    constant.
+    Held-out share: the mean over the folds, corrected for chance, at least 0. For numeric
+    attributes it is the largest over three ridges of the function of s, so it errs on the large
+    side. NaN for a constant.
 explained_share_cv_error_ : float
     Its standard error.
 [cv] confidence : float in (0, 1) or None, default=None
-    Certify the limit: a model beyond it on the population is returned with at most the
-    remaining probability; where none is certified, NotCertifiedError is raised.
+    Certify the limit: the probability of returning a model beyond it in the population is at most
+    1 − confidence. Raises NotCertifiedError if no model can be certified.
 [cv] guarantee : {"split", "cross"}, default="split"
-    How the limit is certified. "split": four rows of ten, chosen by their number, calibrate
-    and touch nothing else. "cross": cross-fitted statistics and a refit on all rows, which
-    errs less, but is calibrated by simulation and not by a theorem.
+    How the limit is certified. "split": four rows of ten, chosen by row number, are used for
+    nothing but calibration. "cross": cross-fitted statistics and a refit on all rows, which has
+    less error, but is calibrated by simulation instead of a theorem.
 [cv] certificate_ : Certificate
-    What is certified, with `confidence`.
+    The certificate, if `confidence` is given.
 [cv] explained_share_ : float
     Explained share on the training rows: reported, not limited. NaN for a constant.
 [cv] alpha_, eta_ : float
-    What was chosen.
+    The ridge and the weight that were chosen.
 [cv] path_ : LossPathCV
     All fits that were tried, with their held-out scores.
 [cv] cv_results_ : dict of arrays of shape (K, A, E)
     Mean loss ("loss") and share ("explained_share") of each fold, and the grid ("alphas", "etas").
 output_share_ : float
-    With `output_kernel` or, for general losses, ``penalty="nocco_output"`` only: share of the
-    variance of the features of f, those of the kernel, that the sensitive attributes explain on
-    the training rows. 0: independent of them.
+    Only with `output_kernel` or, for general losses, ``penalty="nocco_output"``: share of the
+    variance of the kernel features of f that the sensitive attributes explain on the training
+    rows. 0 means independence.
 moments_ : Moments
     Statistics of the training rows.
 mean_loss_ : float
@@ -240,25 +239,25 @@ mean_loss_ : float
 n_iter_ : int
     Steps of an iterative solution.
 n_passes_ : int
-    Passes over the rows besides that for the moments.
+    Passes over the rows, without the one for the moments.
 n_samples_seen_ : int
     Rows of positive weight.
 diagnostics_ : Diagnostics
-    Condition number, jitter, rank of the features, and the digits that rounding has left;
-    fewer than four are warned of.
+    Condition number, jitter, rank of the features, and the number of correct digits; fewer than
+    four raise a warning.
 base_estimator_ : estimator or None
     The base model that `predict` uses.
 n_base_samples_ : int
-    Rows that it was fitted on: all, or a sample of those that are not in memory; 0 where it
-    was fitted before.
+    Rows that it was fitted on: all, or a sample if they are not in memory; 0 if it was fitted
+    before.
 kernel_ : Kernel
-    a²k with the length scales found, in ``kernel_.length_scale``.
+    a²k with the learnt length scales, in ``kernel_.length_scale``.
 log_marginal_likelihood_value_ : float
     Log evidence at `theta_`.
 converged_, n_iter_, n_evaluations_, optimizer_message_
     How the search ended; `evidence_history_` has the log evidence of each evaluation.
 at_bounds_ : tuple of str
-    What ran to a bound, and what that means.
+    Hyperparameters that reached a bound, and what that means.
 phi_, psi_ : feature maps
     φ and ψ.
 """
@@ -271,7 +270,7 @@ PREDICTS = """Parameters
 Returns
 -------
 array of shape {}
-    A dask array, not yet computed, for a dask collection."""
+    A lazy dask array for a dask collection."""
 
 
 @cache

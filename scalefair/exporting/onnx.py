@@ -30,13 +30,13 @@ MISSING = "<missing>"
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
-    """Export a fitted predictor: encoding, features and linear part; the sensitive data stay home.
+    """Export a fitted predictor to ONNX: encoding, features, linear part and link.
 
     Parameters
     ----------
     model : fitted estimator of scalefair
     path : path, optional
-        Where to write it, all or nothing.
+        File to write.
 
     Returns
     -------

@@ -57,13 +57,13 @@ class CrossFit(Stores, BaseEstimator):
     estimator : estimator or "trees"
         Any scikit-learn regressor, classifier or pipeline, fitted or not; "trees" are boosted ones.
     sample_size : int, default=100_000
-        Rows that it is fitted on where X is not in memory, chosen by row number.
+        Number of rows that it is fitted on if X is not in memory, chosen by row number.
     fit_on : {"sample", "collection"}, default="sample"
-        "collection" gives dask collections to its `fit` instead, for models that take them; its
-        `predict` must take the rows of a partition.
+        "collection" passes dask collections to its `fit` instead, for models that accept them; its
+        `predict` must accept the rows of a partition.
     sensitive_estimator : "auto", estimator or None, default="auto"
-        Model of the sensitive attributes given X, used where predictions may not see them: what it
-        says, ê(x), joins the features beside ĥ(x), and the fair model then has all it can use.
+        Model of the sensitive attributes given X, used if they are hidden from predictions: its
+        prediction ê(x) becomes a feature like ĥ(x), and the fair model then has all it can use.
         "auto" takes the family of `estimator`: a classifier of up to four groups; else regressors
         of the function of s that explains ĥ best, of the one that explains its prediction best, and
         so on, three in all. None leaves it out, as does ``fit_on="collection"``.

@@ -258,7 +258,12 @@ class Combined(Kernel):
 
 
 class Sum(Combined):
-    """Sum Σ_a k_a(x, z) of kernels; also written `k1 + k2`."""
+    """Sum Σ_a k_a(x, z) of kernels; also written `k1 + k2`.
+
+    Parameters
+    ----------
+    kernels : list of kernels
+    """
 
     _join = np.add
 
@@ -268,7 +273,12 @@ class Sum(Combined):
 
 
 class Product(Combined):
-    """Product Π_a k_a(x, z) of kernels; also written `k1 * k2`."""
+    """Product Π_a k_a(x, z) of kernels; also written `k1 * k2`.
+
+    Parameters
+    ----------
+    kernels : list of kernels
+    """
 
     _join = np.multiply
 

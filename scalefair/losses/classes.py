@@ -246,7 +246,12 @@ class ClassWeighted(Wrapped):
 
 @dataclass(frozen=True, eq=False)
 class SumToZero(Wrapped):
-    """The multinomial loss in k − 1 scores g, f = g contrastsᵀ, which are orthonormal."""
+    """The multinomial loss in k − 1 scores g, f = g contrastsᵀ, which are orthonormal.
+
+    Parameters
+    ----------
+    loss : Multinomial
+    """
 
     @property
     def n_scores(self) -> int:  # type: ignore[override]

@@ -287,14 +287,11 @@ def _inverted(x: float, w: Array, dof: Array) -> float:
 
 def _saddlepoint(x: float, w: Array, dof: Array) -> float:
     """Lugannani and Rice's formula at K′(t) = x."""
-
-    def slope(t: float) -> float:
-        return float(np.sum(dof * w / (1 - 2 * t * w)) - x)
-
-    if slope(0.0) >= 0:
+    if dof @ w >= x:
         return 1.0  # below the mean
     # K′ ≥ dof·w/(1 − 2tw) of the largest weight, which alone reaches x at the upper end.
-    t = brentq(slope, 0.0, 0.5 - 0.5 * dof[w.argmax()] / (2 * x))
+    most = 0.5 - 0.5 * dof[w.argmax()] / (2 * x)
+    t = brentq(lambda t: float(np.sum(dof * w / (1 - 2 * t * w)) - x), 0.0, most)
     K = -0.5 * float(dof @ np.log1p(-2 * t * w))
     curvature = float(np.sum(2 * dof * (w / (1 - 2 * t * w)) ** 2))
     r, v = np.sqrt(2 * (t * x - K)), t * np.sqrt(curvature)

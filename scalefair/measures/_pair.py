@@ -177,9 +177,9 @@ def open_pair(
     if isinstance(a, Pair):
         return a
     kernels = check_kernel("kernel_a", kernels[0]), check_kernel("kernel_b", kernels[1])
-    for name, part in zip(names, (a, b), strict=True):
-        if part is None and not isinstance(a, ChunkSource):  # whose chunks bring both
-            raise TypeError(f"{name}=None; give an array, a Series or a frame with rows")
+    if (a is None or b is None) and not isinstance(a, ChunkSource):  # whose chunks bring both
+        name = names[0 if a is None else 1]
+        raise TypeError(f"{name}=None; give an array, a Series or a frame with rows")
     rows = open_rows(a, b, weight=sample_weight, names={"x": names[0], "s": names[1]})
     looks = {
         part: Look(name, groups=True, every=kernel == "categorical")
@@ -187,19 +187,14 @@ def open_pair(
     }
     seed = seed_of(random_state)
     survey = survey_rows(rows.source, looks, size=ERROR_ROWS, seed=seed)
-    _check_rows(survey, names, least)
+    _check_rows(survey, names, least, in_memory=rows.in_memory or method != "exact")
     parts = [survey.parts[part] for part in "xs"]
     encoders = [fitted_encoder(parts[0], numeric=numeric), fitted_encoder(parts[1])]
-    if kernels[1] != "categorical":
-        columns = parts[1].columns
-        if message := numbers_or_codes(columns.columns, columns.n_rows):
-            warnings.warn(message, UserWarning, stacklevel=3)
+    columns = parts[1].columns
+    message = numbers_or_codes(columns.columns, columns.n_rows)
+    if message and kernels[1] != "categorical":
+        warnings.warn(message, UserWarning, stacklevel=3)
     first, second = (Variable.of(part, e) for part, e in zip(parts, encoders, strict=True))
-    if method == "exact" and not rows.in_memory:
-        raise ValueError(
-            "method='exact' compares all pairs of rows, which must be in memory; use "
-            "method='features' for scans and dask collections"
-        )
     change = partial(_numbers, names, encoders)
     source, sample = rows.source.then(change), None
     if rows.in_memory:
@@ -211,7 +206,12 @@ def open_pair(
     return Pair(source, first, second, survey.n_present, rows.in_memory, seed, sample, kernels)
 
 
-def _check_rows(survey: Survey, names: tuple[str, str], least: int) -> None:
+def _check_rows(survey: Survey, names: tuple[str, str], least: int, *, in_memory: bool) -> None:
+    if not in_memory:
+        raise ValueError(
+            "method='exact' compares all pairs of rows, which must be in memory; use "
+            "method='features' for scans and dask collections"
+        )
     if survey.n_rows and not survey.weight:
         raise ValueError("sample_weight is zero for every row; at least one must be positive")
     if survey.n_present < least:

@@ -193,7 +193,11 @@ class _Problem:
         parts = (self._sum(part) / variance for part in (g * self.left, g**2, self.F**2))
         error, along, freedom = self._influence(raw, share, *parts)
         error = np.sqrt(error + 2 * np.sum((space.values / ridge) ** 2) / n**2)
-        squares = self._squares(self.Z / np.sqrt(ridge), scatter)
+        # tr Ω², Ω = Σ_i scatter_i z_i z_iᵀ
+        some = slice(int(np.clip(MAX_PRODUCTS // self.Z.shape[1] ** 2, 1000, len(self.Z))))
+        Z, factor = (self.Z / np.sqrt(ridge))[some], len(self.Z) / len(self.Z[some])
+        omegas = (Z.T @ (factor * column[:, None] * Z) for column in scatter[some].T)
+        squares = np.array([np.sum(omega**2) for omega in omegas])
         return ShareDistribution(share, error, n, noise, squares, along, freedom)
 
     def _influence(
@@ -213,12 +217,6 @@ class _Problem:
     def _variance(self, values: Array) -> Array:
         """Weighted variance of columns."""
         return np.asarray(self.p @ (values - self.p @ values) ** 2)
-
-    def _squares(self, Z: Array, scatter: Array) -> Array:
-        """tr Ω² for each column of `scatter`, Ω = Σ_i scatter_i z_i z_iᵀ."""
-        rows = slice(int(np.clip(MAX_PRODUCTS // Z.shape[1] ** 2, 1000, len(Z))))
-        Z, part = Z[rows], scatter[rows] * (len(Z) / len(Z[rows]))
-        return np.array([np.sum((Z.T @ (column[:, None] * Z)) ** 2) for column in part.T])
 
 
 def pooled(folds: Sequence[ShareDistribution]) -> ShareDistribution:

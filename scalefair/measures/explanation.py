@@ -64,7 +64,7 @@ def explain_share(
     model: Any, X: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None,
     control_features: Any = None, baseline: Any = None,
 ) -> pd.DataFrame:  # fmt: skip
-    """Split the explained share over the columns of X that carry it.
+    """Split the explained share into contributions of the columns of X.
 
     Parameters
     ----------

@@ -217,26 +217,27 @@ def read_attributes(
                 column=column.name,
             )  # fmt: skip
         gap = (MISSING_LEVEL,) * bool(column.n_missing and missing == "group")
-        edges, spread = bins.get(column.name), column.spread
-        one = {*column.levels} if column.kind == "categorical" else {spread.low, spread.high}
-        if len(one) == 1 and not gap:
-            raise CannotJudgeError(
-                f"sensitive column {column.name!r} is {one.pop()!r} in every row, so that nothing "
-                "can depend on it: drop it"
-            )
-        if column.kind == "categorical":
-            attributes.append(_read_levels(column, edges, gap))
-        else:
-            # As many values as rows are no levels, however few they are.
-            few = None if values is None or len(values) > survey.n_present // 2 else values
-            attributes.append(_read_numbers(column, few, edges, gap))
+        # As many values as rows are no levels, however few they are.
+        few = None if values is None or len(values) > survey.n_present // 2 else values
+        read = _read_levels if column.kind == "categorical" else _read_numbers
+        attributes.append(read(column, few, bins.get(column.name), gap))
     return tuple(attributes)
 
 
+def _check_varies(name: str, values: set[Any], gap: tuple[str, ...]) -> None:
+    if len(values) == 1 and not gap:
+        raise CannotJudgeError(
+            f"sensitive column {name!r} is {values.pop()!r} in every row, so that nothing can "
+            "depend on it: drop it"
+        )
+
+
 def _read_levels(
-    column: ColumnStatistics, edges: Sequence[float] | None, gap: tuple[str, ...]
+    column: ColumnStatistics, few: Values, edges: Sequence[float] | None, gap: tuple[str, ...]
 ) -> Attribute:
+    del few
     name, levels = column.name, sorted(column.levels)
+    _check_varies(name, {*levels}, gap)
     if edges is not None:
         raise ValueError(f"bins[{name!r}]: the column holds categories, not numbers; drop it")
     if len(levels) > MAX_LEVELS:
@@ -251,6 +252,7 @@ def _read_numbers(
     column: ColumnStatistics, few: Values, edges: Sequence[float] | None, gap: tuple[str, ...]
 ) -> Attribute:
     name, kind = column.name, column.kind
+    _check_varies(name, {column.spread.low, column.spread.high}, gap)
     if edges is not None:
         inner = np.asarray(edges, dtype=np.float64)
         if inner.ndim != 1 or not len(inner) or not (np.diff(inner) > 0).all():

@@ -219,7 +219,8 @@ class GroupStatistics:
         }
         mean = _sums(group, n, w * self.mean) / sums["weight"][:, None]
         scatter = _sums(group, n, self.scatter + w * (self.mean - mean[group]) ** 2)
-        high = _largest(group, n, self.high)
+        high = np.full((n, self.high.shape[1]), -np.inf)
+        np.maximum.at(high, group, self.high)
         return GroupStatistics(cells=cells, mean=mean, scatter=scatter, high=high, **sums)
 
 
@@ -228,12 +229,6 @@ def _sums(cell: NDArray[np.intp], n: int, values: NDArray[Any]) -> NDArray[Any]:
     indicator = csr_array((np.ones(len(cell)), cell, np.arange(len(cell) + 1)), (len(cell), n))
     sums = indicator.T @ values.reshape(len(values), int(np.prod(values.shape[1:])))
     return np.asarray(sums.reshape(n, *values.shape[1:]), values.dtype)
-
-
-def _largest(cell: NDArray[np.intp], n: int, values: Array) -> Array:
-    high = np.full((n, values.shape[1]), -np.inf)
-    np.maximum.at(high, cell, values)
-    return high
 
 
 @dataclass(eq=False)
@@ -272,7 +267,8 @@ def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupSta
     weight = _sums(cell, n, w)
     mean = _sums(cell, n, w[:, None] * values) / weight[:, None]
     scatter = _sums(cell, n, w[:, None] * (values - mean[cell]) ** 2)
-    counts = np.zeros((n, len(plan.models), 0))
+    counts, high = np.zeros((n, len(plan.models), 0)), np.full((n, len(plan.models)), -np.inf)
+    np.maximum.at(high, cell, rows.predictions)
     if plan.edges is not None:
         pairs = zip(plan.edges, rows.predictions.T, strict=True)
         bins = np.stack([np.searchsorted(edges, p, side="left") for edges, p in pairs], axis=1)
@@ -283,7 +279,7 @@ def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupSta
     return GroupStatistics(
         cells, np.bincount(cell, minlength=n), weight, mean, scatter,
         _tallied(cell, n, rows.outcomes, 4, w), _tallied(cell, n, rows.outcomes, 4, w**2),
-        counts, _largest(cell, n, rows.predictions), replicates,
+        counts, high, replicates,
     )  # fmt: skip
 
 

@@ -37,14 +37,14 @@ CURVE_COMPONENTS, MAX_CURVES = 16, 2000
 def proxies(
     X: Any, *, sensitive_features: Any, sample_weight: Any = None, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Measure how much of each sensitive attribute every column of X, and all, give away.
+    """Measure how much each column of X, and all together, reveal about each sensitive attribute.
 
     Parameters
     ----------
     X : array, frame, dask collection, Scan or BatchSource of shape (n, d)
-        Columns: numbers, categories or both; a missing value is told apart from others.
+        Columns: numbers, categories or both; missing values count as a level.
     sensitive_features : the same, of shape (n,) or (n, p)
-        Attributes; None with a BatchSource, which brings them.
+        Attributes; None with a BatchSource, which has its own.
     sample_weight : array-like of shape (n,), optional
         Relative: a common factor changes nothing.
     confidence : float

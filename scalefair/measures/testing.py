@@ -194,21 +194,20 @@ def conditional_hsic_test(
     )  # fmt: skip
     # The product of the kernels of a and of c, on their columns side by side.
     joint = Gram((*K.parts, *((kernel, at + rows.x.shape[1]) for kernel, at in M.parts)))
+    given = (joint, np.hstack([rows.x, C]), 2 * size), (L, rows.s, size), (M, C, size)
     Phi, Psi, Upsilon = (
         np.asarray(pivot_map(gram, values, most, tolerance=1e-6).transform(values), np.float64)
-        for gram, values, most in (
-            (joint, np.hstack([rows.x, C]), 2 * size), (L, rows.s, size), (M, C, size)
-        )
-    )  # fmt: skip
+        for gram, values, most in given
+    )
     if strata is not None:
         left, right = (_within(F, strata) for F in (Phi, Psi))
         pvalue = _permutation(left, right, strata, count, seed)
     else:
         left, right = (_residuals(F, Upsilon) for F in (Phi, Psi))
         pvalue = _asymptotic(left, right)
-    statistic, used = float(np.sum((left.T @ right) ** 2)), "features"
-    used = used if strata is None else "permutation"
-    return TestResult(statistic / len(C) ** 2, pvalue, used, pair.n_rows)
+    statistic = float(np.sum((left.T @ right) ** 2)) / len(C) ** 2
+    used = "features" if strata is None else "permutation"
+    return TestResult(statistic, pvalue, used, pair.n_rows)
 
 
 def _control(c: Any, n: int) -> tuple[Variable, Array]:

@@ -221,10 +221,14 @@ class ContributionDisplay(Display):
 
 
 class ProxyDisplay(ContributionDisplay):
-    """How much of a sensitive attribute the columns of X give away, with intervals.
+    """How much of a sensitive attribute the columns of X reveal, with intervals.
 
-    Parameters and attributes are those of :class:`ContributionDisplay`, but `table` is that of
-    :func:`scalefair.proxies`.
+    Parameters
+    ----------
+    table : data frame
+        What :func:`scalefair.proxies` returns.
+    attribute, max_columns
+        As in :class:`ContributionDisplay`.
     """
 
     @classmethod

@@ -162,6 +162,8 @@ def fit_frontier(
     seen = vars(estimator).get("n_base_samples_", train.n_rows)
     if seen < train.n_rows:
         notes = (*notes, f"the base model learnt from a sample of {seen:,} rows")
+    if vars(estimator).get("limit_on", "scores") != "scores":
+        notes = (*notes, f"decisions here are those at {CUT}, not those that `predict` makes")
     seconds = perf_counter() - start
     progress(f"judging {len(models)} models on {test.n_rows:,} held-out rows")
     judge = Judge.of(test.sensitive, test.y, CUT if problem.is_binary else None)

@@ -37,11 +37,11 @@ from scalefair.plots import (
 from scalefair.plots.path import row_at, unbeaten
 from scalefair.report import tables
 from scalefair.report.frontier import Frontier, beside, check_fair, fit_frontier, position_table
-from scalefair.report.numbers import as_percent, fixed, number, percent
+from scalefair.report.numbers import as_percent, fixed, number, percent, pvalue
 from scalefair.report.position import Position, audit_entries
 from scalefair.report.problem import from_rows
 from scalefair.report.rates import Calibration, ImpactRatio
-from scalefair.report.words import findings, load_code, position_words, refit_code, verdict
+from scalefair.report.words import findings, load_code, position_words, refit_code
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -191,7 +191,6 @@ def render(
         findings=[_unbroken(sentence) for sentence in findings(frontier)],
         frontier=frontier,
         path_plot=path_plot(frontier),
-        verdict=verdict(frontier.after, listed(problem.sensitive)),
         calibrations={frontier.after.name: frontier.calibration} if frontier.calibration else {},
         impacts=[(frontier.after.name, rate, lines) for rate, lines in (
             ("Selection rate", frontier.selection), ("Scoring rate", frontier.scoring)) if lines],
@@ -200,6 +199,7 @@ def render(
         n_inputs=0 if relevance is None else len(relevance),
         relevance_plot="" if relevance is None else relevance_plot(relevance),
         certificate=vars(frontier.estimator).get("certificate_"),
+        n_rows=len(frontier.judge.y),
         provenance=tables.settings(frontier, {}) if provenance is None else provenance,
         model_file=model,
         load_code=load_code(frontier, model or MODEL),
@@ -221,11 +221,11 @@ def write_audit(
     origin |= {"Notes": "; ".join(result.notes)} if result.notes else {}
     text = _page(
         models, title="How far do predictions depend on sensitive attributes?",
-        source=origin.get("Data", ""), sensitive=sensitive, frontier=None, verdict="",
+        source=origin.get("Data", ""), sensitive=sensitive, frontier=None,
         findings=[_unbroken(x.removeprefix("- ")) for x in result.summary.splitlines()
                   if not x.startswith("Note: ")],
-        calibrations=calibrations, impacts=impacts, certificate=None, relevance=[], proxies=[],
-        contributions=[], provenance=origin,
+        calibrations=calibrations, impacts=impacts, certificate=None, n_rows=result.n_rows,
+        relevance=[], proxies=[], contributions=[], provenance=origin,
         files={"csv": page.with_suffix(".csv").name, "json": page.with_suffix(".json").name},
     )  # fmt: skip
     record = result.to_dict() | {
@@ -255,10 +255,12 @@ def _page(models: Sequence[Position], **context: Any) -> str:
 
 
 def _largest(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
-    """Return the rows of a table of inputs with the largest numbers, by attribute."""
+    """Return the rows of a table of inputs with the largest numbers; contributions to one share."""
     if table is None:
         return []
     column = "after" if "after" in table else "nonlinear"
+    if column == "after":
+        table = table[table["attribute"] == table["attribute"].iloc[0]]
     order = table[column].abs().sort_values(ascending=False, kind="stable").index[:MAX_INPUTS]
     return [dict(row) for row in table.loc[order].to_dict("records")]
 
@@ -273,6 +275,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "percent": lambda x: _unbroken(percent(x)), "fixed": fixed, "number": number,
+        "pvalue": pvalue,
         "unbroken": _unbroken,
         "written": lambda measure, x: _unbroken(tables.write_number(measure, x)), "listed": listed,
         "interval": lambda entry: _unbroken(tables.write_interval(entry)),

@@ -8,10 +8,8 @@ from sklearn.base import is_classifier
 
 from scalefair.auditing.result import listed
 from scalefair.report.frontier import Frontier
-from scalefair.report.numbers import as_percent, fixed, number, pvalue
+from scalefair.report.numbers import as_percent, fixed, number
 from scalefair.report.position import Entry, Position
-
-SIGNIFICANT = 0.05
 
 WORSE = 0.005
 """A measure between 0 and 1 that grows by more, and by more than 1/√n, got worse."""
@@ -169,22 +167,6 @@ def against_limit(share: Entry, limit: float | None) -> str:
     if share.low <= limit:
         return ", above the limit but within its sampling error"
     return f", above the limit (95 % interval {as_percent(share.low)} to {as_percent(share.high)})"
-
-
-def verdict(position: Position, names: str) -> str:
-    """Return what the test of independence finds; "" where there is none."""
-    p = position.get("hsic_pvalue", position.together).value
-    if math.isnan(p):
-        return ""
-    if p >= SIGNIFICANT:
-        return (
-            f"The test finds no evidence that the predictions of the chosen model depend on "
-            f"{names} (p {pvalue(p)})."
-        )
-    return (
-        f"The predictions of the chosen model still depend on {names} in some way (p {pvalue(p)}): "
-        "equal means are not independence. With many rows the test also finds what hardly matters."
-    )
 
 
 def refit_code(frontier: Frontier) -> str:

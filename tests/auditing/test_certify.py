@@ -6,7 +6,15 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import scalefair
-from scalefair import Certificate, FairKernelRidge, NotCertifiedError, certify
+from scalefair import (
+    Certificate,
+    FairGPClassifier,
+    FairGPRegressor,
+    FairKernelRidge,
+    NotCertifiedError,
+    certify,
+    scan_parquet,
+)
 from scalefair.measures import explained_share, group_gaps
 from tests.errors import refused
 
@@ -160,3 +168,128 @@ def test_nothing_can_be_said():
         certify(MODEL, sensitive_features=SEX, unfairness=0.1)
     with refused("ndarray", "X"):
         certify(np.ones(200), X, sensitive_features=SEX, unfairness=0.1)
+
+
+@pytest.mark.parametrize("kind", [FairGPRegressor, FairGPClassifier])
+def test_gaussian_processes_are_certified_on_new_rows_only(kind):
+    own = np.random.default_rng(1)
+    sex = own.choice(["f", "m"], 700)
+    X = own.normal(size=(700, 2)) + 0.2 * np.outer(sex == "m", [1, 0])
+    y = X.sum(axis=1) + own.normal(size=700)
+    y = y if kind is FairGPRegressor else y > 0
+    model = kind(eta=1.0, n_components=20, optimizer=None, random_state=0)
+    model.set_params(**({"noise": 1.0} if kind is FairGPRegressor else {}))
+    model.fit(X[:300], y[:300], sensitive_features=sex[:300])
+    new = {"sensitive_features": sex[300:], "unfairness": 0.3}
+    f = model.predict(X[300:]) if kind is FairGPRegressor else model.decision_function(X[300:])
+    for limit_on in ("scores", "output"):
+        made = certify(model, X[300:], limit_on=limit_on, **new)
+        assert made.upper_bound == certify(f, limit_on=limit_on, **new).upper_bound
+    with refused("300 rows", "not seen", error=ValueError):
+        certify(model, X[:300], sensitive_features=sex[:300], unfairness=0.3)
+
+
+def decided(seed, n=800, gap=0.0):
+    """Decisions whose rates at y = 1 differ by `gap` between groups; y depends on the group."""
+    own = np.random.default_rng(seed)
+    s = own.random(n) < 0.4
+    y = own.random(n) < np.where(s, 0.7, 0.4)
+    rate = np.where(y, 0.5 + gap * s, 0.3)
+    return (own.random(n) < rate).astype(int), np.where(s, "a", "b"), np.where(y, "yes", "no")
+
+
+def test_odds_are_rates_of_decisions_at_each_target(tmp_path):
+    d, s, y = decided(0, n=20_000)
+    made = certify(d, sensitive_features=s, unfairness=0.9, limit_on="odds", y_true=y)
+    bounds = []
+    for level in ("yes", "no"):
+        frame = group_gaps(d[y == level], sensitive_features=s[y == level])["s0"]
+        bounds.append(frame.gap("selection_rate", 0.9)[0].high)
+    assert made.upper_bound == pytest.approx(max(bounds), rel=1e-12)
+    same = certify(
+        d, sensitive_features=s, unfairness=0.9, limit_on="decisions", control_features=y
+    )
+    assert same.upper_bound == made.upper_bound
+    plain = certify(d, sensitive_features=s, unfairness=0.9, limit_on="decisions")
+    assert plain.estimate > 0.02 + made.estimate  # y differs between the groups
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"d": d, "s": s, "y": y == "yes"}).to_parquet(path)
+    rows = scan_parquet(path)
+    streamed = certify(
+        rows["d"], sensitive_features=rows["s"], unfairness=0.9, limit_on="odds", y_true=rows["y"]
+    )
+    assert streamed.upper_bound == pytest.approx(made.upper_bound, rel=1e-12)
+
+
+def controlled(seed, share, n=500):
+    """f = c + a(s − E[s|c]) + noise: s explains this share of Var f at each level of c."""
+    own = np.random.default_rng(seed)
+    c = own.integers(0, 3, n)
+    s = own.random(n) < np.array([0.2, 0.5, 0.8])[c]
+    within = np.mean([0.16, 0.25, 0.16])  # E Var(s | c)
+    rest = 2 / 3 + 1.0  # Var c and of the noise
+    a = np.sqrt(share * rest / (within * (1 - share)))
+    f = c + a * (s - np.array([0.2, 0.5, 0.8])[c]) + own.normal(size=n)
+    return f, np.where(s, "a", "b"), np.array(["x", "y", "z"])[c]
+
+
+def test_a_control_leaves_what_it_does_not_explain():
+    f, s, c = controlled(0, 0.1, n=40_000)
+    made = certify(f, sensitive_features=s, control_features=c, unfairness=0.2)
+    assert made.estimate == pytest.approx(0.1, abs=0.01)
+    assert "control" in made.functions
+    assert certify(f, sensitive_features=s, unfairness=0.9).estimate > 0.2
+    # by definition: E(E[f|s,c] − E[f|c])² / Var f, but for chance
+    table = pd.DataFrame({"f": f, "s": s, "c": c})
+    both, one = (table.groupby(by)["f"].transform("mean") for by in (["s", "c"], ["c"]))
+    assert made.estimate == pytest.approx(((both - one) ** 2).mean() / f.var(), abs=3 / len(f))
+    for numbers in (s == "a", pd.DataFrame({"s": s, "age": np.arange(40_000.0)})):
+        wide = certify(f, sensitive_features=numbers, control_features=c, unfairness=0.3)
+        assert wide.estimate == pytest.approx(0.1, abs=0.02)
+
+
+def certified_rate(attempts):
+    passed = 0
+    for attempt in attempts:
+        try:
+            attempt()
+            passed += 1
+        except NotCertifiedError:
+            pass
+    return passed / 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [0.02, 0.1])
+def test_too_large_conditional_shares_and_odds_are_seldom_certified(limit):
+    """The true value is just above the limit: at most δ of the draws may pass, by three errors."""
+    most = 0.1 + 3 * np.sqrt(0.09 / 200)
+
+    def share(seed):
+        f, s, c = controlled(seed, 1.02 * limit)
+        return lambda: certify(
+            f, sensitive_features=s, control_features=c, unfairness=limit, confidence=0.9
+        )
+
+    def odds(seed):
+        d, s, y = decided(seed, gap=limit + 0.002)
+        return lambda: certify(
+            d, sensitive_features=s, y_true=y, limit_on="odds", unfairness=limit, confidence=0.9
+        )
+
+    assert certified_rate(map(share, range(200))) <= most
+    assert certified_rate(map(odds, range(200))) <= most
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"limit_on": "odds"}, ["y_true"]),
+        ({"y_true": np.ones(200)}, ["y_true", "scores"]),
+        ({"limit_on": "means", "control_features": np.arange(200.0)}, ["c0", "levels"]),
+    ],
+)
+def test_targets_and_controls_that_do_not_fit_are_refused(options, words):
+    d, s, _ = decided(0, n=200)
+    with refused(*words):
+        certify(d, sensitive_features=s, unfairness=0.3, **options)

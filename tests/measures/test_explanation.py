@@ -265,6 +265,10 @@ def test_rows_that_lack_the_attributes_are_left_out():
     expected = explain_share(model, X[known], sensitive_features=s[known])
     numbers = ["before", "before_error", "after", "after_error"]
     np.testing.assert_allclose(table[numbers], expected[numbers], rtol=1e-7, atol=1e-12)
+    X, y, sex = law(N)  # a linear fit needs no rows, whatever they lack
+    linear = FairRidge(unfairness=0.05, missing_labels="partial", random_state=0)
+    linear.fit(X, y, sensitive_features=np.where(np.arange(N) % 3 > 0, sex, None))
+    assert explain_share(linear)["after"].sum() == pytest.approx(linear.explained_share_, abs=1e-12)
 
 
 def test_weights_are_rows_and_have_no_unit():

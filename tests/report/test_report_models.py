@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,10 +23,10 @@ from scalefair.errors import InputError
 from scalefair.kernels import RBF
 from scalefair.measures import hsic_test
 from scalefair.plots.figures import predicted
-from scalefair.report import Entry, Position, make_report
+from scalefair.report import make_report
+from scalefair.report.page import render
 from scalefair.report.relatives import has_closed_form_path, scores, weights_around
 from scalefair.report.tables import compare_relevance
-from scalefair.report.words import verdict
 from tests.errors import refused
 
 SMALL = {"n_components": 15, "random_state": 0}
@@ -196,14 +197,15 @@ def test_the_tests_are_those_of_the_measures(reports):
         assert position.get("hsic_pvalue", "sex").value == pytest.approx(p)
 
 
-def test_verdicts_tell_dependence_from_its_absence():
-    def tested(p):
-        entries = Entry("s", "", "explained_share", 0.1), Entry("s", "", "hsic_pvalue", p)
-        return verdict(Position("f", entries), "s")
-
-    assert "still depend on s" in tested(0.001)
-    assert "no evidence" in tested(0.5)
-    assert tested(np.nan) == ""
+@pytest.mark.parametrize(("p", "words"), [(0.001, "still depend on sex"), (0.5, "no evidence")])
+def test_verdicts_tell_dependence_from_its_absence(reports, p, words):
+    _, found = reports("ridge")
+    entries = (
+        e._replace(value=p) if e.measure == "hsic_pvalue" else e for e in found.after.entries
+    )
+    positions = list(found.positions)
+    positions[found.chosen] = replace(found.after, entries=tuple(entries))
+    assert words in render(replace(found, positions=tuple(positions)))
 
 
 def test_sensitive_columns_of_the_estimator_are_enough(tmp_path):

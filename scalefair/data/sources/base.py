@@ -41,7 +41,7 @@ class ChunkSource(ABC):
     """Rows that are read chunk by chunk, in order."""
 
     n_threads: int | None = None
-    """Chunks in flight at once; None: one per core that BLAS may use."""
+    """Number of chunks read at once; None means one per core that BLAS may use."""
 
     _changes: tuple[Change, ...] = ()
 

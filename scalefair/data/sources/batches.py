@@ -24,7 +24,7 @@ Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
 class BatchSource(ChunkSource):
-    """Batches of rows, made anew for every pass.
+    """Batches of rows, made afresh for every pass.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class BatchSource(ChunkSource):
         A batch is a tuple ``(X, y, sensitive_features, sample_weight, control_features)``, of which
         the last ones may be left out or None, or a dict with these keys.
     n_threads : int or None
-        Chunks in flight at once; None: one per core that BLAS may use.
+        Number of chunks read at once; None means one per core that BLAS may use.
     """
 
     def __init__(self, batches: Batches, *, n_threads: int | None = None) -> None:

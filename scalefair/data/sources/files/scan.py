@@ -174,7 +174,7 @@ def scan_csv(
     columns : str or list of str, optional
         Columns to keep; by default all.
     column_types : dict of str to str or pyarrow type, optional
-        Types that the first rows would not tell: ``{"zip": "string"}``.
+        Types that the first rows would not show: ``{"zip": "string"}``.
     delimiter : str, optional
         What separates cells; by default a comma, in files named .tsv a tab.
     decimal : str
