@@ -29,20 +29,16 @@ Values = frozenset[float] | None
 class Look(NamedTuple):
     """What a survey looks for in one part of the rows, which errors call by `name` if it has one.
 
-    `values` lists the values of numbers while there are at most `MAX_LEVELS_OF_NUMBERS`. `groups`
-    remembers one row of each combination of categories: text, booleans, numbers whose values are
-    listed or which `bins` cuts at some edges, and with `every` all numbers. Columns without a name
-    are called prefix0, prefix1, ... `check` raises ValueError if a chunk's statistics will not do;
-    it is asked of chunks whose file, partition or batch is known, to be named in the error.
+    Categories are text, booleans, numbers whose values are listed, binned or, by `every`, all.
     """
 
     name: str
-    values: bool = False
-    groups: bool = False
+    values: bool = False  # list those of numbers while at most MAX_LEVELS_OF_NUMBERS
+    groups: bool = False  # remember one row of each combination of categories
     every: bool = False
-    bins: Mapping[str, Sequence[float]] | None = None
-    prefix: str = "s"
-    check: Callable[[TableStatistics], None] | None = None
+    bins: Mapping[str, Sequence[float]] | None = None  # the edges, by column
+    prefix: str = "s"  # of columns without a name: prefix0, prefix1, ...
+    check: Callable[[TableStatistics], None] | None = None  # refuses chunks that know their place
 
 
 class Numbers(NamedTuple):
@@ -118,7 +114,9 @@ def _first_of_groups(
     """First rows of the combinations of categories."""
     bins = look.bins or {}
     codes = [
-        _codes_of(column, bins.get(column.name))
+        _binned(column, bins[column.name])
+        if column.name in bins and column.kind != "categorical"
+        else column.codes()[0]
         for column, few in zip(columns, values, strict=True)
         if look.every
         or few is not None
@@ -138,9 +136,7 @@ def _first_of_groups(
     return take_rows(table, np.sort(first[first >= 0]))
 
 
-def _codes_of(column: Column, edges: Sequence[float] | None) -> NDArray[np.int64]:
-    if edges is None or column.kind == "categorical":
-        return column.codes()[0]
+def _binned(column: Column, edges: Sequence[float]) -> NDArray[np.int64]:
     x = column.floats()
     return np.where(np.isnan(x), -1, np.searchsorted(np.asarray(edges, np.float64), x, side="left"))
 
@@ -177,9 +173,9 @@ class Survey:
     parts: Mapping[str, PartSurvey] = field(default_factory=dict)
 
     def __add__(self, other: Survey) -> Survey:
-        parts = self.parts or other.parts
-        if self.parts and other.parts:
-            parts = {part: self.parts[part] + other.parts[part] for part in self.parts}
+        parts = {**self.parts, **other.parts}
+        for part in self.parts.keys() & other.parts.keys():
+            parts[part] = self.parts[part] + other.parts[part]
         return Survey(
             self.n_rows + other.n_rows, self.n_present + other.n_present,
             self.n_missing + other.n_missing, self.weight + other.weight,

@@ -39,7 +39,19 @@ class BatchSource(ChunkSource):
 
     def __init__(self, batches: Batches, *, n_threads: int | None = None) -> None:
         self.n_threads = n_threads
-        self._batches = _check_batches(batches)
+        if isinstance(batches, Iterator):
+            raise ValueError(
+                f"batches is a {type(batches).__name__}, which can be read only once, but several "
+                "passes are made; give the function that makes it: BatchSource(make_batches) or "
+                "BatchSource(lambda: make_batches(path))"
+            )
+        table = isinstance(batches, str | bytes | Mapping | Shaped)
+        if table or not (callable(batches) or isinstance(batches, Iterable)):
+            raise TypeError(
+                f"batches is a {type(batches).__name__}; expected a function that returns batches, "
+                "or a list of them"
+            )
+        self._batches = batches
         # One for all copies that `then` makes.
         self._counted: list[int] = []
 
@@ -89,23 +101,6 @@ class BatchSource(ChunkSource):
                 "returns a fresh iterator each time"
             )
         self._counted[:] = [count]
-
-
-def _check_batches(batches: Any) -> Any:
-    if isinstance(batches, Iterator):
-        raise ValueError(
-            f"batches is a {type(batches).__name__}, which can be read only once, but several "
-            "passes are made; give the function that makes it: BatchSource(make_batches) or "
-            "BatchSource(lambda: make_batches(path))"
-        )
-    if isinstance(batches, str | bytes | Mapping | Shaped):
-        raise TypeError(
-            f"batches is a {type(batches).__name__}; expected a function that returns batches, or "
-            "a list of them"
-        )
-    if not (callable(batches) or isinstance(batches, Iterable)):
-        raise TypeError(f"batches={batches!r}; expected a function that returns batches, or a list")
-    return batches
 
 
 def _chunk_of(number: int, batch: Any) -> Chunk:

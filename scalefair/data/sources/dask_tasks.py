@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle  # nosec B403
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import count as counter
@@ -46,9 +46,8 @@ _LOST = (
 def delays(kind: str) -> Delay:
     """Return the function of (function, *args) that makes delayed values, for one pass.
 
-    They are "scalefair-kind" on the dashboard. Keys of one name make them one group for dask, which
-    then gives neighbours to one worker: half as many bytes move as with a name for each. Delayed
-    values must be arguments themselves: inside lists dask would copy their whole graph.
+    By keys of one name dask gives neighbours to one worker: half as many bytes move. Delayed values
+    must be arguments themselves: inside lists dask would copy their whole graph.
     """
     from dask.delayed import delayed
 
@@ -94,18 +93,13 @@ class Shared:
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks of a pass have in common.
+    """What all tasks of a pass have in common."""
 
-    `start` makes the accumulator or the function of a task, `changes` are applied to every chunk
-    of `rows` rows. Workers report finished tasks to the `topic`, if any. `names` are those of the
-    columns that x must have in every partition, in this order.
-    """
-
-    start: Callable[[], Any]
-    changes: tuple[Change, ...]
-    rows: int
-    topic: str | None = None
-    names: tuple[Any, ...] | None = None
+    start: Callable[[], Any]  # makes the accumulator or the function of a task
+    changes: tuple[Change, ...]  # of every chunk
+    rows: int  # of a chunk
+    topic: str | None = None  # that finished tasks are reported to
+    names: tuple[Any, ...] | None = None  # of the columns of x in every partition, in order
 
     def chunks(self, block: Chunk) -> Iterator[Chunk]:
         """Yield the chunks of a block of rows, changed."""
@@ -174,7 +168,10 @@ def fold_rows(shared: Shared, blocks: list[Block], *pieces: Any) -> Any:
                 accumulator.add(chunk)
         result = accumulator.result()
     if job.topic is not None:
-        _report(job.topic, blocks[0][0])
+        from distributed import get_worker
+
+        with suppress(ValueError):  # a scheduler of this process counts for itself
+            get_worker().log_event(job.topic, blocks[0][0])
     return result
 
 
@@ -214,16 +211,6 @@ def array_of(tasks: Sequence[Any], lengths: Sequence[float], shape: tuple[int, .
 def total(*results: Any) -> Any:
     """Return the sum of results."""
     return reduce(add, results)
-
-
-def _report(topic: str, row: int) -> None:
-    from distributed import get_worker
-
-    try:
-        worker = get_worker()
-    except ValueError:  # a scheduler of this process counts for itself
-        return
-    worker.log_event(topic, row)
 
 
 @contextmanager
@@ -334,12 +321,9 @@ def made_rows(make: Callable[[int, int], Any], n_rows: int, chunk: int) -> Any:
 
 def without_columns(value: Any, gone: Sequence[int]) -> Any:
     """Return a dask array or frame without some columns, by position."""
-    left = [j for j in range(value.shape[1]) if j not in set(gone)]
-    return (
-        value[[value.columns[j] for j in left]]
-        if isinstance(value, WithColumns)
-        else value[:, left]
-    )
+    left = np.delete(np.arange(value.shape[1]), gone).tolist()
+    named = isinstance(value, WithColumns)
+    return value[[value.columns[j] for j in left]] if named else value[:, left]
 
 
 def dask_frame(scan: Scan) -> Any:
@@ -352,13 +336,9 @@ def dask_frame(scan: Scan) -> Any:
     from scalefair.data.sources.files import pieces_of, to_pandas
 
     no_rows = to_pandas(scan.files.schema(scan.columns).empty_table())
-    return dd.from_map(  # type: ignore[no-untyped-call]
-        partial(_read_frame, scan),
-        pieces_of(scan),
-        meta=no_rows,
-        enforce_metadata=False,
-        label="scan",
-    )
+    read, pieces = partial(_read_frame, scan), pieces_of(scan)
+    from_map: Any = dd.from_map
+    return from_map(read, pieces, meta=no_rows, enforce_metadata=False, label="scan")
 
 
 def _read_frame(scan: Scan, piece: Piece) -> Any:
