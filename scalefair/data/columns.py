@@ -65,20 +65,15 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What a pass learns of a column: the spread of its numbers, or the weight of each level.
-
-    `missing` is the weight of the rows without a value, `n_missing` their number. A column of
-    which no value was seen is "empty" and merges with every kind. `codes` are the levels of whole
-    numbers, sorted, which may be codes of groups; None for other numbers, and beyond `MAX_CODES`.
-    """
+    """What a pass learns of a column: the spread of its numbers, or the weight of each level."""
 
     name: str
-    kind: Kind = "empty"
+    kind: Kind = "empty"  # where no value was seen; merges with every kind
     spread: Spread = field(default_factory=Spread)
     levels: Mapping[str, float] = field(default_factory=dict)
-    missing: float = 0.0
+    missing: float = 0.0  # weight of the rows without a value
     n_missing: int = 0
-    codes: tuple[float, ...] | None = ()
+    codes: tuple[float, ...] | None = ()  # whole numbers, sorted; None: others, or > MAX_CODES
 
     @classmethod
     def of(cls, column: Column, weight: Array) -> Self:

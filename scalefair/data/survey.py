@@ -157,20 +157,15 @@ def _union(first: Values, second: Values) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What is known of the rows after the first pass; `+` joins the surveys of different chunks.
-
-    `n_present` rows count: of positive weight and, where so asked, with all sensitive attributes,
-    which `n_missing` lack. `weight` and `heaviest` are the sum and the largest of their weights.
-    `parts` has what was looked for in "x", "s", "y" or "c"; nothing where no row is surveyed.
-    """
+    """What is known of the rows after the first pass; `+` joins the surveys of different chunks."""
 
     n_rows: int = 0
-    n_present: int = 0
-    n_missing: int = 0
-    weight: float = 0.0
+    n_present: int = 0  # of positive weight and, where so asked, with all sensitive attributes
+    n_missing: int = 0  # of positive weight without them
+    weight: float = 0.0  # sum of the rows that are present
     heaviest: float = 0.0
     sample: Sample = field(default_factory=lambda: Sample(0))
-    parts: Mapping[str, PartSurvey] = field(default_factory=dict)
+    parts: Mapping[str, PartSurvey] = field(default_factory=dict)  # "x", "s", "y" or "c"
 
     def __add__(self, other: Survey) -> Survey:
         parts = {**self.parts, **other.parts}
@@ -185,19 +180,14 @@ class Survey:
 
 @dataclass(eq=False)
 class Surveyor:
-    """Accumulator of a survey, with a sample of `size` rows.
+    """Accumulator of a survey, with a sample of `size` rows."""
 
-    Parts that are looked for but that chunks lack are passed over. With `drop` rows in which a
-    sensitive attribute is missing do not count. With `all_rows` columns are surveyed in rows of
-    weight 0 too: an encoder will meet them. The arrays among `finite` must be finite in all rows.
-    """
-
-    looks: Mapping[str, Look]
+    looks: Mapping[str, Look]  # parts that chunks lack are passed over
     size: int
     seed: int
-    drop: bool = False
-    all_rows: bool = False
-    finite: Sequence[str] = ("weight",)
+    drop: bool = False  # rows in which a sensitive attribute is missing do not count
+    all_rows: bool = False  # survey columns in rows of weight 0 too: an encoder will meet them
+    finite: Sequence[str] = ("weight",)  # arrays that must be finite in all rows
     _total: Survey | None = None
 
     def add(self, chunk: Chunk) -> None:

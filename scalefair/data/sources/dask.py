@@ -109,7 +109,7 @@ class DaskSource(ChunkSource):
             each = [delay(len, partition) for column in narrow for partition in column]
             lengths = iter(self._compute(delay(gathered, *each)))
             for part, column in zip(unknown, narrow, strict=True):
-                part.lengths = [next(lengths) for _ in column]
+                part.set_lengths([next(lengths) for _ in column])
             self._check_lengths()
         return int(self.n_rows or 0)
 

@@ -54,16 +54,11 @@ class Part:
             )
         self.value = _in_rows(self.name, value) if self.in_dask else value
         self.partitions: list[Any] = []
-        self.lengths = _known_lengths(self.value) if self.in_dask else [frames.n_rows(value)]
+        self.set_lengths(_known_lengths(self.value) if self.in_dask else [frames.n_rows(value)])
 
-    @property
-    def lengths(self) -> list[int] | None:
-        """Rows of each partition, None where dask does not know them."""
-        return self._lengths
-
-    @lengths.setter
-    def lengths(self, lengths: list[int] | None) -> None:
-        self._lengths = lengths
+    def set_lengths(self, lengths: list[int] | None) -> None:
+        """Set the rows of each partition, None where dask does not know them."""
+        self.lengths = lengths
         self._ends = [0, *accumulate(lengths or [])]  # partition i ends at _ends[i + 1]
 
     @property
