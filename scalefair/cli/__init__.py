@@ -16,14 +16,14 @@ __all__ = ["main"]
 @click.version_option(__version__, "-V", "--version", prog_name="scalefair")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Predictions that do not depend on sensitive attributes.
+    """Models whose predictions depend on sensitive columns no more than you allow.
 
     \b
     scalefair frontier                                  what fairness costs, on built-in data
     scalefair fit pay.csv --target pay --sensitive sex --out pay.scalefair
     scalefair predict pay.scalefair new.csv --out predictions.csv --keep sex
     scalefair audit predictions.csv --sensitive sex
-    scalefair explain pay.scalefair pay.csv             which columns carry what is left
+    scalefair explain pay.scalefair pay.csv             which columns carry the share
     scalefair certify pay.scalefair new.csv --sensitive sex --unfairness 0.05
 
     Every command has --help with examples. DATA is a parquet, csv or tsv file, a folder or pattern

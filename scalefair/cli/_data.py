@@ -344,7 +344,7 @@ seed_option = click.option(
 )
 components_option = click.option(
     "--components", type=click.IntRange(1), default=500, show_default=True,
-    help="Number of kernel features: more are slower and more accurate.",
+    help="Number of kernel features; cost grows with its square.",
 )  # fmt: skip
 out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
 # A file that another command wrote: looked for before anything heavy is loaded
@@ -364,10 +364,10 @@ def reading_options(command: Command) -> Command:
     @in_help_order(
         columns_option("--text", "Columns of a csv to read as text, such as codes of digits."),
         click.option(
-            "--delimiter", metavar="C", help="Of cells in a csv.  [default: , or a tab in .tsv]"
+            "--delimiter", metavar="C", help="Delimiter of a csv.  [default: , or a tab in .tsv]"
         ),
-        click.option("--decimal", metavar="C", default=".", help="Of numbers in a csv, . or ,"),
-        click.option("--encoding", default="utf-8", help="Of a csv, such as latin-1."),
+        click.option("--decimal", metavar="C", default=".", help="Decimal mark of a csv, . or ,"),
+        click.option("--encoding", default="utf-8", help="Encoding of a csv, such as latin-1."),
         click.option(
             "--scheduler",
             metavar="ADDRESS",

@@ -33,7 +33,7 @@ shape_options = _data.in_help_order(
     click.option(
         "--confidence",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        help="Certify the limit, such as 0.95: four rows of ten only calibrate it.",
+        help="Certify the limit, such as 0.95; four rows of ten serve for that alone.",
     ),
     click.option(
         "--model",

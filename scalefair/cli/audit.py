@@ -18,7 +18,7 @@ from scalefair.cli.frontier import page_options, provenance
 from scalefair.cli.predict import check_inputs, text_columns
 from scalefair.errors import InputError
 
-ERRORS = (
+ERROR_GAPS = (
     "true_positive_rate_difference", "false_positive_rate_difference",
     "root_mean_squared_error_difference", "bias_difference",
 )  # fmt: skip
@@ -52,7 +52,7 @@ ERRORS = (
 @_data.reading_options
 @_data.printing_options
 def audit_command(*, reading: Reading, console: Console, **options: Any) -> None:
-    """Judge how far predictions depend on the sensitive columns.
+    """Measure how far predictions depend on the sensitive columns.
 
     DATA has one row per person, with the predictions of any model in a column. Without DATA the
     incomes of the built-in Adult census data are judged, as if they were decisions.
@@ -99,7 +99,7 @@ def _audit(
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if y is not None:
-        summary += "\n" + "\n".join(_errors(result))
+        summary += "\n" + "\n".join(_error_lines(result))
     if html is not None:
         console("writing the page")
         _write_page(result, html, table, rows, attributes, labels, options["threshold"], origin)
@@ -109,11 +109,11 @@ def _audit(
     console.result({**record, "seconds": console.seconds}, summary)
 
 
-def _errors(result: Any) -> Iterator[str]:
+def _error_lines(result: Any) -> Iterator[str]:
     """Yield how far the errors of each model differ between groups, a line an attribute."""
-    table = result.table[result.table["measure"].isin(ERRORS)]
+    table = result.table[result.table["measure"].isin(ERROR_GAPS)]
     for (model, attribute), rows in table.groupby(["model", "attribute"], sort=False):
-        decided = rows["measure"].isin(ERRORS[:2])
+        decided = rows["measure"].isin(ERROR_GAPS[:2])
         words = "; ".join(rows["words"][decided] if decided.any() else rows["words"])
         yield f"- {f'{model}, ' * (len(result.models) > 1)}{attribute}: {words}."
 
@@ -177,13 +177,13 @@ def _decisions(data: Data) -> Data:
 @_data.reading_options
 @_data.printing_options
 def explain_command(subject: str, *, reading: Reading, console: Console, **options: Any) -> None:
-    """Show which columns carry the explained share, or give the sensitive columns away.
+    """Show which columns carry the explained share, or reveal the sensitive columns.
 
-    Of a MODEL that `scalefair fit` wrote: how much each of its inputs contributes to the share of
+    For a MODEL that `scalefair fit` wrote: how much each of its inputs contributes to the share of
     the variance of its predictions that the sensitive columns explain in DATA, without and with
     the limit, with standard errors. A linear model needs no DATA.
 
-    Of DATA alone: how much of each sensitive column every other column tells, by linear and by
+    For DATA alone: how much every other column reveals of each sensitive column, by linear and
     smooth functions of it, with 95 % intervals.
 
     \b
@@ -277,7 +277,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 @click.option(
     "--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95,
     show_default=True,
-    help="A model beyond the limit passes with at most the remaining probability.",
+    help="Probability that a model beyond the limit is refused.",
 )  # fmt: skip
 @click.option(
     "--limit-on", type=click.Choice(["scores", "output", "means", "decisions"]), default="scores",

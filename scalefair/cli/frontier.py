@@ -49,7 +49,7 @@ def provenance(options: dict[str, Any]) -> dict[str, str]:
     "--compare",
     metavar="FILE:COLUMN",
     multiple=True,
-    help="Predictions of another model for the rows of DATA, to stand beside ours; repeatable.",
+    help="Predictions of another model for the rows of DATA, for comparison; repeatable.",
 )
 @page_options
 @click.option(
@@ -65,8 +65,8 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     """Show what fairness costs: fit all trade-offs, write a report.
 
     A random fifth of the rows of DATA, 50,000 at most where they do not fit in memory, is held out
-    to judge by, each such row once. Without DATA the built-in Adult census data are used, with
-    their own test rows.
+    to judge the models, and each such row counts once. Without DATA the built-in Adult census data
+    are used, with their own test rows.
 
     \b
     scalefair frontier
@@ -75,8 +75,8 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     scalefair frontier loans.csv --target repaid --sensitive race --hide-sensitive --model trees
     scalefair frontier loans.csv --target repaid --sensitive race --compare ours.csv:score
 
-    With --hide-sensitive the same model is fitted once more with the sensitive columns visible, to
-    stand beside.
+    With --hide-sensitive the same model is fitted once more with the sensitive columns seen, for
+    comparison.
     """
     if reading.data is None and options["target"] is not None:
         raise click.UsageError("--target belongs to DATA: name a parquet or csv file before it")
@@ -107,7 +107,7 @@ def _result(  # noqa: PLR0917
     console: Console,
 ) -> Any:  # fmt: skip
     """Return the frontier, and beside it other models: those given, and one that sees s."""
-    from scalefair.report import beside, fit_frontier
+    from scalefair.report import fit_frontier, with_model
 
     problem, kind = _problem(table, reading, roles, settings.seed), options["kind"]
     classes = kind == "classification" or (kind == "auto" and problem.is_binary)
@@ -121,11 +121,11 @@ def _result(  # noqa: PLR0917
         wide = replace(roles, inputs=[*roles.inputs, *roles.sensitive])
         own = next(iter(named)) if result.choice is None else result.choice.name
         same = settings.candidates(roles.sensitive, classes=classes)[own]
-        others.append(_visible(same, _problem(table, reading, wide, settings.seed)))
-    return reduce(lambda made, other: beside(made, *other), others, result)
+        others.append(_seeing_model(same, _problem(table, reading, wide, settings.seed)))
+    return reduce(lambda made, other: with_model(made, *other), others, result)
 
 
-def _visible(estimator: Any, problem: ReportProblem) -> tuple[str, Any, Any]:
+def _seeing_model(estimator: Any, problem: ReportProblem) -> tuple[str, Any, Any]:
     """Return what a model predicts that sees the sensitive columns."""
     from scalefair.plots.figures import predicted
     from scalefair.report.relatives import scores

@@ -1,6 +1,6 @@
 """The frontier of accuracy and fairness as a page that people can read."""
 
-from scalefair.report.frontier import Frontier, beside, fit_frontier
+from scalefair.report.frontier import Frontier, fit_frontier, with_model
 from scalefair.report.page import make_report, write_audit, write_report
 from scalefair.report.position import Entry, Position
 from scalefair.report.problem import ReportProblem, ReportRows, from_scan, from_table
@@ -16,7 +16,6 @@ __all__ = [
     "ReportProblem",
     "ReportRows",
     "as_record",
-    "beside",
     "calibration",
     "fit_frontier",
     "from_scan",
@@ -24,6 +23,7 @@ __all__ = [
     "headline",
     "impact_ratios",
     "make_report",
+    "with_model",
     "write_audit",
     "write_report",
 ]

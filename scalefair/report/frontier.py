@@ -22,7 +22,7 @@ from scalefair.report.position import SHARE, Judge, Position
 from scalefair.report.problem import ReportProblem, ReportRows
 from scalefair.report.rates import (
     RANGES,
-    Calibration,
+    CalibrationLine,
     ImpactRatio,
     calibration,
     impact_ratios,
@@ -33,7 +33,7 @@ from scalefair.solve.limit import NotAttainableError
 if TYPE_CHECKING:
     import pandas as pd
 
-LIMITS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
+SLIDER_LIMITS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
 """Limits on the explained share, of which those that matter are positions of the slider."""
 
 CUT = 0.5
@@ -75,7 +75,7 @@ class Frontier:
     choice : ModelChoice, default=None
         Where there were several to choose from, their held-out errors.
     calibration, selection, scoring : lists
-        Calibration of the chosen model, impact ratios of its decisions and of its scores.
+        CalibrationLine of the chosen model, impact ratios of its decisions and of its scores.
     proxies, contributions : DataFrame, default=None
         How much of the sensitive attributes the inputs tell; which inputs carry the share.
     others : tuple of Position
@@ -92,7 +92,7 @@ class Frontier:
     seconds: float
     notes: tuple[str, ...] = ()
     choice: ModelChoice | None = None
-    calibration: list[Calibration] = field(default_factory=list)
+    calibration: list[CalibrationLine] = field(default_factory=list)
     selection: list[ImpactRatio] = field(default_factory=list)
     scoring: list[ImpactRatio] = field(default_factory=list)
     proxies: pd.DataFrame | None = None
@@ -157,13 +157,7 @@ def fit_frontier(
         )
         estimator = choice.model
         models, chosen = candidates(estimator, train, progress)
-    notes = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
-    notes = (f"Model {choice.summary}", *notes) if len(named) > 1 else notes
-    seen = vars(estimator).get("n_base_samples_", train.n_rows)
-    if seen < train.n_rows:
-        notes = (*notes, f"the base model learnt from a sample of {seen:,} rows")
-    if vars(estimator).get("limit_on", "scores") != "scores":
-        notes = (*notes, f"decisions here are those at {CUT}, not those that `predict` makes")
+    notes = _notes(choice if len(named) > 1 else None, estimator, train.n_rows, caught)
     seconds = perf_counter() - start
     progress(f"judging {len(models)} models on {test.n_rows:,} held-out rows")
     judge = Judge.of(test.sensitive, test.y, CUT if problem.is_binary else None)
@@ -179,7 +173,21 @@ def fit_frontier(
     )  # fmt: skip
 
 
-def beside(frontier: Frontier, name: str, f: Array, score: Array | None = None) -> Frontier:
+def _notes(
+    choice: ModelChoice | None, estimator: Any, rows: int, caught: list[warnings.WarningMessage]
+) -> tuple[str, ...]:
+    """Return what readers should know of the fit."""
+    notes = list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
+    if choice is not None:
+        notes.insert(0, f"Model {choice.summary}")
+    if (seen := vars(estimator).get("n_base_samples_", rows)) < rows:
+        notes.append(f"the base model learnt from a sample of {seen:,} rows")
+    if vars(estimator).get("limit_on", "scores") != "scores":
+        notes.append(f"decisions here are those at {CUT}, not those that `predict` makes")
+    return tuple(notes)
+
+
+def with_model(frontier: Frontier, name: str, f: Array, score: Array | None = None) -> Frontier:
     """Return the frontier beside another model, given by its predictions of the held-out rows."""
     against = predicted(frontier.baseline, frontier.problem.test.X)
     other = frontier.judge.position(name, f, score, against, full=True)
@@ -199,7 +207,7 @@ def candidates(
         return made, next(i for i, one in enumerate(made) if one.model is estimator)
     baseline, own = _unpenalized(path), estimator.unfairness
     seen, made = {_point(baseline), _point(estimator)}, []
-    for limit in LIMITS:
+    for limit in SLIDER_LIMITS:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of a constant

@@ -26,14 +26,14 @@ def fixed(x: float, decimals: int) -> str:
     return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
 
 
-def percent(x: float) -> str:
+def table_percent(x: float) -> str:
     """Write a share of 1 as a percentage of one decimal, for tables."""
     return ABSENT if math.isnan(x) else f"{fixed(100 * x, 1)} %"
 
 
 def as_percent(x: float) -> str:
     """Write a share of 1 as a percentage, for sentences."""
-    return percent(x).replace(".0 %", " %")
+    return table_percent(x).replace(".0 %", " %")
 
 
 def pvalue(p: float, sign: str = "= ") -> str:

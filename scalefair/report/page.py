@@ -36,11 +36,11 @@ from scalefair.plots import (
 )
 from scalefair.plots.path import row_at, unbeaten
 from scalefair.report import tables
-from scalefair.report.frontier import Frontier, beside, check_fair, fit_frontier, position_table
-from scalefair.report.numbers import as_percent, fixed, number, percent, pvalue
+from scalefair.report.frontier import Frontier, check_fair, fit_frontier, position_table, with_model
+from scalefair.report.numbers import as_percent, fixed, number, pvalue, table_percent
 from scalefair.report.position import Position, audit_entries
 from scalefair.report.problem import from_rows
-from scalefair.report.rates import Calibration, ImpactRatio
+from scalefair.report.rates import CalibrationLine, ImpactRatio
 from scalefair.report.words import findings, load_code, position_words, refit_code
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def make_report(
     problem = from_rows(X, y, S, target=target, source=source, seed=random_state, code=code)
     result = fit_frontier(problem, clone(estimator))
     for name, f in (others or {}).items():
-        result = beside(result, name, np.asarray(f, dtype=np.float64)[problem.tested])
+        result = with_model(result, name, np.asarray(f, dtype=np.float64)[problem.tested])
     write_report(result, out, {"Owner": owner, "Intended use": intended_use})
     return result
 
@@ -194,7 +194,7 @@ def render(
         calibrations={frontier.after.name: frontier.calibration} if frontier.calibration else {},
         impacts=[(frontier.after.name, rate, lines) for rate, lines in (
             ("Selection rate", frontier.selection), ("Scoring rate", frontier.scoring)) if lines],
-        **{name: _largest(table) for name, table in reasons.items()},
+        **{name: _leading_rows(table) for name, table in reasons.items()},
         relevance=[] if relevance is None else relevance.head(MAX_INPUTS).to_dict("records"),
         n_inputs=0 if relevance is None else len(relevance),
         relevance_plot="" if relevance is None else relevance_plot(relevance),
@@ -210,7 +210,7 @@ def render(
 
 def write_audit(
     result: Audit, page: str | os.PathLike[str], *, sensitive: Sequence[str],
-    provenance: Mapping[str, str], calibrations: Mapping[str, list[Calibration]],
+    provenance: Mapping[str, str], calibrations: Mapping[str, list[CalibrationLine]],
     impacts: Sequence[tuple[str, str, list[ImpactRatio]]],
 ) -> Path:  # fmt: skip
     """Write the page of an audit of any models, with a csv and a JSON file beside it."""
@@ -254,7 +254,7 @@ def _page(models: Sequence[Position], **context: Any) -> str:
     )  # fmt: skip
 
 
-def _largest(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
+def _leading_rows(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
     """Return the rows of a table of inputs with the largest numbers; contributions to one share."""
     if table is None:
         return []
@@ -274,7 +274,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "percent": lambda x: _unbroken(percent(x)), "fixed": fixed, "number": number,
+        "percent": lambda x: _unbroken(table_percent(x)), "fixed": fixed, "number": number,
         "pvalue": pvalue,
         "unbroken": _unbroken,
         "written": lambda measure, x: _unbroken(tables.write_number(measure, x)), "listed": listed,

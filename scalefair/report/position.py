@@ -164,7 +164,7 @@ class Judge:
     @classmethod
     def of(cls, sensitive: Any, y: Array, threshold: float | None) -> Judge:
         """Return the judge of held-out rows; rows alone in their level are left out."""
-        table, lone = _attributes(sensitive)
+        table, lone = _canonical(sensitive)
         rows = np.flatnonzero(~lone)
         table = table.iloc[rows].reset_index(drop=True)
         most = min(MAX_LEVELS_OF_NUMBERS, len(rows) // 2)
@@ -271,7 +271,7 @@ class Judge:
         return [Entry(attribute, "", f"score_{SHARE}", *numbers) for attribute, *numbers in rows]
 
 
-def _attributes(sensitive: Any) -> tuple[pd.DataFrame, Any]:
+def _canonical(sensitive: Any) -> tuple[pd.DataFrame, Any]:
     """Return attributes as text and numbers, and which rows have a level that no other has."""
     table = frames.as_table(sensitive, one_column=True)
     values: dict[str, Any] = {}

@@ -15,7 +15,7 @@ RANGES = (0.2, 0.4, 0.6, 0.8)
 """Edges between ranges of probabilities."""
 
 
-class Calibration(NamedTuple):
+class CalibrationLine(NamedTuple):
     """Mean prediction and mean target, with its interval, of a group and range of predictions."""
 
     attribute: str
@@ -30,7 +30,7 @@ class Calibration(NamedTuple):
 
 def calibration(
     f: Any, y: Any, pairs: Mapping[str, Any], bins: Mapping[str, Sequence[float]]
-) -> list[Calibration]:
+) -> list[CalibrationLine]:
     """Return what was predicted and what came true, by group and range of the prediction.
 
     `pairs` are tables by attribute: its column and that of the predictions, both in `bins` where
@@ -50,7 +50,7 @@ def calibration(
         came = rates["selection_rate" if "selection_rate" in rates else "mean_prediction"]
         numbers = (frame.estimates["mean_prediction"].value, came.value, *came.interval(LEVEL))
         lines += [
-            Calibration(attribute, group, within, int(rows), *map(float, each))
+            CalibrationLine(attribute, group, within, int(rows), *map(float, each))
             for (group, within), rows, *each in zip(
                 frame.levels, frame.counts, *numbers, strict=True
             )

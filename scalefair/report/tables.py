@@ -19,7 +19,7 @@ from scalefair.data import frames
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.kernels import Product, Sum
 from scalefair.report.frontier import Frontier
-from scalefair.report.numbers import fixed, number, percent, pvalue
+from scalefair.report.numbers import fixed, number, pvalue, table_percent
 from scalefair.report.position import DEPENDENCE, SHARE, Entry, Position
 from scalefair.report.words import headline
 
@@ -45,7 +45,7 @@ def write_number(measure: str, x: float) -> str:
         return fixed(x, 3)
     if measure in ("changed_decisions", "count"):
         return fixed(x, 0)
-    return percent(x) if _PERCENT.search(measure) else number(x)
+    return table_percent(x) if _PERCENT.search(measure) else number(x)
 
 
 def write_interval(entry: Entry) -> str:
@@ -160,15 +160,15 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
         "alpha": after.alpha,
         "eta": after.eta,
         "cost": _ends(after.get("cost_of_r2")),
-        "before": _scores(frontier.before, frontier.limited),
-        "after": _scores(after, frontier.limited),
+        "before": _score_record(frontier.before, frontier.limited),
+        "after": _score_record(after, frontier.limited),
         "certificate": None if certificate is None else asdict(certificate),
         "notes": list(frontier.notes),
         "seconds": frontier.seconds,
     }))  # fmt: skip
 
 
-def _scores(position: Position, limited: str) -> dict[str, Any]:
+def _score_record(position: Position, limited: str) -> dict[str, Any]:
     names = ("r2", "root_mean_squared_error", "accuracy", "auc")
     share = _ends(position.get(limited, position.together))
     return {name: position.get(name).value for name in names} | {"share": share}

@@ -52,7 +52,7 @@ def _main(frontier: Frontier) -> str:
     if frontier.limit is not None and start.value <= frontier.limit:
         shares += ", within the limit even without it"
     return (
-        f"{_aim(frontier)} {price(after, before)}: {rows} {_errors(after, before)} and {shares}"
+        f"{_aim(frontier)} {price(after, before)}: {rows} {_change(after, before)} and {shares}"
         f"{against_limit(share, frontier.limit)}."
     )
 
@@ -70,7 +70,7 @@ def _aim(frontier: Frontier) -> str:
     return f"Limiting {what} to {as_percent(frontier.limit)}"
 
 
-def _errors(after: Position, before: Position) -> str:
+def _change(after: Position, before: Position) -> str:
     measure, name = ("accuracy", "accuracy") if after.has("accuracy") else ("r2", "R²")
     values = (one.get(measure).value for one in (before, after))
     start, end = (as_percent(x) if name == "accuracy" else fixed(x, 3) for x in values)
@@ -81,7 +81,7 @@ def price(after: Position, before: Position) -> str:
     """Return what a limit costs, in units that people know."""
     lost = after.get("fewer_right_decisions")
     if not math.isnan(lost.value):
-        points = _points(abs(lost.value) / lost.rows)
+        points = _pts(abs(lost.value) / lost.rows)
         points = "less than 0.1" if points == "0" else points
         fewer = f"{abs(lost.value):,.0f} {'person' if abs(lost.value) == 1 else 'people'}"
         fewer = f"{fewer} in {lost.rows:,}"
@@ -109,15 +109,15 @@ def decisions(after: Position, before: Position | None = None) -> str:
     if before is not None and before is not after:
         starts = [before.get(x.measure, before.together).value for x in (gap, ratio)]
         if not math.isnan(starts[0]):
-            started = [f" (without a limit {_points(starts[0])})", f" ({fixed(starts[1], 2)})"]
+            started = [f" (without a limit {_pts(starts[0])})", f" ({fixed(starts[1], 2)})"]
     return (
-        f"The rate of positive decisions differs by up to {_points(gap.value)} points between the "
+        f"The rate of positive decisions differs by up to {_pts(gap.value)} points between the "
         f"groups of {after.together}{started[0]}; the smallest is {fixed(ratio.value, 2)} times "
         f"the largest{started[1]}."
     )
 
 
-def _points(x: float) -> str:
+def _pts(x: float) -> str:
     return as_percent(x).removesuffix(" %")
 
 

@@ -7,6 +7,7 @@ import re
 import tomllib
 from html import unescape
 from importlib import import_module
+from inspect import isclass, signature
 
 import numpy as np
 import pytest
@@ -69,6 +70,19 @@ def test_every_public_name_is_in_the_reference(room):
     }
     assert not missing, f"add to docs/api/index.md: {sorted(missing)}"
     assert room or {f"scalefair.{name}" for name in top} <= listed
+
+
+@pytest.mark.parametrize("room", PUBLIC)
+def test_every_public_class_lists_its_parameters(room):
+    module = import_module(f"scalefair{room}")
+    classes = [each for name in module.__all__ if isclass(each := getattr(module, name))]
+    for cls in classes:
+        if not issubclass(cls, tuple | Exception):  # named tuples show their fields
+            text = cls.__doc__ or ""
+            names = [name for name in signature(cls).parameters if name not in ("args", "kwargs")]
+            known = re.findall(r"^ {4}\*{0,2}(\w+(?:, \w+)*)(?: :|$)", text, re.M)
+            listed = {name for line in known for name in line.split(", ")}
+            assert set(names) <= listed, f"{cls.__name__}: {sorted(set(names) - listed)}"
 
 
 def test_the_reference_has_no_name_that_is_not_there():

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import scalefair
 from scalefair import FairKernelClassifierCV, FairKernelRidge, FairKernelRidgeCV
 from scalefair.report import (
-    beside,
     calibration,
     fit_frontier,
     from_scan,
     from_table,
     impact_ratios,
     make_report,
+    with_model,
     write_audit,
 )
 from scalefair.report.frontier import candidates
@@ -307,7 +307,7 @@ def test_names_and_levels_never_become_html(names):
     })  # fmt: skip
     problem = from_table(table, target=target, sensitive=[hostile], source=owner)
     model = FairKernelRidge(unfairness=0.05, sensitive_columns=[hostile], **SMALL)
-    found = beside(fit_frontier(problem, model), owner, problem.test.y + 0.1)
+    found = with_model(fit_frontier(problem, model), owner, problem.test.y + 0.1)
     pages = [render(found, None, {"Owner": owner, hostile: owner})]
     result = audited(found, problem.test.y)
     for page in pages:
