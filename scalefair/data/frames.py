@@ -102,10 +102,7 @@ class Column:
 
 
 def as_table(X: Any, *, one_column: bool = False) -> Any:
-    """Return `X`, of shape (n, d), as a numeric 2-D array or a narwhals data frame.
-
-    With `one_column` also a Series or a 1-D array-like is accepted, and read as one column.
-    """
+    """Return `X` as a numeric (n, d) array or narwhals frame; with `one_column` also shape (n,)."""
     table = from_native(X)
     if isinstance(table, nw.LazyFrame):
         raise TypeError(

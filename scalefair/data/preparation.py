@@ -15,10 +15,7 @@ from scalefair.errors import check_finite, located
 
 @dataclass(frozen=True)
 class Preparation:
-    """What happens to a chunk before the feature maps see it.
-
-    Without `encoder` X is numeric and used as given.
-    """
+    """What happens to a chunk before the maps see it; X without `encoder` is numeric, as given."""
 
     encoder: TableEncoder | None = None
     sensitive_encoder: SensitiveEncoder | None = None

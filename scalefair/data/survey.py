@@ -52,10 +52,7 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartSurvey:
-    """What is known of x, s, y or c; `+` joins the surveys of different chunks.
-
-    `groups` are the first rows of each combination of categories, None where there are none.
-    """
+    """What is known of x, s, y or c; `+` joins the surveys of different chunks."""
 
     look: Look
     columns: TableStatistics

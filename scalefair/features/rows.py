@@ -64,11 +64,7 @@ class FitRows(NamedTuple):
 def open_fit_rows(
     estimator: Any, given: Chunk, *, keeps_frames: bool, before: Design | None = None
 ) -> FitRows:
-    """Return the rows of `fit`, or of a batch after it (`before`: its design); check column names.
-
-    With `keeps_frames` frames stay frames even where all columns are numbers: a base model sees
-    them.
-    """
+    """Return the rows of `fit`, or of a batch after it; `keeps_frames`: a base model sees them."""
     if isinstance(given.s, str | int):
         raise TypeError(
             f"sensitive_features={given.s!r} is a {type(given.s).__name__}; give an array, Series "

@@ -187,10 +187,7 @@ def _noted(ends: list[int], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 def regrouped(
     items: Iterable[T], rows: int, cut: Callable[[T, int, int], T], count: Callable[[T], int]
 ) -> Iterator[list[T]]:
-    """Yield lists of items, cut so that each has `rows` rows together; the last one may have less.
-
-    `cut(item, start, stop)` are rows start..stop−1 of an item, `count(item)` is their number.
-    """
+    """Yield lists of items, cut to have `rows` rows together; the last list has the rest."""
     pending: list[T] = []
     left = rows
     for item in items:
@@ -233,10 +230,7 @@ class Sample:
 
     @classmethod
     def of(cls, chunk: Chunk, size: int, seed: int, before: Sample | None = None) -> Sample:
-        """Return the `size` rows of positive weight with the smallest hash(seed, row number).
-
-        Rows that would not stay in the sample of the rows `before` are left out at once.
-        """
+        """Return the rows of smallest hash(seed, row number) that would stay in one `before`."""
         rows = np.arange(chunk.row, chunk.row + chunk.n_rows)
         hashes = row_hash(seed, rows)
         index = np.arange(len(rows))

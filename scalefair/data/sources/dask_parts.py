@@ -80,10 +80,7 @@ class Part:
         return self.value._meta
 
     def piece(self, delay: Delay, i: int, first: int, stop: int) -> Any:
-        """Return rows first..stop−1, all of partition i, in memory or delayed.
-
-        A cut is a task of its own: it runs where the partition is, and only the rows travel.
-        """
+        """Return rows first..stop−1 of partition i, cut by a task of its own: only they travel."""
         if not self.in_dask:
             return frames.slice_rows(self.value, first, stop)
         if self.lengths is None or stop - first == self.lengths[i]:

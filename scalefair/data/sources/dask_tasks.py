@@ -280,10 +280,7 @@ def watching(
 
 
 def chosen_rows(value: Any, lengths: Sequence[int], keep: Keep) -> Any:
-    """Return the rows of a dask array, series or frame whose global numbers `keep` chooses.
-
-    Its partitions have `lengths` rows.
-    """
+    """Return the rows of a dask array or frame whose global numbers `keep` chooses."""
     import dask.array as da
     import dask.dataframe as dd
 
@@ -307,10 +304,7 @@ def _chosen(rows: Any, keep: Keep, start: int) -> Any:
 
 
 def made_rows(make: Callable[[int, int], Any], n_rows: int, chunk: int) -> Any:
-    """Return a dask frame of rows that are made when they are needed, `chunk` in a partition.
-
-    `make` gets the first row's number and the end, and returns a pandas frame that they index.
-    """
+    """Return a dask frame of rows that `make(first, stop)` makes when they are needed."""
     import dask.dataframe as dd
 
     starts = list(range(0, n_rows, chunk))
@@ -327,10 +321,7 @@ def without_columns(value: Any, gone: Sequence[int]) -> Any:
 
 
 def dask_frame(scan: Scan) -> Any:
-    """Return the rows of a scan as a dask data frame, one partition for each piece of the files.
-
-    Workers read the files themselves, so they must see them under the same path.
-    """
+    """Return a scan as a dask frame of pieces, which workers read: they must see the same paths."""
     import dask.dataframe as dd
 
     from scalefair.data.sources.files import pieces_of, to_pandas

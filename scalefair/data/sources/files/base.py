@@ -97,10 +97,7 @@ class Files(ABC):
     def tables(
         self, columns: Sequence[str], rows: int, *, parallel: bool = True
     ) -> Iterator[tuple[str, pa.Table]]:
-        """Yield (file, at most `rows` of its rows), in order; only the last of a file are fewer.
-
-        With `parallel` pyarrow may use threads of its own.
-        """
+        """Yield (file, at most `rows` of its rows) in order; `parallel`: by threads of pyarrow."""
         schema, inside = self.schema(columns), self._stored(columns)
         size = rows * max(1, 16384 // rows)
         for number, where in enumerate(self.listing.names):

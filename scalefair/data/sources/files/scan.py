@@ -193,10 +193,7 @@ def scan_csv(
 
 
 def scan_files(path: PathOrPaths, **options: Any) -> Scan:
-    """Open parquet or csv files, whichever the path means; `options` are those of `scan_csv`.
-
-    An ending or the first bytes of parquet decide. Beside parquet in a folder csv does not count.
-    """
+    """Open parquet, by an ending or the first bytes, or csv with the `options` of `scan_csv`."""
     listing = find_files(path, None, (*PARQUET_ENDINGS, *CSV_ENDINGS))
     with listing.filesystem.open(listing.paths[0]) as file:
         binary = file.read(4) == b"PAR1"

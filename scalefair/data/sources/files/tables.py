@@ -21,10 +21,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how text begins that spreadsheets
 
 
 def beside(frame: Any, columns: Mapping[str, Any]) -> pa.Table:
-    """Return an arrow table of the columns of a frame, if any, and of arrays beside them.
-
-    A name that is taken gets an underscore.
-    """
+    """Return an arrow table of a frame, if any, and arrays; a name that is taken gets a "_"."""
     parts: dict[str, Any] = {}
     if frame is not None:
         table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame)
@@ -89,10 +86,7 @@ def without_formulas(table: pa.Table) -> pa.Table:
 
 
 def write_tables(path: Path, tables: Iterable[pa.Table]) -> int:
-    """Write tables with the same columns one below the other; return the number of rows.
-
-    The rows go to a temporary file beside `path`, which takes its place once it is complete.
-    """
+    """Write tables one below the other, all or nothing; return the number of rows."""
     from scalefair._files import replacing  # late: with it comes scikit-learn
 
     kind = check_ending(path)
