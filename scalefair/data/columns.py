@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -75,6 +75,11 @@ class ColumnStatistics:
     n_missing: int = 0
     codes: tuple[float, ...] | None = ()  # whole numbers, sorted; None: others, or > MAX_CODES
 
+    def __post_init__(self) -> None:
+        if len(self.levels) > MAX_LEVELS:
+            what = f"column {self.name!r} has more than {MAX_LEVELS:,} levels, like an identifier"
+            raise InputError(what, "drop it, or convert it if it holds numbers", column=self.name)
+
     @classmethod
     def of(cls, column: Column, weight: Array) -> Self:
         """Return the statistics of one column under weights of shape (n,)."""
@@ -110,15 +115,15 @@ class ColumnStatistics:
                 f"column {self.name!r} is {self.kind} in some rows and {other.kind} in others",
                 "convert it, or name its type where the data is read", column=self.name,
             )  # fmt: skip
-        names, weights = [*self.levels, *other.levels], [*self.levels.values()]
-        codes = None
+        levels, codes = dict(self.levels), None
+        for level, weight in other.levels.items():
+            levels[level] = levels.get(level, 0.0) + weight
         if self.codes is not None and other.codes is not None:
             both = tuple(sorted({*self.codes, *other.codes}))
             codes = both if len(both) <= MAX_CODES else None
         return ColumnStatistics(
             self.name, other.kind if self.kind == "empty" else self.kind,
-            self.spread + other.spread,
-            _sum_by_level(self.name, names, [*weights, *other.levels.values()]),
+            self.spread + other.spread, levels,
             self.missing + other.missing, self.n_missing + other.n_missing, codes,
         )  # fmt: skip
 
@@ -250,15 +255,3 @@ def nobody_knows(role: str, name: str, n_rows: int) -> UselessColumnError:
         "matter", "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
         column=name,
     )  # fmt: skip
-
-
-def _sum_by_level(column: str, levels: Iterable[str], weights: Iterable[float]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for level, weight in zip(levels, weights, strict=True):
-        total[level] = total.get(level, 0.0) + float(weight)
-    if len(total) > MAX_LEVELS:
-        raise InputError(
-            f"column {column!r} has more than {MAX_LEVELS:,} levels: it looks like an identifier",
-            "drop it, or convert it if it holds numbers", column=column,
-        )  # fmt: skip
-    return total
