@@ -51,11 +51,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def write(path: str | os.PathLike[str], kind: str, arrays: Arrays, values: Any) -> None:
-    """Write numeric arrays and JSON-able values to one file, all or nothing.
-
-    A file that is there is replaced only once the new one is complete. `kind` says what it holds,
-    such as "moments", and is checked when it is read.
-    """
+    """Write arrays and plain values of a `kind`, such as "moments", to a file, all or nothing."""
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     metadata = {
         "format": "scalefair",
@@ -89,10 +85,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Give a file to write that takes the place of `path` at the end, or vanishes on an error.
-
-    Its permissions are those of the old one; a link is replaced, not followed.
-    """
+    """Give a file that takes the place of `path`, even a link; on an error it vanishes."""
     target = Path(path)
     # Not by mkstemp: its files are private, and making them as readable as others takes a change
     # of the umask, which all threads share.
@@ -195,10 +188,7 @@ def _metadata(path: Any, header: Any, kind: str) -> dict[str, Any]:
 
 
 def by_skops(value: Any, where: str) -> bytes:
-    """Return what skops writes of a model of scikit-learn, if it reads that without being told to.
-
-    Only models: a RandomState or a splitter is better said by a number.
-    """
+    """Return what skops writes of a model of scikit-learn, if it reads that without being told."""
     try:
         from skops.io import dumps, get_untrusted_types  # type: ignore[import-untyped]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefair._typing import LARGEST, Array, Rows
 from scalefair.data import frames
@@ -66,20 +65,20 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What a pass learns of a column: the spread of its numbers, or the weight of each level.
-
-    `missing` is the weight of the rows without a value, `n_missing` their number. A column of
-    which no value was seen is "empty" and merges with every kind. `codes` are the levels of whole
-    numbers, sorted, which may be codes of groups; None for other numbers, and beyond `MAX_CODES`.
-    """
+    """What a pass learns of a column: the spread of its numbers, or the weight of each level."""
 
     name: str
-    kind: Kind = "empty"
+    kind: Kind = "empty"  # where no value was seen; merges with every kind
     spread: Spread = field(default_factory=Spread)
     levels: Mapping[str, float] = field(default_factory=dict)
-    missing: float = 0.0
+    missing: float = 0.0  # weight of the rows without a value
     n_missing: int = 0
-    codes: tuple[float, ...] | None = ()
+    codes: tuple[float, ...] | None = ()  # whole numbers, sorted; None: others, or > MAX_CODES
+
+    def __post_init__(self) -> None:
+        if len(self.levels) > MAX_LEVELS:
+            what = f"column {self.name!r} has more than {MAX_LEVELS:,} levels, like an identifier"
+            raise InputError(what, "drop it, or convert it if it holds numbers", column=self.name)
 
     @classmethod
     def of(cls, column: Column, weight: Array) -> Self:
@@ -90,7 +89,7 @@ class ColumnStatistics:
             level, names = column.codes()
             absent = level < 0
             sums = np.bincount(level[~absent], weight[~absent], len(names))
-            levels = _sum_by_level(column.name, names, sums)
+            levels = dict(zip(names, sums.tolist(), strict=True))
         else:
             x = column.floats(largest=LARGEST)
             absent = np.isnan(x)
@@ -116,15 +115,15 @@ class ColumnStatistics:
                 f"column {self.name!r} is {self.kind} in some rows and {other.kind} in others",
                 "convert it, or name its type where the data is read", column=self.name,
             )  # fmt: skip
-        names, weights = [*self.levels, *other.levels], [*self.levels.values()]
-        codes = None
+        levels, codes = dict(self.levels), None
+        for level, weight in other.levels.items():
+            levels[level] = levels.get(level, 0.0) + weight
         if self.codes is not None and other.codes is not None:
             both = tuple(sorted({*self.codes, *other.codes}))
             codes = both if len(both) <= MAX_CODES else None
         return ColumnStatistics(
             self.name, other.kind if self.kind == "empty" else self.kind,
-            self.spread + other.spread,
-            _sum_by_level(self.name, names, [*weights, *other.levels.values()]),
+            self.spread + other.spread, levels,
             self.missing + other.missing, self.n_missing + other.n_missing, codes,
         )  # fmt: skip
 
@@ -226,32 +225,18 @@ class LevelCode:
     def write(self, column: Column, out: Rows) -> None:
         """Write a column of n rows into `out`, zeros of shape (n, number of outputs)."""
         codes, present = column.codes()
-        slot = self._slots_of(present)[codes]
-        if self._n_slots() == 2:
+        known = {level: i for i, level in enumerate(self.levels)}
+        known |= dict.fromkeys(self.pooled, len(self.levels))
+        other = len(self.levels) if self.pooled else -1
+        n_slots = len(self.levels) + bool(self.pooled) + (self.missing == "column")
+        missing = n_slots - 1 if self.missing == "column" else other
+        # The last one is that of code −1, a missing value.
+        slot = np.array([*(known.get(level, other) for level in present), missing])[codes]
+        if n_slots == 2:
             out[:, 0] = slot == 1
         else:
             rows = np.flatnonzero(slot >= 0)
             out[rows, slot[rows]] = 1.0
-
-    def _n_slots(self) -> int:
-        return len(self.levels) + bool(self.pooled) + (self.missing == "column")
-
-    def _slots_of(self, present: list[str]) -> NDArray[np.int64]:
-        """Return the slot of each level; the last entry, where code -1 points, is missing."""
-        known = {level: i for i, level in enumerate(self.levels)}
-        known |= dict.fromkeys(self.pooled, len(self.levels))
-        other = len(self.levels) if self.pooled else -1
-        missing = self._n_slots() - 1 if self.missing == "column" else other
-        return np.array([*(known.get(level, other) for level in present), missing])
-
-
-def constant_column(role: str, column: ColumnStatistics, levels: list[str]) -> UselessColumnError:
-    """Return the error for an attribute with one value."""
-    low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
-    return UselessColumnError(
-        f"{role} column {column.name!r} is {levels[0] if levels else low!r} in every row of "
-        "positive weight, so nothing can depend on it", "drop it", column=column.name,
-    )  # fmt: skip
 
 
 def missing_values(role: str, name: str, kind: Kind, count: int) -> InputError:
@@ -270,25 +255,3 @@ def nobody_knows(role: str, name: str, n_rows: int) -> UselessColumnError:
         "matter", "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
         column=name,
     )  # fmt: skip
-
-
-def unknown_level(name: str, level: str, levels: Iterable[str]) -> InputError:
-    """Return the error for a level that fit did not see."""
-    listed = list(levels)
-    shown = ", ".join(listed[:10]) + (", ..." if len(listed) > 10 else "")
-    return InputError(
-        f"column {name!r} has the value {level!r}, which was not seen in fit; expected one of "
-        f"{shown}", "correct it, or fit on rows that have it", column=name,
-    )  # fmt: skip
-
-
-def _sum_by_level(column: str, levels: Iterable[str], weights: Iterable[float]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for level, weight in zip(levels, weights, strict=True):
-        total[level] = total.get(level, 0.0) + float(weight)
-    if len(total) > MAX_LEVELS:
-        raise InputError(
-            f"column {column!r} has more than {MAX_LEVELS:,} levels: it looks like an identifier",
-            "drop it, or convert it if it holds numbers", column=column,
-        )  # fmt: skip
-    return total

@@ -29,11 +29,9 @@ from scalefair.data.columns import (
     MissingRule,
     NumberCode,
     TableStatistics,
-    constant_column,
     missing_values,
     sensitive_statistics,
     table_statistics,
-    unknown_level,
 )
 from scalefair.data.frames import Column, Kind
 from scalefair.errors import InputError, UselessColumnError
@@ -153,8 +151,14 @@ class TableEncoder(_ColumnEncoder):
         """Return the names of the columns out: age, age_missing, race_White, race_infrequent."""
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
-        pairs = zip(self.columns_, names, strict=True)
-        return _unique([output for code, name in pairs for output in code.outputs(name)])
+        # A level may itself be called "missing", or the column "a_b" meet level "b" of column "a".
+        shown: dict[str, None] = {}
+        for code, name in zip(self.columns_, names, strict=True):
+            for output in code.outputs(name):
+                while output in shown:
+                    output += "_"  # noqa: PLW2901
+                shown[output] = None
+        return np.array(list(shown), dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -169,9 +173,6 @@ class TableEncoder(_ColumnEncoder):
         rule: MissingRule = "column" if column.missing else "default"
         if column.kind == "categorical":
             return self._level_code(column, total, keep, rule)
-        return self._number_code(column, rule)
-
-    def _number_code(self, column: ColumnStatistics, rule: MissingRule) -> NumberCode:
         spread = column.spread
         if column.kind == "boolean":
             return NumberCode(column.name, column.kind, 0.0, 1.0, spread.mean, rule)
@@ -206,16 +207,6 @@ class TableEncoder(_ColumnEncoder):
         return sorted(by_weight[: self.max_levels])
 
 
-def _unique(names: list[str]) -> NDArray[Any]:
-    # A level may itself be called "missing", or the column "a_b" meet level "b" of column "a".
-    seen: set[str] = set()
-    for i in range(len(names)):
-        while names[i] in seen:
-            names[i] += "_"
-        seen.add(names[i])
-    return np.array(names, dtype=object)
-
-
 class SensitiveEncoder(_ColumnEncoder):
     """Turn sensitive attributes into numbers: numbers as given, categories as integer codes.
 
@@ -239,7 +230,12 @@ class SensitiveEncoder(_ColumnEncoder):
         for column in statistics.columns:
             levels = [level for level, weight in column.levels.items() if weight > 0]
             if len(levels) == 1 or column.spread.low == column.spread.high:
-                raise constant_column(self.role, column, levels)
+                low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
+                what = f"{self.role} column {column.name!r} is {levels[0] if levels else low!r} in"
+                raise UselessColumnError(
+                    f"{what} every row of positive weight, so nothing can depend on it", "drop it",
+                    column=column.name,
+                )  # fmt: skip
         self.kinds_ = [column.kind for column in statistics.columns]
         self.categorical_ = np.array([kind in ("categorical", "boolean") for kind in self.kinds_])
         self.levels_ = {
@@ -259,6 +255,10 @@ class SensitiveEncoder(_ColumnEncoder):
     def transform(self, s: Any) -> Any:
         """Return the rows of numbers and codes, float64 of shape (n, p)."""
         check_is_fitted(self)
+        return self.encode(s)
+
+    def encode(self, s: Any) -> Array:
+        """Return the same, of an encoder that is known to be fitted."""
         table = frames.as_table(s, one_column=True)
         names = frames.column_names(table) or self.names_
         if table.shape[1] != self.n_features_in_ or names != self.names_:
@@ -286,7 +286,12 @@ class SensitiveEncoder(_ColumnEncoder):
             return x
         position = {level: i for i, level in enumerate(self.levels_[column.name])}
         if strange := [level for level in present if level not in position]:
-            raise unknown_level(column.name, strange[0], position)
+            shown = ", ".join([*position][:10]) + ", ..." * (len(position) > 10)
+            raise InputError(
+                f"column {column.name!r} has the value {strange[0]!r}, which was not seen in fit; "
+                f"expected one of {shown}", "correct it, or fit on rows that have it",
+                column=column.name,
+            )  # fmt: skip
         # The last one is that of code −1, a missing value.
         return np.array([*(position[level] for level in present), np.nan])[codes]
 
@@ -318,10 +323,7 @@ class ControlEncoder(SensitiveEncoder):
 
 
 def numbers_or_codes(columns: Iterable[ColumnStatistics], n_rows: int) -> str:
-    """Return a warning of whole numbers with so few levels that they may be codes; "" if none.
-
-    Two levels are the same either way.
-    """
+    """Return a warning of whole numbers with so few levels, but over 2, that they may be codes."""
     codes = {column.name: len(column.codes or ()) for column in columns}
     few = {n: k for n, k in codes.items() if k > 2 and k * MIN_ROWS_PER_CODE <= n_rows}
     if not few:

@@ -17,10 +17,7 @@ from scalefair._hash import balanced_fold
 
 @dataclass(frozen=True)
 class Folds:
-    """Fold number of every row, as a function of its global row number.
-
-    `of` maps row numbers to 0..count−1; −1 leaves a row out. None: all rows are in fold 0.
-    """
+    """Fold 0..count−1 of every row, by its global number; −1 leaves it out, None is fold 0."""
 
     count: int
     of: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from narwhals.stable.v2.dependencies import is_into_dataframe, is_pandas_like_series
+from narwhals.stable.v2.dependencies import is_pandas_like_series
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse, vstack
 
@@ -102,10 +102,7 @@ class Column:
 
 
 def as_table(X: Any, *, one_column: bool = False) -> Any:
-    """Return `X`, of shape (n, d), as a numeric 2-D array or a narwhals data frame.
-
-    With `one_column` also a Series or a 1-D array-like is accepted, and read as one column.
-    """
+    """Return `X` as a numeric (n, d) array or narwhals frame; with `one_column` also shape (n,)."""
     table = from_native(X)
     if isinstance(table, nw.LazyFrame):
         raise TypeError(
@@ -116,7 +113,8 @@ def as_table(X: Any, *, one_column: bool = False) -> Any:
         return table.to_frame()
     if isinstance(table, nw.DataFrame):
         return table
-    return _from_array(as_array(table), one_column)
+    array = np.asarray(table) if isinstance(table, np.ndarray) else as_array(table)
+    return _from_array(array, one_column)
 
 
 def columns(X: Any, prefix: str = "x") -> list[Column]:
@@ -126,15 +124,14 @@ def columns(X: Any, prefix: str = "x") -> list[Column]:
     if isinstance(table, np.ndarray):
         kind: Kind = "boolean" if table.dtype.kind == "b" else "numeric"
         return [Column(name, kind, table[:, j]) for j, name in enumerate(names)]
-    series = [_plain(series) for series in table.iter_columns()]
+    series = [_plain(s) if s.dtype == nw.Unknown else s for s in table.iter_columns()]
     return [Column(n, _column_kind(n, s), s) for n, s in zip(names, series, strict=True)]
 
 
 def column_names(X: Any) -> list[str] | None:
     """Return the names of the columns, None where they are not all text."""
-    if not (is_into_dataframe(X) or isinstance(X, nw.DataFrame)):
-        return None
-    names = list(from_native(X).columns)
+    frame = from_native(X)
+    names = list(frame.columns) if isinstance(frame, nw.DataFrame) else []
     return names if any(names) and all(isinstance(name, str) for name in names) else None
 
 
@@ -160,8 +157,6 @@ def n_rows(X: Any) -> int:
 
 def slice_rows(X: Any, start: int, stop: int) -> Any:
     """Return rows start..stop-1, in the container they came in."""
-    if isinstance(X, np.ndarray):
-        return X[start:stop]
     frame = from_native(X)
     if isinstance(frame, nw.DataFrame | nw.Series):
         # numpy's integers are not slice bounds everywhere: polars would return all rows.
@@ -171,9 +166,9 @@ def slice_rows(X: Any, start: int, stop: int) -> Any:
 
 def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
     """Return the rows with the given numbers, in the container they came in."""
-    if isinstance(X, np.ndarray):
-        return X[rows]
     frame = from_native(X)
+    if isinstance(frame, np.ndarray):
+        return frame[rows]
     if isinstance(frame, nw.DataFrame | nw.Series):
         return nw.to_native(frame[rows])
     return (X.tocsr() if is_sparse(X) else as_array(X))[rows]
@@ -259,6 +254,8 @@ def pandas_dtype(name: str) -> Any:
 
 def from_native(X: Any) -> Any:
     """Return a frame or series of narwhals; what is none comes back as it is."""
+    if isinstance(X, np.ndarray):
+        return X  # to ask narwhals takes longer than a small array
     try:
         return nw.from_native(X, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:
@@ -298,7 +295,7 @@ def _from_array(array: NDArray[Any], one_column: bool) -> Any:
 def _plain(series: nw.Series[Any]) -> nw.Series[Any]:
     """Return a column in a type that narwhals knows: periods as their first day, nothing sparse."""
     native: Any = series.to_native()
-    if series.dtype != nw.Unknown or not is_pandas_like_series(native):
+    if not is_pandas_like_series(native):
         return series
     if str(native.dtype).startswith("Sparse"):
         native = native.sparse.to_dense()
@@ -310,7 +307,12 @@ def _plain(series: nw.Series[Any]) -> nw.Series[Any]:
 def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
     dtype, native = series.dtype, series.to_native()
     if getattr(native, "dtype", None) == np.dtype(object):
-        return _object_kind(name, series)
+        import pandas as pd
+
+        inferred = pd.api.types.infer_dtype(native, skipna=True)
+        if inferred not in _OBJECT_KINDS:
+            raise unknown_type(name, f"object ({inferred})", "convert it, as by .astype(str)")
+        return _OBJECT_KINDS[inferred]
     if dtype.is_numeric() or dtype == nw.Duration:
         return "numeric"
     if dtype == nw.Boolean:
@@ -324,25 +326,10 @@ def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
     raise unknown_type(name, native.dtype if is_pandas_like_series(native) else dtype)
 
 
-def unknown_type(name: str, dtype: Any) -> InputError:
+def unknown_type(name: str, dtype: Any, remedy: str = "convert or drop it") -> InputError:
     """Return the error for a column of structs, lists and the like."""
-    return InputError(
-        f"column {name!r} has values of type {dtype}; expected numbers, booleans, dates or text",
-        "convert or drop it", column=name,
-    )  # fmt: skip
-
-
-def _object_kind(name: str, series: nw.Series[Any]) -> Kind:
-    import pandas as pd
-
-    inferred = pd.api.types.infer_dtype(series.to_native(), skipna=True)
-    if inferred not in _OBJECT_KINDS:
-        raise InputError(
-            f"column {name!r} holds objects of type {inferred}; expected only numbers, only "
-            "booleans, only dates or only text", "convert it, for instance with .astype(str)",
-            column=name,
-        )  # fmt: skip
-    return _OBJECT_KINDS[inferred]
+    what = f"column {name!r} has values of type {dtype}; expected only numbers, only booleans, only"
+    return InputError(f"{what} dates or only text", remedy, column=name)
 
 
 def level_names(levels: Iterable[Any]) -> list[str]:

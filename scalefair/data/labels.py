@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_y
 
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
-from scalefair.data.sources import BatchSource, ChunkSource, Scan, is_dask
+from scalefair.data.sources import BatchSource, Scan, is_dask
 from scalefair.errors import InputError
 
 
@@ -82,18 +82,16 @@ def label_codes(table: Any) -> tuple[NDArray[np.int64], list[Any]]:
     column = columns[0]
     if column.kind == "categorical":
         codes, levels = column.codes()
-        if (codes < 0).any():
-            raise ValueError(_missing(int((codes < 0).sum())))
-        return codes, list(levels)
-    values = column.floats()
-    if not np.isfinite(values).all():
-        raise ValueError(_missing(int((~np.isfinite(values)).sum())))
-    labels, codes = np.unique(values, return_inverse=True)
-    return codes.astype(np.int64), labels.tolist()
-
-
-def _missing(count: int) -> str:
-    return f"y is missing or infinite in {count} row(s); give every row a class, or leave it out"
+        bad, labels = codes < 0, list[Any](levels)
+    else:
+        values = column.floats()
+        bad = ~np.isfinite(values)
+        distinct, codes = np.unique(values, return_inverse=True)
+        labels = distinct.tolist()
+    if bad.any():
+        remedy = "give every row a class, or leave it out"
+        raise InputError(f"y is missing or infinite in {bad.sum()} row(s)", remedy, where="y")
+    return codes.astype(np.int64, copy=False), labels
 
 
 def code_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Coded | None:
@@ -132,7 +130,7 @@ def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
     classes = labels.classes()
     if isinstance(y, Scan) and classes.dtype.kind != "U":
         return Coded(classes, classes.astype(np.float64), y, labels.n_rows)
-    codes = numbered(source, classes)
+    codes = source.map(partial(partial, _positions, classes), SURVEY_ROWS)
     if isinstance(y, Scan):
         codes = codes.astype(np.int16)
     return Coded(classes, np.arange(len(classes), dtype=np.float64), codes, labels.n_rows)
@@ -152,11 +150,6 @@ def known_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[An
     numbers = np.full(len(known), np.nan)
     numbers[[known.index(label) for label in coded.classes.tolist()]] = coded.numbers
     return coded.y, numbers
-
-
-def numbered(source: ChunkSource, classes: NDArray[Any]) -> Any:
-    """Return the position of each label in `classes`, of the rows of x: an array, or dask's."""
-    return source.map(partial(partial, _positions, classes), SURVEY_ROWS)
 
 
 def _positions(classes: NDArray[Any], chunk: Chunk) -> Array:

@@ -70,7 +70,10 @@ def table_of(name: str, part: Any) -> Any:
     if part is None or isinstance(part, Scan):
         return part
     if is_dask(part):
-        return _two_dimensional(part)
+        # What is no table, such as a bag, DaskSource refuses.
+        if getattr(part, "ndim", 0) != 1:
+            return part
+        return part.to_frame() if hasattr(part, "to_frame") else part[:, None]
     if isinstance(part, GroupProbabilities):
         raise InputError(f"{name} are probabilities of groups", "give the groups", where=name)
     if isinstance(part, Mapping):
@@ -90,13 +93,6 @@ def table_of(name: str, part: Any) -> Any:
     return table
 
 
-def _two_dimensional(part: Any) -> Any:
-    # What is no table, such as a bag, DaskSource refuses.
-    if getattr(part, "ndim", 0) != 1:
-        return part
-    return part.to_frame() if hasattr(part, "to_frame") else part[:, None]
-
-
 def in_memory(part: Any, *, scans: bool = True) -> Any:
     """Return rows in memory: scans read, unless so asked, and dask collections computed."""
     if is_dask(part):
@@ -107,17 +103,17 @@ def in_memory(part: Any, *, scans: bool = True) -> Any:
 def _memory(
     tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
 ) -> ArraySource:
-    n = frames.n_rows(tables["x"])
+    n = tables["x"].shape[0]
     for part, table in tables.items():
-        if table is not None and frames.n_rows(table) != n:
+        if table is not None and table.shape[0] != n:
             raise ValueError(
-                f"{names[part]} has {frames.n_rows(table)} rows but {names['x']} has {n}; give "
+                f"{names[part]} has {table.shape[0]} rows but {names['x']} has {n}; give "
                 "one row each, in the same order"
             )
     if not n:
         raise ValueError(f"{names['x']} has no rows; expected at least two")
-    y = None if tables["y"] is None else finite_columns(tables["y"], "y", names["y"], 0)
-    weight = None if tables["weight"] is None else weights(tables["weight"], "in memory", 0)
+    y = finite_columns(tables["y"], "y", names["y"], 0)
+    weight = weights(tables["weight"], "in memory", 0)
     # As given: models of the user see these rows.
     x, s, c = (nw.to_native(tables[part], pass_through=True) for part in "xsc")
     return ArraySource(x, s, y, weight, c, n_threads=n_threads)

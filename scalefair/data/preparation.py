@@ -15,10 +15,7 @@ from scalefair.errors import check_finite, located
 
 @dataclass(frozen=True)
 class Preparation:
-    """What happens to a chunk before the feature maps see it.
-
-    Without `encoder` X is numeric and used as given.
-    """
+    """What happens to a chunk before the maps see it; X without `encoder` is numeric, as given."""
 
     encoder: TableEncoder | None = None
     sensitive_encoder: SensitiveEncoder | None = None
@@ -62,9 +59,9 @@ class Preparation:
             if self.single:
                 check_finite("dtype='float32': X", x, LARGEST_SINGLE)
             if s is not None:
-                s = None if self.sensitive_encoder is None else self.sensitive_encoder.transform(s)
+                s = None if self.sensitive_encoder is None else self.sensitive_encoder.encode(s)
             if c is not None:
-                c = None if self.control_encoder is None else self.control_encoder.transform(c)
+                c = None if self.control_encoder is None else self.control_encoder.encode(c)
         return replace(chunk, x=x, s=s, c=c)
 
     def input_names(self, names: list[str]) -> list[str]:

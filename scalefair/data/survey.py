@@ -29,20 +29,16 @@ Values = frozenset[float] | None
 class Look(NamedTuple):
     """What a survey looks for in one part of the rows, which errors call by `name` if it has one.
 
-    `values` lists the values of numbers while there are at most `MAX_LEVELS_OF_NUMBERS`. `groups`
-    remembers one row of each combination of categories: text, booleans, numbers whose values are
-    listed or which `bins` cuts at some edges, and with `every` all numbers. Columns without a name
-    are called prefix0, prefix1, ... `check` raises ValueError if a chunk's statistics will not do;
-    it is asked of chunks whose file, partition or batch is known, to be named in the error.
+    Categories are text, booleans, numbers whose values are listed, binned or, by `every`, all.
     """
 
     name: str
-    values: bool = False
-    groups: bool = False
+    values: bool = False  # list those of numbers while at most MAX_LEVELS_OF_NUMBERS
+    groups: bool = False  # remember one row of each combination of categories
     every: bool = False
-    bins: Mapping[str, Sequence[float]] | None = None
-    prefix: str = "s"
-    check: Callable[[TableStatistics], None] | None = None
+    bins: Mapping[str, Sequence[float]] | None = None  # the edges, by column
+    prefix: str = "s"  # of columns without a name: prefix0, prefix1, ...
+    check: Callable[[TableStatistics], None] | None = None  # refuses chunks that know their place
 
 
 class Numbers(NamedTuple):
@@ -56,10 +52,7 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartSurvey:
-    """What is known of x, s, y or c; `+` joins the surveys of different chunks.
-
-    `groups` are the first rows of each combination of categories, None where there are none.
-    """
+    """What is known of x, s, y or c; `+` joins the surveys of different chunks."""
 
     look: Look
     columns: TableStatistics
@@ -161,25 +154,20 @@ def _union(first: Values, second: Values) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What is known of the rows after the first pass; `+` joins the surveys of different chunks.
-
-    `n_present` rows count: of positive weight and, where so asked, with all sensitive attributes,
-    which `n_missing` lack. `weight` and `heaviest` are the sum and the largest of their weights.
-    `parts` has what was looked for in "x", "s", "y" or "c"; nothing where no row is surveyed.
-    """
+    """What is known of the rows after the first pass; `+` joins the surveys of different chunks."""
 
     n_rows: int = 0
-    n_present: int = 0
-    n_missing: int = 0
-    weight: float = 0.0
+    n_present: int = 0  # of positive weight and, where so asked, with all sensitive attributes
+    n_missing: int = 0  # of positive weight without them
+    weight: float = 0.0  # sum of the rows that are present
     heaviest: float = 0.0
     sample: Sample = field(default_factory=lambda: Sample(0))
-    parts: Mapping[str, PartSurvey] = field(default_factory=dict)
+    parts: Mapping[str, PartSurvey] = field(default_factory=dict)  # "x", "s", "y" or "c"
 
     def __add__(self, other: Survey) -> Survey:
-        parts = self.parts or other.parts
-        if self.parts and other.parts:
-            parts = {part: self.parts[part] + other.parts[part] for part in self.parts}
+        parts = {**self.parts, **other.parts}
+        for part in self.parts.keys() & other.parts.keys():
+            parts[part] = self.parts[part] + other.parts[part]
         return Survey(
             self.n_rows + other.n_rows, self.n_present + other.n_present,
             self.n_missing + other.n_missing, self.weight + other.weight,
@@ -189,19 +177,14 @@ class Survey:
 
 @dataclass(eq=False)
 class Surveyor:
-    """Accumulator of a survey, with a sample of `size` rows.
+    """Accumulator of a survey, with a sample of `size` rows."""
 
-    Parts that are looked for but that chunks lack are passed over. With `drop` rows in which a
-    sensitive attribute is missing do not count. With `all_rows` columns are surveyed in rows of
-    weight 0 too: an encoder will meet them. The arrays among `finite` must be finite in all rows.
-    """
-
-    looks: Mapping[str, Look]
+    looks: Mapping[str, Look]  # parts that chunks lack are passed over
     size: int
     seed: int
-    drop: bool = False
-    all_rows: bool = False
-    finite: Sequence[str] = ("weight",)
+    drop: bool = False  # rows in which a sensitive attribute is missing do not count
+    all_rows: bool = False  # survey columns in rows of weight 0 too: an encoder will meet them
+    finite: Sequence[str] = ("weight",)  # arrays that must be finite in all rows
     _total: Survey | None = None
 
     def add(self, chunk: Chunk) -> None:

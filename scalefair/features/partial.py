@@ -33,9 +33,9 @@ class PartialEncoder(SensitiveEncoder):
             if not (column.spread.weight or any(column.levels.values())):
                 raise nobody_knows(cls.role, column.name, statistics.n_rows)
 
-    def transform(self, s: Any) -> Any:
+    def encode(self, s: Any) -> Array:
         """Return the rows of numbers and codes, or of NaN, float64 of shape (n, p)."""
-        out = super().transform(s)
+        out = super().encode(s)
         out[np.isnan(out).any(axis=1)] = np.nan
         return out
 

@@ -64,11 +64,7 @@ class FitRows(NamedTuple):
 def open_fit_rows(
     estimator: Any, given: Chunk, *, keeps_frames: bool, before: Design | None = None
 ) -> FitRows:
-    """Return the rows of `fit`, or of a batch after it (`before`: its design); check column names.
-
-    With `keeps_frames` frames stay frames even where all columns are numbers: a base model sees
-    them.
-    """
+    """Return the rows of `fit`, or of a batch after it; `keeps_frames`: a base model sees them."""
     if isinstance(given.s, str | int):
         raise TypeError(
             f"sensitive_features={given.s!r} is a {type(given.s).__name__}; give an array, Series "
@@ -100,7 +96,7 @@ def open_fit_rows(
 
 def _without_missing_targets(given: Chunk) -> tuple[Chunk, Any]:
     """Return the rows with 0 for missing targets, and which rows these are; None where none are."""
-    y = _read(given.y)
+    y = _read(given.y) if is_stream(given.y) else given.y
     columns = frames.columns(frames.as_table(y, one_column=True), "y")
     if any(column.kind == "categorical" for column in columns):
         return replace(given, y=y), None  # refused where y is checked
@@ -155,19 +151,20 @@ def _open_memory(
     estimator: Any, given: Chunk, keeps_frames: bool, before: Design | None
 ) -> tuple[ChunkSource, Chunk, bool, bool]:
     """Return the source, the rows as given, and whether x is a table and y has one dimension."""
-    _refuse_lazy(given.x)
+    frame = frames.from_native(given.x)
+    if isinstance(frame, nw.LazyFrame):
+        frames.as_table(frame)  # raises TypeError
     if before is None:
-        is_table = is_into_dataframe(given.x) and (
-            keeps_frames or not frames.is_all_numeric(given.x)
-        )
+        is_frame = isinstance(frame, nw.DataFrame)
+        is_table = is_frame and (keeps_frames or not frames.is_all_numeric(frame))
     else:
         is_table = _keeps_container(before, given.x)
-    X, y = _validated(estimator, given.x, _read(given.y), table=is_table, reset=before is None)
-    weight = given.weight
+    y, weight = (_read(part) if is_stream(part) else part for part in (given.y, given.weight))
+    X, y = _validated(estimator, given.x, y, table=is_table, reset=before is None)
     if weight is not None:
         like = np.empty((frames.n_rows(X), 1))
         weight = _check_sample_weight(
-            _read(weight), like, dtype=np.float64, ensure_non_negative=True,
+            weight, like, dtype=np.float64, ensure_non_negative=True,
             allow_all_zero_weights=True,
         )  # fmt: skip
     source = open_rows(X, given.s, y, weight, given.c, n_threads=estimator.n_jobs).source
@@ -224,9 +221,7 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
 
 
 def _read(part: Any) -> Any:
-    """Return targets or weights in memory; a column of a scan has one dimension."""
-    if not is_stream(part):
-        return part
+    """Return targets or weights of a stream in memory; a column of a scan has one dimension."""
     table = in_memory(part)
     is_column = isinstance(part, Scan) and len(part.columns) == 1
     return frames.to_numpy(table)[:, 0] if is_column else table
@@ -246,7 +241,8 @@ def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> 
         source = open_rows(X, **beside, n_threads=estimator.n_jobs).source
         _check_columns(estimator, first, hidden, reset=False)
         return source.then(partial(_drop, hidden)) if hidden else source
-    _refuse_lazy(X)
+    if isinstance(frames.from_native(X), nw.LazyFrame):
+        frames.as_table(X)  # raises TypeError
     if _keeps_container(design, X):
         X = X if isinstance(X, Shaped) else np.array(X, dtype=object)
         X = frames.drop_columns(X, hidden) if hidden else X
@@ -319,14 +315,14 @@ def _column_names(X: Any) -> list[str] | None:
     return list(X.columns) if lazy else frames.column_names(X)
 
 
-def _refuse_lazy(X: Any) -> None:
-    if isinstance(frames.from_native(X), nw.LazyFrame):
-        frames.as_table(X)  # raises TypeError
-
-
 def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:
     """Return X and y, checked; a table that will be encoded keeps its container."""
-    y = _numeric(y)
+    if y is not None and (values := np.asarray(y)).dtype.kind in "OUS":
+        try:
+            y = values.astype(np.float64)
+        except (TypeError, ValueError):
+            what = f"y has values that are no numbers, such as {values.tolist()[0]!r}"
+            raise InputError(what, CLASSES_REMEDY, where="y") from None
     if table:
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
@@ -340,18 +336,6 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
             ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
         )  # fmt: skip
     return X, np.asarray(y, dtype=np.float64)
-
-
-def _numeric(y: Any) -> Any:
-    """Return the targets; text that is no number is a ValueError."""
-    values = np.asarray(y) if y is not None else None
-    if values is None or values.dtype.kind not in "OUS":
-        return y
-    try:
-        return values.astype(np.float64)
-    except (TypeError, ValueError):
-        what = f"y has values that are no numbers, such as {values.tolist()[0]!r}"
-        raise InputError(what, CLASSES_REMEDY, where="y") from None
 
 
 def encoded_once(training: Training) -> Training:

@@ -97,7 +97,7 @@ class Training:
         encoders = {"s": self.preparation.sensitive_encoder, "c": self.preparation.control_encoder}
         if part not in self.survey.parts or self.survey.parts[part].groups is None:
             return None
-        groups = np.asarray(encoders[part].transform(self.survey.parts[part].groups))  # type: ignore[union-attr]
+        groups = np.asarray(encoders[part].encode(self.survey.parts[part].groups))  # type: ignore[union-attr]
         return groups[~lacks(groups)] if self.partial else groups
 
 
@@ -164,15 +164,9 @@ def _looks(rows: FitRows, kernel: str | None) -> dict[str, Look]:
 
 def _both_surveys(first: Survey, second: Survey) -> Survey:
     """Return what is known of the rows of two tables; the sample is that of the first."""
-    parts = {**first.parts, **second.parts}
-    for part in first.parts.keys() & second.parts.keys():
-        with located("sensitive_data"):
-            parts[part] = first.parts[part] + second.parts[part]
-    heaviest = max(first.heaviest, second.heaviest)
-    return replace(
-        first, n_rows=first.n_rows + second.n_rows, n_present=first.n_present + second.n_present,
-        weight=first.weight + second.weight, heaviest=heaviest, parts=parts,
-    )  # fmt: skip
+    with located("sensitive_data"):
+        both = replace(first, sample=Sample(0)) + replace(second, sample=Sample(0))
+    return replace(both, sample=first.sample)
 
 
 def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:

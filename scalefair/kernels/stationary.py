@@ -90,10 +90,7 @@ class Stationary(Kernel):
         return theta
 
     def _standardiser(self, Z: Rows) -> Callable[[Rows], tuple[Rows, Rows]]:
-        """Return what makes A = (X - c)/θ, c the mean of Z, and |a_i|² of rows X.
-
-        Then |x|² + |z|² - 2x·z keeps its digits. Rows whose squares overflow are refused.
-        """
+        """Return X -> A = (X − mean of Z)/θ and |a_i|², so that |x|² + |z|² − 2x·z keeps digits."""
         # A length scale beyond the largest float32 is as good as that one: the kernel is 1.
         theta = np.minimum(self._scale_for(Z.shape[1]), np.finfo(Z.dtype).max).astype(Z.dtype)
         centre = (Z.mean(axis=0, dtype=float) if len(Z) else np.zeros(Z.shape[1])).astype(Z.dtype)

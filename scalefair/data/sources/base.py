@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -78,7 +78,7 @@ class ChunkSource(ABC):
     def _accumulate(self, start: Callable[[], Accumulator], chunks: Iterator[Chunk]) -> Any:
         accumulator = start()
         for chunk in chunks:
-            accumulator.add(self._changed(chunk))
+            accumulator.add(reduce(lambda changed, change: change(changed), self._changes, chunk))
         return accumulator.result()
 
     def rounds(
@@ -184,6 +184,25 @@ def _noted(ends: list[int], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         yield chunk
 
 
+def regrouped(
+    items: Iterable[T], rows: int, cut: Callable[[T, int, int], T], count: Callable[[T], int]
+) -> Iterator[list[T]]:
+    """Yield lists of items, cut to have `rows` rows together; the last list has the rest."""
+    pending: list[T] = []
+    left = rows
+    for item in items:
+        start, end = 0, count(item)
+        while start < end:
+            stop = min(start + left, end)
+            pending.append(cut(item, start, stop))
+            start, left = stop, left - (stop - start)
+            if left == 0:
+                yield pending
+                pending, left = [], rows
+    if pending:
+        yield pending
+
+
 def parts_of(chunk: Chunk) -> dict[str, Any]:
     """Return what a chunk holds of its rows, by name; None for what it lacks."""
     x, s, y, weight = chunk.x, chunk.s, chunk.y, chunk.weight
@@ -211,10 +230,7 @@ class Sample:
 
     @classmethod
     def of(cls, chunk: Chunk, size: int, seed: int, before: Sample | None = None) -> Sample:
-        """Return the `size` rows of positive weight with the smallest hash(seed, row number).
-
-        Rows that would not stay in the sample of the rows `before` are left out at once.
-        """
+        """Return the rows of smallest hash(seed, row number) that would stay in one `before`."""
         rows = np.arange(chunk.row, chunk.row + chunk.n_rows)
         hashes = row_hash(seed, rows)
         index = np.arange(len(rows))
@@ -322,19 +338,11 @@ def is_dask(X: Any) -> bool:
     return "dask" in sys.modules and bool(sys.modules["dask"].is_dask_collection(X))
 
 
-def targets(y: Any, where: str, row: int) -> Array | None:
-    """Return the targets of a chunk as float64 of shape (k, t), checked; None for None.
-
-    `where` is the file or batch and `row` the global number of the first row, for errors.
-    """
-    return None if y is None else finite_columns(y, "y", where, row)
-
-
 def weights(weight: Any, where: str, row: int) -> Array | None:
-    """Return the weights of a chunk, of shape (k,); `where` and `row` as in `targets`."""
-    if weight is None:
-        return None
+    """Return the weights of a chunk, of shape (k,), checked as `finite_columns` does."""
     values = finite_columns(weight, "sample_weight", where, row)
+    if values is None:
+        return None
     if values.shape[1] != 1:
         what = f"{where}: sample_weight has {values.shape[1]} columns; expected one"
         raise InputError(what, where=where)
@@ -348,8 +356,13 @@ def weights(weight: Any, where: str, row: int) -> Array | None:
     return values[:, 0]
 
 
-def finite_columns(part: Any, name: str, where: str, row: int) -> Array:
-    """Return numbers of shape (k, t) that must all be finite; `where` and `row` for errors."""
+def finite_columns(part: Any, name: str, where: str, row: int) -> Array | None:
+    """Return the numbers of a chunk as float64 of shape (k, t), all finite; None for None.
+
+    `where` is the file or batch and `row` the global number of the first row, for errors.
+    """
+    if part is None:
+        return None
     table = frames.as_table(part, one_column=True)
     columns = frames.columns(table, name)
     # A single column without a name goes by that of the argument.

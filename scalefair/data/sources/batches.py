@@ -12,8 +12,9 @@ from scalefair.data.sources.base import (
     ARGUMENTS,
     ChunkSource,
     cut_chunk,
+    finite_columns,
     parts_of,
-    targets,
+    regrouped,
     weights,
 )
 
@@ -38,7 +39,19 @@ class BatchSource(ChunkSource):
 
     def __init__(self, batches: Batches, *, n_threads: int | None = None) -> None:
         self.n_threads = n_threads
-        self._batches = _check_batches(batches)
+        if isinstance(batches, Iterator):
+            raise ValueError(
+                f"batches is a {type(batches).__name__}, which can be read only once, but several "
+                "passes are made; give the function that makes it: BatchSource(make_batches) or "
+                "BatchSource(lambda: make_batches(path))"
+            )
+        table = isinstance(batches, str | bytes | Mapping | Shaped)
+        if table or not (callable(batches) or isinstance(batches, Iterable)):
+            raise TypeError(
+                f"batches is a {type(batches).__name__}; expected a function that returns batches, "
+                "or a list of them"
+            )
+        self._batches = batches
         # One for all copies that `then` makes.
         self._counted: list[int] = []
 
@@ -49,8 +62,12 @@ class BatchSource(ChunkSource):
 
     def _read(self, rows: int) -> Iterator[Chunk]:
         count = 0
-        for where, chunk in _regrouped(self._checked(), rows):
-            y, weight = targets(chunk.y, where, count), weights(chunk.weight, where, count)
+        for batches in regrouped(self._checked(), rows, _cut, _length):
+            where, chunk = _stacked(batches)
+            y, weight = (
+                finite_columns(chunk.y, "y", where, count),
+                weights(chunk.weight, where, count),
+            )
             yield replace(chunk, y=y, weight=weight, row=count, where=where)
             count += chunk.n_rows
         self._check_count(count)
@@ -84,23 +101,6 @@ class BatchSource(ChunkSource):
                 "returns a fresh iterator each time"
             )
         self._counted[:] = [count]
-
-
-def _check_batches(batches: Any) -> Any:
-    if isinstance(batches, Iterator):
-        raise ValueError(
-            f"batches is a {type(batches).__name__}, which can be read only once, but several "
-            "passes are made; give the function that makes it: BatchSource(make_batches) or "
-            "BatchSource(lambda: make_batches(path))"
-        )
-    if isinstance(batches, str | bytes | Mapping | Shaped):
-        raise TypeError(
-            f"batches is a {type(batches).__name__}; expected a function that returns batches, or "
-            "a list of them"
-        )
-    if not (callable(batches) or isinstance(batches, Iterable)):
-        raise TypeError(f"batches={batches!r}; expected a function that returns batches, or a list")
-    return batches
 
 
 def _chunk_of(number: int, batch: Any) -> Chunk:
@@ -138,22 +138,12 @@ def _layout(part: Any) -> str:
     return f"{type(part).__name__} with {width if names is None else names}"
 
 
-def _regrouped(batches: Iterable[tuple[int, Chunk]], rows: int) -> Iterator[tuple[str, Chunk]]:
-    """Yield ("batch 3" or "batches 3 to 5", chunk) of `rows` rows, the last of them fewer."""
-    pending: list[tuple[int, Chunk]] = []
-    left = rows
-    for number, chunk in batches:
-        start = 0
-        while start < chunk.n_rows:
-            stop = min(start + left, chunk.n_rows)
-            pending.append((number, cut_chunk(chunk, start, stop)))
-            left -= stop - start
-            start = stop
-            if left == 0:
-                yield _stacked(pending)
-                pending, left = [], rows
-    if pending:
-        yield _stacked(pending)
+def _cut(batch: tuple[int, Chunk], start: int, stop: int) -> tuple[int, Chunk]:
+    return batch[0], cut_chunk(batch[1], start, stop)
+
+
+def _length(batch: tuple[int, Chunk]) -> int:
+    return batch[1].n_rows
 
 
 def _stacked(batches: list[tuple[int, Chunk]]) -> tuple[str, Chunk]:

@@ -109,7 +109,7 @@ class DaskSource(ChunkSource):
             each = [delay(len, partition) for column in narrow for partition in column]
             lengths = iter(self._compute(delay(gathered, *each)))
             for part, column in zip(unknown, narrow, strict=True):
-                part.lengths = [next(lengths) for _ in column]
+                part.set_lengths([next(lengths) for _ in column])
             self._check_lengths()
         return int(self.n_rows or 0)
 
@@ -198,7 +198,9 @@ class DaskSource(ChunkSource):
         if len(self._parts) > 1:
             self.count()
         if shape is None:
-            shape = start()(self._changed(self._no_rows())).shape[1:]
+            parts = {name: part.no_rows() for name, part in self._parts.items()}
+            (chunk,) = assembled([(0, 0, "", dict.fromkeys(parts, 1))], list(parts.values()))
+            shape = start()(self._changed(chunk)).shape[1:]
         x = self._parts["x"]
         job = Job(start, self._changes, rows, names=x.columns)
         delay = delays("map")
@@ -209,11 +211,6 @@ class DaskSource(ChunkSource):
             blocks, *pieces = self._blocks(delay, [(i, stop - length, stop)])
             tasks.append(delay(map_rows, everywhere, blocks, shape, *pieces))
         return array_of(tasks, x.lengths or [nan] * len(tasks), shape)
-
-    def _no_rows(self) -> Chunk:
-        parts = {name: part.no_rows() for name, part in self._parts.items()}
-        (chunk,) = assembled([(0, 0, "", dict.fromkeys(parts, 1))], list(parts.values()))
-        return chunk
 
     def collections(self, keep: Keep) -> dict[str, Any]:
         """Return x, y and weight (where there are any) of the rows whose numbers `keep` chooses."""

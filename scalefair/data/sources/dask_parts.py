@@ -45,19 +45,20 @@ class Part:
         if not (self.in_dask or isinstance(value, Shaped)):
             value = frames.as_array(value)
         self.name = ARGUMENTS[name]
-        _check_dimensions(self.name, value, DIMENSIONS[name])
+        ndim = len(value.shape) if isinstance(value, Shaped) else 0
+        if ndim not in DIMENSIONS[name]:
+            allowed = " or ".join(map(str, DIMENSIONS[name]))
+            raise ValueError(
+                f"{self.name} has {ndim} dimensions ({type(value).__name__}); expected {allowed}: "
+                "a dask array, data frame or series, or one in memory"
+            )
         self.value = _in_rows(self.name, value) if self.in_dask else value
         self.partitions: list[Any] = []
-        self.lengths = _known_lengths(self.value) if self.in_dask else [frames.n_rows(value)]
+        self.set_lengths(_known_lengths(self.value) if self.in_dask else [frames.n_rows(value)])
 
-    @property
-    def lengths(self) -> list[int] | None:
-        """Rows of each partition, None where dask does not know them."""
-        return self._lengths
-
-    @lengths.setter
-    def lengths(self, lengths: list[int] | None) -> None:
-        self._lengths = lengths
+    def set_lengths(self, lengths: list[int] | None) -> None:
+        """Set the rows of each partition, None where dask does not know them."""
+        self.lengths = lengths
         self._ends = [0, *accumulate(lengths or [])]  # partition i ends at _ends[i + 1]
 
     @property
@@ -79,10 +80,7 @@ class Part:
         return self.value._meta
 
     def piece(self, delay: Delay, i: int, first: int, stop: int) -> Any:
-        """Return rows first..stop−1, all of partition i, in memory or delayed.
-
-        A cut is a task of its own: it runs where the partition is, and only the rows travel.
-        """
+        """Return rows first..stop−1 of partition i, cut by a task of its own: only they travel."""
         if not self.in_dask:
             return frames.slice_rows(self.value, first, stop)
         if self.lengths is None or stop - first == self.lengths[i]:
@@ -123,16 +121,6 @@ def first_column(collection: Any) -> Any:
 
 def _is_array(collection: Any) -> bool:
     return hasattr(type(collection), "rechunk")
-
-
-def _check_dimensions(name: str, value: Any, expected: tuple[int, ...]) -> None:
-    ndim = len(value.shape) if isinstance(value, Shaped) else 0
-    if ndim not in expected:
-        allowed = " or ".join(map(str, expected))
-        raise ValueError(
-            f"{name} has {ndim} dimensions ({type(value).__name__}); expected {allowed}: a dask "
-            "array, data frame or series, or one in memory"
-        )
 
 
 def _in_rows(name: str, collection: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle  # nosec B403
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import count as counter
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk, WithColumns
 from scalefair.data import frames
-from scalefair.data.sources.base import ArraySource, Change, targets, weights
+from scalefair.data.sources.base import ArraySource, Change, finite_columns, weights
 from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import LostWorkersError
 
@@ -46,9 +46,8 @@ _LOST = (
 def delays(kind: str) -> Delay:
     """Return the function of (function, *args) that makes delayed values, for one pass.
 
-    They are "scalefair-kind" on the dashboard. Keys of one name make them one group for dask, which
-    then gives neighbours to one worker: half as many bytes move as with a name for each. Delayed
-    values must be arguments themselves: inside lists dask would copy their whole graph.
+    By keys of one name dask gives neighbours to one worker: half as many bytes move. Delayed values
+    must be arguments themselves: inside lists dask would copy their whole graph.
     """
     from dask.delayed import delayed
 
@@ -64,8 +63,8 @@ def delays(kind: str) -> Delay:
 class Shared:
     """A value that is pickled once, and unpickled once in each process when it is first used."""
 
-    def __init__(self, value: Any) -> None:
-        self._value, self._pickled, self._lock = value, b"", Lock()
+    def __init__(self, value: Any, pickled: bytes = b"") -> None:
+        self._value, self._pickled, self._lock = value, pickled, Lock()
 
     @property
     def pickled(self) -> bytes:
@@ -88,30 +87,19 @@ class Shared:
         """Return itself: as the value of a task it stays in each worker's memory."""
         return self
 
-    @classmethod
-    def _from_bytes(cls, pickled: bytes) -> Shared:
-        shared = cls(None)
-        shared._pickled = pickled
-        return shared
-
     def __reduce__(self) -> Any:
-        return self._from_bytes, (self.pickled,)
+        return Shared, (None, self.pickled)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks of a pass have in common.
+    """What all tasks of a pass have in common."""
 
-    `start` makes the accumulator or the function of a task, `changes` are applied to every chunk
-    of `rows` rows. Workers report finished tasks to the `topic`, if any. `names` are those of the
-    columns that x must have in every partition, in this order.
-    """
-
-    start: Callable[[], Any]
-    changes: tuple[Change, ...]
-    rows: int
-    topic: str | None = None
-    names: tuple[Any, ...] | None = None
+    start: Callable[[], Any]  # makes the accumulator or the function of a task
+    changes: tuple[Change, ...]  # of every chunk
+    rows: int  # of a chunk
+    topic: str | None = None  # that finished tasks are reported to
+    names: tuple[Any, ...] | None = None  # of the columns of x in every partition, in order
 
     def chunks(self, block: Chunk) -> Iterator[Chunk]:
         """Yield the chunks of a block of rows, changed."""
@@ -135,7 +123,7 @@ def assembled(blocks: list[Block], pieces: Sequence[Any]) -> Iterator[Chunk]:
             parts[name] = rows[0] if len(rows) == 1 else frames.stack_rows(rows)
             _check_count(parts[name], count, where)
         x, s, y, weight, c = parts.values()
-        y, weight = targets(y, where, row), weights(weight, where, row)
+        y, weight = finite_columns(y, "y", where, row), weights(weight, where, row)
         yield Chunk(x, _as_columns(s), y, weight, row, where, _as_columns(c))
 
 
@@ -180,7 +168,10 @@ def fold_rows(shared: Shared, blocks: list[Block], *pieces: Any) -> Any:
                 accumulator.add(chunk)
         result = accumulator.result()
     if job.topic is not None:
-        _report(job.topic, blocks[0][0])
+        from distributed import get_worker
+
+        with suppress(ValueError):  # a scheduler of this process counts for itself
+            get_worker().log_event(job.topic, blocks[0][0])
     return result
 
 
@@ -220,16 +211,6 @@ def array_of(tasks: Sequence[Any], lengths: Sequence[float], shape: tuple[int, .
 def total(*results: Any) -> Any:
     """Return the sum of results."""
     return reduce(add, results)
-
-
-def _report(topic: str, row: int) -> None:
-    from distributed import get_worker
-
-    try:
-        worker = get_worker()
-    except ValueError:  # a scheduler of this process counts for itself
-        return
-    worker.log_event(topic, row)
 
 
 @contextmanager
@@ -299,10 +280,7 @@ def watching(
 
 
 def chosen_rows(value: Any, lengths: Sequence[int], keep: Keep) -> Any:
-    """Return the rows of a dask array, series or frame whose global numbers `keep` chooses.
-
-    Its partitions have `lengths` rows.
-    """
+    """Return the rows of a dask array or frame whose global numbers `keep` chooses."""
     import dask.array as da
     import dask.dataframe as dd
 
@@ -326,10 +304,7 @@ def _chosen(rows: Any, keep: Keep, start: int) -> Any:
 
 
 def made_rows(make: Callable[[int, int], Any], n_rows: int, chunk: int) -> Any:
-    """Return a dask frame of rows that are made when they are needed, `chunk` in a partition.
-
-    `make` gets the first row's number and the end, and returns a pandas frame that they index.
-    """
+    """Return a dask frame of rows that `make(first, stop)` makes when they are needed."""
     import dask.dataframe as dd
 
     starts = list(range(0, n_rows, chunk))
@@ -340,31 +315,21 @@ def made_rows(make: Callable[[int, int], Any], n_rows: int, chunk: int) -> Any:
 
 def without_columns(value: Any, gone: Sequence[int]) -> Any:
     """Return a dask array or frame without some columns, by position."""
-    left = [j for j in range(value.shape[1]) if j not in set(gone)]
-    return (
-        value[[value.columns[j] for j in left]]
-        if isinstance(value, WithColumns)
-        else value[:, left]
-    )
+    left = np.delete(np.arange(value.shape[1]), gone).tolist()
+    named = isinstance(value, WithColumns)
+    return value[[value.columns[j] for j in left]] if named else value[:, left]
 
 
 def dask_frame(scan: Scan) -> Any:
-    """Return the rows of a scan as a dask data frame, one partition for each piece of the files.
-
-    Workers read the files themselves, so they must see them under the same path.
-    """
+    """Return a scan as a dask frame of pieces, which workers read: they must see the same paths."""
     import dask.dataframe as dd
 
     from scalefair.data.sources.files import pieces_of, to_pandas
 
     no_rows = to_pandas(scan.files.schema(scan.columns).empty_table())
-    return dd.from_map(  # type: ignore[no-untyped-call]
-        partial(_read_frame, scan),
-        pieces_of(scan),
-        meta=no_rows,
-        enforce_metadata=False,
-        label="scan",
-    )
+    read, pieces = partial(_read_frame, scan), pieces_of(scan)
+    from_map: Any = dd.from_map
+    return from_map(read, pieces, meta=no_rows, enforce_metadata=False, label="scan")
 
 
 def _read_frame(scan: Scan, piece: Piece) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
@@ -16,6 +16,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from scalefair.data.frames import Kind, column_kinds, unknown_type
+from scalefair.data.sources.base import regrouped
 from scalefair.data.sources.files.paths import Listing, first_repeated
 from scalefair.errors import InputError
 
@@ -93,22 +94,17 @@ class Files(ABC):
         views = {pa.string_view(): pa.string()}  # which few functions of pyarrow know
         return pa.schema([(name, views.get(dtype, dtype)) for name, dtype in types.items()])
 
-    def kinds(self, columns: Sequence[str]) -> dict[str, Kind]:
-        """Return what the columns hold."""
-        return {field.name: kind_of(field) for field in self.schema(columns)}
-
     def tables(
         self, columns: Sequence[str], rows: int, *, parallel: bool = True
     ) -> Iterator[tuple[str, pa.Table]]:
-        """Yield (file, at most `rows` of its rows), in order; only the last of a file are fewer.
-
-        With `parallel` pyarrow may use threads of its own.
-        """
+        """Yield (file, at most `rows` of its rows) in order; `parallel`: by threads of pyarrow."""
         schema, inside = self.schema(columns), self._stored(columns)
         size = rows * max(1, 16384 // rows)
         for number, where in enumerate(self.listing.names):
             with content_errors(where, self.expected):
-                for table in regrouped(self._batches(number, inside, size, parallel), rows):
+                batches = self._batches(number, inside, size, parallel)
+                for pieces in regrouped(batches, rows, _rows_of_batch, len):
+                    table = pa.Table.from_batches(pieces)
                     yield where, self._completed(table, number, schema)
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
@@ -130,7 +126,7 @@ class Files(ABC):
     def _completed(self, table: pa.Table, number: int, schema: pa.Schema) -> pa.Table:
         keys = self.listing.keys[number]
         arrays = [
-            _constant(keys[field.name], field.type, table.num_rows)
+            pa.repeat(pa.scalar(keys[field.name], pa.string()).cast(field.type), table.num_rows)
             if field.name in self._key_types
             else _cast(table[field.name], field.type)
             for field in schema
@@ -138,21 +134,8 @@ class Files(ABC):
         return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def regrouped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of all batches, `rows` at a time, without copying."""
-    pending: list[pa.RecordBatch] = []
-    left = rows
-    for batch in batches:
-        start = 0
-        while start < batch.num_rows:
-            pending.append(batch.slice(start, left))
-            start += pending[-1].num_rows
-            left -= pending[-1].num_rows
-            if left == 0:
-                yield pa.Table.from_batches(pending)
-                pending, left = [], rows
-    if pending:
-        yield pa.Table.from_batches(pending)
+def _rows_of_batch(batch: pa.RecordBatch, start: int, stop: int) -> pa.RecordBatch:
+    return batch.slice(start, stop - start)
 
 
 def kind_of(field: pa.Field) -> Kind:
@@ -220,10 +203,6 @@ def _key_type(values: list[str | None]) -> pa.DataType:
     except pa.ArrowInvalid:
         return pa.string()
     return pa.int64()
-
-
-def _constant(value: str | None, dtype: pa.DataType, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, pa.string()).cast(dtype), count)
 
 
 def _cast(values: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:

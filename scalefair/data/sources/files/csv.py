@@ -186,12 +186,9 @@ class CsvFiles(Files):
         self._counted = count
 
     def _batches(
-        self,
-        number: int,
-        columns: list[str],
-        rows: int,  # noqa: ARG002
-        parallel: bool,
+        self, number: int, columns: list[str], rows: int, parallel: bool
     ) -> Iterator[pa.RecordBatch]:
+        del rows  # pyarrow reads blocks of bytes
         types = {name: self._types[name] for name in columns}
         self._header(number)  # of a name that is there twice pyarrow would read the first
         try:

@@ -48,7 +48,7 @@ def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> 
     """
     locations = [_location(item, filesystem) for item in _as_list(path)]
     fs = locations[0][0]
-    if any(_protocol(other) != _protocol(fs) for other, _ in locations):
+    if any((type(o), o.protocol) != (type(fs), fs.protocol) for o, _ in locations):
         raise ValueError(f"path={path!r} lies on several filesystems; give files of one of them")
     pairs = [pair for _, where in locations for pair in _expand(fs, where, endings)]
     paths = tuple(file for file, _ in pairs)
@@ -82,10 +82,6 @@ def _location(path: str, filesystem: Any) -> tuple[Any, str]:
     return filesystem, str(filesystem._strip_protocol(path))
 
 
-def _protocol(fs: Any) -> Any:
-    return type(fs), fs.protocol
-
-
 def _expand(fs: Any, path: str, endings: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return (file, folder below which names like a=1 count) for each file, in order."""
     if fs.isfile(path):
@@ -100,20 +96,15 @@ def _expand(fs: Any, path: str, endings: tuple[str, ...]) -> list[tuple[str, str
         return [(file, path) for file in files]
     first = re.search(r"[*?\[]", path)
     if first is None:
-        _refuse_closed(fs, path)
+        if isinstance(fs, LocalFileSystem):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                stat(path)  # PermissionError where a folder on the way is closed
         raise FileNotFoundError(f"{_name(fs, path)}: no such file or folder; check the path")
     base = path[: first.start()].rpartition("/")[0]
     matches = _visible(fs.glob(path), base)
     if not matches:
         raise FileNotFoundError(f"{_name(fs, path)}: the pattern matches no file; check the path")
     return [(file, base) for match in matches for file, _ in _expand(fs, match, endings)]
-
-
-def _refuse_closed(fs: Any, path: str) -> None:
-    """Raise PermissionError where a folder on the way is closed: nobody knows what is in it."""
-    if isinstance(fs, LocalFileSystem):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            stat(path)
 
 
 def _visible(files: Iterable[str], base: str) -> list[str]:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from scalefair._typing import Chunk
 from scalefair.data import frames
 from scalefair.data.frames import Kind, resolve_columns
-from scalefair.data.sources.base import ARGUMENTS, ChunkSource, targets, weights
-from scalefair.data.sources.files.base import Files, Piece, no_rows
+from scalefair.data.sources.base import ARGUMENTS, ChunkSource, finite_columns, weights
+from scalefair.data.sources.files.base import Files, Piece, kind_of, no_rows
 from scalefair.data.sources.files.csv import CSV_ENDINGS, CsvFiles
 from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, ParquetFiles
 from scalefair.data.sources.files.paths import PathOrPaths, find_files
@@ -62,15 +62,15 @@ class Scan:
     @property
     def kinds(self) -> dict[str, Kind]:
         """What each column holds: numeric, categorical, boolean, datetime or nothing at all."""
-        return self.files.kinds(self.selected)
+        return {field.name: kind_of(field) for field in self.files.schema(self.selected)}
 
     def __getitem__(self, chosen: Chosen) -> Scan:
         """Return the scan of one column, ``scan["y"]``, or of several, ``scan[["a", "b"]]``."""
-        return self._at(self._positions(chosen))
+        return self._at(resolve_columns(chosen, self.selected, len(self.selected)))
 
     def drop(self, chosen: Chosen) -> Scan:
         """Return the scan of all columns but some."""
-        gone = set(self._positions(chosen))
+        gone = set(resolve_columns(chosen, self.selected, len(self.selected)))
         return self._at([j for j in range(len(self.selected)) if j not in gone])
 
     def head(self, n: int = 5) -> pa.Table:
@@ -116,9 +116,6 @@ class Scan:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         shown = ", ".join(self.selected[:8]) + (", ..." if len(self.selected) > 8 else "")
         return f"<Scan of {names[0]}{more}: {len(self.selected)} columns {shown}>"
-
-    def _positions(self, chosen: Chosen) -> list[int]:
-        return resolve_columns(chosen, self.selected, len(self.selected))
 
     def _at(self, positions: list[int]) -> Scan:
         names = tuple(self.selected[j] for j in positions)
@@ -196,10 +193,7 @@ def scan_csv(
 
 
 def scan_files(path: PathOrPaths, **options: Any) -> Scan:
-    """Open parquet or csv files, whichever the path means; `options` are those of `scan_csv`.
-
-    An ending or the first bytes of parquet decide. Beside parquet in a folder csv does not count.
-    """
+    """Open parquet, by an ending or the first bytes, or csv with the `options` of `scan_csv`."""
     listing = find_files(path, None, (*PARQUET_ENDINGS, *CSV_ENDINGS))
     with listing.filesystem.open(listing.paths[0]) as file:
         binary = file.read(4) == b"PAR1"
@@ -270,7 +264,8 @@ class FileSource(ChunkSource):
 
     def _chunk(self, table: pa.Table, row: int, where: str) -> Chunk:
         x, s, y, weight, c = (self._part(part, table, row) for part in self._parts)
-        return Chunk(x, s, targets(y, where, row), weights(weight, where, row), row, where, c)
+        y, weight = finite_columns(y, "y", where, row), weights(weight, where, row)
+        return Chunk(x, s, y, weight, row, where, c)
 
     def _part(self, name: str, table: pa.Table, row: int) -> Any:
         part = self._parts[name]

@@ -21,23 +21,18 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how text begins that spreadsheets
 
 
 def beside(frame: Any, columns: Mapping[str, Any]) -> pa.Table:
-    """Return an arrow table of the columns of a frame, if any, and of arrays beside them.
-
-    A name that is taken gets an underscore.
-    """
-    table = None if frame is None else _as_arrow(frame)
-    parts = {} if table is None else dict(zip(table.column_names, table.columns, strict=True))
+    """Return an arrow table of a frame, if any, and arrays; a name that is taken gets a "_"."""
+    parts: dict[str, Any] = {}
+    if frame is not None:
+        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame)
+        shown = [name for name in table.column_names if not is_index(name)]
+        parts = dict(zip(shown, without_dictionaries(table.select(shown)).columns, strict=True))
     for given, values in columns.items():
         name = given
         while name in parts:
             name += "_"
         parts[name] = pa.array(values)
     return pa.table(parts)
-
-
-def _as_arrow(frame: Any) -> pa.Table:
-    table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame)
-    return without_dictionaries(table.select([n for n in table.column_names if not is_index(n)]))
 
 
 def without_dictionaries(table: pa.Table) -> pa.Table:
@@ -91,10 +86,7 @@ def without_formulas(table: pa.Table) -> pa.Table:
 
 
 def write_tables(path: Path, tables: Iterable[pa.Table]) -> int:
-    """Write tables with the same columns one below the other; return the number of rows.
-
-    The rows go to a temporary file beside `path`, which takes its place once it is complete.
-    """
+    """Write tables one below the other, all or nothing; return the number of rows."""
     from scalefair._files import replacing  # late: with it comes scikit-learn
 
     kind = check_ending(path)
@@ -114,7 +106,8 @@ def _write(file: Any, tables: Iterable[pa.Table], kind: str, *, compressed: bool
     try:
         for table in tables:
             if writer is None:
-                writer = _writer(sink, table.schema, kind)
+                made = pa.parquet.ParquetWriter if kind == "parquet" else pa.csv.CSVWriter
+                writer = made(sink, table.schema)
             writer.write_table(table.cast(writer.schema) if kind == "parquet" else table)
             count += table.num_rows
             if kind == "csv" and not compressed:
@@ -124,9 +117,3 @@ def _write(file: Any, tables: Iterable[pa.Table], kind: str, *, compressed: bool
             if part is not None:
                 part.close()
     return count
-
-
-def _writer(sink: Any, schema: pa.Schema, kind: str) -> Any:
-    if kind == "parquet":
-        return pa.parquet.ParquetWriter(sink, schema)
-    return pa.csv.CSVWriter(sink, schema)
