@@ -81,8 +81,14 @@ def hsic(
         method=method, least=2 if biased else MIN_UNBIASED_ROWS,
     )  # fmt: skip
     if (exact := _exact_sums(pair, method)) is not None:
-        sums, diagonals = exact
-        return max(sums.covariances()[0], 0.0) if biased else _unbiased_of_pairs(sums, *diagonals)
+        sums, (diagonal_k, diagonal_l) = exact
+        if biased:
+            return max(sums.covariances()[0], 0.0)
+        # Less the diagonal. The weights add up to Kish's (Σw)²/Σw²: on average what is taken off is
+        # what the sums have.
+        w, k, l = sums.weight, sums.k - diagonal_k, sums.l - diagonal_l  # noqa: E741
+        cross = sums.KL - w @ (diagonal_k * diagonal_l)
+        return _unbiased(float(w.sum()), cross, w @ k, w @ l, w @ (k * l))
     features = feature_pair(pair, n_components)
     return hsic_of(features.moments()[0]) if biased else _unbiased_of_features(features)
 
@@ -275,19 +281,8 @@ def _exact_sums(pair: Pair, method: str) -> tuple[PairSums, tuple[Array, Array]]
     return pair_sums(K, L, rows.x, rows.s, w), (K.diag(rows.x), L.diag(rows.s))
 
 
-def _unbiased_of_pairs(sums: PairSums, diagonal_k: Array, diagonal_l: Array) -> float:
-    """HSIC without bias (Song et al. 2012, eq. 5), from the sums less the diagonal.
-
-    The weights add up to Kish's (Σw)²/Σw²: on average what is taken off is what the sums have.
-    """
-    w = sums.weight
-    k, l = sums.k - diagonal_k, sums.l - diagonal_l  # noqa: E741
-    cross = sums.KL - w @ (diagonal_k * diagonal_l)
-    return _unbiased(float(w.sum()), cross, w @ k, w @ l, w @ (k * l))
-
-
 def _unbiased_of_features(features: FeaturePair) -> float:
-    """The same from moments of [φ, ψ, |φ|², |ψ|²]; sums are n times means."""
+    """HSIC without bias from moments of [φ, ψ, |φ|², |ψ|²]; sums are n times means."""
 
     def norms(*maps: Array) -> Array:  # diagonals of both Gram matrices, and no weights
         return np.column_stack([np.einsum("ij,ij->i", F, F) for F in maps[:2]])
@@ -307,7 +302,7 @@ def _unbiased_of_features(features: FeaturePair) -> float:
 
 
 def _unbiased(n: float, cross: Any, k: Any, l: Any, kl: Any) -> float:  # noqa: E741
-    """From Σ_{i≠j} K_ij L_ij, Σ_{i≠j} K_ij, Σ_{i≠j} L_ij and Σ_i k_i l_i."""
+    """Song et al. (2012), from Σ_{i≠j} K_ij L_ij, Σ_{i≠j} K_ij, Σ_{i≠j} L_ij and Σ_i k_i l_i."""
     if n < MIN_UNBIASED_ROWS * (1 - 1e-9):
         raise ValueError(
             f"sample_weight makes the rows of a and b worth {n:.3g} of equal weight, biased=False "

@@ -177,8 +177,7 @@ def conditional_hsic_test(
             "conditional_hsic_test needs its rows in memory; pass a sample of some 10,000 of them"
         )
     pair = open_pair(a, b, random_state=seed, least=MIN_CONDITIONAL_ROWS)
-    control, C = _control(c, pair.n_rows)
-    strata = _strata(control, C, method)
+    control, C, strata = _control(c, pair.n_rows, method)
     rows = pair.rows()
     K, L, M = (
         gram_of(f"kernel_{name}", check_kernel(f"kernel_{name}", kernel), variable, values, None)
@@ -205,7 +204,8 @@ def conditional_hsic_test(
     return TestResult(within.statistic, pvalue, "permutation", pair.n_rows)
 
 
-def _control(c: Any, n: int) -> tuple[Variable, Array]:
+def _control(c: Any, n: int, method: str) -> tuple[Variable, Array, NDArray[np.int64] | None]:
+    """Return c, its rows and, where b is to be permuted within the groups of c, their group."""
     table = table_of("c", c)
     if frames.n_rows(table) != n:
         raise ValueError(
@@ -214,20 +214,14 @@ def _control(c: Any, n: int) -> tuple[Variable, Array]:
         )
     part = PartSurvey.of(Look("c", groups=True), table, np.ones(n))
     encoder = fitted_encoder(part)
-    return Variable.of(part, encoder), np.asarray(encoder.transform(table))
-
-
-def _strata(control: Variable, C: Array, method: str) -> NDArray[np.int64] | None:
-    """Group of each row where c is made of categories and they are to be permuted within."""
-    categories = bool(control.categorical.all())
-    if method == "features" or (method == "auto" and not categories):
-        return None
-    if not categories:
+    C, categories = np.asarray(encoder.transform(table)), encoder.categorical_.all()
+    if method == "permutation" and not categories:
         raise ValueError(
             "method='permutation' permutes within groups of c, but c has numbers; pass categories "
             "(as text), or use method='features'"
         )
-    return distinct(C).number
+    strata = distinct(C).number if categories and method != "features" else None
+    return Variable.of(part, encoder), C, strata
 
 
 def _within(F: Array, strata: NDArray[np.int64]) -> Array:
