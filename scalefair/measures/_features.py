@@ -26,7 +26,7 @@ TOLERANCE = 1e-9
 CHUNK_ROWS = 8192
 """Rows that a thread takes at a time."""
 
-MAX_BLOCK_NUMBERS = 2**18
+MAX_BLOCK_NUMBERS = 2**17
 """Numbers in the feature rows that are computed at a time."""
 
 
@@ -200,13 +200,14 @@ class MomentSums:
             Phi, Psi = whitened(self._phi, chunk.x[at]), whitened(self._psi, chunk.s[at])
             beside = self._columns and self._columns(Phi, Psi, weight[at])
             rows = {"phi": Phi, "psi": Psi, "y": Phi[:, :0] if beside is None else beside}
-            fold = self._folds.of_rows(chunk.row + at)
-            masks = [fold == number for number in range(self._folds.count)]
+            fold = None if self._folds.of is None else self._folds.of(chunk.row + at)
+            everyone: list[Any] = [slice(None)]
+            some = everyone if fold is None else [fold == k for k in range(self._folds.count)]
             part = FoldMoments(
-                Moments.of_rows({n: rows[n][some] for n in rows}, weight[at][some], self._units)
-                if some.any()
+                Moments.of_rows({n: rows[n][own] for n in rows}, weight[at][own], self._units)
+                if len(at[own])
                 else Moments.empty(self._blocks)
-                for some in masks
+                for own in some
             )
             self._total = part if self._total is None else self._total + part
 
