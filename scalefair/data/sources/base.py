@@ -78,7 +78,7 @@ class ChunkSource(ABC):
     def _accumulate(self, start: Callable[[], Accumulator], chunks: Iterator[Chunk]) -> Any:
         accumulator = start()
         for chunk in chunks:
-            accumulator.add(reduce(lambda changed, change: change(changed), self._changes, chunk))
+            accumulator.add(self._changed(chunk))
         return accumulator.result()
 
     def rounds(
