@@ -344,7 +344,8 @@ def weights(weight: Any, where: str, row: int) -> Array | None:
     if values is None:
         return None
     if values.shape[1] != 1:
-        what = f"{where}: sample_weight has {values.shape[1]} columns; expected one"
+        shown = frames.column_names(weight) or values.shape[1]
+        what = f"{where}: sample_weight has the columns {shown}; expected one"
         raise InputError(what, where=where)
     if (values < 0).any():
         first = row + int(np.argmax(values < 0))
