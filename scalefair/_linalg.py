@@ -11,6 +11,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cython_blas
 
 from scalefair._typing import Array, Rows
 
+BLOCK_ROWS = 256  # of a matrix at a time, where a second one would take memory
 _LOWER, _NO_TRANSPOSE = ctypes.c_char(b"L"), ctypes.c_char(b"N")
 
 
@@ -55,8 +56,8 @@ def rank_k_update(triangle: Rows, rows: Rows, keep: float = 1.0) -> None:
 
 def mirror_upper(triangle: Array) -> Array:
     """Make a matrix symmetric in place, from its upper triangle; return it."""
-    for block in row_blocks(triangle):
-        below = slice(block.stop, None)
+    for start in range(0, len(triangle), BLOCK_ROWS):
+        block, below = slice(start, start + BLOCK_ROWS), slice(start + BLOCK_ROWS, None)
         triangle[below, block] = triangle[block, below].T
         corner = triangle[block, block]
         corner[...] = np.triu(corner) + np.triu(corner, 1).T
@@ -65,14 +66,9 @@ def mirror_upper(triangle: Array) -> Array:
 
 def add_outer(matrix: Array, left: Array, right: Array) -> None:
     """matrix += left rightᵀ in place, without a second matrix."""
-    for block in row_blocks(matrix):
+    for start in range(0, len(matrix), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
         matrix[block] += left[block, None] * right
-
-
-def row_blocks(matrix: Array, rows: int = 256) -> list[slice]:
-    """Return slices of so many rows that cover a matrix."""
-    n = len(matrix)
-    return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
 def times_each(matrix: Array, stack: Array) -> Array:

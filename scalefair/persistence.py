@@ -161,7 +161,7 @@ class _ModelWriter:
         if isinstance(value, PLAIN):
             return value
         if isinstance(value, np.ndarray):
-            return self._shared(value, where)
+            return self._once(value, lambda: self._array(value, where))
         if type(value) in (list, tuple):
             items = [self.state(item, f"{where}[{i}]") for i, item in enumerate(value)]
             return {type(value).__name__: items}
@@ -174,12 +174,12 @@ class _ModelWriter:
             return {"number": np.dtype(value).str}
         return self.entry(value, where)
 
-    def _shared(self, array: NDArray[Any], where: str) -> Any:
-        """Return what stands for an array, which is stored once."""
-        if id(array) not in self._known:
-            self._alive.append(array)
-            self._known[id(array)] = self._array(array, where)
-        return self._known[id(array)]
+    def _once(self, value: Any, make: Callable[[], Any]) -> Any:
+        """Return what stands for an array or a model, which is stored once."""
+        if id(value) not in self._known:
+            self._alive.append(value)
+            self._known[id(value)] = make()
+        return self._known[id(value)]
 
     def _array(self, array: NDArray[Any], where: str) -> Any:
         if array.dtype.kind in "OU":
@@ -200,22 +200,14 @@ class _ModelWriter:
         self.arrays[name] = array.T if fortran else array
         return {"fortran" if fortran else "array": name}
 
-    def _shared_once(self, value: Any, where: str) -> str:
-        """Return the name of the array that holds a model of scikit-learn, as skops writes it."""
-        if id(value) not in self._known:
-            content = np.frombuffer(_files.by_skops(value, where), dtype=np.uint8)
-            self._alive.append(value)
-            self._known[id(value)] = str(len(self.arrays))
-            self.arrays[self._known[id(value)]] = content
-        return str(self._known[id(value)])
-
     def entry(self, value: Any, where: str) -> Any:
         """Return the reference to an object of scalefair, which joins the list."""
         name = type(value).__name__
         if id(value) in self._numbers:
             return {"object": self._numbers[id(value)]}
         if CLASSES.get(name) is not type(value):
-            return {"skops": self._shared_once(value, where)}
+            content = self._once(value, lambda: np.frombuffer(_files.by_skops(value, where), "u1"))
+            return {"skops": self._once(content, lambda: self._array(content, where))["array"]}
         number = self._numbers[id(value)] = len(self.objects)
         self._alive.append(value)
         if isinstance(value, BOOSTED) and base_model.is_fitted(value):
@@ -357,6 +349,7 @@ def _number_type(name: str) -> Any:
 
 def check_shapes(made: Any) -> None:
     """Raise ValueError if arrays do not fit each other: loops over them check no bounds."""
+    fits = True
     if isinstance(made, maps.RandomFourier) and "frequencies_" in vars(made):
         d, h = made.frequencies_.shape
         width = 2 * h if made.phase_ is None else h
@@ -377,8 +370,5 @@ def check_shapes(made: Any) -> None:
         )
     elif isinstance(made, Moments):
         made.check_shapes()
-        fits = True
-    else:
-        fits = True
     if not fits:
         raise ValueError(f"the arrays of a {type(made).__name__} do not fit each other")

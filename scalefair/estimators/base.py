@@ -322,32 +322,28 @@ class Callbacks(Progress):
 
     estimator: Any
 
-    @property
-    def _listen(self) -> bool:
-        own = vars(self.estimator)
-        return bool(own.get("_skl_callbacks")) and "_callback_fit_ctx" in own
-
     @contextmanager
     def watched(
         self, source: ChunkSource, rows: int, n_rows: int | None = None
     ) -> Iterator[ChunkSource]:
         """Give the source back for one pass; on a cluster its tasks are the steps, else chunks."""
-        if not self._listen:
-            yield source
-        elif isinstance(source, DaskSource):
-            with self.steps("tasks") as step:
+        # The last chunk of every file may be a short one.
+        files = len(source.x.files.listing.paths) if isinstance(source, FileSource) else 1
+        most = None if n_rows is None else ceil(n_rows / rows) + files - 1
+        name, most = ("tasks", None) if isinstance(source, DaskSource) else ("chunks", most)
+        with self.steps(name, most) as step:
+            if step is nothing:
+                yield source
+            elif isinstance(source, DaskSource):
                 yield source.watched(lambda _done, _all: step())
-        else:
-            # The last chunk of every file may be a short one.
-            files = len(source.x.files.listing.paths) if isinstance(source, FileSource) else 1
-            most = None if n_rows is None else ceil(n_rows / rows) + files - 1
-            with self.steps("chunks", most) as step:
+            else:
                 yield source.then(_Counted(step))
 
     @contextmanager
     def steps(self, name: str, count: int | None = None) -> Iterator[Callable[[], None]]:
         """Give a function that tells the callbacks of one more of `count` steps."""
-        if not self._listen:
+        own = vars(self.estimator)
+        if not (own.get("_skl_callbacks") and "_callback_fit_ctx" in own):
             yield nothing
             return
         whole = self.estimator._callback_fit_ctx.subcontext(task_name=name, max_subtasks=count)

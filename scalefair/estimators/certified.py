@@ -45,8 +45,8 @@ from scalefair.penalties import check_known, size_of_block
 from scalefair.solve.limit import path_etas
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, Trials
 from scalefair.solve.newton.model import Slice
-from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
-from scalefair.solve.ridge.search import FoldedMoments, SearchResult, check_folds, warn_of_constant
+from scalefair.solve.ridge.path import Choice, FoldedMoments, Spectrum, side_by_side
+from scalefair.solve.ridge.search import SearchResult, check_folds, warn_of_constant
 from scalefair.solve.ridge.system import System
 
 CALIBRATES, OF = 4, 10  # rows of every ten that calibrate, with a split
@@ -115,12 +115,9 @@ class Part:
         source = rows.source
         if not isinstance(source, ArraySource):
             return rows._replace(source=source.then(self))
-        # Base models take weights from the source itself.
+        # Samples and base models take weights from the source itself.
         weight = self(Chunk(source.x, weight=source.weight)).weight
-        own = ArraySource(
-            source.x, source.s, source.y, weight, source.c, n_threads=source.n_threads
-        )
-        return rows._replace(source=own)
+        return rows._replace(source=replace(source, weight=weight))
 
 
 @dataclass(frozen=True, eq=False)

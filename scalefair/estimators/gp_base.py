@@ -6,6 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -30,7 +31,6 @@ from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import MARGIN
 from scalefair.solve.fit import Diagnostics, ProcessFit, ProcessSpec, warn_of_few_digits
-from scalefair.solve.gp.distribution import OnChunks
 from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import GridScores, choose
 
@@ -226,7 +226,8 @@ class Process(OnFolds):
 
     def _predicted(self, X: Any, function: Callable[[Array], Array]) -> Any:
         """Return a function of the rows of X; a dask array for a dask collection."""
-        return self._design.predict(open_predict_rows(self, X, self._design), OnChunks(function))
+        start = partial(partial, _of_inputs, function)
+        return self._design.predict(open_predict_rows(self, X, self._design), start)
 
     def _checked_theta(self, theta: Any) -> Array:
         """Return hyperparameters as in `theta_`, which are the default."""
@@ -251,6 +252,10 @@ class Process(OnFolds):
     def __getstate__(self) -> Any:
         # The evidence holds the training rows, which may be anywhere.
         return {key: value for key, value in super().__getstate__().items() if key != "_evidence"}
+
+
+def _of_inputs(function: Callable[[Array], Array], chunk: Chunk) -> Array:
+    return function(chunk.x)
 
 
 def check_bounds(name: str, value: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
@@ -27,8 +27,8 @@ from scalefair.features.training import learn_design
 from scalefair.moments import Moments
 from scalefair.solve.fit import of_eigenvalues, rounding_of
 from scalefair.solve.ridge.direct import ridge_fit
-from scalefair.solve.ridge.path import Spectrum, default_alphas, default_etas
-from scalefair.solve.ridge.search import FoldedMoments, SearchResult, search
+from scalefair.solve.ridge.path import FoldedMoments, Spectrum, default_alphas, default_etas
+from scalefair.solve.ridge.search import SearchResult, search
 from scalefair.solve.ridge.system import System, rescale
 
 RIDGE_RATIOS = (1.0, 1e-3)
@@ -219,23 +219,25 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         self, design: Design, moments: FoldedMoments, known: dict[str, Any], judges: Judges
     ) -> dict[str, Any]:
         """Return what a fit sets, from moments and what is known of the design."""
-        result = self._search(design, moments)
-        moments = replace(moments, total=moments.total.calibrated(result.calibration))
-        judge = partial(self._judged, result, design, moments, judges)
-        result, certificate = self._certified(result, judge)
-        ridge = self._ridge_at(result, design, known)
+        found = self._search(design, moments)
+        moments = replace(moments, total=moments.total.calibrated(found.calibration))
+
+        def judge(limit: float) -> JudgedPath:
+            options = self._options(design, moments.total, found.ratio, found.eps)
+            system, split = System.build(moments.total, **options), self.guarantee == "split"
+            return judge_path(limit, found, system, judges, split=split)
+
+        result, certificate = self._certified(found, judge)
+        alpha: Any = result.alpha
+        if len(design.features) > 1:
+            relative = {"phi": 1.0, "psi": result.ratio, "base": JOINED_RIDGE * result.ratio}
+            alpha = {name: part * alpha for name, part in relative.items()}
+        point = {"alpha": alpha, "eta": result.eta}
+        ridge: FairKernelRidge = self._plain_at(FairKernelRidge, result.eps, known, **point)
         self._refit(ridge, moments.total, constant=result.choice is None)
         path = FairPath(ridge, result.alphas, result.etas, result.scores)
         chosen = self._attributes(ridge) | self._held_out(result, "mse", path) | certificate(ridge)
         return chosen | {"eps_": result.eps, "ridge_ratio_": result.ratio}
-
-    def _judged(
-        self, result: SearchResult, design: Design, moments: FoldedMoments, judges: Judges,
-        limit: float,
-    ) -> JudgedPath:  # fmt: skip
-        options = self._options(design, moments.total, result.ratio, result.eps)
-        system = System.build(moments.total, **options)
-        return judge_path(limit, result, system, judges, split=self.guarantee == "split")
 
     def _options(
         self, design: Design, moments: Moments, ratio: float, eps: float | None
@@ -260,17 +262,6 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             moments, options, alphas=alphas, etas=np.sort(check_grid("etas", etas)),
             epses=self._epses(), ratios=ratios, unfairness=self.unfairness,
         )  # fmt: skip
-
-    def _ridge_at(
-        self, result: SearchResult, design: Design, known: dict[str, Any]
-    ) -> FairKernelRidge:
-        """Return a ridge at the chosen point, with all but its solution."""
-        alpha: Any = result.alpha
-        if len(design.features) > 1:
-            relative = {"phi": 1.0, "psi": result.ratio, "base": JOINED_RIDGE * result.ratio}
-            alpha = {name: part * alpha for name, part in relative.items()}
-        ridge = self._plain_at(FairKernelRidge, result.eps, known, alpha=alpha, eta=result.eta)
-        return cast("FairKernelRidge", ridge)
 
     def _refit(self, ridge: FairKernelRidge, moments: Moments, *, constant: bool) -> None:
         """Solve at the point of the ridge, for all rows; or take the best constant."""
@@ -322,7 +313,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         """
         check_is_fitted(self)
         self.moments_.check_same_rows(moments)
-        moments = moments.as_in(self.moments_)
+        moments = moments.calibrated(self.moments_.calibration)
         ridge = copy(self._ridge)
         self._refit(ridge, moments, constant=not np.any(self.coef_))
         for name in HELD_OUT:

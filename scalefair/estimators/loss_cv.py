@@ -15,7 +15,7 @@ from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
 from scalefair.estimators.base import feature_ridges, learnt
-from scalefair.estimators.certified import CrossValidated, JudgedPath, judge_fits
+from scalefair.estimators.certified import CrossValidated, judge_fits
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
 from scalefair.estimators.loss import (
     MAX_CACHED_BYTES,
@@ -169,7 +169,10 @@ class LossCV(CrossValidated, LossBase):
         problem = FoldProblem.build(whole, folds, moments, system)
         limit = None if self._asked is not None else self.unfairness
         result = search_loss(problem, alphas, etas, limit, finer=self.alphas is None)
-        judge = partial(self._judged, result, problem, rows.design, training)
+        judge = partial(
+            judge_fits, result=result, problem=problem, split=self.guarantee == "split",
+            judges=partial(self._judging, training, rows.design),
+        )  # fmt: skip
         result, certificate = self._certified(result, judge)
         fit = self._fit_at(rows, whole, result, dtype)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
@@ -183,13 +186,6 @@ class LossCV(CrossValidated, LossBase):
 
         decisions = self._decisions(rows, problem.parts, scores, result.alpha, known, folds)
         return chosen | decisions | certificate(chosen["_model"])
-
-    def _judged(
-        self, result: LossSearch, problem: FoldProblem, design: Design, training: Training,
-        limit: float,
-    ) -> JudgedPath:  # fmt: skip
-        judges = partial(self._judging, training, design)
-        return judge_fits(limit, result, problem, judges, split=self.guarantee == "split")
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
         """Return the system of some rows, with the ridges of all."""

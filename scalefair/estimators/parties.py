@@ -37,7 +37,8 @@ from scalefair.features.training import (
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.moments import ARRAYS, differences
-from scalefair.solve.ridge.search import FoldedMoments, check_folds
+from scalefair.solve.ridge.path import FoldedMoments
+from scalefair.solve.ridge.search import check_folds
 
 
 @dataclass(frozen=True, eq=False)

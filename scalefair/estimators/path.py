@@ -16,7 +16,14 @@ from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import MISSING_SENSITIVE, check_number
 from scalefair.solve.limit import NotAttainableError
-from scalefair.solve.ridge.path import GridScores, Spectrum, choose, grid, squared_errors
+from scalefair.solve.ridge.path import (
+    GridScores,
+    Spectrum,
+    choose,
+    grid,
+    side_by_side,
+    squared_errors,
+)
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
 
@@ -312,8 +319,7 @@ def _error_at(shares: Array, errors: Array, limit: float) -> float:
 def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
     """Error and dependence on the training rows, for each point of the grid."""
     coef = grid(Spectrum.of(system), alphas, etas)
-    m, t = coef.shape[2:]
-    B = np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
+    B, t = side_by_side(system, coef, etas, rescaled=False), coef.shape[3]
     moments = system.moments
     variance = penalties.variance_of(moments, system.features, B).reshape(-1, t)
     errors = squared_errors(system, B, variance, moments)

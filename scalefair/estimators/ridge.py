@@ -30,7 +30,7 @@ from scalefair.solve.dense.process import exact_rows
 from scalefair.solve.fit import RidgeFit, Spec, warn_of_few_digits
 from scalefair.solve.output.fit import fit_with_output_kernel
 from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
-from scalefair.solve.ridge.path import best_alpha, default_etas
+from scalefair.solve.ridge.path import Spectrum, best_alpha, default_etas
 from scalefair.solve.ridge.system import System, rescale
 
 FEW_ROWS = 400  # of which generalised cross-validation says little
@@ -102,8 +102,7 @@ class RidgeBase(Regression):
                 fit = self._solve(design, moments)
             else:
                 system = self._system(design, moments)
-                spec = self._spec(design.dtype, moments.n_rows)
-                spec = self._with_best_alpha(spec, system)
+                spec, _ = self._spec_of(design, system)
                 fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
         if "xi" in moments.blocks:
             check_control(moments)
@@ -159,17 +158,17 @@ class RidgeBase(Regression):
                 f"output_kernel={self.output_kernel!r} needs all rows again, but here are only "
                 "their moments; fit on all rows at once, or use output_kernel=None"
             )
-        spec = self._spec(design.dtype, moments.n_rows)
         with blas_threads_for(len(moments.shift)):
             system = self._system(design, moments)
-            return fit_ridge(system, self._with_best_alpha(spec, system))
+            return fit_ridge(system, *self._spec_of(design, system))
 
-    def _with_best_alpha(self, spec: Spec, system: System) -> Spec:
-        """Return the spec with the ridge that "auto" means where rows are not few."""
-        few = system.moments.scored.effective_rows < FEW_ROWS
-        if few or not isinstance(self.alpha, str):
-            return spec
-        return replace(spec, alpha=best_alpha(system))
+    def _spec_of(self, design: Design, system: System) -> tuple[Spec, Spectrum | None]:
+        """Return what to fit; where "auto" finds its ridge by a decomposition, that too."""
+        spec = self._spec(design.dtype, system.moments.n_rows)
+        if system.moments.effective_rows < FEW_ROWS or not isinstance(self.alpha, str):
+            return spec, None
+        spectrum = Spectrum.of(system)
+        return replace(spec, alpha=best_alpha(system, spectrum)), spectrum
 
     def _solution(
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
@@ -224,7 +223,7 @@ class RidgeBase(Regression):
         self._check_has_moments("solve_from")
         self._check_parameters()
         self.moments_.check_same_rows(moments)
-        moments = moments.as_in(self.moments_)
+        moments = moments.calibrated(self.moments_.calibration)
         return self._take(moments, self._solve(self._design, moments))
 
     def path(self, alphas: Any = None, etas: Any = None) -> FairPath:
@@ -289,8 +288,7 @@ class RidgeBase(Regression):
         """Take the scale of least error on the training rows, which changes no share."""
         system = self._system(self._design, self.moments_)
         coef = rescale(system, np.atleast_2d(self.coef_).T)
-        share = system.explained_share(coef)
-        fit = RidgeFit(system.solution(coef), self.alpha_, self.eta_, share, self.diagnostics_)
+        fit = ridge_fit(system, coef, self.alpha_, self.eta_, self.diagnostics_)
         return self._take(self.moments_, fit)
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]

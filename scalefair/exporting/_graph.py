@@ -267,17 +267,20 @@ def _prediction(graph: Graph, model: Trees, scale: str, x: str) -> str:
     if model.loss != "log_loss":
         h = graph.add("Exp", f) if model.loss in LOG_LINKS else f
         return graph.add("Log", graph.plus(graph.add("Relu", h), 1.0)) if scale == "log" else h
-    if model.forest_.baseline.size == 1:
-        both = [graph.add("Sigmoid", graph.times(f, sign)) for sign in (-1.0, 1.0)]
-        p = graph.beside(both)
-    else:
-        p = graph.add("Softmax", f, axis=1)
+    p = add_probabilities(graph, f, binary=model.forest_.baseline.size == 1)
     others = list(range(1, max(model.forest_.baseline.size, 2)))
     if scale != "log_odds":
         return graph.columns(p, others)
     bounds = (graph.constant(b) for b in (LEAST_PROBABILITY, 1 - LEAST_PROBABILITY))
     log = graph.add("Log", graph.add("Clip", p, *bounds))
     return graph.add("Sub", graph.columns(log, others), graph.columns(log, [0]))
+
+
+def add_probabilities(graph: Graph, f: str, *, binary: bool) -> str:
+    """Add probabilities of classes, from log odds or from logarithms up to a constant."""
+    if not binary:
+        return graph.add("Softmax", f, axis=1)
+    return graph.beside([graph.add("Sigmoid", graph.times(f, sign)) for sign in (-1.0, 1.0)])
 
 
 def _leaf_sums(graph: Graph, forest: Forest, x: str) -> str:

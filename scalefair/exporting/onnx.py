@@ -13,7 +13,7 @@ from scalefair._typing import Array
 from scalefair.data.columns import LevelCode, NumberCode
 from scalefair.estimators.classifier import Classification
 from scalefair.estimators.loss import LossRegression
-from scalefair.exporting._graph import Graph, add_base, add_kernel, add_map
+from scalefair.exporting._graph import Graph, add_base, add_kernel, add_map, add_probabilities
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import RidgeCurve
 from scalefair.features.trees import Trees
@@ -152,13 +152,9 @@ def _add_outputs(graph: Graph, model: Any, scores: str, width: int) -> None:
 
 def _add_classes(graph: Graph, model: Any, scores: str, width: int) -> None:
     loss = model.loss_.loss if isinstance(model.loss_, ClassWeighted) else model.loss_
-    if isinstance(loss, Logistic):
-        both = [graph.add("Sigmoid", graph.times(scores, sign)) for sign in (-1.0, 1.0)]
-        probabilities = graph.beside(both)
-    elif isinstance(loss, Multinomial):
-        probabilities = graph.add("Softmax", scores, axis=1)
-    else:
+    if not isinstance(loss, Logistic | Multinomial):
         raise ValueError(f"loss={loss!r} has no form in ONNX; use 'logistic' or 'multinomial'")
+    probabilities = add_probabilities(graph, scores, binary=isinstance(loss, Logistic))
     best = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
     classes = np.asarray(model.classes_)
     dtypes = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}

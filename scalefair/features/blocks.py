@@ -85,11 +85,6 @@ class Curve(Block):
         """Number of columns."""
         return n_features(self.kappa) + (0 if self.crossed is None else self.crossed.width)
 
-    @property
-    def key(self) -> str:
-        """Fingerprint of both maps."""
-        return digest(self)
-
     def rows(self, chunk: Chunk) -> Array:
         """Return the columns of a chunk; zero for rows of weight zero."""
 
@@ -133,11 +128,6 @@ class RidgeCurve(Block):
     def width(self) -> int:
         """Number of columns."""
         return n_features(self.kappa)
-
-    @property
-    def key(self) -> str:
-        """Fingerprint of W and κ."""
-        return digest(self)
 
     def rows(self, chunk: Chunk) -> Array:
         """Return κ(φ(x)W) of a chunk."""

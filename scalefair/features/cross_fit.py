@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from scalefair.data.folds import Folds, make_folds
 from scalefair.data.progress import Progress
 from scalefair.data.sources import ArraySource, ChunkSource, DaskSource, Sampler
 from scalefair.data.sources.dask_tasks import without_columns
-from scalefair.data.sources.threads import available_threads, run_threads
+from scalefair.data.sources.threads import available_threads, run_each
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base import Stores
 from scalefair.features.base_model import (
@@ -284,17 +283,20 @@ class _FoldFits:
     ) -> tuple[list[Any], Array]:  # fmt: skip
         """Return models of the values of rows that count, and what they say of unseen rows."""
         parts: dict[int, Array] = {}
+        cores = available_threads()
+        each = max(1, cores // min(self._count, self._n_jobs or cores))
 
         def one(k: int) -> Any:
             at = np.flatnonzero(self.fold[self.counted] != k)
-            fitted = model if is_fitted(model) else self._fitted(name, model, values, at)
             unseen = np.flatnonzero(self.fold == k)
-            if len(unseen):
-                parts[k] = predict(fitted, frames.take_rows(self._rows.x, unseen))
+            with threadpool_limits(limits=each, user_api="openmp"):
+                fitted = model if is_fitted(model) else self._fitted(name, model, values, at)
+                if len(unseen):
+                    parts[k] = predict(fitted, frames.take_rows(self._rows.x, unseen))
             self._step()
             return fitted
 
-        models = in_threads(one, self._count, self._n_jobs)
+        models = run_each(one, self._count, self._n_jobs)
         return models, self._columns(name, model, parts)
 
     def _fitted(self, name: str, model: Any, values: Any, at: NDArray[np.int64]) -> Any:
@@ -324,24 +326,6 @@ class _FoldFits:
                 )
             h[self.fold == k] = part
         return h
-
-
-def in_threads(work: Callable[[int], Any], count: int, n_jobs: int | None) -> list[Any]:
-    """Return [work(0), …, work(count − 1)], as many at once as there are cores (or `n_jobs`)."""
-    cores = available_threads()
-    threads = min(count, n_jobs or cores)
-    results: list[Any] = [None] * count
-    stop = Event()
-
-    def run(number: int) -> None:
-        with threadpool_limits(limits=max(1, cores // threads), user_api="openmp"):
-            for k in range(number, count, threads):
-                if stop.is_set():
-                    return
-                results[k] = work(k)
-
-    run_threads(run, threads, stop)
-    return results
 
 
 def _rows_to_fit(training: Training, size: int) -> tuple[Chunk, NDArray[np.int64]]:

@@ -49,9 +49,9 @@ class Block(ABC):
         """Number of columns."""
 
     @property
-    @abstractmethod
     def key(self) -> str:
         """Fingerprint of what makes them."""
+        return digest(self)
 
     @abstractmethod
     def rows(self, chunk: Chunk) -> Rows:
@@ -111,12 +111,8 @@ class Design:
         """Rows per chunk, by default."""
         if isinstance(self.phi, LeafMap):
             return CODED_ROWS
-        return chunk_rows(max(self.blocks["phi"], self._n_inputs), self.dtype)
-
-    @property
-    def _n_inputs(self) -> int:
-        """Columns that φ sees; 1 where a map of the user's own does not say."""
-        return int(vars(self.phi).get("n_features_in_", 1))
+        inputs = int(vars(self.phi).get("n_features_in_", 1))  # a map of the user's may not say
+        return chunk_rows(max(self.blocks["phi"], inputs), self.dtype)
 
     @property
     def key(self) -> str:
@@ -183,8 +179,7 @@ class Design:
         source = self.numbers(given)
         encoded = self.preparation is not None and self.preparation.encoder is not None
         if encoded or any(block.is_feature for block in self.beside):
-            rows = max(PREDICT_ROWS, chunk_rows(self._n_inputs, np.float64))
-            return source.map(partial(in_blocks, start), rows)
+            return source.map(partial(in_blocks, start), max(PREDICT_ROWS, self.chunk_rows))
         return source.map(start, PREDICT_ROWS)
 
 

@@ -261,7 +261,10 @@ class SumToZero(Wrapped):
     @cached_property
     def contrasts(self) -> Array:
         """Orthonormal basis of the scores that add up to zero, shape (k, k − 1)."""
-        return contrasts(self.loss.n_scores)
+        rows = np.arange(1, self.loss.n_scores)
+        basis = np.tril(np.ones((len(rows), self.loss.n_scores)))
+        basis[rows - 1, rows] = -rows
+        return np.asarray((basis / np.sqrt(rows * (rows + 1.0))[:, None]).T)
 
     @property
     def directions(self) -> Array:
@@ -296,11 +299,3 @@ class SumToZero(Wrapped):
             return None
         intercept, slope, curvature, exact = inner
         return Start(intercept @ self.contrasts, slope @ self.contrasts, curvature, exact)
-
-
-def contrasts(k: int) -> Array:
-    """Orthonormal basis of the vectors of length k that add up to zero, shape (k, k − 1)."""
-    rows = np.arange(1, k)
-    basis = np.tril(np.ones((k - 1, k)))
-    basis[rows - 1, rows] = -rows
-    return np.asarray((basis / np.sqrt(rows * (rows + 1.0))[:, None]).T)

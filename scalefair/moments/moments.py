@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,7 @@ class Moments:
     key: str = field(default="", repr=False)
     squared_weight: float = 0.0
     units: Mapping[str, Units] = field(default_factory=dict, repr=False)
+    calibration: ClassVar[Any] = None  # of rows that lack s
 
     @classmethod
     def empty(cls, blocks: Mapping[str, int], key: str = "") -> Self:
@@ -159,11 +160,6 @@ class Moments:
     def calibrated(self, calibration: Any) -> Moments:
         """Return the same: only rows that lack s are calibrated."""
         del calibration
-        return self
-
-    def as_in(self, fitted: Moments) -> Moments:
-        """Return these moments with what a fit has learnt beside its own."""
-        del fitted
         return self
 
     @property

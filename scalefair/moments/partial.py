@@ -62,7 +62,7 @@ class PartialMoments(Moments):
     known: Moments = field(kw_only=True)  # of the rows that know s: W is learnt from them
     weighted: Moments = field(kw_only=True)  # with weights 1/P(known | x); empty where constant
     rest: Moments = field(kw_only=True)  # of the rows that know s but not y
-    calibration: Calibration = field(kw_only=True, default=DEFAULT)
+    calibration: Calibration = field(kw_only=True, default=DEFAULT)  # type: ignore[misc]
     # Shared by moments that differ in λ and τ alone.
     _regressions: dict[Any, Any] = field(kw_only=True, default_factory=dict, repr=False)
 
@@ -108,12 +108,6 @@ class PartialMoments(Moments):
     def calibrated(self, calibration: Calibration) -> Self:
         """Return the same moments with another λ and τ."""
         return replace(self, calibration=calibration)
-
-    def as_in(self, fitted: Moments) -> Moments:
-        """Return these moments with the λ and τ of a fit."""
-        if not isinstance(fitted, PartialMoments):
-            return self
-        return self.calibrated(fitted.calibration)
 
     @cached_property
     def _is_complete(self) -> bool:

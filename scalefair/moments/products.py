@@ -15,7 +15,7 @@ from scalefair.features.design import Design, chunk_rows
 from scalefair.moments.accumulate import MomentAccumulator
 from scalefair.moments.moments import CrossMoments
 
-__all__ = ["CrossMoments", "StreamedGram", "gram_times", "stream_moments"]
+__all__ = ["CrossMoments", "StreamedGram", "stream_moments"]
 
 
 class ProductAccumulator:
@@ -54,15 +54,6 @@ class ProductAccumulator:
         return self._total.T
 
 
-def gram_times(
-    source: Source, design: Design, V: Array, mean: Array, *, rows: int | None = None
-) -> Array:
-    """Σ w (r − μ)(r − μ)ᵀ V over all rows as the design writes them, in one pass."""
-    size = rows or chunk_rows(len(V), design.dtype)
-    total = source.fold(lambda: ProductAccumulator(design, mean, V, size), size)
-    return np.asarray(total)
-
-
 @dataclass(frozen=True, eq=False)
 class StreamedGram:
     """C_φ of the rows of a source; `gram @ V` = Tᵀ C_raw (T V) is one pass over raw rows."""
@@ -88,7 +79,9 @@ class StreamedGram:
     def __matmul__(self, V: Array) -> Array:
         T = self.linear
         inner = V if T is None else T @ V
-        total = gram_times(self.source, self.design, inner, self.mean, rows=self.rows)
+        size = self.rows or chunk_rows(len(inner), self.design.dtype)
+        start = partial(ProductAccumulator, self.design, self.mean, inner, size)
+        total = self.source.fold(start, size)
         return np.asarray((total if T is None else T.T @ total) / self.weight)
 
 

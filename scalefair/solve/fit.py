@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, LinAlgWarning, lapack
 
-from scalefair._linalg import Factor, factorize, row_blocks
+from scalefair._linalg import BLOCK_ROWS, Factor, factorize
 from scalefair._typing import Array, FeatureMap
 from scalefair.kernels import Kernel
 from scalefair.moments import Moments
@@ -72,7 +72,9 @@ def diagnose(
         return Diagnostics(np.inf, np.inf, rank, len(gram), 0.0)
     scale = scale if scaled else np.ones(len(matrix))
     # κ₁ of the scaled matrix, O(m²): its factor is the factor with scaled rows.
-    sums = sum(scale[block] @ np.abs(matrix[block]) for block in row_blocks(matrix))
+    starts = range(0, len(matrix), BLOCK_ROWS)
+    blocks = [slice(start, start + BLOCK_ROWS) for start in starts]
+    sums = sum(scale[block] @ np.abs(matrix[block]) for block in blocks)
     lower = factor.lower
     lower *= scale[:, None]
     inverse, failed = lapack.dpocon(lower, float(np.max(sums * scale)), uplo="L")
@@ -174,23 +176,22 @@ class ProcessFit:
     at_bounds: tuple[str, ...]  # what ran to a bound, and what that means
     phi: FeatureMap | None  # the dense process has no features and no moments
     moments: Moments | None
+    evidence: Any  # for other hyperparameters; it knows where the rows are
 
 
 @dataclass(frozen=True, eq=False)
 class GPFit(ProcessFit):
-    """A regression; `evidence` is for other hyperparameters, and knows where the rows are."""
+    """A regression."""
 
     noise: float
     coef: Array  # mean of β, or the dual coefficients of the dense process
-    evidence: Any
 
 
 @dataclass(frozen=True, eq=False)
 class GPClassifierFit(ProcessFit):
-    """A classification; `evidence` is for other hyperparameters, as in `GPFit`."""
+    """A classification."""
 
     n_passes: int
-    evidence: Any
 
 
 Bounds = tuple[float, float]

@@ -10,7 +10,7 @@ from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.maps import Identity, Nystroem, RandomFourier
 from scalefair.moments import accumulate
-from scalefair.moments.products import CrossMoments, gram_times, stream_moments
+from scalefair.moments.products import CrossMoments, StreamedGram, stream_moments
 from tests import naive
 from tests.errors import refused
 from tests.tables import curved, repeats
@@ -99,7 +99,7 @@ class TestProducts:
     def test_around_any_centre(self):
         centre = np.linspace(0, 1, M)
         rows = FOURIER.transform(X) - centre
-        total = gram_times(ArraySource(X), Design(FOURIER), self.V, centre)
+        total = StreamedGram(ArraySource(X), Design(FOURIER), centre, 1.0) @ self.V
         naive.close(total, rows.T @ (rows @ self.V), 1e-12)
 
     @pytest.mark.parametrize("rows", [17, 256, 5000])

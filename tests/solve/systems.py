@@ -1,5 +1,7 @@
 """Moments and systems of rows that are given as features, by the reference in tests/naive.py."""
 
+import numpy as np
+
 from scalefair.moments import Moments
 from scalefair.solve.ridge.system import System
 from tests import naive
@@ -11,3 +13,8 @@ def moments_of(Phi, Psi, y, weight=None):
 
 def system_of(Phi, Psi, y, weight=None, **options):
     return System.build(moments_of(Phi, Psi, y, weight), **options)
+
+
+def variance_of(system, coef):
+    """βᵀCβ."""
+    return np.sum(coef * (system.covariance @ coef))

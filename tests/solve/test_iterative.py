@@ -18,12 +18,13 @@ from scalefair.moments.products import (
     StreamedGram,
     stream_moments,
 )
-from scalefair.solve.ridge.direct import limited, solve_primal
+from scalefair.solve.ridge.direct import limited, ridge_fit, solve_primal
 from scalefair.solve.ridge.iterative import Sketch, StreamedSystem, block_cg, solve_iterative
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System
 from tests import naive
 from tests.errors import refused
+from tests.solve.systems import variance_of
 from tests.tables import curved, repeats
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -146,11 +147,12 @@ def check_equal(streamed, direct, alpha, tolerance=1e-6, **options):
     found = fit.slice.coef(ETAS)
     naive.close(found, expected.coef(ETAS), tolerance)
     np.testing.assert_allclose(fit.slice.shares(ETAS), expected.shares(ETAS), atol=tolerance)
-    naive.close(fit.slice.ridge_coef, expected.ridge_coef, tolerance)
+    ridges = (path.coef(np.zeros(1))[0] for path in (fit.slice, expected))
+    naive.close(*ridges, tolerance)
     naive.close(fit.slice.strength[-3:], expected.strength[-3:], tolerance)
     for coef, eta in zip(found, ETAS, strict=True):
         error = coef - solve_primal(direct, alpha, eta)[0]
-        assert direct.variance(error) <= tolerance**2 * direct.variance(coef)
+        assert variance_of(direct, error) <= tolerance**2 * variance_of(direct, coef)
     return fit
 
 
@@ -164,9 +166,15 @@ class TestSolver:
         streamed, direct = systems(source, Design(FOURIER, LINEAR, 2), **options)
         fit = check_equal(streamed, direct, 1e-4, sketch=streamed.sketch(50))
         assert fit.residual <= 1e-9
-        coef = fit.slice.ridge_coef
-        naive.close(streamed.solution(coef).intercept, direct.solution(coef).intercept, 1e-9)
-        np.testing.assert_allclose(streamed.variance(coef), direct.variance(coef), rtol=1e-9)
+        coef = fit.slice.coef(np.zeros(1))[0]
+        naive.close(
+            ridge_fit(streamed, coef, 0.1, 0.0, None).solution.intercept,
+            ridge_fit(direct, coef, 0.1, 0.0, None).solution.intercept,
+            1e-9,
+        )
+        np.testing.assert_allclose(
+            variance_of(streamed, coef), variance_of(direct, coef), rtol=1e-9
+        )
 
     @pytest.mark.parametrize("fit_intercept", [True, False])
     def test_ridge_by_block(self, fit_intercept):
@@ -201,7 +209,7 @@ class TestSolver:
         coef = solve_iterative(streamed, 1e-3).slice.coef(np.array([3.0]))[0]
         intercept, expected = naive.ridge(Phi, Psi, Y[:300], alpha=1e-3, eta=3.0)
         naive.close(coef, expected, 1e-7)
-        naive.close(streamed.solution(coef).intercept, intercept, 1e-7)
+        naive.close(ridge_fit(streamed, coef, 0.1, 0.0, None).solution.intercept, intercept, 1e-7)
 
     def test_weight_two_is_the_row_twice(self):
         twice = np.r_[np.arange(N), np.arange(500)]
@@ -227,8 +235,8 @@ class TestSolver:
         )
         found = limited(solve_iterative(streamed, 1e-4).slice, unfairness)
         expected = limited(Spectrum.of(direct).at(1e-4), unfairness)
-        np.testing.assert_allclose(found.eta, expected.eta, rtol=1e-6)
-        naive.close(found.coef, expected.coef, 1e-6)
+        np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
+        naive.close(found[0], expected[0], 1e-6)
 
     def test_constant_target(self):
         streamed, _ = systems(ArraySource(X, S, 0 * Y + 3), Design(FOURIER, LINEAR, 2))
@@ -255,10 +263,10 @@ class TestCost:
             self.streamed,
             1e-5,
             sketch=self.streamed.sketch(30),
-            progress=lambda i, residual: calls.append((i, residual)),
+            progress=lambda: calls.append(1),
         )
-        assert [i for i, _ in calls] == list(range(1, fit.n_iter + 1))
-        assert calls[-1][1] <= 1e-9 < calls[0][1]
+        assert len(calls) == fit.n_iter > 1
+        assert fit.residual <= 1e-9
 
     def test_passes(self, monkeypatch):
         """One pass an iteration, and one for the true residual."""

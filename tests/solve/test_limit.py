@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from scipy.optimize import minimize
 from scalefair.features.mixed import all_columns
 from scalefair.moments import Moments
 from scalefair.solve.limit import NotAttainableError, least_eta, optimum_within
-from scalefair.solve.ridge.direct import limited, solve_primal
+from scalefair.solve.ridge.direct import limited, ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System, rescale
 from tests import naive
@@ -25,8 +26,13 @@ from tests.solve.systems import moments_of, system_of
 INTERCEPT = [True, False]
 
 
+class Limited(NamedTuple):
+    coef: Any
+    eta: float
+
+
 def solve_under_limit(system, alpha, unfairness):
-    return limited(Spectrum.of(system).at(alpha), unfairness)
+    return Limited(*limited(Spectrum.of(system).at(alpha), unfairness))
 
 
 def least_share(system):
@@ -358,7 +364,7 @@ def test_rescale_has_the_least_error_of_its_direction(fit_intercept):
     close(best / shrunk, np.full_like(best, best[0, 0] / shrunk[0, 0]), 1e-12)
 
     def error(coef):
-        f = Phi @ coef + system.solution(coef).intercept
+        f = Phi @ coef + ridge_fit(system, coef, 0.1, 0.0, None).solution.intercept
         return np.mean((y - f) ** 2)
 
     assert error(best) < error(shrunk)

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 from scalefair import FairRidge
 from scalefair.solve.ridge.direct import solve_output_nocco
+from scalefair.solve.ridge.path import Spectrum
 from tests.errors import refused
 from tests.solve.systems import system_of
 
@@ -53,10 +54,10 @@ def test_no_start_of_a_general_minimiser_does_better(seed, make, alpha, eta, uni
     eta = eta if fixed else eta * unit**2
     system = make(seed, unit=unit)
     J, deviation = objective(system, alpha, eta)
-    ours = solve_output_nocco(system, alpha, eta, EPS)[:, 0] / deviation
+    ours = solve_output_nocco(system, Spectrum.of(system), alpha, eta, EPS)[:, 0] / deviation
     starts = [
-        solve_output_nocco(system, alpha, 0.0, EPS)[:, 0] / deviation,
-        solve_output_nocco(system, alpha, np.inf, EPS)[:, 0] / deviation,
+        solve_output_nocco(system, Spectrum.of(system), alpha, 0.0, EPS)[:, 0] / deviation,
+        solve_output_nocco(system, Spectrum.of(system), alpha, np.inf, EPS)[:, 0] / deviation,
         np.random.default_rng(seed).normal(size=len(ours)),
         ours,
     ]
@@ -67,14 +68,18 @@ def test_no_start_of_a_general_minimiser_does_better(seed, make, alpha, eta, uni
 def test_eta_zero_is_ridge_and_infinity_leaves_no_share():
     system = problem(0)
     ridge = np.linalg.solve(system.gram + 0.01 * np.eye(8), system.target)
-    np.testing.assert_allclose(solve_output_nocco(system, 0.01, 0.0, EPS), ridge, rtol=1e-9)
-    fair = solve_output_nocco(system, 0.01, np.inf, EPS)
+    np.testing.assert_allclose(
+        solve_output_nocco(system, Spectrum.of(system), 0.01, 0.0, EPS), ridge, rtol=1e-9
+    )
+    fair = solve_output_nocco(system, Spectrum.of(system), 0.01, np.inf, EPS)
     assert system.explained_share(fair) < 1e-20
 
 
 def test_the_share_falls_with_eta():
     system = problem(1)
-    fits = [solve_output_nocco(system, 1e-3, eta, EPS) for eta in (0.0, 3.0, 300.0)]
+    fits = [
+        solve_output_nocco(system, Spectrum.of(system), 1e-3, eta, EPS) for eta in (0.0, 3.0, 300.0)
+    ]
     shares = [system.explained_share(coef) for coef in fits]
     assert shares[0] > shares[1] > shares[2]
 

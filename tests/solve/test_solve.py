@@ -13,13 +13,13 @@ from sklearn.linear_model import Ridge
 from scalefair.features.mixed import all_columns
 from scalefair.moments import Moments
 from scalefair.penalties import PENALTIES
-from scalefair.solve.ridge.direct import solve_primal
+from scalefair.solve.ridge.direct import ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum, grid
 from scalefair.solve.ridge.system import System, gain
 from tests import naive
 from tests.errors import refused
 from tests.naive import close, features, weights
-from tests.solve.systems import moments_of, system_of
+from tests.solve.systems import moments_of, system_of, variance_of
 
 NAMES = sorted(set(PENALTIES) - {"nocco_output"})  # which has no closed form
 INTERCEPT = [True, False]
@@ -33,7 +33,7 @@ def solved(system, alpha, eta):
     coef, left = solve_primal(system, alpha, eta)
     jitter = left.jitter
     assert jitter == 0
-    solution = system.solution(coef)
+    solution = ridge_fit(system, coef, 0.1, 0.0, None).solution
     return solution.intercept, solution.coef
 
 
@@ -226,7 +226,7 @@ def test_shares_along_the_path_are_those_of_the_predictions(penalty, fit_interce
                 system.explained_share(coef), expected, rtol=1e-9, atol=1e-12
             )
             variance = np.trace(naive.covariance(Phi @ coef, Phi @ coef))
-            np.testing.assert_allclose(system.variance(coef), variance, rtol=1e-9)
+            np.testing.assert_allclose(variance_of(system, coef), variance, rtol=1e-9)
 
 
 def test_share_of_one_hot_groups_is_the_between_group_share():

@@ -20,6 +20,7 @@ from scalefair.penalties import corrected, held_out_shares, mean_and_error
 from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import (
     Choice,
+    FoldedMoments,
     FoldFits,
     GridScores,
     Spectrum,
@@ -84,7 +85,7 @@ def test_scores_are_those_of_refitting_on_every_split(
     options = {"penalty": penalty, "fit_intercept": fit_intercept}
     splits = list(KFold(4, shuffle=True, random_state=0).split(Phi))
     folds = [moments_of(*(part[test] for part in (Phi, Psi, y, weight))) for _, test in splits]
-    fits = FoldFits(folds, eps=EPS, rescaled=scaled, **options)
+    fits = FoldFits(FoldedMoments(folds, None, folds[0]), eps=EPS, rescaled=scaled, **options)
     scores = fits.score(ALPHAS, ETAS)
     assert scores.mse.shape == scores.share.shape == (4, 2, 3)
     for i, alpha in enumerate(ALPHAS):
@@ -119,7 +120,7 @@ def test_rows_in_no_fold_always_train():
     fold = np.arange(60) % 4 - 1
     parts = [moments_of(Phi[fold == k], Psi[fold == k], y[fold == k]) for k in (0, 1, 2)]
     always = moments_of(Phi[fold < 0], Psi[fold < 0], y[fold < 0])
-    scores = FoldFits(parts, always, eps=EPS).score(ALPHAS, ETAS)
+    scores = FoldFits(FoldedMoments(parts, always, parts[0]), eps=EPS).score(ALPHAS, ETAS)
     predictions = []
     for k in range(3):
         train, test = fold != k, fold == k
@@ -203,7 +204,11 @@ def of_a_number(seed, effect):
 def judged(Phi, Psi, y, truth, eta):
     """Share of five fits: ours, g learnt where β was, uncorrected, and the truth."""
     folds = [moments_of(Phi[k::5], Psi[k::5], y[k::5]) for k in range(5)]
-    ours = FoldFits(folds).score(np.array([1e-2]), np.array([eta])).share
+    ours = (
+        FoldFits(FoldedMoments(folds, None, folds[0]))
+        .score(np.array([1e-2]), np.array([eta]))
+        .share
+    )
     wrong = []
     for k in range(5):
         train = reduce(add, folds[:k] + folds[k + 1 :])

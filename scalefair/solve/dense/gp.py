@@ -96,7 +96,7 @@ class ExactProblem:
                 "reshape one column with X.reshape(-1, 1)"
             )
         rows = ridge.weighted_rows(len(inputs), weight)
-        counted = _widened(inputs[rows.index])
+        counted = widened(inputs[rows.index])
         if counted.dtype.kind in "fc" and not np.all(np.isfinite(counted)):
             raise ValueError("X contains NaN or infinity; give those rows weight 0 or remove them")
         spectrum = None if L is None else ridge.penalty_spectrum(rows, L, eps=eps, penalty=penalty)
@@ -192,12 +192,12 @@ class ExactGP:
 
     def mean(self, X_new: Any) -> Array:
         """Return E f at new points, shape (p,) or (p, t)."""
-        K_new = np.asarray(self.kernel(_widened(X_new), self.problem.X), dtype=np.float64)
+        K_new = np.asarray(self.kernel(widened(X_new), self.problem.X), dtype=np.float64)
         return np.asarray(K_new @ self.dual_coef[self.problem.rows.index])
 
     def variance(self, X_new: Any) -> Array:
         """Return var f at new points without noise, the same for every output, shape (p,)."""
-        prior = self.amplitude**2 * np.asarray(self.kernel.diag(_widened(X_new)), dtype=np.float64)
+        prior = self.amplitude**2 * np.asarray(self.kernel.diag(widened(X_new)), dtype=np.float64)
         return np.asarray(np.maximum(prior - np.sum(self._spread(X_new) ** 2, axis=1), 0.0))
 
     def covariance(self, X_new: Any) -> Array:
@@ -220,13 +220,13 @@ class ExactGP:
 
     def _gram(self, A: Any, B: Any = None) -> Array:
         """Return amplitude² k(A, B)."""
-        return self.amplitude**2 * np.asarray(self.kernel(_widened(A), B), dtype=np.float64)
+        return self.amplitude**2 * np.asarray(self.kernel(widened(A), B), dtype=np.float64)
 
     def _weighted(self, X_new: Any) -> Array:
         return self._gram(X_new, self.problem.X) * self.problem.rows.root
 
 
-def _widened(X: Any) -> Any:
+def widened(X: Any) -> Any:
     """Return X with float32 widened: an evidence needs all digits of its kernel."""
     array = np.asarray(X)
     return array.astype(np.float64) if array.dtype == np.float32 else array

@@ -21,7 +21,7 @@ from scalefair.features.base import Stores
 from scalefair.kernels import Kernel
 from scalefair.kernels.base import LengthScale, as_adjoint, as_output, as_rows
 from scalefair.solve.dense import ridge
-from scalefair.solve.dense.gp import FairPrior, prior_of
+from scalefair.solve.dense.gp import FairPrior, prior_of, widened
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +64,7 @@ class SensitiveRows:
         inputs = as_rows(X, "X")
         rows = ridge.weighted_rows(len(inputs), weight)
         spectrum = ridge.penalty_spectrum(rows, L, eps=eps, penalty=penalty)
-        counted = inputs[rows.index]
-        if counted.dtype == np.float32:
-            counted = counted.astype(np.float64)
-        return cls(counted, rows, spectrum)
+        return cls(widened(inputs[rows.index]), rows, spectrum)
 
     def __deepcopy__(self, memo: Any) -> SensitiveRows:
         # Nothing in it changes, and scikit-learn copies a kernel at every evaluation.
@@ -241,7 +238,7 @@ class SklearnFairKernel(Stores, SklearnKernel):  # type: ignore[misc] # scikit-l
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, with those of the kernel inside if `deep`."""
-        params = {name: getattr(self, name) for name in _PARAMETERS}
+        params: dict[str, Any] = super().get_params()
         if deep:
             inside = self.kernel.get_params().items()
             params.update((f"kernel__{name}", value) for name, value in inside)
@@ -284,7 +281,10 @@ class SklearnFairKernel(Stores, SklearnKernel):  # type: ignore[misc] # scikit-l
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return False
-        return self._key() == other._key()
+        # Rows and penalty are compared by identity.
+        same = self.kernel == other.kernel and self.sensitive is other.sensitive
+        own, others = ((k.eta, k.noise, k.add_noise) for k in (self, other))
+        return bool(same and own == others)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -337,10 +337,3 @@ class SklearnFairKernel(Stores, SklearnKernel):  # type: ignore[misc] # scikit-l
         if not self.hyperparameter_noise.fixed:
             slopes.append(fair - P @ K @ P.T + self.noise * eye)
         return np.stack(slopes, axis=2) if slopes else np.empty((*fair.shape, 0))
-
-    def _key(self) -> tuple[Any, ...]:
-        """What makes two kernels equal; rows and penalty are compared by identity."""
-        return (self.kernel, id(self.sensitive), self.eta, self.noise, self.add_noise)
-
-
-_PARAMETERS = ("kernel", "sensitive", "eta", "noise", "add_noise", "noise_bounds")

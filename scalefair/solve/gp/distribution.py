@@ -13,7 +13,6 @@ given c = 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -96,10 +95,8 @@ class FeatureDistribution:
         """Return var f and what the noise adds to it, both of shape (k,)."""
         x = np.asarray(x, dtype=np.float64)
         Phi = whitened(self.phi, x)
-        missed, noise = self._missed(x, Phi), self.weights.noise
-        inside = self._share * np.minimum(missed, self.contained)
-        excess = np.maximum(missed - self.contained, 0.0)
-        return self.weights.variance(Phi) + inside + excess, noise - inside
+        inside, excess = self._rest(self._missed(x, Phi))
+        return self.weights.variance(Phi) + inside + excess, self.weights.noise - inside
 
     def covariance(self, x: Array) -> Array:
         """Return cov f, shape (k, k)."""
@@ -109,18 +106,18 @@ class FeatureDistribution:
         if self.missing:
             kernel: Any = self.phi.kernel_  # type: ignore[attr-defined]
             missed = self._missed(x, Phi)
-            reported = self._share * np.minimum(missed, self.contained)
-            reported += np.maximum(missed - self.contained, 0.0)
             # Correlated as the kernel says, with the variances that are reported.
+            reported = sum(self._rest(missed))
             root = np.sqrt(self.missing * reported / np.where(missed > 0, missed, 1.0))
             rest = positive_part(kernel(x) - Phi @ Phi.T)
             covariance = covariance + root[:, None] * rest * root
         return covariance
 
-    @property
-    def _share(self) -> float:
-        """κ."""
-        return min(1.0, self.weights.noise / self.contained) if self.contained else 1.0
+    def _rest(self, missed: Array) -> tuple[Array, Array]:
+        """κ min(r, c), which the noise contains, and (r − c)₊."""
+        share = min(1.0, self.weights.noise / self.contained) if self.contained else 1.0
+        inside = share * np.minimum(missed, self.contained)
+        return inside, np.maximum(missed - self.contained, 0.0)
 
     def _missed(self, x: Array, Phi: Rows) -> Array:
         return self.missing * residual(self.phi, x, Phi) if self.missing else np.zeros(len(x))
@@ -141,20 +138,16 @@ class LatentDistribution:
 
     def mean_and_variance(self, x: Array) -> Array:
         """Return E f and var f side by side, shape (rows, 2k)."""
-        return np.hstack(self.both(x))
-
-    def both(self, x: Array) -> tuple[Array, Array]:
-        """Return E f and var f, shape (rows, k) each."""
         x = np.asarray(x, dtype=np.float64)
         Phi = whitened(self.phi, x)
         variance = np.stack([np.sum((Phi @ F) ** 2, axis=1) for F in self.factors], axis=1)
         if self.missing:
             variance += self.missing * residual(self.phi, x, Phi)[:, None]
-        return Phi @ self.coef, variance
+        return np.hstack([Phi @ self.coef, variance])
 
     def probabilities(self, x: Array) -> Array:
         """Return the probabilities of the classes, averaged over f; shape (rows, classes)."""
-        mean, variance = self.both(x)
+        mean, variance = np.hsplit(self.mean_and_variance(x), 2)
         if mean.shape[1] == 1:
             # Each by itself: 1 − p would lose the digits of a small probability.
             return averaged_probability(np.hstack([-mean, mean]), np.hstack([variance] * 2))
@@ -193,21 +186,6 @@ def mean_and_deviation(distribution: Distribution, x: Array, *, include_noise: b
     variance, noise = distribution.variances(x)
     total = variance + noise if include_noise else variance
     return np.column_stack([distribution.mean(x), np.sqrt(total)])
-
-
-@dataclass(frozen=True, eq=False)
-class OnChunks:
-    """Makes the function of chunks that predictions run, for ``source.map``."""
-
-    function: Callable[[Array], Array]
-
-    def __call__(self) -> Callable[[Chunk], Array]:
-        """Return the function of chunks."""
-        return self.run
-
-    def run(self, chunk: Chunk) -> Array:
-        """Return the function of the rows of a chunk."""
-        return self.function(chunk.x)
 
 
 def positive_part(matrix: Array) -> Array:

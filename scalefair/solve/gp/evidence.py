@@ -38,8 +38,7 @@ from scalefair.solve.gp.profile import (
     profile_within,
 )
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem, penalty_slopes
-from scalefair.solve.ridge.path import GridScores, errors_on
-from scalefair.solve.ridge.search import FoldedMoments
+from scalefair.solve.ridge.path import FoldedMoments, GridScores, errors_on
 
 # Bounds of the variables; equal ones fix a variable
 Box = Sequence[tuple[float | None, float | None]]
@@ -151,14 +150,9 @@ class MomentEvidence:
         noise, amplitude = self.spec.noise, self.spec.amplitude
         if noise is not None and amplitude is not None:
             return Profile(GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=eta), ())
-        return profile_noise(
-            system,
-            eta,
-            noise_bounds=self.spec.noise_bounds if noise is None else (noise, noise),
-            amplitude_bounds=(
-                self.spec.amplitude_bounds if amplitude is None else (amplitude, amplitude)
-            ),
-        )
+        noises = self.spec.noise_bounds if noise is None else (noise, noise)
+        amplitudes = self.spec.amplitude_bounds if amplitude is None else (amplitude, amplitude)
+        return profile_noise(system, eta, noise_bounds=noises, amplitude_bounds=amplitudes)
 
     def learning_eta(self) -> float:
         """Return the finite η that length scales are learnt with, where ∞ or a limit is asked."""
@@ -274,19 +268,25 @@ class _Evidence(Protocol):
 
 
 def search(evidence: _Evidence, progress: Progress) -> Search:
-    """Search from the start and from random ones, as far as something is free."""
+    """Search from the start and random ones about it, or else from other length scales."""
     start, bounds, spec = evidence.start, evidence.bounds, evidence.spec
     if all(low is not None and low == high for low, high in bounds):
         return Search(start, np.nan)
     eta = spec.eta
     if spec.unfairness is not None or not np.isfinite(eta):
         eta = evidence.learning_eta()
-    starts, spare = _starts(start, bounds, spec.n_restarts, spec.seed)
+    low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin, fmax pass over
+    bounded, rng = np.isfinite(low), np.random.default_rng(spec.seed)
+    moves = [np.zeros(len(start)), *(rng.normal(size=len(start)) for _ in range(spec.n_restarts))]
+    near, spare = (
+        [np.fmin(np.fmax(start + bounded * move, low), high) for move in some]
+        for some in (moves, ELSEWHERE)
+    )
     with progress.steps("evaluations") as step:
-        value = partial(evidence, eta=eta)
         return maximise(
-            value, starts, bounds, tol=spec.tol, max_iter=spec.max_iter, spare=spare, step=step
-        )
+            partial(evidence, eta=eta), near, bounds, tol=spec.tol, max_iter=spec.max_iter,
+            spare=spare, step=step,
+        )  # fmt: skip
 
 
 def scale_bounds(scales: Array, spec: ProcessSpec) -> list[Bounds]:
@@ -297,20 +297,6 @@ def scale_bounds(scales: Array, spec: ProcessSpec) -> list[Bounds]:
         return [(at - MAX_STRETCH, at + MAX_STRETCH) for at in scales]
     low, high = np.log(spec.length_scale_bounds)
     return [(float(low), float(high))] * len(scales)
-
-
-def _starts(start: Array, bounds: Box, restarts: int, seed: int) -> tuple[list[Array], list[Array]]:
-    """Return the start and random ones about it, and shorter and longer length scales."""
-    low = np.array([-np.inf if pair[0] is None else pair[0] for pair in bounds])
-    high = np.array([np.inf if pair[1] is None else pair[1] for pair in bounds])
-    bounded = np.isfinite(low)
-    rng = np.random.default_rng(seed)
-    random = [bounded * rng.normal(size=len(start)) for _ in range(restarts)]
-    near, spare = [np.zeros(len(start)), *random], [bounded * step for step in ELSEWHERE]
-    return (
-        [np.clip(start + step, low, high) for step in near],
-        [np.clip(start + step, low, high) for step in spare],
-    )
 
 
 def maximise(

@@ -59,8 +59,8 @@ def profile_noise(
     """Maximise the log evidence over noise and amplitude at one η; equal bounds fix either."""
     variance = system.square / (system.n * system.target.shape[1])
     check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))
-    noise = _bounds("noise_bounds", noise_bounds, NOISE_BOUNDS, variance)
-    amplitude = _bounds("amplitude_bounds", amplitude_bounds, AMPLITUDE_BOUNDS, np.sqrt(variance))
+    low, high = variance * np.array(NOISE_BOUNDS), np.sqrt(variance) * np.array(AMPLITUDE_BOUNDS)
+    noise, amplitude = tuple(noise_bounds or low), tuple(amplitude_bounds or high)
     ratio = max(noise[0] / amplitude[1] ** 2, system.least_ratio), noise[1] / amplitude[0] ** 2
     if not ratio[0] <= ratio[1]:
         raise ValueError(
@@ -85,15 +85,6 @@ def check_target(variance: float, square: float) -> None:
             "y is constant, so that any noise explains it and the evidence has no maximum; a "
             "Gaussian process needs a target that varies"
         )
-
-
-def _bounds(name: str, given: Bounds | None, default: Bounds, unit: float) -> Bounds:
-    low, high = (unit * default[0], unit * default[1]) if given is None else map(float, given)
-    if not 0 < low <= high < np.inf:
-        raise ValueError(
-            f"{name}={given!r} must be two positive numbers, the smaller first; equal ones fix it"
-        )
-    return low, high
 
 
 @dataclass(frozen=True)

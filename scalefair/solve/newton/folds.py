@@ -21,8 +21,8 @@ from scalefair.moments.curvature import FoldScores, LossSums, loss_sums
 from scalefair.penalties import attribute, held_out_shares, worst_of
 from scalefair.solve.limit import least_eta
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
-from scalefair.solve.ridge.path import Choice, GridScores, choose
-from scalefair.solve.ridge.search import FoldedMoments, GridChoice, between
+from scalefair.solve.ridge.path import Choice, FoldedMoments, GridScores, choose
+from scalefair.solve.ridge.search import GridChoice, between
 from scalefair.solve.ridge.system import System
 
 # Decrease of J, in its natural size, that is not worth a pass for the fit of a fold: it moves the

@@ -118,8 +118,9 @@ class Problem:
             return 0.0
         if weight.limit is None:
             return weight.eta * float(np.sum((self.system.factor.T @ beta) ** 2))
-        explained = float(np.sum((self.system.share_factor.T @ beta) ** 2))
-        return weight.eta * (explained - weight.limit * self.system.variance(beta))
+        explained = np.sum((self.system.share_factor.T @ beta) ** 2)
+        variance = np.sum(beta * (self.system.covariance @ beta))
+        return weight.eta * float(explained - weight.limit * variance)
 
     def slope(self, theta: Array, alpha: float, eta: float) -> Array:
         """Gradient of α βᵀDβ + η|Rᵀβ|², shape (p, k); with η = ∞ that of the ridge alone."""

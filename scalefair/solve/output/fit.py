@@ -18,10 +18,10 @@ from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputRows
 from scalefair.penalties import normalized, whitening
-from scalefair.solve.fit import LossFit, RidgeFit, Spec
+from scalefair.solve.fit import LossFit, RidgeFit, Spec, of_eigenvalues, rounding_of
 from scalefair.solve.limit import check_attainable, solve_output_under_limit
 from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
-from scalefair.solve.ridge.direct import diagnosed, ridge_fit, solve_primal
+from scalefair.solve.ridge.direct import ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum
 from scalefair.solve.ridge.system import System, rescale, spread
 
@@ -102,7 +102,8 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
     limited = spec.unfairness is not None and eta > 0
     coef = rescale(system, result.coef) if limited else result.coef
     share = result.dependence.share
-    diagnostics = diagnosed(system, spec)
+    rounding = rounding_of(spec.dtype, system.moments.n_rows)
+    diagnostics = of_eigenvalues(Spectrum.of(system).values, spec.alpha, rounding)
     return ridge_fit(
         system, coef, spec.alpha, eta, diagnostics, n_iter=result.n_iter, output_share=share
     )

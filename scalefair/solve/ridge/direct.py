@@ -34,11 +34,12 @@ from scalefair.solve.fit import (
     Spec,
     diagnose,
     digits_left,
+    of_eigenvalues,
     rounding_of,
 )
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
-from scalefair.solve.ridge.system import Directions, System, best_scale, spread
+from scalefair.solve.ridge.system import Directions, Solution, System, best_scale, spread
 
 WIDE = 8000  # features from which on the m×m eigenproblem is out of reach
 # Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h
@@ -49,18 +50,20 @@ TIE = 1e-9
 LEAST_EPS = 1e-12  # least ε: without any, J has no value where f is constant
 
 
-def fit_ridge(system: System, spec: Spec) -> RidgeFit:
-    """Return the fit of a system at one α, with a weight or under a limit."""
+def fit_ridge(system: System, spec: Spec, spectrum: Spectrum | None = None) -> RidgeFit:
+    """Return the fit of a system, of which a `spectrum` may be known, by a weight or a limit."""
+    rounding, eta = rounding_of(spec.dtype, system.moments.n_rows), spec.eta
+    if spec.unfairness is None and spec.penalty != "nocco_output":
+        coef, diagnostics = solve_primal(system, spec.alpha, eta, rounding)
+        return ridge_fit(system, coef, spec.alpha, eta, diagnostics)
+    spectrum = spectrum or Spectrum.of(system)
     if spec.unfairness is not None:
-        coef, eta = limited(Spectrum.of(system).at(spec.alpha), spec.unfairness)
-    elif spec.penalty == "nocco_output":
-        eps = DEFAULT_EPS if spec.eps is None else spec.eps
-        coef, eta = solve_output_nocco(system, spec.alpha, spec.eta, eps), spec.eta
+        coef, eta = limited(spectrum.at(spec.alpha), spec.unfairness)
     else:
-        rounding = rounding_of(spec.dtype, system.moments.n_rows)
-        coef, diagnostics = solve_primal(system, spec.alpha, spec.eta, rounding)
-        return ridge_fit(system, coef, spec.alpha, spec.eta, diagnostics)
-    return ridge_fit(system, coef, spec.alpha, eta, diagnosed(system, spec))
+        eps = DEFAULT_EPS if spec.eps is None else spec.eps
+        coef = solve_output_nocco(system, spectrum, spec.alpha, eta, eps)
+    diagnostics = of_eigenvalues(spectrum.values, spec.alpha, rounding)
+    return ridge_fit(system, coef, spec.alpha, eta, diagnostics)
 
 
 def fit_wide(
@@ -78,7 +81,7 @@ def fit_wide(
         features=rows.design.features, ridge=ridge(moments),
     )  # fmt: skip
     with rows.progress.steps("iterations") as step:
-        result = solve_iterative(system, spec.alpha, seed=seed, progress=lambda *_: step())
+        result = solve_iterative(system, spec.alpha, seed=seed, progress=step)
     if spec.unfairness is None:
         coef, eta = result.slice.coef(np.array([spec.eta]))[0], spec.eta
     else:
@@ -95,15 +98,10 @@ def ridge_fit(
     n_iter: int | None = None, output_share: float | None = None,
 ) -> RidgeFit:  # fmt: skip
     """Return a fit from its coefficients: the intercept and the share follow."""
-    solution, share = system.solution(coef), system.explained_share(coef)
+    intercept = system.moments.mean("y") - system.mean @ coef
+    solution = Solution(coef, intercept if system.fit_intercept else np.zeros_like(intercept))
+    share = system.explained_share(coef)
     return RidgeFit(solution, alpha, eta, share, diagnostics, n_iter, output_share)
-
-
-def diagnosed(system: System, spec: Spec) -> Diagnostics:
-    """Return what rounding leaves of solutions at α, by eigenvectors."""
-    matrix = system.gram + spec.alpha * np.diag(system.ridge)
-    rounding = rounding_of(spec.dtype, system.moments.n_rows)
-    return diagnose(matrix, system.gram, rounding=rounding, scaled=False)
 
 
 def solve_primal(
@@ -118,22 +116,15 @@ def solve_primal(
     return coef, diagnose(A, system.gram, rounding=rounding, factor=factor)
 
 
-class LimitedFit(NamedTuple):
-    """β of shape (m, t), rescaled, and the η that gave its direction."""
-
-    coef: Array
-    eta: float
-
-
-def limited(path: AlphaSlice, unfairness: float) -> LimitedFit:
-    """Return the fit with the least η that meets the limit; ∞ where none does or it is 0."""
+def limited(path: AlphaSlice, unfairness: float) -> tuple[Array, float]:
+    """Return β (m, t) at the least η that meets the limit, rescaled, and η; ∞ where none does."""
     spectrum, eta = path.spectrum, None
     if unfairness <= limit.ROUNDED_SHARE:
         at = limit.optimum_without(path.quadratic())
     elif (eta := limit.least_eta(path, unfairness)) is None:
         at = limit.optimum_within(path.quadratic(), unfairness).coef
     elif eta == 0:
-        return LimitedFit(np.asarray(spectrum.basis @ path.ridge), eta)
+        return np.asarray(spectrum.basis @ path.ridge), eta
     else:
         at = path.coordinates(np.array([eta]))[0]
     both = np.stack([path.ridge, at])
@@ -141,7 +132,7 @@ def limited(path: AlphaSlice, unfairness: float) -> LimitedFit:
         limit.check_attainable(path.quadratic(), unfairness)
         raise limit.only_a_constant(unfairness, path.alpha)
     at = at * best_scale(at, spectrum.values[:, None] * at, spectrum.target)
-    return LimitedFit(np.asarray(spectrum.basis @ at), np.inf if eta is None else eta)
+    return np.asarray(spectrum.basis @ at), np.inf if eta is None else eta
 
 
 class StationaryPoint(NamedTuple):
@@ -152,15 +143,16 @@ class StationaryPoint(NamedTuple):
     k: float
 
 
-def solve_output_nocco(system: System, alpha: float, eta: float, eps: float) -> Array:
+def solve_output_nocco(
+    system: System, spectrum: Spectrum, alpha: float, eta: float, eps: float
+) -> Array:
     """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε Var y); return β (m, t)."""
     if not system.fit_intercept:
         raise ValueError(
             "penalty='nocco_output' needs fit_intercept=True: it is centred throughout"
         )
-    spectrum = Spectrum.of(system)
     if eta == 0 or spectrum.factor.shape[1] == 0 or not spectrum.target.any():
-        return spectrum.at(alpha).ridge_coef
+        return np.asarray(spectrum.basis @ spectrum.at(alpha).ridge)
     if np.isinf(eta):  # the share must vanish, which is the same limit as for `normalized`
         return np.asarray(spectrum.at(alpha).coef(np.array([np.inf]))[0])
 

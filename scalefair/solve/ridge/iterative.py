@@ -55,8 +55,6 @@ class FeatureGram:
 
 
 Operator = Callable[[Array], Array]  # V ↦ MV for V of shape (m, k)
-# Called after every iteration with its number and the largest relative residual
-Progress = Callable[[int, float], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +114,9 @@ class Solved(NamedTuple):
 
 
 def block_cg(
-    operator: Operator, right: Array, tol: float, max_iter: int, progress: Progress | None = None
-) -> Solved:
+    operator: Operator, right: Array, tol: float, max_iter: int,
+    progress: Callable[[], Any] = lambda: None,
+) -> Solved:  # fmt: skip
     """Solve M Z = B by conjugate gradients that share one Krylov space over all columns of B.
 
     The residual is QG, Q orthonormal: columns may be equal, zero or converged. With W = (SᵀMS)⁻¹
@@ -138,8 +137,7 @@ def block_cg(
         Q, turn = np.linalg.qr(Q - cho_solve(step, MS.T, check_finite=False).T)
         G, S = turn @ G, Q + S @ turn.T
         n_iter += 1
-        if progress is not None:
-            progress(n_iter, largest_norm(G))
+        progress()
     return Solved(Z, n_iter)
 
 
@@ -195,7 +193,7 @@ class IterativeFit(NamedTuple):
 
 def solve_iterative(
     system: StreamedSystem, alpha: float, *, sketch: Sketch | None = None, tol: float = 1e-9,
-    max_iter: int = 200, seed: int = 0, progress: Progress | None = None,
+    max_iter: int = 200, seed: int = 0, progress: Callable[[], Any] = lambda: None,
 ) -> IterativeFit:  # fmt: skip
     """Solve (C + αD + ηRRᵀ) β = c at one α > 0 and for every η, without forming C.
 
@@ -252,17 +250,12 @@ class _Solved(NamedTuple):
     n_iter: int
 
 
-def _solve(whitened: _Whitened, tol: float, max_iter: int, progress: Progress | None) -> _Solved:
+def _solve(whitened: _Whitened, tol: float, max_iter: int, progress: Callable[[], Any]) -> _Solved:
     """Solve, look at the true residual, and go on from there while that helps."""
     Z, residual, n_iter = np.zeros_like(whitened.right), whitened.right, 0
     while True:
-        before, first = largest_norm(residual), n_iter
-
-        def report(i: int, size: float, first: int = first) -> None:
-            if progress is not None:
-                progress(first + i, size)
-
-        step = block_cg(whitened.times, residual, tol / 2, max_iter - n_iter, report)
+        before = largest_norm(residual)
+        step = block_cg(whitened.times, residual, tol / 2, max_iter - n_iter, progress)
         Z, n_iter = Z + step.solution, n_iter + step.n_iter
         Y = whitened.T(Z)
         product = whitened.system.scaled_gram(Y)

@@ -93,11 +93,6 @@ class AlphaSlice:
         """Number of coefficients that the penalty may reach, of one output."""
         return len(self.ridge)
 
-    @property
-    def ridge_coef(self) -> Array:
-        """β at η = 0, shape (m, t)."""
-        return np.asarray(self.spectrum.basis @ self.ridge)
-
     def coordinates(self, etas: Array) -> Array:
         """β' for each η, shape (E, m, t)."""
         vectors, strength, along = self.directions
@@ -162,23 +157,28 @@ class GridScores:
         return replace(self, mse=mse, share=share)
 
 
-def outside(folds: Sequence[Moments], always: Moments | None, k: int) -> Moments:
-    """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
-    rest = [] if always is None else [always]
-    return reduce(add, [*folds[:k], *folds[k + 1 :], *rest])
+@dataclass(frozen=True, eq=False)
+class FoldedMoments:
+    """Moments of each fold, of the rows that always train, and of all rows."""
+
+    folds: Sequence[Moments]
+    always: Moments | None
+    total: Moments
+
+    def outside(self, k: int) -> Moments:
+        """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
+        rest = [] if self.always is None else [self.always]
+        return reduce(add, [*self.folds[:k], *self.folds[k + 1 :], *rest])
 
 
 class FoldFits:
     """The systems without each fold, decomposed once; `rescaled`: β ← aβ, as under a limit."""
 
-    def __init__(
-        self, folds: Sequence[Moments], always: Moments | None = None, *, rescaled: bool = False,
-        **system: Any
-    ) -> None:  # fmt: skip
-        self._folds, self._rescaled = folds, rescaled
+    def __init__(self, moments: FoldedMoments, *, rescaled: bool = False, **system: Any) -> None:
+        self._folds, self._rescaled = moments.folds, rescaled
 
         def decompose(k: int) -> tuple[System, Spectrum]:
-            built = System.build(outside(folds, always, k), **system)
+            built = System.build(moments.outside(k), **system)
             return built, Spectrum.of(built, shares=False)
 
         self._systems, self._spectra = zip(*self._each(decompose), strict=True)
@@ -300,22 +300,21 @@ def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     return Choice(int(alpha[eta]), eta)
 
 
-def best_alpha(system: System) -> float:
+def best_alpha(system: System, spectrum: Spectrum) -> float:
     """Return the α of least |y − f|²/n / (1 − 1.4 d/n)² without penalty; d = tr C(C + α)⁻¹.
 
-    Generalised cross-validation, which knows all α from one decomposition. The 1.4 is customary: it
-    undersmooths less where rows are few. Exact fits are told apart by d, not by rounding errors.
+    Generalised cross-validation, which knows all α from one decomposition: where C = diag(λ),
+    |y − f|²/n = |y|²/n − Σ c²(λ + 2α)/(λ + α)². The 1.4 is customary: it undersmooths less where
+    rows are few. Exact fits are told apart by d, not by rounding errors.
     """
-    alphas, spectrum = default_alphas(system, 57, -8.0)[::-1], Spectrum.of(system, shares=False)
-    moments = system.moments.scored
-    B = np.moveaxis(np.stack([spectrum.at(alpha).ridge_coef for alpha in alphas]), 0, 1)
-    B = B.reshape(len(B), -1)
-    t = system.target.shape[1]
-    variance = penalties.variance_of(moments, system.features, B).reshape(-1, t)
-    errors = squared_errors(system, B, variance, moments).sum(axis=1)
-    errors = np.maximum(errors, 1e-10 * penalties.size_of_block(moments, "y"))
-    freedom = np.sum(spectrum.values / (spectrum.values + alphas[:, None]), axis=1)
-    room = 1 - 1.4 * (freedom + system.fit_intercept) / moments.effective_rows
+    alphas, values = default_alphas(system, 57, -8.0)[::-1], spectrum.values
+    size = penalties.size_of_block(system.moments, "y")
+    mean = system.moments.mean("y") * system.fit_intercept
+    shrunk = values + alphas[:, None]
+    explained = (shrunk + alphas[:, None]) / shrunk**2 @ np.sum(spectrum.target**2, axis=1)
+    errors = np.maximum(size - mean @ mean - explained, 1e-10 * size)
+    freedom = np.sum(values / shrunk, axis=1) + system.fit_intercept
+    room = 1 - 1.4 * freedom / system.moments.effective_rows
     return float(alphas[np.argmin(np.where(room > 0, errors / room**2, np.inf))])
 
 

@@ -13,25 +13,12 @@ from scalefair._typing import Array
 from scalefair.moments import Moments
 from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
 from scalefair.penalties import MARGIN, NO_SHARE, ShareEstimate, chance_of, group_counts
-from scalefair.solve.ridge.path import Choice, FoldFits, GridScores, choose, outside
+from scalefair.solve.ridge.path import Choice, FoldedMoments, FoldFits, GridScores, choose
 
 REFINE = 16  # how many more etas are tried beside the best one under a limit
 # Arguments of `System.build` for a ridge ratio and an ε
 NOT_SCORED = GridScores(np.empty(0), np.empty(0))
 Options = Callable[[float, float | None], dict[str, Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class FoldedMoments:
-    """Moments of each fold, of the rows that always train, and of all rows."""
-
-    folds: Sequence[Moments]
-    always: Moments | None
-    total: Moments
-
-    def outside(self, k: int) -> Moments:
-        """Moments of the rows outside a fold."""
-        return outside(self.folds, self.always, k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +81,7 @@ def search(
         tried = []
         for ratio in ratios:
             asked = options(ratio, eps)
-            fits = FoldFits(moments.folds, moments.always, rescaled=unfairness is not None, **asked)
+            fits = FoldFits(moments, rescaled=unfairness is not None, **asked)
             result = SearchResult(alphas, etas, NOT_SCORED, None, asked["eps"], ratio, fits)
             tried.append(_chosen(result, unfairness))
         results.append(min(tried, key=lambda result: result.mse))

@@ -72,28 +72,19 @@ class System:
             features,
         )  # fmt: skip
 
-    def solution(self, coef: Array) -> Solution:
-        """Join the intercept b = mean(y) − mean(Φ)β to the coefficients."""
-        mean_y = self.moments.mean("y")
-        intercept = mean_y - self.mean @ coef if self.fit_intercept else np.zeros_like(mean_y)
-        return Solution(coef, intercept)
-
     @cached_property
     def deviation(self) -> Array:
         """D with C_φ = DᵀD."""
         return thin_root(self.covariance)
-
-    def variance(self, coef: Array) -> float:
-        """βᵀ C_φ β, the variance of the predictions, summed over the outputs."""
-        return float(np.sum(coef * (self.covariance @ coef)))
 
     def explained_share(self, coef: Array) -> float:
         """Explained share in sample; NaN for a constant f, and without sensitive attributes."""
         if penalties.attribute(self.moments) is None:
             return float("nan")
         explained = np.sum((self.share_factor.T @ coef) ** 2)
+        variance = np.sum(coef * (self.covariance @ coef))
         size = penalties.size_of_block(self.moments, "y")
-        return float(penalties.share_of_variance(explained, self.variance(coef), size))
+        return float(penalties.share_of_variance(explained, variance, size))
 
 
 def gain(eta: Array | float, strength: Array) -> Array:
