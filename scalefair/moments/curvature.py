@@ -84,17 +84,13 @@ class LossSums:
         width = len(linear)
         first, rest = self.gradient[:, :width], self.gradient[:, width:]
         gradient = np.concatenate([linear.T @ first, rest], axis=1)
-        p, (K, j) = gradient.shape[1], self.hessian.shape[:2]
-        turned = [_sandwich(H, linear) for fold in self.hessian for H in fold]
-        return replace(self, gradient=gradient, hessian=np.array(turned).reshape(K, j, p, p))
-
-
-def _sandwich(H: Array, linear: Array) -> Array:
-    """LᵀHL, where the linear part L acts on the first columns."""
-    width = len(linear)
-    corner = linear.T @ H[:width, :width] @ linear
-    side = linear.T @ H[:width, width:]
-    return np.block([[(corner + corner.T) / 2, side], [side.T, H[width:, width:]]])
+        H = self.hessian
+        corner = linear.T @ H[..., :width, :width] @ linear
+        corner = (corner + corner.swapaxes(-1, -2)) / 2
+        side = linear.T @ H[..., :width, width:]
+        below = np.concatenate([side.swapaxes(-1, -2), H[..., width:, width:]], axis=-1)
+        above = np.concatenate([corner, side], axis=-1)
+        return replace(self, gradient=gradient, hessian=np.concatenate([above, below], axis=-2))
 
 
 class LossPass:
