@@ -279,6 +279,8 @@ def report(path: Path) -> None:
 
     refits = {name: method.refits for name, method in METHODS.items()}
     found, validated = curves(path), curves(path, "validation")
+    for place, some in validated.items():  # who was not run on test rows cannot be chosen
+        validated[place] = {name: c for name, c in some.items() if name in found.get(place, {})}
     duels = list(compared(found, validated))
     names = sorted({axis.name for methods in found.values() for axis in axes(methods)})
     tables: dict[str, list[Line]] = {
