@@ -152,14 +152,17 @@ def limit_gap(
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
     points = [*_fair_points(estimator, X), *_limit_points(estimator, chunk.s, best, candidates, y)]
-    columns: dict[str, Any] = {
+    table = frames.make_frame({
         "curve": [point.curve for point in points],
         "parameter": [point.parameter for point in points],
         "share": [_share_of(point, chunk.s) for point in points],
         "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
-    }
-    table = frames.make_frame(columns)
-    return LimitGap(table, _mean_excess(table), best)
+    })  # fmt: skip
+    spans = table.groupby("curve")["share"].agg(["min", "max"])
+    low, high = float(spans["min"].max()), float(spans["max"].min())
+    shares = np.linspace(low, max(high, low), POINTS)
+    model, limit = (_along(table, curve, shares) for curve in ("model", "limit"))
+    return LimitGap(table, float(np.mean(model / limit - 1.0)), best)
 
 
 def _check_estimator(estimator: Any, y: Any) -> None:
@@ -272,11 +275,3 @@ def _along(table: pd.DataFrame, curve: str, shares: Array) -> Array:
     """Least error so far, from small shares to large ones, interpolated."""
     rows = table[table["curve"] == curve].sort_values("share")
     return np.interp(shares, rows["share"], np.minimum.accumulate(rows["rmse"]))
-
-
-def _mean_excess(table: pd.DataFrame) -> float:
-    spans = table.groupby("curve")["share"].agg(["min", "max"])
-    low, high = float(spans["min"].max()), float(spans["max"].min())
-    shares = np.linspace(low, max(high, low), POINTS)
-    model, limit = (_along(table, curve, shares) for curve in ("model", "limit"))
-    return float(np.mean(model / limit - 1.0))

@@ -14,7 +14,7 @@ import numpy as np
 
 from scalefair import measures
 from scalefair._hash import distinct
-from scalefair._typing import Accumulator, Array, Chunk
+from scalefair._typing import Accumulator, Chunk
 from scalefair.data import Sums, Together, frames
 from scalefair.data.sources import ArraySource
 from scalefair.data.survey import View
@@ -298,21 +298,15 @@ def _conditional(surveyed: SurveyedRows, subject: Subject) -> Measurement:
     target = given.y[index, 0]
     labels = surveyed.truth is not None and surveyed.truth.is_binary
     control = np.where(target > 0, "positive", "negative").astype(object) if labels else target
-    s = _with_levels(surveyed, columns, rows.s[index])
+    table: dict[str, Any] = {}
+    for j, x in zip(columns, rows.s[index].T, strict=True):
+        a = surveyed.plan.attributes[j]
+        levels = np.array(sorted(a.levels), dtype=object)
+        table[a.name] = levels[x.astype(np.int64)] if a.is_coded else x
     try:
         test = measures.conditional_hsic_test(
-            rows.x[index], s, control, random_state=subject.pair.seed
+            rows.x[index], frames.make_frame(table), control, random_state=subject.pair.seed
         )
     except UndefinedError as error:
         raise UndefinedError(f"in the {len(index):,} rows of the test, {error}") from error
     return Measurement(CONDITIONAL, test.pvalue, len(index))
-
-
-def _with_levels(surveyed: SurveyedRows, columns: tuple[int, ...], numbers: Array) -> Any:
-    """Numbers as numbers, codes as the text of their levels."""
-    table: dict[str, Any] = {}
-    for j, x in zip(columns, numbers.T, strict=True):
-        a = surveyed.plan.attributes[j]
-        levels = np.array(sorted(a.levels), dtype=object)
-        table[a.name] = levels[x.astype(np.int64)] if a.is_coded else x
-    return frames.make_frame(table)

@@ -88,7 +88,14 @@ class Audit:
         for model in self.models.values():
             for attribute, measured in model.dependence.items():
                 for one in measured:
-                    rows.append(_dependence_row(model.name, attribute, one, self.confidence))
+                    words = f"{one.measure} is not known: {one.reason}"
+                    if not one.reason:
+                        words = explain(one.measure, one.value, attribute)
+                    if not np.isnan(one.low):
+                        ends = f"{percent(one.low)} to {percent(one.high)}"
+                        words += f" ({100 * self.confidence:.3g} % interval {ends})"
+                    numbers = one.value, one.low, one.high, one.rows
+                    rows.append((model.name, attribute, one.measure, *numbers, words))
             for frame in model.gaps.frames.values():
                 rows += _gap_rows(model.name, frame)
         return tidy(TABLE_COLUMNS, rows)
@@ -257,30 +264,9 @@ def difference_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
     )
 
 
-def ratio_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
-    """Return what the smallest ratio between groups is."""
-    largest, smallest = (frame.groups[i] for i in frame.extremes(metric) or ())
-    return (
-        f"{metric_words(metric)} for {smallest} is {gap.value:.2f} times that for {largest} "
-        f"({100 * frame.confidence:.3g} % interval {gap.low:.2f} to {gap.high:.2f})"
-    )
-
-
 def _number(x: float) -> str:
     """Four digits, or all of a large number: pay is 42,740, not 4.274e+04."""
     return f"{x:,.0f}" if 1e4 <= abs(x) < 1e9 else f"{x:.4g}"
-
-
-def _dependence_row(
-    model: str, attribute: str, one: Measurement, confidence: float
-) -> tuple[Any, ...]:
-    words = f"{one.measure} is not known: {one.reason}"
-    if not one.reason:
-        words = explain(one.measure, one.value, attribute)
-    if not np.isnan(one.low):
-        ends = f"{percent(one.low)} to {percent(one.high)}"
-        words = f"{words} ({100 * confidence:.3g} % interval {ends})"
-    return model, attribute, one.measure, one.value, one.low, one.high, one.rows, words
 
 
 def _gap_rows(model: str, frame: GroupFrame) -> list[tuple[Any, ...]]:
@@ -291,7 +277,13 @@ def _gap_rows(model: str, frame: GroupFrame) -> list[tuple[Any, ...]]:
         gaps.append((f"{metric}_difference", gap, difference_words(frame, metric, gap)))
         # A ratio of biases means nothing: they may have either sign.
         if metric != "bias" and relative.value >= 0:
-            gaps.append((f"{metric}_ratio", relative, ratio_words(frame, metric, relative)))
+            largest, smallest = (frame.groups[i] for i in frame.extremes(metric) or ())
+            words = (
+                f"{metric_words(metric)} for {smallest} is {relative.value:.2f} times that for "
+                f"{largest} ({100 * frame.confidence:.3g} % interval {relative.low:.2f} to "
+                f"{relative.high:.2f})"
+            )
+            gaps.append((f"{metric}_ratio", relative, words))
     if set(ODDS) <= set(frame.estimates):
         # Two gaps at once: each at half the error.
         pairs = [frame.gap(metric, 1 - (1 - frame.confidence) / 2) for metric in ODDS]

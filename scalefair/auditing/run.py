@@ -26,7 +26,7 @@ from scalefair.auditing.result import Audit, ModelAudit
 from scalefair.data.encoding import numbers_or_codes
 from scalefair.errors import CannotJudgeError
 from scalefair.measures._pair import TooFineError, UndefinedError, check_kernel
-from scalefair.measures.group_metrics import CountedGroups, count_groups
+from scalefair.measures.group_metrics import count_groups
 from scalefair.measures.group_rows import Missing, open_audit
 from scalefair.measures.group_statistics import (
     SURVEY_SAMPLE_ROWS,
@@ -136,7 +136,6 @@ def audit(
     everyone = subjects(surveyed, sets, settings)
     crossed, moments = second_pass(surveyed, everyone)
     counted = count_groups(surveyed, crossed)
-    _check_decisions(counted)
     measured, undefined = _dependence(surveyed, everyone, moments, settings)
     models = {
         name: ModelAudit(name, measured[m], group_frames(counted, m))
@@ -174,25 +173,20 @@ def _possible(asked: Sequence[str] | None, surveyed: SurveyedRows) -> tuple[str,
 
 
 def _check_predictions(surveyed: SurveyedRows) -> None:
-    """Raise CannotJudgeError if the predictions of a model are constant."""
-    for model, numbers in zip(surveyed.plan.models, surveyed.predictions, strict=True):
+    """Raise an error if the predictions of a model, or its decisions, are the same in all rows."""
+    plan = surveyed.plan
+    for model, numbers, cut in zip(plan.models, surveyed.predictions, plan.cuts, strict=True):
+        low, high = numbers.spread.low, numbers.spread.high
         if numbers.is_constant:
             raise CannotJudgeError(
-                f"y_pred {model!r} is {numbers.spread.low:g} in every row: how far a constant "
+                f"y_pred {model!r} is {low:g} in every row: how far a constant "
                 "depends on anything is undefined, not 0; audit a model that tells rows apart"
             )
-
-
-def _check_decisions(counted: CountedGroups) -> None:
-    """Raise ValueError if a threshold decides alike for all rows."""
-    plan, outcomes = counted.surveyed.plan, counted.statistics(()).outcomes[0]
-    for model, weight, cut in zip(plan.models, outcomes, plan.cuts, strict=True):
-        chosen = float(weight[2:].sum())
-        if np.isfinite(cut) and chosen in (0.0, float(weight.sum())):
-            which = "no row" if chosen == 0 else "every row"
+        if np.isfinite(cut) and not low < cut <= high:
             raise ValueError(
-                f"threshold={cut:g} selects {which} of y_pred {model!r}, so that decisions cannot "
-                "be judged; give a threshold between its least and its largest prediction"
+                f"threshold={cut:g} selects {'no row' if cut > high else 'every row'} of y_pred "
+                f"{model!r}, so that decisions cannot be judged; give a threshold between its "
+                "least and its largest prediction"
             )
 
 

@@ -11,7 +11,7 @@ from functools import partial, reduce, wraps
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -202,22 +202,21 @@ class Reading:
             console(f"reading {self.data or 'the Adult census data'}")
             reading = self
             if self.data == "-":  # several passes are made
-                reading = replace(self, data=stack.enter_context(_spooled(sys.stdin.buffer)))
+                path = Path(stack.enter_context(TemporaryDirectory())) / "standard-input"
+                with path.open("wb") as file:
+                    copyfileobj(sys.stdin.buffer, file)
+                reading = replace(self, data=str(path))
             with noting_warnings(console):
                 table = reading.table(subset)
-            yield replace(table, client=self._client(stack))
+            if self.scheduler is not None:
+                from scalefair.data.sources import connect
 
-    def _client(self, stack: ExitStack) -> Any:
-        if self.scheduler is None:
-            return None
-        from scalefair.data.sources import connect
-
-        client = stack.enter_context(connect(self.scheduler))
-        if not client.nthreads():
-            raise ConnectionError(
-                f"dask's scheduler at {self.scheduler} has no workers; start some"
-            )
-        return client
+                table = replace(table, client=stack.enter_context(connect(self.scheduler)))
+                if not table.client.nthreads():
+                    raise ConnectionError(
+                        f"dask's scheduler at {self.scheduler} has no workers; start some"
+                    )
+            yield table
 
     def table(self, subset: Any = "train") -> Data:
         """Return the table that DATA means; Adult has its target as the column income."""
@@ -243,16 +242,6 @@ class Reading:
             return dict.fromkeys([*text, *(name for name in names if name in header)], "string")
 
         return scan_files(path, column_types=types, **self.csv_options)
-
-
-@contextmanager
-def _spooled(stream: BinaryIO) -> Iterator[str]:
-    """Give the path of a file with what a stream holds, for as long as it is needed."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "standard-input"
-        with path.open("wb") as file:
-            copyfileobj(stream, file)
-        yield str(path)
 
 
 def complete_columns(

@@ -64,12 +64,13 @@ def audit_command(*, reading: Reading, console: Console, **options: Any) -> None
     """
     options["origin"] = provenance(options)
     with reading.open(console) as table:
-        if not table.is_built_in:
-            _audit(table, console, **options)
-            return
-        defaults = {"prediction": (ADULT_TARGET,), "sensitive": ADULT_SENSITIVE}
-        options |= {name: options[name] or value for name, value in defaults.items()}
-        _audit(_decisions(table), console, **options)
+        given = table
+        if table.is_built_in:
+            defaults = {"prediction": (ADULT_TARGET,), "sensitive": ADULT_SENSITIVE}
+            options |= {name: options[name] or value for name, value in defaults.items()}
+            above = table.table[ADULT_TARGET].str.startswith(">").astype(int)
+            given = replace(table, table=table.table.assign(**{ADULT_TARGET: above}))
+        _audit(given, console, **options)
 
 
 def _audit(
@@ -161,12 +162,6 @@ def _check_not_text(data: Data, models: list[str]) -> None:
             raise ValueError(
                 f"--prediction: column {name!r} is text; give scores or probabilities{remedy}"
             )
-
-
-def _decisions(data: Data) -> Data:
-    """Return Adult with its target as 0 and 1."""
-    above = data.table[ADULT_TARGET].str.startswith(">").astype(int)
-    return replace(data, table=data.table.assign(**{ADULT_TARGET: above}))
 
 
 @click.command("explain", short_help="Show which columns carry the share of a MODEL, or proxies.")

@@ -180,16 +180,12 @@ def _problem(table: Data, reading: Reading, roles: Roles, seed: int) -> ReportPr
         "hidden": not roles.seen, "weight": roles.weight,
         "reading": _python_of(reading, table, [n for n in table.columns if n not in chosen]),
     }  # fmt: skip
-    if table.client is None and not _is_large(scan):
-        return from_table(scan.read(), **common)
-    return from_scan(scan, table.selection(chosen), **common)
-
-
-def _is_large(scan: Any) -> bool:
     files = scan.files.listing
     size = sum(int(files.filesystem.size(path) or 0) for path in files.paths)
-    cells = (scan.n_rows or 0) * len(scan.columns)
-    return size > LARGE_BYTES or cells > LARGE_CELLS
+    is_large = size > LARGE_BYTES or (scan.n_rows or 0) * len(scan.columns) > LARGE_CELLS
+    if table.client is None and not is_large:
+        return from_table(scan.read(), **common)
+    return from_scan(scan, table.selection(chosen), **common)
 
 
 def _python_of(reading: Reading, table: Data, left_out: list[str]) -> str:

@@ -170,10 +170,17 @@ def solve(path: Path, like: Path, out: Path, console: Console, settings: ModelOp
     from scalefair import Moments, save
 
     model, given = _regression(like), Moments.load(path)
+    columns, limit, eta = vars(model).get("columns_", {}), settings.unfairness, settings.eta
+    if limit is None and eta is None:
+        limit = model.unfairness
+        eta = None if limit is not None else model.eta_
+    if isinstance(model, WithPath):
+        model = model.path_.at(alpha=model.alpha_, eta=model.eta_)
+    alpha = model.alpha if settings.alpha is None else settings.alpha
     console(f"solving from {given.n_rows:,} rows")
     with noting_warnings(console) as notes:
-        solved = _at_options(model, settings).solve_from(given)
-    solved.columns_ = vars(model).get("columns_", {})
+        solved = model.set_params(alpha=alpha, unfairness=limit, eta=eta).solve_from(given)
+    solved.columns_ = columns
     save(solved, out)
     record = {
         "model": out, "data": path, "target": solved.columns_.get("target", "y"),
@@ -181,18 +188,6 @@ def solve(path: Path, like: Path, out: Path, console: Console, settings: ModelOp
         **describe(solved), "notes": notes, "seconds": console.seconds,
     }  # fmt: skip
     console.result(record, words(out, record))
-
-
-def _at_options(model: Any, settings: ModelOptions) -> Any:
-    """Return the model at the alpha, eta and limit of the options."""
-    limit, eta = settings.unfairness, settings.eta
-    if limit is None and eta is None:
-        limit = model.unfairness
-        eta = None if limit is not None else model.eta_
-    if isinstance(model, WithPath):
-        model = model.path_.at(alpha=model.alpha_, eta=model.eta_)
-    alpha = model.alpha if settings.alpha is None else settings.alpha
-    return model.set_params(alpha=alpha, unfairness=limit, eta=eta)
 
 
 def _regression(like: Path) -> Any:

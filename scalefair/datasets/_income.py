@@ -126,17 +126,13 @@ def _drawn_columns(start: int, stop: int, key: int) -> dict[str, Any]:
     }
 
 
-def _fair_pay(columns: dict[str, Any]) -> Any:
-    grade, city = columns["occupation"] // 3, columns["region"] % 2
-    share = columns["experience"] / (columns["age"] - LEAVING_AGE[columns["education"]])
-    pay = 2.3 + EDUCATION_PAY[columns["education"]] + GRADE_PAY[grade] + 0.12 * city
-    return pay + (0.06 + 0.04 * grade) * columns["rating"] + 0.5 * share**2
-
-
 def _rows(start: int, stop: int, key: int) -> pd.DataFrame:
     """Return the rows start to stop of the table that belongs to `key`."""
     columns = _drawn_columns(start, stop, key)
-    fair = _fair_pay(columns)
+    grade, city = columns["occupation"] // 3, columns["region"] % 2
+    share = columns["experience"] / (columns["age"] - LEAVING_AGE[columns["education"]])
+    fair = 2.3 + EDUCATION_PAY[columns["education"]] + GRADE_PAY[grade] + 0.12 * city
+    fair = fair + (0.06 + 0.04 * grade) * columns["rating"] + 0.5 * share**2
     noise = columns.pop("noise")
     bias = SEX_BIAS[columns["sex"]] + ETHNICITY_BIAS[columns["ethnicity"]]
     bias -= 0.01 * np.maximum(columns["age"] - 45, 0)

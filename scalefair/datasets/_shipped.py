@@ -69,11 +69,6 @@ def _read_shipped(name: str) -> str:
     return gzip.decompress((files(__package__) / "data" / f"{name}.gz").read_bytes()).decode()
 
 
-def _as_container(frame: pd.DataFrame, as_frame: bool) -> Any:
-    """Return the frame, or its values: float64 when all columns are numbers, else objects."""
-    return frame if as_frame else frame.to_numpy()
-
-
 def _bit_names(column: str) -> list[str]:
     """Return the names of the bits of a column, such as ``age=26..32`` or ``sex=Female``."""
     if column not in LOWER_EDGES:
@@ -160,28 +155,19 @@ def load_adult(
     check_choice("encoding", encoding, ("raw", "a9a"))
     check_flag("as_frame", as_frame)
     table = pd.concat([_read_adult(name) for name in FILES[subset]], ignore_index=True)
-    raw = table[COLUMNS]
-    data = raw
+    data = raw = table[COLUMNS]
+    sensitive = raw[["sex", "race"]]
     if encoding == "a9a":
         bits = np.hstack([_bits(raw[name]) for name in raw]).astype(np.float64)
         data = pd.DataFrame(bits, columns=[bit for name in raw for bit in _bit_names(str(name))])
     return Bunch(
-        data=_as_container(data, as_frame),
+        data=data if as_frame else data.to_numpy(),
         target=table["income"].str.startswith(">50K").to_numpy().astype("int64"),
-        sensitive_features=_as_container(raw[["sex", "race"]], as_frame),
+        sensitive_features=sensitive if as_frame else sensitive.to_numpy(),
         feature_names=list(data.columns),
         target_names=["<=50K", ">50K"],
         DESCR=_read_shipped("adult.names"),
     )
-
-
-def _read_crime(description: str) -> pd.DataFrame:
-    """Return the 122 predictive columns and the target, named by the attribute lines."""
-    lines = description.splitlines()
-    names = [line.split()[1] for line in lines if line.startswith("@attribute")]
-    text = StringIO(_read_shipped("communities.data"))
-    table = pd.read_csv(text, names=names, na_values=["?"])
-    return table.drop(columns=NOT_PREDICTIVE).astype("float64")
 
 
 def load_communities_crime(
@@ -231,15 +217,19 @@ def load_communities_crime(
     check_choice("missing", missing, ("drop", "keep", "paper"))
     check_flag("as_frame", as_frame)
     description = _read_shipped("communities.names")
-    table = _read_crime(description)
+    lines = description.splitlines()
+    names = [line.split()[1] for line in lines if line.startswith("@attribute")]
+    text = StringIO(_read_shipped("communities.data"))
+    table = pd.read_csv(text, names=names, na_values=["?"])
+    table = table.drop(columns=NOT_PREDICTIVE).astype("float64")
     if missing == "drop":
         table = table.dropna(axis="columns")
     elif missing == "paper":
         table = table.dropna(axis="columns", thresh=len(table) // 2).dropna()
     table = table.reset_index(drop=True)
-    data = table.drop(columns=TARGET)
+    data, sensitive = table.drop(columns=TARGET), table[RACE]
     return Bunch(
-        data=_as_container(data, as_frame), target=table[TARGET].to_numpy(),
-        sensitive_features=_as_container(data[RACE], as_frame), feature_names=list(data.columns),
-        target_names=[TARGET], DESCR=description,
+        data=data if as_frame else data.to_numpy(), target=table[TARGET].to_numpy(),
+        sensitive_features=sensitive if as_frame else sensitive.to_numpy(),
+        feature_names=list(data.columns), target_names=[TARGET], DESCR=description,
     )  # fmt: skip

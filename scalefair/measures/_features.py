@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from scalefair._linalg import mirror_upper, rank_k_update
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.errors import check_count
-from scalefair.features.base import is_map, whitened
+from scalefair.features.base import is_map, n_features, whitened
 from scalefair.features.landmarks import distinct_rows, fitted_kernel
 from scalefair.features.mixed import coded_columns, mixed_map, units_of, with_rare_groups
 from scalefair.kernels import Categorical, Kernel
@@ -186,62 +185,31 @@ class MomentSums:
         columns: ColumnsBeside | None = None, width: int = 0,
     ) -> None:  # fmt: skip
         self._phi, self._psi, self._columns, self._folds = phi, psi, columns, folds
-        widths = [m.n_raw_ if m.linear_ is None else m.linear_.shape[1] for m in (phi, psi)]
-        self._blocks = {"phi": widths[0], "psi": widths[1], "y": width}
-        size = sum(self._blocks.values()) + 1
-        self._sums = [np.zeros((size, size)) for _ in range(folds.count)]
-        self._n_rows, self._squares = [0] * folds.count, [0.0] * folds.count
-        self._block = max(MAX_BLOCK_NUMBERS // (phi.n_raw_ + psi.n_raw_ + width), 256)
-        self._shift: Array | None = None
-        self._buffer = np.empty((0, size))
+        self._blocks = {"phi": n_features(phi), "psi": n_features(psi), "y": width}
+        self._units = {"psi": units_of(psi)}
+        self._size = max(MAX_BLOCK_NUMBERS // (phi.n_raw_ + psi.n_raw_ + width), 256)
+        self._total: FoldMoments | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of one chunk in, a block at a time."""
         weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
         # Rows of weight 0 are left out: the maps need not know their groups.
         index = np.flatnonzero(weight)
-        for start in range(0, len(index), self._block):
-            at = index[start : start + self._block]
-            rows = self._rows(chunk.x[at], chunk.s[at], weight[at])
-            fold = None if self._folds.of is None else self._folds.of(chunk.row + at)
-            for number, sums in enumerate(self._sums):
-                part = rows if fold is None else rows[fold == number]
-                rank_k_update(sums, part)
-                self._n_rows[number] += len(part)
-                self._squares[number] += float(np.sum(part[:, -1] ** 4))
-
-    def _rows(self, x: Array, s: Array, weight: Array) -> Array:
-        """Return [φ − shift, ψ − shift, columns − shift, 1]·√w."""
-        parts: list[Any] = [whitened(self._phi, x), whitened(self._psi, s)]
-        if self._columns is not None:
-            parts.append(self._columns(parts[0], parts[1], weight))
-        if len(self._buffer) < len(x):
-            self._buffer = np.empty((len(x), self._buffer.shape[1]))
-        rows = self._buffer[: len(x)]
-        np.concatenate(parts, axis=1, out=rows[:, :-1])
-        rows[:, -1] = 1.0
-        if self._shift is None:
-            # Near the mean of all, so that the sums do not cancel however large that is.
-            self._shift = rows[:256, :-1].mean(axis=0)
-        rows[:, :-1] -= self._shift
-        rows *= np.sqrt(weight)[:, None]
-        return rows
+        for start in range(0, len(index), self._size):
+            at = index[start : start + self._size]
+            Phi, Psi = whitened(self._phi, chunk.x[at]), whitened(self._psi, chunk.s[at])
+            beside = self._columns and self._columns(Phi, Psi, weight[at])
+            rows = {"phi": Phi, "psi": Psi, "y": Phi[:, :0] if beside is None else beside}
+            fold = self._folds.of_rows(chunk.row + at)
+            masks = [fold == number for number in range(self._folds.count)]
+            part = FoldMoments(
+                Moments.of_rows({n: rows[n][some] for n in rows}, weight[at][some], self._units)
+                if some.any()
+                else Moments.empty(self._blocks)
+                for some in masks
+            )
+            self._total = part if self._total is None else self._total + part
 
     def result(self) -> FoldMoments:
-        """Return the moments of each fold: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ/n about the shift."""
-        folds = []
-        for sums, n_rows, squares in zip(self._sums, self._n_rows, self._squares, strict=True):
-            if n_rows == 0 or self._shift is None:
-                folds.append(Moments.empty(self._blocks))
-                continue
-            full = mirror_upper(sums.copy())
-            weight, total = float(full[-1, -1]), full[-1, :-1]
-            scatter = full[:-1, :-1] - np.outer(total, total / weight)
-            units = {"psi": units_of(self._psi)}
-            folds.append(
-                Moments(
-                    self._blocks, n_rows, weight, self._shift, total / weight, scatter,
-                    squared_weight=squares, units=units,
-                )
-            )  # fmt: skip
-        return FoldMoments(folds)
+        """Return the moments of each fold."""
+        return self._total or FoldMoments([Moments.empty(self._blocks)] * self._folds.count)

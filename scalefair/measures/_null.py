@@ -43,6 +43,7 @@ MAX_TABLE_CELLS = 400
 """Up to so many pairs of distinct values HSIC jumps from one table to the next."""
 
 Order = NDArray[np.int64]
+Draw = Callable[[np.random.Generator], Order]
 
 
 class Spectrum(NamedTuple):
@@ -64,7 +65,9 @@ class CentredPair:
     def pvalue(self, method: str, n_permutations: int = 0, seed: int = 0) -> float:
         """Return P(at least this HSIC) by "permutation", "gamma" or the spectra."""
         if method == "permutation" and self.permuted is not None:
-            return permutation_pvalue(self.statistic, self.permuted(n_permutations, seed))
+            null = self.permuted(n_permutations, seed)
+            # (1 + number at least as large)/(B + 1); rounding must not tell equal values apart.
+            return float((1 + np.sum(null >= self.statistic * (1 - 1e-10))) / (len(null) + 1))
         x, (a, b) = self.n * self.statistic, self.spectra()
         mean, variance = permutation_moments(self.n, a, b)
         if method == "gamma":
@@ -163,7 +166,7 @@ def dense_pair(K: Array, L: Array) -> CentredPair:
     return CentredPair(n, float(np.vdot(K, L)) / n**2, spectra, partial(permuted, statistic, n))
 
 
-def feature_rows_pair(Phi: Array, Psi: Array) -> CentredPair:
+def feature_rows_pair(Phi: Array, Psi: Array, draw: Draw | None = None) -> CentredPair:
     """Return the pair of K̃ = ΦΦᵀ and L̃ = ΨΨᵀ, feature rows of shapes (n, r) and (n, q)."""
     n = len(Phi)
     Phi, Psi = Phi - Phi.mean(axis=0), Psi - Psi.mean(axis=0)
@@ -176,7 +179,7 @@ def feature_rows_pair(Phi: Array, Psi: Array) -> CentredPair:
     def statistic(order: Any = slice(None)) -> float:
         return float(np.sum((Phi.T @ Psi[order]) ** 2)) / n**2
 
-    return CentredPair(n, statistic(), spectra, partial(permuted, statistic, n))
+    return CentredPair(n, statistic(), spectra, partial(permuted, statistic, n, draw=draw))
 
 
 def streamed_pair(moments: Moments) -> CentredPair:
@@ -210,9 +213,8 @@ def table_pair(table: NDArray[np.int64], Phi: Array, Psi: Array) -> CentredPair:
 
 
 def permuted(
-    statistic: Callable[[Order], float], n: int, count: int, seed: int,
-    draw: Callable[[np.random.Generator], Order] | None = None,
-) -> Array:  # fmt: skip
+    statistic: Callable[[Order], float], n: int, count: int, seed: int, draw: Draw | None = None
+) -> Array:
     """Return the statistic of `count` random orders of n rows, whatever the number of threads."""
 
     def one(number: int) -> float:
@@ -220,11 +222,6 @@ def permuted(
         return statistic(rng.permutation(n) if draw is None else draw(rng))
 
     return np.array(run_each(one, count))
-
-
-def permutation_pvalue(statistic: float, null: Array) -> float:
-    """(1 + number at least as large)/(B + 1); rounding must not tell equal values apart."""
-    return float((1 + np.sum(null >= statistic * (1 - 1e-10))) / (len(null) + 1))
 
 
 def permutation_moments(n: float, a: Spectrum, b: Spectrum) -> tuple[float, float]:

@@ -354,19 +354,17 @@ class Form:
         return names, W.reshape(len(W), -1), None if inverse is None else member
 
 
-def _inverse(C: Array) -> Array:
-    """C⁻¹ on the range of C, in units in which its diagonal is 1."""
-    scale = 1 / np.sqrt(np.where(np.diagonal(C) > 0, np.diagonal(C), 1.0))
-    root = scale[:, None] * inverse_root(scale[:, None] * C * scale, 0.0, CUTOFF)
-    return np.asarray(root @ root.T)
-
-
 def _explain(
     form: Form, design: Design, moments: Moments, source: ChunkSource | None
 ) -> list[Contributions]:
     """Explain the models of a form; without a source there are no standard errors."""
     linear, outputs = "phi" in form.coefs[0], next(iter(form.coefs[0].values())).shape[1]
-    inverse = None if linear else _inverse(moments.covariance("phi", "phi"))
+    inverse = None
+    if not linear:  # C⁻¹ on the range of C, in units in which its diagonal is 1
+        C = moments.covariance("phi", "phi")
+        scale = 1 / np.sqrt(np.where(np.diagonal(C) > 0, np.diagonal(C), 1.0))
+        root = scale[:, None] * inverse_root(scale[:, None] * C * scale, 0.0, CUTOFF)
+        inverse = np.asarray(root @ root.T)
     models = [form.parts(moments, coef, inverse) for coef in form.coefs]
     views = _views(design, moments)
     splits = [

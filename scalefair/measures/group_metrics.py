@@ -231,10 +231,9 @@ class CountedGroups:
 
     def statistics(self, grouping: Sequence[int]) -> GroupStatistics:
         """Return the statistics of the groups of some attributes."""
-        for crossing, cells in zip(self.surveyed.plan.crossings, self.crossed, strict=True):
-            if set(grouping) <= set(crossing):
-                return cells.groups([crossing.index(j) for j in grouping])  # type: ignore[no-any-return]
-        raise KeyError(grouping)
+        crossings = zip(self.surveyed.plan.crossings, self.crossed, strict=True)
+        crossing, cells = next(pair for pair in crossings if set(grouping) <= set(pair[0]))
+        return cells.groups([crossing.index(j) for j in grouping])  # type: ignore[no-any-return]
 
     def estimates(self, model: int, grouping: Sequence[int]) -> dict[str, Estimate]:
         """Return the metrics of one model in the groups of some attributes."""
@@ -247,8 +246,14 @@ class CountedGroups:
         estimates = {n: estimate_of(groups, len(plan.models), model, n) for n in names}
         if self.rows is not None:
             each = sorted_distributions(*self.rows, model, grouping)
-        else:
-            each = binned_distributions(groups, model, plan.edges[model])  # type: ignore[index]
+        else:  # a value of counted predictions is known up to its bin
+            rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
+            ends = np.append(plan.edges[model], np.inf)  # type: ignore[index]
+            parts = zip(groups.counts[:, model], groups.high[:, model], rows, strict=True)
+            each = [
+                Distribution(np.minimum(ends, high)[w > 0], np.cumsum(w[w > 0]), float(n))
+                for w, high, n in parts
+            ]
         return estimates | {f"quantile_{q:g}": Quantile(q, each) for q in quantiles}
 
 
@@ -265,17 +270,6 @@ def sorted_distributions(
     return [
         Distribution(x[at], np.cumsum(w), float(kish(w.sum(), w @ w)))
         for at, w in ((part, rows.weight[part]) for part in parts)
-    ]
-
-
-def binned_distributions(groups: GroupStatistics, model: int, edges: Array) -> list[Distribution]:
-    """Return the distributions of counted predictions: a value is known up to its bin."""
-    rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
-    ends = np.append(edges, np.inf)
-    each = zip(groups.counts[:, model], groups.high[:, model], rows, strict=True)
-    return [
-        Distribution(np.minimum(ends, high)[counts > 0], np.cumsum(counts[counts > 0]), float(n))
-        for counts, high, n in each
     ]
 
 
@@ -344,7 +338,16 @@ def ratio(estimate: Estimate, level: float, used: Mask) -> Gap:
     value, low, high = _at_once(estimate, level, used)
     if len(value) < 2 or (value < 0).any() or not value.max() > 0:
         return Gap(np.nan, np.nan, np.nan)
-    lowest, highest = _ratio_ends(value, np.maximum(low, 0.0), high)
+    low, product = np.maximum(low, 0.0), value[:, None] * value
+    lows, highs = low * (2 * value - low), high * (2 * value - high)
+    roots = np.sqrt(np.maximum(product**2 - lows[:, None] * highs, 0.0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lower, upper = lows[:, None] / (product + roots), (product + roots.T) / lows
+    # 0/0: a group without hits says nothing about the ratio.
+    lower, upper = np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0, posinf=1.0)
+    np.fill_diagonal(lower, 1.0)
+    np.fill_diagonal(upper, 1.0)
+    lowest, highest = (float(np.clip(ends.min(), 0.0, 1.0)) for ends in (lower, upper))
     return Gap(float(value.min() / value.max()), lowest, highest)
 
 
@@ -371,22 +374,6 @@ def _resampled_ends(value: Array, replicates: Array, level: float) -> tuple[Arra
     largest = [_largest(np.abs(d[:, None] - d) / spread) for d in deviation.T]
     c = float(np.nanquantile(largest, level))
     return value, value - c * se, value + c * se
-
-
-def _ratio_ends(value: Array, low: Array, high: Array) -> tuple[float, float]:
-    product, lows, highs = (
-        value[:, None] * value,
-        low * (2 * value - low),
-        high * (2 * value - high),
-    )
-    roots = np.sqrt(np.maximum(product**2 - lows[:, None] * highs, 0.0))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        lower, upper = lows[:, None] / (product + roots), (product + roots.T) / lows
-    # 0/0: a group without hits says nothing about the ratio.
-    lower, upper = np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0, posinf=1.0)
-    np.fill_diagonal(lower, 1.0)
-    np.fill_diagonal(upper, 1.0)
-    return float(np.clip(lower.min(), 0.0, 1.0)), float(np.clip(upper.min(), 0.0, 1.0))
 
 
 def _largest(ends: Array) -> float:

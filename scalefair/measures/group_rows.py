@@ -84,7 +84,12 @@ def _joined(y_pred: Mapping[Any, Any]) -> tuple[tuple[str, ...], Any]:
     """The predictions of several models, given by name, as one table."""
     if not y_pred:
         raise ValueError("y_pred is an empty dict; expected predictions by the name of the model")
-    models, parts = tuple(map(str, y_pred)), [_one_model(k, v) for k, v in y_pred.items()]
+    models = tuple(map(str, y_pred))
+    parts = [table_of(f"y_pred[{name!r}]", value) for name, value in y_pred.items()]
+    for name, width in zip(models, (0 if p is None else _width(p) for p in parts), strict=True):
+        if width != 1:
+            what = f"y_pred[{name!r}] has {width} columns"
+            raise ValueError(f"{what}; expected one prediction per row")
     if any(is_stream(part) for part in parts):
         return models, _joined_streams(parts)
     columns = [_floats(part, (name,), 0) for name, part in zip(models, parts, strict=True)]
@@ -95,14 +100,6 @@ def _joined(y_pred: Mapping[Any, Any]) -> tuple[tuple[str, ...], Any]:
                 "predict the same rows with every model"
             )
     return models, np.concatenate(columns, axis=1)
-
-
-def _one_model(name: Any, value: Any) -> Any:
-    part = table_of(f"y_pred[{name!r}]", value)
-    width = 0 if part is None else _width(part)
-    if width != 1:
-        raise ValueError(f"y_pred[{name!r}] has {width} columns; expected one prediction per row")
-    return part
 
 
 def _width(part: Any) -> int:
@@ -280,59 +277,26 @@ def _ranges(edges: Array, digits: int) -> list[str]:
     return [f"up to {edges[0]:.{digits}g}", *middle, f"above {edges[-1]:.{digits}g}"]
 
 
-@dataclass(frozen=True, eq=False)
-class Crossing:
-    """Groups that occur among some rows, by name, such as "Female, White", and each row's group."""
-
-    names: list[str]
-    codes: NDArray[np.int64]
-    cut: list[str]  # names of the numeric attributes that were cut at their quartiles
-
-    @property
-    def labels(self) -> list[str]:
-        """The name of the group of every row."""
-        return [self.names[code] for code in self.codes]
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Rows per group."""
-        return np.bincount(self.codes, minlength=len(self.names))
-
-
-def cross(sensitive: Any) -> Crossing:
-    """Return the intersections of all columns of a frame, Series or array.
+def crossed_names(sensitive: Any) -> list[str]:
+    """Return the group of every row, such as "Female, White": the levels of all columns.
 
     Categories and numbers with at most eight values keep their values; other numbers are cut at
     their quartiles. A missing value is a level of its own.
     """
-    table = frames.as_table(sensitive, one_column=True)
-    columns = frames.columns(table, prefix="s")
-    codes = np.zeros(frames.n_rows(table), dtype=np.int64)
-    names, cut = [""], []
-    for column in columns:
-        level_codes, levels, was_cut = _crossed_levels(column)
-        both = codes * len(levels) + level_codes
-        occurring, codes = np.unique(both, return_inverse=True)
-        pairs = [(names[f // len(levels)], levels[f % len(levels)]) for f in occurring]
-        names = [f"{first}, {second}" if first else second for first, second in pairs]
-        cut += [column.name] * was_cut
-    return Crossing(names, codes.astype(np.int64), cut)
+    columns = frames.columns(frames.as_table(sensitive, one_column=True), prefix="s")
+    return [", ".join(levels) for levels in zip(*map(_level_names, columns), strict=True)]
 
 
-def _crossed_levels(column: Column) -> tuple[NDArray[np.int64], list[str], bool]:
-    """Codes, levels, and whether the column was cut; the last level is that of missing values."""
-    cut = False
+def _level_names(column: Column) -> NDArray[np.object_]:
     if column.kind == "categorical":
         codes, levels = column.codes()
     else:
         x = column.floats()
         values = np.unique(x[~np.isnan(x)])
-        cut = len(values) > MAX_LEVELS_OF_NUMBERS
         inner, shown = values[:-1], [f"{v:g}" for v in values]
-        if cut:
+        if len(values) > MAX_LEVELS_OF_NUMBERS:
             inner = np.unique(np.nanquantile(x, (0.25, 0.5, 0.75)))
             shown = _ranges(inner, 4)
         codes = np.where(np.isnan(x), -1, np.searchsorted(inner, x, side="left"))
         levels = [f"{column.name} {level}" for level in shown]
-    missing = f"{column.name} missing"
-    return np.where(codes < 0, len(levels), codes), [*levels, missing], cut
+    return np.array([*levels, f"{column.name} missing"], dtype=object)[codes]

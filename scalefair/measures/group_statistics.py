@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -94,7 +94,6 @@ class Plan:
     attributes: tuple[Attribute, ...]
     crossings: tuple[tuple[int, ...], ...]
     cuts: Array
-    has_truth: bool
     edges: Array | None
     n_resamples: int
 
@@ -167,7 +166,7 @@ def survey_groups(
     cuts = np.array([0.5 if p.is_binary else threshold for p in predictions])
     edges = None if rows.in_memory else _bin_edges(np.asarray(survey.sample.chunk.x, np.float64))
     plan = Plan(
-        settings, rows.models, attributes, crossings or ((),), cuts, truth is not None, edges,
+        settings, rows.models, attributes, crossings or ((),), cuts, edges,
         settings.n_resamples if settings.interval == "bootstrap" else 0,
     )  # fmt: skip
     return SurveyedRows(rows, survey, plan, predictions, truth)
@@ -251,14 +250,9 @@ class GroupAccumulator:
 
     def result(self) -> Sums:
         """Return the statistics of all rows seen."""
-        if self._sum is not None:
-            return self._sum
-        plan, n = self.plan, len(self.plan.models)
-        values = np.empty((0, 4 * n + 1 if plan.has_truth else n))
-        codes, outcomes = (np.empty((0, k), np.int64) for k in (len(plan.attributes), n))
-        none: Array = np.empty(0)
-        rows = CountedRows(values[:, :n], codes, values, outcomes, none, none.astype(np.int64))
-        return Sums(_counted(plan, rows, crossing) for crossing in plan.crossings)
+        none: Any = np.empty((0, 0))
+        nothing = GroupStatistics(*[none] * len(fields(GroupStatistics)))
+        return self._sum or Sums([nothing] * len(self.plan.crossings))
 
 
 def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupStatistics:

@@ -157,9 +157,18 @@ def nocco(
     pair = open_pair(
         a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state, method=method
     )
-    if method == "exact":
-        return _exact_nocco(pair, eps)
-    return nocco_of(feature_pair(pair, n_components).moments()[0], eps)
+    if method != "exact":
+        return nocco_of(feature_pair(pair, n_components).moments()[0], eps)
+    if pair.n_rows > MAX_DENSE_NOCCO_ROWS:
+        raise ValueError(
+            f"method='exact' decomposes n×n matrices, at most {MAX_DENSE_NOCCO_ROWS} rows, but "
+            f"there are {pair.n_rows}; use method='features'"
+        )
+    rows = pair.rows()
+    w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
+    K, L = grams(pair, rows, w)
+    left, right = _share_root(K(rows.x, rows.x), w, eps), _share_root(L(rows.s, rows.s), w, eps)
+    return float(np.sum((left.T @ right) ** 2))
 
 
 def hsic_of(moments: Moments) -> float:
@@ -305,19 +314,6 @@ def _unbiased(n: float, cross: Any, k: Any, l: Any, kl: Any) -> float:  # noqa: 
             f"needs at least {MIN_UNBIASED_ROWS}; give more rows, or biased=True"
         )
     return float((cross + k * l / ((n - 1) * (n - 2)) - 2 * kl / (n - 2)) / (n * (n - 3)))
-
-
-def _exact_nocco(pair: Pair, eps: float) -> float:
-    if pair.n_rows > MAX_DENSE_NOCCO_ROWS:
-        raise ValueError(
-            f"method='exact' decomposes n×n matrices, at most {MAX_DENSE_NOCCO_ROWS} rows, but "
-            f"there are {pair.n_rows}; use method='features'"
-        )
-    rows = pair.rows()
-    w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
-    K, L = grams(pair, rows, w)
-    left, right = _share_root(K(rows.x, rows.x), w, eps), _share_root(L(rows.s, rows.s), w, eps)
-    return float(np.sum((left.T @ right) ** 2))
 
 
 def _share_root(K: Array, w: Array, eps: float) -> Array:

@@ -15,12 +15,7 @@ from scalefair.data import Look, PartSurvey, frames, is_stream, table_of
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base import seed_of
 from scalefair.measures._features import Gram, gram_of, pivot_map
-from scalefair.measures._null import (
-    centred_pair,
-    mixture_sf,
-    permutation_pvalue,
-    permuted,
-)
+from scalefair.measures._null import centred_pair, feature_rows_pair, mixture_sf
 from scalefair.measures._pair import Variable, check_kernel, fitted_encoder, open_pair
 
 TEST_METHODS = ("auto", "permutation", "gamma", "spectral", "features")
@@ -199,15 +194,15 @@ def conditional_hsic_test(
         np.asarray(pivot_map(gram, values, most, tolerance=1e-6).transform(values), np.float64)
         for gram, values, most in given
     )
-    if strata is not None:
-        left, right = (_within(F, strata) for F in (Phi, Psi))
-        pvalue = _permutation(left, right, strata, count, seed)
-    else:
+    if strata is None:
         left, right = (_residuals(F, Upsilon) for F in (Phi, Psi))
-        pvalue = _asymptotic(left, right)
-    statistic = float(np.sum((left.T @ right) ** 2)) / len(C) ** 2
-    used = "features" if strata is None else "permutation"
-    return TestResult(statistic, pvalue, used, pair.n_rows)
+        statistic = float(np.sum((left.T @ right) ** 2)) / len(C) ** 2
+        return TestResult(statistic, _asymptotic(left, right), "features", pair.n_rows)
+    order = np.argsort(strata, kind="stable")
+    left, right = (_within(F, strata)[order] for F in (Phi, Psi))
+    within = feature_rows_pair(left, right, lambda rng: _shuffled(rng, strata[order]))
+    pvalue = within.pvalue("permutation", count, seed)
+    return TestResult(within.statistic, pvalue, "permutation", pair.n_rows)
 
 
 def _control(c: Any, n: int) -> tuple[Variable, Array]:
@@ -242,21 +237,9 @@ def _within(F: Array, strata: NDArray[np.int64]) -> Array:
     return np.asarray(F - means[strata])
 
 
-def _permutation(
-    left: Array, right: Array, strata: NDArray[np.int64], count: int, seed: int
-) -> float:
-    """Permute b within the groups of c."""
-    by_group = np.argsort(strata, kind="stable")
-    left, right, strata = left[by_group], right[by_group], strata[by_group]
-
-    def draw(rng: np.random.Generator) -> NDArray[np.int64]:
-        return np.lexsort((rng.random(len(strata)), strata))
-
-    def statistic(order: Any = slice(None)) -> float:
-        return float(np.sum((left.T @ right[order]) ** 2))
-
-    null = permuted(statistic, len(strata), count, seed, draw)
-    return permutation_pvalue(statistic(), null)
+def _shuffled(rng: np.random.Generator, strata: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return an order of rows sorted by group that is random within each."""
+    return np.lexsort((rng.random(len(strata)), strata))
 
 
 def _residuals(F: Array, Upsilon: Array) -> Array:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_choice
-from scalefair.measures.group_rows import cross
+from scalefair.measures.group_rows import crossed_names
 from scalefair.measures.groups import group_gaps
 from scalefair.plots.figures import AFTER, BEFORE, Display, look_of, predicted, short
 
@@ -66,7 +66,7 @@ class GroupDistributionDisplay(Display):
         ax : matplotlib Axes, optional
         """
         named = isinstance(groups, list | tuple) and all(isinstance(g, str) for g in groups)
-        return cls(list(groups) if named else cross(groups).labels, before, after).plot(ax)
+        return cls(list(groups) if named else crossed_names(groups), before, after).plot(ax)
 
     @classmethod
     def from_estimator(
