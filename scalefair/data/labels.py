@@ -183,12 +183,8 @@ class OneHotLabels:
 def decoded(codes: Any, classes: NDArray[Any]) -> Any:
     """Return the labels of positions in `classes`: an array, or dask's."""
     if isinstance(codes, np.ndarray):
-        return _taken(codes, classes)
-    return codes.map_blocks(_taken, classes, dtype=classes.dtype)
-
-
-def _taken(codes: Array, classes: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(classes[codes.astype(np.intp)])
+        return np.asarray(classes[codes.astype(np.intp)])
+    return codes.map_blocks(decoded, classes, dtype=classes.dtype)
 
 
 def check_classes(coded: Coded) -> None:

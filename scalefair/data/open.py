@@ -1,9 +1,7 @@
 """The opener: whatever users pass, as one source of chunks.
 
-Containers are arrays, lists, frames and Series of any library, scans of files, dask collections,
-and batches that a program hands over. The kind of `x` decides: where it is in memory everything
-beside it is read into memory, too; where it is a scan or in dask, the rest may be the same or in
-memory.
+The kind of `x` decides: where it is in memory everything beside it is read into memory, too; where
+it is a scan or in dask, the rest may be the same or in memory.
 """
 
 from __future__ import annotations
@@ -78,7 +76,6 @@ def table_of(name: str, part: Any) -> Any:
         raise InputError(f"{name} are probabilities of groups", "give the groups", where=name)
     if isinstance(part, Mapping):
         return frames.make_frame(part)
-    part = part.toarray() if frames.is_sparse(part) else part
     if isinstance(part, str) or not hasattr(part, "__len__") or np.shape(part) == ():
         raise TypeError(
             f"{name}={part!r} is a {type(part).__name__}; give an array, a Series, a frame, a scan "

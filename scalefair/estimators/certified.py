@@ -345,7 +345,7 @@ class CrossValidated(OnFolds):
         claim = self._claim()
         if claim is None:
             if result.choice is None:
-                warn_of_constant(result.scores, self.unfairness or 0.0)
+                warn_of_constant(result.scores, result.etas, self.unfairness or 0.0)
             return result, lambda _: {}
         path = judge(claim.limit)
         chosen = replace(path.result, choice=path.choices[path.choose(claim)])

@@ -155,7 +155,7 @@ class Process(OnFolds):
         choice = choose(replace(scores, constant=None), etas, self.unfairness)
         if choice is None:
             limit = self.unfairness or 0.0
-            least = float(np.nanmin(scores.estimate.bound(limit), initial=np.inf))
+            least = float(np.nanmin(scores.bounds(etas, limit), initial=np.inf))
             raise NotAttainableError(
                 f"unfairness={self.unfairness!r} is not met on the folds of cv at any eta: the "
                 f"least held-out share, with {MARGIN:g} standard errors, is {least:.4g}; ask for "

@@ -132,8 +132,8 @@ class LossPathCV(PathBase):
         if choice is not None:
             return self._fit(choice.eta)
         if self._scores.constant is None:
-            raise not_within(unfairness, self._scores.estimate.bound(unfairness), BOUND)
-        warn_of_constant(self._scores, unfairness)
+            raise not_within(unfairness, self._scores.bounds(self.etas, unfairness), BOUND)
+        warn_of_constant(self._scores, self.etas, unfairness)
         return self._fit(-1)
 
     def __repr__(self) -> str:

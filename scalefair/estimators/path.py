@@ -42,6 +42,10 @@ class PathBase(ABC):
     def table(self) -> pd.DataFrame:
         """The fits as a data frame, one row each."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        # skops knows no data frames; the table can be made again.
+        return {name: value for name, value in vars(self).items() if name != "table"}
+
     @property
     @abstractmethod
     def _criteria(self) -> tuple[str, str]:
@@ -182,9 +186,9 @@ class FairPath(PathBase):
         """The fit that cross-validation under the limit takes of this grid."""
         choice = choose(scores, self.etas, unfairness)
         if choice is None and scores.constant is None:
-            raise not_within(unfairness, scores.estimate.bound(unfairness), BOUND)
+            raise not_within(unfairness, scores.bounds(self.etas, unfairness), BOUND)
         if choice is None:
-            warn_of_constant(scores, unfairness)
+            warn_of_constant(scores, self.etas, unfairness)
             return with_held_out(self._estimator._constant())
         alpha, eta = float(self.alphas[choice.alpha]), float(self.etas[choice.eta])
         if unfairness == 0:

@@ -228,10 +228,7 @@ def _read(part: Any) -> Any:
 
 
 def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> ChunkSource:
-    """Return the rows of `predict`, checked to have the columns of `fit`.
-
-    Hidden columns are left out, and may be absent. With s or others `beside`, X has all columns.
-    """
+    """Return the rows of `predict`; without s or others `beside`, hidden columns may be absent."""
     first, hidden = _first_batch(Chunk(X)).x if is_stream(X) else X, list[int]()
     if not beside:
         estimator, hidden = _without_hidden(estimator, first, design)

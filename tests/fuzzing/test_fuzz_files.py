@@ -19,6 +19,9 @@ from hypothesis import strategies as st
 from scalefair import FairRidge, scan_csv, scan_parquet
 from tests.fuzz import cases
 
+# Of damaged numbers that are read as text users are told.
+pytestmark = pytest.mark.filterwarnings("ignore:.*read as text because of:UserWarning")
+
 MEMORY = 2**19  # kB that reading a file of some kB may take
 
 

@@ -288,6 +288,11 @@ def test_best_within_limit():
         assert bound == pytest.approx(0.1 + 0.75 * 2 * (1 - limit) * np.sqrt(limit / 100))
         assert (bound <= limit) == (expected == Choice(0, 1))
         assert choose(few, np.zeros(3), limit) == expected
+    # The fairest fits of all need no margin.
+    infinite = np.array([0.0, 1.0, np.inf])
+    assert choose(few, infinite, 0.021) == Choice(1, 2)
+    assert choose(few, np.zeros(3), 0.021) is None
+    assert choose(few, infinite, 0.019) == Choice(0, 2)
 
 
 def test_without_any_share_the_error_alone_decides():
@@ -345,7 +350,8 @@ def test_a_limit_on_a_cross_validated_path_holds_on_the_folds(seed):
     scores = held_out_scores(seed)
     Phi, _, y, path = fitted_path(scores=scores)
     table = path.table
-    sums = table["explained_share_cv"] + 0.75 * table["explained_share_cv_error"]
+    margin = 0.75 * table["explained_share_cv_error"] * np.isfinite(table["eta"])
+    sums = table["explained_share_cv"] + margin
     for limit in (sums.min(), 0.5, 1.0):
         allowed = table[sums <= limit]
         best = allowed.loc[allowed["mse_cv"].idxmin()]

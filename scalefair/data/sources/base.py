@@ -78,7 +78,7 @@ class ChunkSource(ABC):
     def _accumulate(self, start: Callable[[], Accumulator], chunks: Iterator[Chunk]) -> Any:
         accumulator = start()
         for chunk in chunks:
-            accumulator.add(reduce(lambda changed, change: change(changed), self._changes, chunk))
+            accumulator.add(self._changed(chunk))
         return accumulator.result()
 
     def rounds(
@@ -344,7 +344,8 @@ def weights(weight: Any, where: str, row: int) -> Array | None:
     if values is None:
         return None
     if values.shape[1] != 1:
-        what = f"{where}: sample_weight has {values.shape[1]} columns; expected one"
+        shown = frames.column_names(weight) or values.shape[1]
+        what = f"{where}: sample_weight has the columns {shown}; expected one"
         raise InputError(what, where=where)
     if (values < 0).any():
         first = row + int(np.argmax(values < 0))

@@ -124,20 +124,13 @@ class DaskSource(ChunkSource):
                 )
 
     def fold(self, start: Callable[[], Accumulator], rows: int) -> Any:
-        """Feed every chunk once to accumulators that `start` makes; return the sum of results.
-
-        A task feeds its rows in order to one accumulator; a tree of tasks adds the results up, in
-        an order that does not depend on who is quicker. `start` goes once to each worker.
-        """
+        """Feed every chunk once to accumulators; a tree of tasks adds their results up."""
         return self._fold(start, rows, self._spans(rows))
 
     def rounds(
         self, start: Callable[[], Accumulator], rows: int, chunks: int, first_row: int = 0
     ) -> Iterator[tuple[Any, int]]:
-        """Fold so many chunks at a time, or one task per thread if that is more.
-
-        Yield each sum and the row that comes next.
-        """
+        """Yield sums of so many chunks, or a task per thread if more, and the next row."""
         left = [
             [(i, max(first, first_row), end) for i, first, end in span if end > first_row]
             for span in self._spans(rows)

@@ -100,13 +100,11 @@ class Part:
 
 
 def delayed_partitions(collections: Sequence[Any]) -> list[list[Any]]:
-    """Return the partitions of each collection, which read no more than they need.
-
-    Frames are only simplified: dask's full optimization joins partitions, more of them the fewer
-    columns are read, so that a count of one column would not hold for the others.
-    """
+    """Return the partitions of each collection, which read no more than they need."""
     from dask.base import optimize
 
+    # Frames are only simplified: full optimization joins partitions, the more the fewer columns
+    # are read, so that a count of one column would not hold for the others.
     arrays = iter(optimize(*filter(_is_array, collections)))  # type: ignore[no-untyped-call]
     lean = [next(arrays) if _is_array(c) else c.simplify() for c in collections]
     return [list(np.ravel(c.to_delayed(optimize_graph=False))) for c in lean]

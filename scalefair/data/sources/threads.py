@@ -169,12 +169,8 @@ def run_each(work: Callable[[int], T], count: int, n_jobs: int | None = None) ->
 
 @contextmanager
 def _starting(count: int) -> Iterator[None]:
-    """Start so many threads here, or get a MemoryError.
-
-    Python waits for ever for a thread that finds no memory for its first steps, so there must be
-    memory before: it is asked of the system, and given back untouched.
-    """
-    try:
+    """Start so many threads here, or get a MemoryError."""
+    try:  # Python waits for ever for a thread that finds no memory for its first steps
         mmap(-1, count * _STACK_BYTES).close()
         yield
     except (OSError, RuntimeError) as error:

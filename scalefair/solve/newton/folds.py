@@ -262,7 +262,7 @@ class Trials:
         alphas, etas, scores = self.table()
         choice = choose(replace(scores, constant=None), etas, self.unfairness)
         if choice is None:
-            sums = np.nan_to_num(scores.estimate.bound(self.unfairness or 0.0), nan=np.inf)
+            sums = np.nan_to_num(scores.bounds(etas, self.unfairness or 0.0), nan=np.inf)
             alpha, eta = np.unravel_index(np.argmin(sums), sums.shape)
             choice = Choice(int(alpha), int(eta))
         return Point(float(alphas[choice.alpha]), float(etas[choice.eta]))

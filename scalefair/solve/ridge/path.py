@@ -143,6 +143,13 @@ class GridScores:
         """The held-out share of every (α, η), shape (A, E)."""
         return penalties.ShareEstimate.of(self.share, self.rows)
 
+    def bounds(self, etas: Array, limit: float) -> Array:
+        """Return what must be within a limit, shape (A, E): shares with a margin.
+
+        It pays for choosing just inside the limit; nothing is fairer to choose than η = ∞.
+        """
+        return np.where(np.isinf(etas), self.estimate.value, self.estimate.bound(limit))
+
     def __getitem__(self, index: Any) -> GridScores:
         """Return the scores of some alphas or etas, of all folds."""
         at = (slice(None), *index)
@@ -277,7 +284,7 @@ def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice 
         # η = ∞ leaves no share, and the corrected share of none is below 0 as often as above.
         allowed = ~np.isnan(scores.share.mean(axis=0)) & np.isinf(etas)
     else:
-        allowed = scores.estimate.bound(unfairness) <= unfairness
+        allowed = scores.bounds(etas, unfairness) <= unfairness
     if not allowed.any():
         return None
     mean = np.where(allowed, scores.mse.mean(axis=0), np.inf)

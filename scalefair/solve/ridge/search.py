@@ -167,9 +167,9 @@ def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> s
     return ": " + ", ".join(parts) + more
 
 
-def warn_of_constant(scores: GridScores, unfairness: float) -> None:
+def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None:
     """Warn that the prediction is a constant, and say what stood in the way of another."""
-    least = float(np.nanmin(scores.estimate.bound(unfairness), initial=np.inf))
+    least = float(np.nanmin(scores.bounds(etas, unfairness), initial=np.inf))
     reason = (
         "every fit does, as where y is constant"
         if np.isinf(least)

@@ -16,7 +16,6 @@ from scalefair.data.sources.files.base import Files, Piece, kind_of, no_rows
 from scalefair.data.sources.files.csv import CSV_ENDINGS, CsvFiles
 from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, ParquetFiles
 from scalefair.data.sources.files.paths import PathOrPaths, find_files
-from scalefair.errors import CLASSES_REMEDY, InputError
 
 # Rows of parquet and bytes of csv from which on a piece is long enough
 PIECE_ROWS, PIECE_BYTES = 2**17, 2**25
@@ -208,11 +207,7 @@ def _scan_of(files: Files, columns: Chosen | None) -> Scan:
 
 
 class FileSource(ChunkSource):
-    """Rows of a scan, read once per pass, whatever parts their columns belong to.
-
-    Scans beside `x` must be selections of its files; what is in memory has one row for each row of
-    the files, in their order. `names` are what the user calls the parts, for errors.
-    """
+    """Rows of a scan, read once per pass, beside selections of its files and rows in memory."""
 
     def __init__(
         self, x: Scan, s: Any = None, y: Any = None, weight: Any = None, c: Any = None, *,
@@ -239,15 +234,13 @@ class FileSource(ChunkSource):
                 f"{self.x!r}); select the columns of one scan: data = scan_parquet(path); "
                 "data.drop('y'), data['y']"
             )
-        kinds = scan.kinds  # refuses columns that no encoder can read
-        if part in ("y", "weight") and "categorical" in kinds.values():
-            text = [column for column, kind in kinds.items() if kind == "categorical"]
-            what = f"{name}: column {text[0]!r} is text; expected numbers"
-            remedy = CLASSES_REMEDY if part == "y" else "convert it"
-            raise InputError(what, remedy, column=text[0], where=name)
-        if part == "weight" and len(kinds) > 1:
-            what = f"{name} has the columns {scan.columns}; expected one column"
-            raise InputError(what, where=name)
+        schema = scan.files.schema(scan.selected)
+        for column in schema:
+            kind_of(column)  # refuses what no encoder can read
+        if part == "y":
+            finite_columns(schema.empty_table(), part, name, 0)
+        elif part == "weight":
+            weights(schema.empty_table(), name, 0)
 
     @property
     def n_rows(self) -> int | None:
