@@ -73,15 +73,13 @@ class LossBase(FairEstimator):
         """Return what turns scores into probabilities of classes, or into predictions (n, 1)."""
 
     def _decisions(  # noqa: PLR0917
-        self, rows: Rows, problems: Sequence[Problem], fits: Callable[[], Sequence[Solution]],
+        self, asked: Decisions, rows: Rows, problems: Sequence[Problem], fits: Sequence[Solution],
         alpha: float, known: dict[str, Any], folds: Folds = ALL_ROWS,
     ) -> dict[str, Any]:  # fmt: skip
         """Return `decisions_` of fits without each fold, and of all rows last; or of these."""
-        if self._asked is None:
-            return {}
         labels = known.get("classes_", np.array([False, True]))
-        limited = Limited(self._asked, self.unfairness, self._gains(known["loss_"]), labels)
-        return {"decisions_": learn_decisions(rows, problems, fits(), alpha, limited, folds)}
+        limited = Limited(asked, self.unfairness, self._gains(known["loss_"]), labels)
+        return {"decisions_": learn_decisions(rows, problems, fits, alpha, limited, folds)}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -125,10 +123,9 @@ class LossBase(FairEstimator):
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         known = known | learnt(training, rows.design) | {"loss_": loss}
-        known |= self._decisions(
-            rows, [problem], lambda: [self._scores_of(loss, fit.coef, fit.intercept)], spec.alpha,
-            known,
-        )  # fmt: skip
+        if (asked := self._asked) is not None:
+            scores = [self._scores_of(loss, fit.coef, fit.intercept)]
+            known |= self._decisions(asked, rows, [problem], scores, spec.alpha, known)
         return known | self._solution(rows.design, moments, loss, fit) | {"alpha_": spec.alpha}
 
     def _loss_rows(

@@ -43,7 +43,7 @@ from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, PointFi
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.path import GridScores, choose, default_alphas
 from scalefair.solve.ridge.search import warn_of_constant
-from scalefair.solve.ridge.system import Solution, System
+from scalefair.solve.ridge.system import System
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,14 +178,13 @@ class LossCV(CrossValidated, LossBase):
         warn_of_few_digits(fit.diagnostics, type(self).__name__)
         known = known | learnt(training, rows.design) | {"loss_": loss}
         chosen = self._chosen(known, whole, result, fit)
-
-        def scores() -> list[Solution]:
+        if (asked := self._asked) is not None:
             without = result.tried[Point(result.alpha, result.eta)].theta[:-1]
             fits = (*map(whole.solution, without), (fit.coef, fit.intercept))
-            return [self._scores_of(loss, *both) for both in fits]
-
-        decisions = self._decisions(rows, problem.parts, scores, result.alpha, known, folds)
-        return chosen | decisions | certificate(chosen["_model"])
+            scores = [self._scores_of(loss, *both) for both in fits]
+            parts, alpha = problem.parts, result.alpha
+            chosen |= self._decisions(asked, rows, parts, scores, alpha, known, folds)
+        return chosen | certificate(chosen["_model"])
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
         """Return the system of some rows, with the ridges of all."""

@@ -216,11 +216,6 @@ class SensitiveModels:
     models: tuple[Any, ...]
     n_groups: int = 0  # 0: functions of s
 
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return self.n_groups - 1 if self.n_groups else len(self.models)
-
     def columns(self, x: Any) -> Array:
         """Return ê(x): probabilities of all groups but the first, or predicted functions of s."""
         x = container(x)

@@ -71,7 +71,13 @@ class RandomFourier(LengthScaleMap):
         self._store(locals())
 
     def _learn(self, X: Rows, weight: Array) -> None:
-        size = self._n_frequencies()
+        size = check_count("n_components", self.n_components)
+        if self.pairs and size % 2:
+            raise ValueError(
+                f"n_components={size} is odd but pairs=True makes a cosine and a sine of each "
+                f"frequency; give an even number, or pairs=False"
+            )
+        size = size // 2 if self.pairs else size
         seed = seed_of(self.random_state)
         rng = np.random.default_rng(seed)
         self.kernel_ = fitted_kernel(self.kernel, self.length_scale, X, weight, seed)
@@ -82,15 +88,6 @@ class RandomFourier(LengthScaleMap):
         self.phase_ = None if self.pairs else rng.uniform(0.0, 2 * np.pi, size)
         self.n_raw_ = int(self.n_components)
         self.linear_ = None
-
-    def _n_frequencies(self) -> int:
-        size = check_count("n_components", self.n_components)
-        if self.pairs and size % 2:
-            raise ValueError(
-                f"n_components={size} is odd but pairs=True makes a cosine and a sine of each "
-                f"frequency; give an even number, or pairs=False"
-            )
-        return size // 2 if self.pairs else size
 
     def filler(self, dtype: DTypeLike) -> Filler:
         """Return the function that writes φ(x); see `BaseMap.filler`."""

@@ -199,7 +199,7 @@ class MomentAccumulator:
             return
         ends, order = np.array([0, chunk.n_rows]), None
         if self._design.partial or self._folds.of is not None:
-            chunk, ends, order = _sorted_by(self._numbers(chunk), chunk, len(self._sums))
+            chunk, ends, order = self._sorted(chunk)
             if chunk.n_rows == 0:
                 return
         if self._codes is None:
@@ -225,10 +225,15 @@ class MomentAccumulator:
         self._n_rows[k] += int(np.count_nonzero(rest[:, -1]))
         self._squares[k] += float(weight @ weight)
 
-    def _numbers(self, chunk: Chunk) -> NDArray[np.int64]:
-        """Return the sum that each row belongs to: by fold and by what it knows; −1 for none."""
-        fold = self._folds.of_rows(np.arange(chunk.row, chunk.row + chunk.n_rows))
-        return with_kinds(fold, chunk) if self._design.partial else fold
+    def _sorted(self, chunk: Chunk) -> tuple[Chunk, NDArray[np.int64], NDArray[np.int64]]:
+        """Sort rows by fold and by what they know; return them, the ends of spans, the order."""
+        number = self._folds.of_rows(np.arange(chunk.row, chunk.row + chunk.n_rows))
+        number = with_kinds(number, chunk) if self._design.partial else number
+        if chunk.weight is not None:
+            number = np.where(np.asarray(chunk.weight) > 0, number, -1)
+        order = np.argsort(number, kind="stable")[int(np.sum(number < 0)) :]
+        ends = np.searchsorted(number[order], np.arange(len(self._sums) + 1))
+        return chunk.take(order), ends, order
 
     def result(self) -> FoldMoments:
         """Return the moments of each fold: scatter = Σ zzᵀ − (Σz)(Σz)ᵀ / n about the shift."""
@@ -246,16 +251,6 @@ class MomentAccumulator:
                 mirror_upper(scatter) if width == len(total) else scatter, squared_weight=squares,
             ))  # fmt: skip
         return FoldMoments(folds)
-
-
-def _sorted_by(
-    number: NDArray[np.int64], chunk: Chunk, count: int
-) -> tuple[Chunk, NDArray[np.int64], NDArray[np.int64]]:
-    """Sort rows by their sum, those of none left out; return them, the ends of spans, the order."""
-    if chunk.weight is not None:
-        number = np.where(np.asarray(chunk.weight) > 0, number, -1)
-    order = np.argsort(number, kind="stable")[int(np.sum(number < 0)) :]
-    return chunk.take(order), np.searchsorted(number[order], np.arange(count + 1)), order
 
 
 class FeatureCache:

@@ -84,31 +84,36 @@ class LossSums:
         width = len(linear)
         first, rest = self.gradient[:, :width], self.gradient[:, width:]
         gradient = np.concatenate([linear.T @ first, rest], axis=1)
-        p, (K, j) = gradient.shape[1], self.hessian.shape[:2]
-        turned = [_sandwich(H, linear) for fold in self.hessian for H in fold]
-        return replace(self, gradient=gradient, hessian=np.array(turned).reshape(K, j, p, p))
-
-
-def _sandwich(H: Array, linear: Array) -> Array:
-    """LᵀHL, where the linear part L acts on the first columns."""
-    width = len(linear)
-    corner = linear.T @ H[:width, :width] @ linear
-    side = linear.T @ H[:width, width:]
-    return np.block([[(corner + corner.T) / 2, side], [side.T, H[width:, width:]]])
+        H = self.hessian
+        corner = linear.T @ H[..., :width, :width] @ linear
+        corner = (corner + corner.swapaxes(-1, -2)) / 2
+        side = linear.T @ H[..., :width, width:]
+        below = np.concatenate([side.swapaxes(-1, -2), H[..., width:, width:]], axis=-1)
+        above = np.concatenate([corner, side], axis=-1)
+        return replace(self, gradient=gradient, hessian=np.concatenate([above, below], axis=-2))
 
 
 class LossPass:
     """The mutable sum of one thread; features are mapped block by block, in the cache of a core."""
 
     def __init__(  # noqa: PLR0917
-        self, frame: RowFrame, loss: Any, theta: Array, rows: int, cache: FeatureCache | None,
-        folds: Folds, *, fits: int, curved: bool,
+        self, frame: RowFrame, loss: Any, at: Along | FoldScores, rows: int,
+        cache: FeatureCache | None, folds: Folds,
     ) -> None:  # fmt: skip
         self._frame, self._cache, design = frame, cache, frame.design
-        self._loss, self._theta, self._folds = loss, theta, folds
-        self._shape = fits, loss.n_scores
-        self._gradient = np.zeros((len(theta), fits * loss.n_scores))
-        self._held_out, self._values = np.zeros(fits), np.zeros(fits)
+        self._loss, self._folds, curved = loss, folds, at.curved
+        fits, left_out, way, self._back = at.theta, np.array([-1]), [], [0.0]
+        if isinstance(at, Along):
+            fits, way = at.theta[None], [at.theta - at.before]
+            self._back += [1.0 - step for step in at.steps]
+        else:
+            left_out = at.left_out
+        C, p, k = fits.shape
+        # Scores of all fits, and of the way to them, side by side: one product gives both.
+        self._theta = np.hstack([fits.transpose(1, 0, 2).reshape(p, C * k), *way])
+        self._shape, self._left_out = (C, p, k), left_out[:, None]
+        self._gradient = np.zeros((p, C * k))
+        self._held_out, self._values = np.zeros(C), np.zeros((len(self._back), C))
         blocks, dtype = design.blocks, design.dtype
         width, rest = blocks["phi"], sum(blocks[name] for name in frame.joined) + frame.intercept
         self._phi, self._rest = np.empty((rows, width), dtype), np.empty((rows, rest))
@@ -149,7 +154,31 @@ class LossPass:
 
     def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
         """Count the values and gradients of a block in, and note the roots of its weights."""
-        raise NotImplementedError
+        loss, rest, (C, _, k), b = self._loss, self._rest[at], self._shape, len(Phi)
+        width = Phi.shape[1]
+        scores, way = np.split(
+            Phi @ self._theta[:width] + rest @ self._theta[width:], [C * k], axis=1
+        )
+        # The fits one after the other, as if each had rows of its own: any loss takes that.
+        f = squeezed(scores.reshape(b, C, k).transpose(1, 0, 2).reshape(C * b, k))
+        y = np.asarray(chunk.y[at])
+        repeated = squeezed(np.tile(y, (C, 1)))
+        weight = np.ones(b) if chunk.weight is None else np.asarray(chunk.weight[at])
+        left_out = np.zeros((C, b), dtype=bool)
+        if self._folds.of is not None:
+            left_out = self._fold[at] == self._left_out
+        for i, back in enumerate(self._back):
+            moved = f - back * squeezed(way) if back else f
+            values = loss.value(moved, repeated).reshape(C, b) * weight
+            self._values[i] += np.where(left_out, 0.0, values).sum(axis=1)
+            self._held_out += np.where(left_out, values, 0.0).sum(axis=1)
+        counted = np.where(left_out, 0.0, weight)
+        gradient = loss.gradient(f, repeated).reshape(C, b, k) * counted[:, :, None]
+        columns = gradient.transpose(1, 0, 2).reshape(b, C * k)
+        self._gradient += np.concatenate([Phi.T @ columns, rest.T @ columns])
+        if self._sums:
+            curvature = loss.curvature(f[:b], squeezed(y)).reshape(b, -1)
+            self._roots[:, at] = np.sqrt(curvature * weight[:, None]).T
 
     def _add_products(self, features: Rows) -> None:
         for k, sums in enumerate(self._sums):
@@ -163,73 +192,11 @@ class LossPass:
 
     def result(self) -> LossSums:
         """Return the sums over all rows seen."""
-        (C, k), p = self._shape, len(self._theta)
+        C, p, k = self._shape
         hessian = np.array([mirror_upper(one.upper()) for sums in self._sums for one in sums])
         hessian = hessian.reshape(len(self._sums), len(self._roots), p, p)
         gradient = self._gradient.reshape(p, C, k).transpose(1, 0, 2)
-        return LossSums(self._values, gradient, hessian, self._held_out)
-
-
-class StepPass(LossPass):
-    """Of one θ, and of the way to it."""
-
-    def __init__(
-        self, frame: RowFrame, loss: Any, along: Along, rows: int, cache: FeatureCache | None
-    ) -> None:
-        # Scores at θ and the way to them, side by side: one product gives both.
-        way = np.hstack([along.theta, along.theta - along.before])
-        super().__init__(frame, loss, way, rows, cache, ALL_ROWS, fits=1, curved=along.curved)
-        self._back = [0.0, *(1.0 - step for step in along.steps)]
-        self._values = np.zeros(len(self._back))
-
-    def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
-        rest, loss, k = self._rest[at], self._loss, self._loss.n_scores
-        width = Phi.shape[1]
-        both = Phi @ self._theta[:width] + rest @ self._theta[width:]
-        f, way, y = (squeezed(part) for part in (both[:, :k], both[:, k:], np.asarray(chunk.y[at])))
-        weight = 1.0 if chunk.weight is None else np.asarray(chunk.weight[at])
-        column = weight if chunk.weight is None else np.asarray(chunk.weight[at])[:, None]
-        values = np.stack([loss.value(f - back * way, y) for back in self._back])
-        self._values += (values * weight).sum(axis=1)
-        gradient = loss.gradient(f, y).reshape(-1, k) * column
-        self._gradient += np.concatenate([Phi.T @ gradient, rest.T @ gradient])
-        if self._sums:
-            curvature = loss.curvature(f, y).reshape(len(f), -1)
-            self._roots[:, at] = np.sqrt(curvature * column).T
-
-
-class FoldPass(LossPass):
-    """Of many fits, each for the rows outside its fold and for those inside."""
-
-    def __init__(  # noqa: PLR0917
-        self, frame: RowFrame, loss: Any, scores: FoldScores, folds: Folds, rows: int,
-        cache: FeatureCache | None,
-    ) -> None:  # fmt: skip
-        C, p, k = scores.theta.shape
-        theta = np.ascontiguousarray(scores.theta.transpose(1, 0, 2).reshape(p, C * k))
-        super().__init__(frame, loss, theta, rows, cache, folds, fits=C, curved=scores.curved)
-        self._left_out = scores.left_out[:, None]
-
-    def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
-        loss, rest, (C, k), b = self._loss, self._rest[at], self._shape, len(Phi)
-        width = Phi.shape[1]
-        scores = Phi @ self._theta[:width] + rest @ self._theta[width:]
-        # The fits one after the other, as if each had rows of its own: any loss takes that.
-        f = squeezed(scores.reshape(b, C, k).transpose(1, 0, 2).reshape(C * b, k))
-        y = np.asarray(chunk.y[at])
-        repeated = squeezed(np.tile(y, (C, 1)))
-        weight = np.ones(b) if chunk.weight is None else np.asarray(chunk.weight[at])
-        values = loss.value(f, repeated).reshape(C, b) * weight
-        left_out = self._fold[at] == self._left_out
-        self._held_out += np.where(left_out, values, 0.0).sum(axis=1)
-        self._values += np.where(left_out, 0.0, values).sum(axis=1)
-        counted = np.where(left_out, 0.0, weight)
-        gradient = loss.gradient(f, repeated).reshape(C, b, k) * counted[:, :, None]
-        columns = gradient.transpose(1, 0, 2).reshape(b, C * k)
-        self._gradient += np.concatenate([Phi.T @ columns, rest.T @ columns])
-        if self._sums:
-            curvature = loss.curvature(f[:b], squeezed(y)).reshape(b, -1)
-            self._roots[:, at] = np.sqrt(curvature * weight[:, None]).T
+        return LossSums(self._values.ravel(), gradient, hessian, self._held_out)
 
 
 def loss_sums(  # noqa: PLR0917
@@ -238,9 +205,5 @@ def loss_sums(  # noqa: PLR0917
 ) -> LossSums:  # fmt: skip
     """Σ wV, its gradient and second derivative in θ, in one pass; V: :mod:`scalefair.losses`."""
     size = rows or chunk_rows(frame.design.blocks["phi"], frame.design.dtype)
-
-    if isinstance(at, Along):
-        start: Any = partial(StepPass, frame, loss, at, size, cache)
-    else:
-        start = partial(FoldPass, frame, loss, at, folds, size, cache)
+    start = partial(LossPass, frame, loss, at, size, cache, folds)
     return source.fold(start, size)  # type: ignore[no-any-return]

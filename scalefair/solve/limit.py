@@ -54,20 +54,16 @@ class PenaltyPath(Protocol):
     @property
     def strength(self) -> Array:
         """How strongly the penalty acts on each of its directions: RᵀA⁻¹R in its eigenbasis."""
-        ...
 
     @property
     def n_penalized(self) -> int:
         """Number of coefficients that the penalty may reach: an intercept is none of them."""
-        ...
 
     def shares(self, etas: Array) -> Array:
         """Explained share for each η; NaN where f is constant."""
-        ...
 
     def quadratic(self) -> Quadratic:
         """Return what the fits minimise before the penalty."""
-        ...
 
 
 class NotAttainableError(ValueError):

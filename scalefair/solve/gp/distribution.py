@@ -43,15 +43,12 @@ class Distribution(Protocol):
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""
-        ...
 
     def variances(self, x: Array) -> tuple[Array, Array]:
         """Return var f and what the noise adds to it, both of shape (k,)."""
-        ...
 
     def covariance(self, x: Array) -> Array:
         """Return cov f, shape (k, k), the same for every output."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,7 +82,12 @@ class OutputObjective:
 
     def dependence(self, coef: Array) -> Dependence:
         """Q of a predictor and its share, averaged over the outputs by their variance."""
-        variance = self._variance(coef)
+        variance = np.sum(coef * (self.system.covariance @ coef), axis=0)
+        if not variance.min() > 0:
+            raise ValueError(
+                "the predictions are constant, so that there is no distribution of them to make "
+                "independent; give features that explain y, use a smaller alpha, or eta=0"
+            )
         point = self._point(coef, np.zeros(coef.shape[1]), np.sqrt(variance))
         sums, n = self.rows.sums(self.kernel, point), self.system.moments.weight
         waves, means = np.asarray(sums.waves) / n, np.asarray(sums.means) / n
@@ -97,16 +102,6 @@ class OutputObjective:
         """Q of each output, by a factor R and the waves of attributes whitened as R is."""
         linear = self.kernel.linear * np.sum((factor.T @ coef) ** 2, axis=0) / variance
         return np.asarray(linear + np.einsum("k,tkq->t", self.kernel.weights, np.abs(waves) ** 2))
-
-    def _variance(self, coef: Array) -> Array:
-        """Variance of each output; raise ValueError if one is constant: it depends on nothing."""
-        variance = np.sum(coef * (self.system.covariance @ coef), axis=0)
-        if not variance.min() > 0:
-            raise ValueError(
-                "the predictions are constant, so that there is no distribution of them to make "
-                "independent; give features that explain y, use a smaller alpha, or eta=0"
-            )
-        return np.asarray(variance)
 
     def curvature(self, coef: Array) -> Array:
         """About half the second derivative of ηP at fixed σ (Gauss–Newton), by one pass."""
