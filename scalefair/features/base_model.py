@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from typing import Any, ClassVar
 
 import narwhals as nw
@@ -326,13 +327,19 @@ def sensitive_model(base: Any, *, of_groups: bool) -> Any:
         return clone(base)
     words = ("Regressor", "Classifier") if of_groups else ("Classifier", "Regressor")
     sibling = getattr(sys.modules[kind.__module__], kind.__name__.replace(*words), kind)
-    if sibling is not kind:
+    if sibling is not kind and _has_defaults(kind) and _has_defaults(sibling):
         return _with_parameters_of(base, sibling())
     if kind.__module__.startswith(LINEAR_MODULE):
         logistic = linear_model.LogisticRegression(max_iter=1000)
         return logistic if of_groups else linear_model.Ridge()
     trees = (ensemble.HistGradientBoostingRegressor, ensemble.HistGradientBoostingClassifier)
     return trees[of_groups]()
+
+
+def _has_defaults(kind: Any) -> bool:
+    """Return True if instances can be made without arguments: of stacked models they cannot."""
+    parameters = signature(kind).parameters.values()
+    return all(p.default is not p.empty or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 def _with_parameters_of(base: Any, sibling: Any) -> Any:

@@ -6,7 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    StackingRegressor,
+)
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -220,3 +224,10 @@ def test_a_limit_holds_on_new_rows_with_s_hidden():
     f, group = model.predict(new), s_new == "1"
     share = np.var(np.where(group, f[group].mean(), f[~group].mean())) / np.var(f)
     assert share < 0.02 + 2 * model.explained_share_cv_error_ + 0.004
+
+
+def test_a_stacked_base_model_has_trees_for_s():
+    """Its sibling cannot be made without the models that it stacks."""
+    base = StackingRegressor([("tree", TREE)])
+    assert isinstance(sensitive_model(base, of_groups=True), HistGradientBoostingClassifier)
+    assert isinstance(sensitive_model(base, of_groups=False), StackingRegressor)
