@@ -23,6 +23,7 @@ def clean_state(tmp_path, monkeypatch):
     from matplotlib import pyplot as plt
 
     monkeypatch.chdir(tmp_path)
+    plt.close("all")  # other tests leave figures behind
     with sklearn.config_context():
         yield
     plt.close("all")
